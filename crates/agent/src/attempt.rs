@@ -67,20 +67,20 @@ pub async fn run(
         }
     };
     let (out, errors) = (child.stdout.take(), child.stderr.take());
-    let heard = async { tokio::join!(listen(out, progress), last_words(errors)) };
+    let received = async { tokio::join!(listen(out, progress), last_words(errors)) };
     let watched = async {
-        tokio::pin!(heard);
+        tokio::pin!(received);
         let told_to_stop = async {
             // The sender lives for as long as the attempt is wanted: that it is gone means the same.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::select! {
-            heard = &mut heard => return heard,
+            received = &mut received => return received,
             () = told_to_stop => {}
         }
         signal(&child);
-        match timeout(STOP_TIMEOUT, heard).await {
-            Ok(heard) => heard,
+        match timeout(STOP_TIMEOUT, received).await {
+            Ok(received) => received,
             Err(_) => (None, "it did not stop when it was told to".to_owned()),
         }
     };

@@ -316,8 +316,8 @@ async fn submit(
         None => None,
         Some(Ok(key)) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => Some(key),
         Some(_) => {
-            let told = format!("Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters");
-            return Err(invalid(told));
+            let reported = format!("Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters");
+            return Err(invalid(reported));
         }
     };
     let (job, is_new) = service.agent.submit(&caller.user, &request, due, key).await?;

@@ -1,9 +1,9 @@
 //! Telling a URL that a job has ended.
 //!
-//! A notice is written with the job's end, in one transaction, and removed once it was taken: it is told at least once, whatever ends the agent. Each
+//! A notice is written with the job's end, in one transaction, and removed once it was taken: it is sent at least once, whatever ends the agent. Each
 //! time it has the same `Idempotency-Key`, by which a receiver knows it again. It is signed with the agent's key (RFC 9421). No redirect is followed.
 
-mod tell;
+mod post;
 
 use std::time::Duration;
 
@@ -21,10 +21,10 @@ use crate::store::{Store, StoreError};
 /// Most bytes of a URL.
 const MAX_URL_BYTES: usize = 2048;
 /// Notices that are told at once, and of one receiver.
-const AT_ONCE: usize = 16;
+const MAX_CONCURRENT_NOTICES: usize = 16;
 const AT_ONCE_OF_ONE: usize = 4;
 /// How long one may take: to resolve, to connect, to send, and to be answered.
-const TELL_TIMEOUT: Duration = Duration::from_secs(30);
+const POST_TIMEOUT: Duration = Duration::from_secs(30);
 /// After so long one that is being told is taken to have been lost with its agent.
 const LOST_AFTER: Duration = Duration::from_secs(90);
 /// How often a store that others share is looked at for what they have left, and one that did not answer is asked again.
@@ -87,7 +87,7 @@ impl Receiver {
     }
 }
 
-/// One that is to be told.
+/// One that is to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notice {
     /// What tells it from all others.
@@ -98,14 +98,14 @@ pub struct Notice {
     pub url: String,
     /// The job as it was then, in JSON.
     pub body: String,
-    /// Times that it was begun to be told, with this one.
+    /// Times that it was begun to be sent, with this one.
     pub attempts: i64,
 }
 
 /// What becomes of a notice that was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Next {
-    /// It is told again, after so many milliseconds.
+    /// It is sent again, after so many milliseconds.
     Again(i64),
     /// That is enough.
     GiveUp,
@@ -147,13 +147,13 @@ pub(crate) async fn run(store: Store, key: SigningKey, wake: &Notify, mut stop: 
             Some(_) = under_way.join_next() => {}
             () = wake.notified() => {}
             () = sleep(until.unwrap_or_default()), if until.is_some() => {}
-            // What is under way is told again by whoever comes next.
+            // What is under way is sent again by whoever comes next.
             _ = stop.wait_for(|stop| *stop) => return,
         }
     }
 }
 
-/// Begins to tell what is due, and says in how long the next one is. Some are told together, and the next when all of those are over: a receiver that
+/// Begins to tell what is due, and says in how long the next one is. Some are sent together, and the next when all of those are over: a receiver that
 /// does not answer has its share of each time, and no more.
 async fn step(
     store: &Store,
@@ -164,9 +164,12 @@ async fn step(
         return Ok(None);
     }
     let lost_after = i64::try_from(LOST_AFTER.as_millis()).unwrap_or(i64::MAX);
-    for notice in store.take_notices(AT_ONCE, AT_ONCE_OF_ONE, lost_after).await? {
+    for notice in store
+        .take_notices(MAX_CONCURRENT_NOTICES, AT_ONCE_OF_ONE, lost_after)
+        .await?
+    {
         let (store, key) = (store.clone(), key.clone());
-        under_way.spawn(async move { tell_one(&store, &key, &notice).await });
+        under_way.spawn(async move { report_one(&store, &key, &notice).await });
     }
     if !under_way.is_empty() {
         return Ok(None);
@@ -176,18 +179,18 @@ async fn step(
     Ok(due.map(|due| Duration::from_millis(due.max(1000).unsigned_abs())))
 }
 
-async fn tell_one(store: &Store, key: &SigningKey, notice: &Notice) {
-    let told = tell::tell(key, notice, TELL_TIMEOUT).await;
+async fn report_one(store: &Store, key: &SigningKey, notice: &Notice) {
+    let reported = post::post(key, notice, POST_TIMEOUT).await;
     let job = notice.job;
-    let kept = match told {
+    let kept = match reported {
         Ok(()) => store.notice_taken(&notice.id).await,
         Err(error) => match next(notice.attempts, &notice.id) {
             Next::Again(pause) => {
-                tracing::info!(job, %error, "the job's end was not taken; it is told again");
+                tracing::info!(job, %error, "the job's end was not taken; it is sent again");
                 store.notice_later(notice, pause).await
             }
             Next::GiveUp => {
-                tracing::warn!(job, %error, "the job's end was not taken, and is not told any more");
+                tracing::warn!(job, %error, "the job's end was not taken, and is not sent any more");
                 store.notice_taken(&notice.id).await
             }
         },
@@ -234,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_told_again_for_about_a_day() {
+    fn a_notice_is_sent_again_for_about_a_day() {
         let mut whole = 0;
         let mut attempts = 1;
         while let Next::Again(pause) = next(attempts, "id") {

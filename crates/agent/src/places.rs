@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_a_place_is_told() {
+    fn what_cannot_be_a_place_is_reported() {
         for (name, root) in [
             ("store", "ana@dtn:"),
             ("a b", "lh://dtn/runs/"),

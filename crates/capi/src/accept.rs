@@ -10,7 +10,7 @@ use longhaul_ramp::{MAX_MESSAGE, Reply};
 
 use crate::guard::quietly;
 use crate::listen::{at, inherit};
-use crate::query::told;
+use crate::query::reported;
 use crate::settle;
 use crate::system::{canonical, cookie, errno, fail, give, local_address, mapped, set_errno};
 use crate::table::{self, State};
@@ -161,12 +161,12 @@ fn accepted(
     unsafe { libc::fcntl(fd, libc::F_SETFL, status) };
     let cookie = cookie(fd)?;
     table::with(|table| {
-        table.set_state(cookie, State::Connected { told: true });
+        table.set_state(cookie, State::Connected { reported: true });
         let entry = table.entry(cookie);
         (entry.native, entry.carried) = (native, true);
         (entry.peer, entry.local, entry.key) = (Some(peer), Some(local), Some(key));
     });
-    Some((socket, told(peer, None, native)))
+    Some((socket, reported(peer, None, native)))
 }
 
 /// The address of this end: where the listener is bound, or, where that is any, what the session came to as the on-ramp says, else what the

@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_as_they_were_given() {
+    fn addresses_are_reported_as_they_were_given() {
         for text in ["192.0.2.1:9", "[2001:db8::1]:99"] {
             let address: SocketAddr = text.parse().unwrap();
             let lsl = SockaddrLsl::of(Some(address), Some("n.example"));

@@ -357,7 +357,7 @@ impl Attempt {
                 name: self.destination.name.as_deref().or(remembered.as_deref()),
                 port: self.destination.port,
                 route: self.destination.route.as_deref().or(self.wishes.route.as_deref()),
-                wish: self.wishes.told(),
+                wish: self.wishes.reported(),
                 v6,
                 closed: self.closed(),
                 acceptor: self.acceptor(),

@@ -77,8 +77,8 @@ pub fn drain_below(fd: c_int, size: c_int) {
 /// The receive window that the peer offers, in bytes; `None` before Linux 5.4.
 fn peer_window(fd: c_int) -> Option<u32> {
     /// Where `tcpi_snd_wnd` stands in `struct tcp_info`, in numbers of 32 bits.
-    const PLACE: usize = 228 / 4;
-    let info: [u32; PLACE + 1] = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
+    const SEND_WINDOW_INDEX: usize = 228 / 4;
+    let info: [u32; SEND_WINDOW_INDEX + 1] = option(fd, libc::IPPROTO_TCP, libc::TCP_INFO).ok()?;
     info.last().copied()
 }
 

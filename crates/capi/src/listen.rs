@@ -73,7 +73,7 @@ const INHERITED: [(c_int, c_int); 11] = [
 ];
 
 /// Options that a listener keeps, but which go no further.
-const KEPT: [(c_int, c_int); 3] = [
+const LISTENER_OPTIONS: [(c_int, c_int); 3] = [
     (libc::SOL_SOCKET, libc::SO_REUSEADDR),
     (libc::SOL_SOCKET, libc::SO_REUSEPORT),
     (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY),
@@ -176,7 +176,7 @@ fn options_of(fd: c_int, family: c_int) -> Result<OwnedFd, Errno> {
     let low = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: a descriptor that was just made.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
-    copy_options(fd, low.as_raw_fd(), INHERITED.iter().chain(&KEPT));
+    copy_options(fd, low.as_raw_fd(), INHERITED.iter().chain(&LISTENER_OPTIONS));
     copy_buffers(fd, low.as_raw_fd());
     Ok(low)
 }

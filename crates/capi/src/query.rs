@@ -14,7 +14,7 @@ use crate::table::State;
 use crate::{listen, ramp, settle};
 
 /// An address in the form that a program is told it.
-pub fn told(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
+pub fn reported(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
     if native {
         SockaddrLsl::of(Some(address), name).bytes().to_vec()
     } else {
@@ -45,13 +45,13 @@ pub unsafe extern "C" fn lsl_getsockname(fd: c_int, address: *mut sockaddr, leng
 fn own_name(fd: c_int) -> Option<Vec<u8>> {
     if let Some(at) = listen::at(fd) {
         let native = settle::known(fd, |entry| Some(entry.native)).unwrap_or(false);
-        return Some(told(at, None, native));
+        return Some(reported(at, None, native));
     }
     let (local, leads, native) = settle::known(fd, |entry| {
         Some((entry.local, entry.peer.filter(|_| entry.carried), entry.native))
     })?;
     if let Some(local) = local {
-        return Some(told(local, None, native));
+        return Some(reported(local, None, native));
     }
     let own = local_address(fd)?;
     // It is connected to the on-ramp; told is what it would be for its destination.
@@ -59,12 +59,12 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         .filter(|_| own.ip().to_canonical().is_loopback())
         .and_then(source);
     match chosen {
-        Some(ip) if native => Some(told(SocketAddr::new(ip, own.port()), None, true)),
+        Some(ip) if native => Some(reported(SocketAddr::new(ip, own.port()), None, true)),
         Some(ip) => {
             let address = SocketAddr::new(ip, own.port());
             Some(RawAddress::for_family(address, tcp_family(fd)?).bytes().to_vec())
         }
-        None if native => Some(told(own, None, true)),
+        None if native => Some(reported(own, None, true)),
         None => None,
     }
 }
@@ -132,7 +132,7 @@ fn peer(fd: c_int) -> Peer {
     };
     let shaped = |address: SocketAddr, name: Option<&str>, native: bool| {
         if native {
-            Peer::Is(told(address, name, true))
+            Peer::Is(reported(address, name, true))
         } else {
             Peer::Is(RawAddress::for_family(address, family).bytes().to_vec())
         }

@@ -24,7 +24,7 @@ pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
             "the on-ramp has ended".to_owned(),
         ),
         Ok(packet) => match packet.reply() {
-            Ok(Reply::Done { errno: 0, .. }) => (State::Connected { told: false }, String::new()),
+            Ok(Reply::Done { errno: 0, .. }) => (State::Connected { reported: false }, String::new()),
             Ok(Reply::Done { errno, reason }) => (State::Failed(errno), reason.to_owned()),
             _ => (
                 State::Failed(libc::ECONNRESET),
@@ -47,8 +47,8 @@ pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
     let result = table::with(|table| {
         settle(table, cookie, fd);
         match table.get(cookie)?.state() {
-            State::Connected { told: false } => {
-                table.set_state(cookie, State::Connected { told: true });
+            State::Connected { reported: false } => {
+                table.set_state(cookie, State::Connected { reported: true });
                 Some(Ok(()))
             }
             State::Failed(errno) => {

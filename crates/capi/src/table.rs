@@ -30,7 +30,7 @@ const MIN_SWEPT: usize = 256;
 #[derive(Default)]
 pub struct Entry {
     state: State,
-    /// Made by `lsl_socket(AF_LSL)`: its addresses are told as `sockaddr_lsl`.
+    /// Made by `lsl_socket(AF_LSL)`: its addresses are reported as `sockaddr_lsl`.
     pub native: bool,
     /// Whether its bytes go through the on-ramp.
     pub carried: bool,
@@ -66,7 +66,7 @@ pub enum State {
     /// It stands.
     Connected {
         /// Whether `connect` has said so.
-        told: bool,
+        reported: bool,
     },
     /// It failed, which the program has not been told.
     Failed(Errno),

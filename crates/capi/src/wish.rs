@@ -31,7 +31,7 @@ pub struct Wishes {
 
 impl Wishes {
     /// As it is told to the on-ramp.
-    pub fn told(&self) -> Wish<'_> {
+    pub fn reported(&self) -> Wish<'_> {
         Wish {
             purpose: self.purpose.as_deref(),
             size: self.size,

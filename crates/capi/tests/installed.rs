@@ -234,9 +234,9 @@ fn the_examples_talk_however_they_are_linked() {
             command
         };
         let mut receiver = command(World::FAR, &receiving, &onramps[1]).spawn().unwrap();
-        let mut told = BufReader::new(receiver.stdout.take().unwrap());
+        let mut reported = BufReader::new(receiver.stdout.take().unwrap());
         let mut line = String::new();
-        told.read_line(&mut line).unwrap();
+        reported.read_line(&mut line).unwrap();
         let port = line.trim().rsplit(' ').next().unwrap().to_owned();
         let mut sender = command(World::NEAR, &sending, &onramps[0])
             .args([&world.address(World::FAR), &port])
@@ -255,7 +255,7 @@ fn the_examples_talk_however_they_are_linked() {
             "3000000 bytes, thank you\n"
         );
         line.clear();
-        told.read_to_string(&mut line).unwrap();
+        reported.read_to_string(&mut line).unwrap();
         assert!(line.starts_with("3000000 bytes from lhk1:"), "{line}");
         assert!(receiver.wait().unwrap().success());
     }

@@ -39,9 +39,9 @@ fn the_wheel_holds_what_it_needs_and_works() {
         .env("LONGHAUL_ONRAMP", &onramp.path)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
-    assert!(told.contains("\nOK"), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
+    assert!(reported.contains("\nOK"), "{reported}");
     // The same files make the same wheel.
     let again = tempfile::tempdir().unwrap();
     run(Command::new("python3")

@@ -80,9 +80,9 @@ fn the_library_starts_an_onramp_at_both_ends() {
         command
     };
     let mut receiver = command(World::FAR, "receive", "far").spawn().unwrap();
-    let mut told = BufReader::new(receiver.stdout.take().unwrap());
+    let mut reported = BufReader::new(receiver.stdout.take().unwrap());
     let mut line = String::new();
-    told.read_line(&mut line).unwrap();
+    reported.read_line(&mut line).unwrap();
     let port = line.trim().rsplit(' ').next().unwrap().to_owned();
     let mut sender = command(World::NEAR, "send", "near")
         .args([&world.address(World::FAR), &port])
@@ -98,7 +98,7 @@ fn the_library_starts_an_onramp_at_both_ends() {
     assert!(output.status.success());
     assert_eq!(output.stdout, b"25 bytes, thank you\n");
     line.clear();
-    told.read_to_string(&mut line).unwrap();
+    reported.read_to_string(&mut line).unwrap();
     assert!(line.starts_with("25 bytes from lhk1:"), "{line}");
     assert!(receiver.wait().unwrap().success());
     // They outlive the programs that started them.

@@ -159,7 +159,7 @@ impl Resident {
             }
         };
         served.spawn(listen::serve(unix, router, stopped.clone()));
-        self.tell_ready(agent.settings(), &socket, http, keyed);
+        self.report_ready(agent.settings(), &socket, http, keyed);
         let work = {
             let (agent, stopped) = (agent.clone(), stopped.clone());
             tokio::spawn(async move { agent.run(stopped).await })
@@ -180,7 +180,7 @@ impl Resident {
         }
     }
 
-    fn tell_ready(
+    fn report_ready(
         &self,
         settings: &Settings,
         socket: &Path,

@@ -101,7 +101,7 @@ impl AgentClient {
     pub async fn events(
         &self,
         after: i64,
-        mut heard: impl FnMut(&str, &str) -> Result<ControlFlow<()>>,
+        mut received: impl FnMut(&str, &str) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let path = format!("/events?after={after}");
         let response = self.client.send("GET", &path, None::<&Value>, None).await;
@@ -122,7 +122,7 @@ impl AgentClient {
                 if let Some(event) = line.strip_prefix("event: ") {
                     event.clone_into(&mut name);
                 } else if let Some(data) = line.strip_prefix("data: ")
-                    && heard(&name, data)?.is_break()
+                    && received(&name, data)?.is_break()
                 {
                     return Ok(());
                 }

@@ -434,7 +434,7 @@ impl Cp {
         })
     }
 
-    /// Who chooses the routes of a copy with `server`, and hears of it; none if there is nobody. What is wrong with who there is fails no copy.
+    /// Who chooses the routes of a copy with `server`, and learns of it; none if there is nobody. What is wrong with who there is fails no copy.
     fn routing(
         &self,
         server: &longhaul_session::Endpoint,

@@ -129,7 +129,7 @@ impl Doctor {
             there,
             found,
         };
-        self.tell(&seen);
+        self.report(&seen);
         match failure {
             Some(error) => Err(error),
             None => Ok(exit(&seen.found)),
@@ -140,7 +140,7 @@ impl Doctor {
     fn measure(&self, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Measured> {
         let mut last = anyhow!(Error::Connect(format!("{endpoint}: the name has no address")));
         for &address in addresses {
-            self.tell_progress(format_args!("measures the path to {address}"));
+            self.report_progress(format_args!("measures the path to {address}"));
             match probe::measure(address) {
                 Ok(measured) => return Ok(measured),
                 Err(error) => last = error.into(),
@@ -150,13 +150,13 @@ impl Doctor {
     }
 
     /// On a terminal, for what takes longer than a moment.
-    fn tell_progress(&self, what: std::fmt::Arguments<'_>) {
+    fn report_progress(&self, what: std::fmt::Arguments<'_>) {
         if !self.json && std::io::stderr().is_terminal() {
             eprintln!("longhaul: {what}");
         }
     }
 
-    fn tell(&self, seen: &Seen) {
+    fn report(&self, seen: &Seen) {
         if self.json {
             answer::line(serde_json::json!({
                 "schema": "longhaul-doctor/1",

@@ -236,7 +236,7 @@ fn at_place(
         let mut place = Place::open(&first.location, options).await?;
         for spot in &spots {
             if let Some(failure) = each(&mut place, spot).await? {
-                failures.tell(&spot.location, &failure);
+                failures.report(&spot.location, &failure);
             }
         }
         place.end().await;
@@ -260,7 +260,7 @@ impl Failures {
     }
 
     /// Tells of one.
-    pub fn tell(&mut self, location: &Location, failure: &FilesFailure) {
+    pub fn report(&mut self, location: &Location, failure: &FilesFailure) {
         eprintln!("longhaul: {}", location.failed(failure));
         if self.json {
             answer::line(show::failed(location, failure));

@@ -215,7 +215,7 @@ impl Job {
         lines.job(&job)?;
         // What it is now is known; from its last change on, nothing is missed.
         while !job.state.is_end() {
-            let heard = agent.events(job.change, |name, data| {
+            let received = agent.events(job.change, |name, data| {
                 match name {
                     "job" => {
                         let changed: TheJob = serde_json::from_str(data)?;
@@ -232,7 +232,7 @@ impl Job {
                     false => ControlFlow::Continue(()),
                 })
             });
-            heard.await?;
+            received.await?;
             if !job.state.is_end() {
                 // The agent has ended, and may be back.
                 job = agent

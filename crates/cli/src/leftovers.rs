@@ -22,7 +22,7 @@ const DEFAULT_AGE_SECONDS: u64 = 7 * 86_400;
 /// List what copies that did not end left in a directory, and remove what nobody will go on with.
 ///
 /// A copy that ends early keeps what is there of large files under names beginning with .longhaul-, and the same command goes on from it.
-/// If it is never typed again, they stay. Each is told with what it takes on the disk, the time since it was written to, the file that it is
+/// If it is never typed again, they stay. Each is reported with what it takes on the disk, the time since it was written to, the file that it is
 /// for, and how much of that is there. What a copy is writing is never removed, whatever its age.
 #[derive(Args)]
 pub struct Leftovers {
@@ -97,7 +97,7 @@ impl Leftovers {
         let mut next = Some(spot.path.clone());
         loop {
             if let Some(directory) = next.take() {
-                self.tell(place, spot, &directory, failures, count).await?;
+                self.report(place, spot, &directory, failures, count).await?;
                 levels.push(Level {
                     directory,
                     after: None,
@@ -119,7 +119,7 @@ impl Leftovers {
     }
 
     /// Those of one directory.
-    async fn tell(
+    async fn report(
         &self,
         place: &mut Place,
         spot: &Spot,
@@ -141,7 +141,7 @@ impl Leftovers {
                 FilesAnswer::Leftovers { leftovers, next } => (leftovers, next),
                 other => {
                     if let Some(failure) = failure_of(other)? {
-                        failures.tell(&spot.location, &failure);
+                        failures.report(&spot.location, &failure);
                     }
                     return Ok(());
                 }
@@ -181,7 +181,7 @@ impl Level {
             }
             other => {
                 if let Some(failure) = failure_of(other)? {
-                    failures.tell(&spot.location, &failure);
+                    failures.report(&spot.location, &failure);
                 }
                 self.is_read = true;
             }

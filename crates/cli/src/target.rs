@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn urls_and_paths_are_told_apart() {
+    fn urls_and_paths_are_distinguished() {
         assert_eq!(
             Target::parse("a/b".as_ref()).unwrap(),
             Target::Local("a/b".into())

@@ -17,7 +17,7 @@
 //! - Keys are written as `lhk1:...` ([`Key`]).
 //! - An **end** of a path is the name of a host or a depot of the map, or, for whoever is on no map, its key. Whoever has a depot's key speaks for that depot, and a
 //!   principal that the operator named as a host of the map is named speaks for that host.
-//! - A list is told in pages: `next` of an answer is what to ask for as `after`; none if nothing follows by now.
+//! - A list is reported in pages: `next` of an answer is what to ask for as `after`; none if nothing follows by now.
 //! - A POST may have an `Idempotency-Key`: sent again with the same key and content within a day it is answered as it was, and does nothing a second time.
 //! - Errors are problem documents (RFC 9457).
 

@@ -76,14 +76,14 @@ impl Spool {
     ///
     /// # Errors
     /// The controller cannot be told now: what is left waits.
-    pub async fn tell(&self, controller: &Controller) -> Result<(), ClientError> {
+    pub async fn report(&self, controller: &Controller) -> Result<(), ClientError> {
         for path in self.waiting() {
-            let told = match read(&path) {
+            let reported = match read(&path) {
                 None => Ok(()),
                 Some(Entry::Transfer(report)) => controller.report_transfer(&report).await.map(drop),
                 Some(Entry::Measurements(batch)) => controller.report_measurements(&batch).await.map(drop),
             };
-            match told {
+            match reported {
                 Err(error) if error.is_passing() => return Err(error),
                 // Another program may have told it.
                 _ => drop(std::fs::remove_file(&path)),
@@ -125,8 +125,8 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        let told = runtime.block_on(spool.tell(&controller));
-        assert!(told.is_err_and(|error| error.is_passing()));
+        let reported = runtime.block_on(spool.report(&controller));
+        assert!(reported.is_err_and(|error| error.is_passing()));
         assert!(!oldest.exists(), "what is broken is gone");
         assert_eq!(spool.waiting().len(), MAX_ENTRIES - 1, "the rest waits");
     }

@@ -24,7 +24,7 @@ use longhaul_control::Store;
 use longhaul_control::reservations::names::Names;
 use longhaul_control::reservations::wanted::Place;
 use longhaul_control::reservations::writer::{AskError, open};
-use longhaul_control::reservations::{Asker, Book, Command, Desk, DeskError, told};
+use longhaul_control::reservations::{Asker, Book, Command, Desk, DeskError, reported};
 use longhaul_control::store::reservations::Batch;
 use longhaul_control_api::map::Map;
 use serde_json::json;
@@ -76,7 +76,7 @@ fn command(names: &Names, request: &Request) -> Command {
     let (from, to) = (place(request.ends.from), place(request.ends.to));
     let asked = json!({
         "from": from.name, "to": to.name, "paths": request.paths, "end_ms": request.window.end,
-        "wish": told::wish(request.wish),
+        "wish": reported::wish(request.wish),
     });
     Command::Reserve {
         request: Box::new(serde_json::from_value(asked).unwrap()),

@@ -43,8 +43,8 @@ pub const MAX_BODY_BYTES: usize = 2 << 20;
 const MAX_LOCAL_BODY_BYTES: usize = 64 << 20;
 /// Most bytes of an idempotency key.
 const MAX_KEY_BYTES: usize = 200;
-/// Requests that take longer than this are told in the log.
-const SLOW: Duration = Duration::from_secs(2);
+/// Requests that take longer than this are reported in the log.
+const SLOW_REQUEST: Duration = Duration::from_secs(2);
 
 /// The API of `controller` for whoever runs it, over its Unix socket.
 pub fn router(controller: Controller, gate: Gate) -> Router {
@@ -182,7 +182,7 @@ async fn count(
     controller.metrics().answered(method.as_str(), status);
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::debug!(%method, path, status, milliseconds, "answered");
-    if took > SLOW {
+    if took > SLOW_REQUEST {
         tracing::warn!(%method, path, status, milliseconds, "a request took long");
     }
     response

@@ -9,7 +9,7 @@
 //! | [`recurrence`] | windows of a recurrence rule (RFC 5545) |
 //! | [`wanted`] | what is asked for, in the terms of the network |
 //! | [`streams`] | how the streams of a reservation are recognised: addresses, and source ports of each path |
-//! | [`told`] | what is answered, in the terms of the API |
+//! | [`reported`] | what is answered, in the terms of the API |
 //! | [`desk`] | the book, with whose is what: a command in, an answer and records for the journal out |
 //! | [`writer`] | the one task that writes: decides, appends, answers. Not pure |
 
@@ -18,8 +18,8 @@ pub mod desk;
 pub mod document;
 pub mod names;
 pub mod recurrence;
+pub mod reported;
 pub mod streams;
-pub mod told;
 pub mod wanted;
 pub mod writer;
 
@@ -28,7 +28,7 @@ pub use desk::{Command, Desk, DeskError, Record, Settled};
 pub use writer::{Book, Clock, Writer};
 
 /// A moment of the book as one of the API.
-pub(crate) fn told_moment(moment: i64) -> u64 {
+pub(crate) fn moment_of(moment: i64) -> u64 {
     u64::try_from(moment).unwrap_or_default()
 }
 

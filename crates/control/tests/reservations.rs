@@ -515,7 +515,7 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
 /// The file loses its last records, as it does where they were never committed: what is left is the book as it was. One that is missing in the
 /// middle, or is no record, is no book at all, and is told.
 #[tokio::test]
-async fn a_journal_with_a_hole_is_told_and_one_that_ends_early_is_not_one() {
+async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
     let time = Time::default();

@@ -64,9 +64,9 @@ pub fn blend(forecast: Option<Rates>, measured: Option<Measured>, long_enough: D
     };
     let weight = (measured.over.as_secs_f64() / MEASURED_WHOLLY.as_secs_f64()).min(1.0);
     let seen = spread(measured.bps);
-    let between = |told: f64, seen: f64| {
-        let (told, seen) = (told.max(LEAST_BPS).ln(), seen.max(LEAST_BPS).ln());
-        (told * (1.0 - weight) + seen * weight).exp()
+    let between = |reported: f64, seen: f64| {
+        let (reported, seen) = (reported.max(LEAST_BPS).ln(), seen.max(LEAST_BPS).ln());
+        (reported * (1.0 - weight) + seen * weight).exp()
     };
     Some(Rates {
         p10: between(forecast.p10, seen.p10),
@@ -91,11 +91,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_blend_lies_between_what_is_told_and_what_is_seen(told in 1e3..1e11_f64, seen in 0.0..1e11_f64, secs in 0..200_u64) {
-            let forecast = Rates { p10: told / 2.0, p50: told, p90: told * 2.0 };
+        fn a_blend_lies_between_what_is_announced_and_what_is_seen(reported in 1e3..1e11_f64, seen in 0.0..1e11_f64, secs in 0..200_u64) {
+            let forecast = Rates { p10: reported / 2.0, p50: reported, p90: reported * 2.0 };
             let measured = Measured { bps: seen, over: Duration::from_secs(secs) };
             let found = blend(Some(forecast), Some(measured), MEASURED_AT_LEAST).unwrap();
-            let (least, most) = (told.min(seen.max(1.0)), told.max(seen.max(1.0)));
+            let (least, most) = (reported.min(seen.max(1.0)), reported.max(seen.max(1.0)));
             prop_assert!(found.p50 >= least * 0.999 && found.p50 <= most * 1.001);
             prop_assert!(found.p10 <= found.p50 * 1.001 && found.p50 <= found.p90 * 1.001);
             if secs >= 60 {

@@ -34,7 +34,7 @@ pub struct DepotConfig {
     /// Threads that sessions run on: one for each processor is right. With 0, sessions are tasks of the runtime that runs
     /// the depot.
     pub workers: usize,
-    /// Who hears of the hops that are relayed over.
+    /// Who learns of the hops that are relayed over.
     pub hop_observer: Option<HopObserver>,
     /// Read the policy's file again on SIGHUP. A policy that did not come from a file stays.
     pub reload_on_hangup: bool,

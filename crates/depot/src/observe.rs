@@ -52,7 +52,7 @@ pub struct HopReport {
     pub train: Option<Train>,
 }
 
-/// Hears of hops. Called by the threads that relay; must not block.
+/// Learns of hops. Called by the threads that relay; must not block.
 #[derive(Clone)]
 pub struct HopObserver(pub Arc<dyn Fn(HopReport) + Send + Sync>);
 

@@ -34,7 +34,7 @@ pub(crate) struct Shared {
     pub(crate) pipes: Arc<PipePool>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: EventLog,
-    /// Who hears of the hops that are relayed over.
+    /// Who learns of the hops that are relayed over.
     pub(crate) observer: Option<HopObserver>,
     /// What circuits' grants have under way.
     pub(crate) grants: Arc<Grants>,

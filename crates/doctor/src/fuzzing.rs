@@ -34,7 +34,7 @@ fn answered(answer: &Answer) {
     match answer {
         Answer::Time(_) => {}
         Answer::Refused(why) => assert!(why.as_str().chars().all(is_printable)),
-        Answer::Facts(facts) => told(facts),
+        Answer::Facts(facts) => reported(facts),
     }
     let mut again = Vec::new();
     // What was read short may be longer than a message as it is written.
@@ -45,7 +45,7 @@ fn answered(answer: &Answer) {
 }
 
 /// Everything that is computed of another machine's facts and shown.
-fn told(facts: &Facts) {
+fn reported(facts: &Facts) {
     let mut path = Path::table();
     path.take_rate_of(facts);
     let mut page = render::path(&path) + &render::facts(facts);

@@ -21,7 +21,7 @@ const ROUNDS: usize = 3;
 /// The smallest packet asked about: every host takes it (RFC 791), and a path that loses it loses everything.
 const SMALL: u32 = 576;
 /// A packet that is lost twice is not lost by chance.
-const TRIES: usize = 2;
+const MAX_PROBES_PER_SIZE: usize = 2;
 
 /// Why a host could not be measured.
 #[derive(Debug, thiserror::Error)]
@@ -133,7 +133,7 @@ fn conclude(
 }
 
 fn twice(mut ask: impl FnMut() -> Result<Fate, String>) -> Result<Fate, String> {
-    for _ in 1..TRIES {
+    for _ in 1..MAX_PROBES_PER_SIZE {
         match ask()? {
             Fate::Vanished => {}
             fate => return Ok(fate),

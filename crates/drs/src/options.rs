@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_told() {
+    fn what_the_kernel_refuses_is_reported() {
         let (sender, _receiver) = pair();
         let unknown = CongestionName::from_kernel(b"no-such");
         assert_eq!(

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_path_is_told_from_a_queue() {
+    fn a_longer_path_is_distinguished_from_a_queue() {
         let (mut model, mut plus) = settled();
         model.rtt *= 3;
         model.run(60_000, |sample| plus.observe(sample, |window| window));

@@ -78,7 +78,7 @@ pub enum FitState {
 pub struct RateFit {
     ceiling: Option<u64>,
     /// What the socket was last told.
-    told: PacingLimit,
+    reported: PacingLimit,
     phase: Phase,
     last: Option<FitSample>,
     round: Round,
@@ -101,7 +101,7 @@ impl RateFit {
     pub fn new(ceiling: Option<u64>) -> Self {
         Self {
             ceiling,
-            told: PacingLimit::Unlimited,
+            reported: PacingLimit::Unlimited,
             phase: Phase::Searching,
             last: None,
             round: Round::default(),
@@ -218,8 +218,8 @@ impl RateFit {
                 PacingLimit::Rate(self.ceiling.map_or(rate, |ceiling| rate.min(ceiling)))
             }
         };
-        (limit != self.told).then(|| {
-            self.told = limit;
+        (limit != self.reported).then(|| {
+            self.reported = limit;
             limit
         })
     }

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_someone_set_is_told_from_one_that_the_kernel_sizes() {
+    fn a_buffer_that_someone_set_is_distinguished_from_one_that_the_kernel_sizes() {
         let (sender, _receiver) = pair();
         let locks = || {
             let buffers = Sampler::new().sample(&sender, Duration::ZERO).unwrap().buffers;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use crate::{Action, Cause, CongestionName, Sample, orders::Orders};
 
 /// On shorter paths a flow has recovered from the losses before anybody notices.
-const SHORT: Duration = Duration::from_millis(20);
+const MIN_GUARDED_RTT: Duration = Duration::from_millis(20);
 
 /// The decider. Pure: samples in, orders out.
 #[derive(Debug, Clone, Default)]
@@ -55,7 +55,7 @@ impl SlowStartGuard {
             Self::Waiting if info.slow_start_threshold.is_some() || name.as_str() != "reno" => {
                 *self = Self::Over;
             }
-            Self::Waiting if info.rtt >= SHORT => {
+            Self::Waiting if info.rtt >= MIN_GUARDED_RTT => {
                 *self = Self::Borrowed {
                     own: name,
                     retransmits: info.retransmits,

@@ -87,8 +87,8 @@ impl Server {
 
     /// Starts `command`, and reads what it prints to its end, so that it never blocks on what it logs.
     fn spawn(command: Command, name: &str) -> Result<Self> {
-        let mut child = spawn_heard(command, name)?;
-        let (lines, heard) = mpsc::channel();
+        let mut child = spawn_received(command, name)?;
+        let (lines, received) = mpsc::channel();
         let out = child
             .stdout
             .take()
@@ -106,7 +106,10 @@ impl Server {
             });
         }
         drop(lines);
-        Ok(Self { child, said: heard })
+        Ok(Self {
+            child,
+            said: received,
+        })
     }
 }
 
@@ -177,7 +180,7 @@ fn listens(pid: u32, port: u16) -> bool {
 }
 
 /// Starts `command` with nothing to read, and with both of its outputs to be heard.
-fn spawn_heard(mut command: Command, name: &str) -> Result<Child> {
+fn spawn_received(mut command: Command, name: &str) -> Result<Child> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -211,7 +214,7 @@ pub fn output_within(
 ) -> Result<(ExitStatus, String, String)> {
     // A group of its own: what it has started ends with it, and keeps no output open.
     command.process_group(0);
-    let mut child = spawn_heard(command, name)?;
+    let mut child = spawn_received(command, name)?;
     let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
         thread::spawn(move || {
             let mut text = String::new();

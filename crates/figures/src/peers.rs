@@ -61,7 +61,7 @@ impl Need {
     }
 }
 
-/// What is told of each program, and what it needs.
+/// What is reported of each program, and what it needs.
 pub trait Program {
     /// A short name, for commands and records.
     fn name(&self) -> &'static str;

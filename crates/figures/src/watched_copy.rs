@@ -21,7 +21,7 @@ pub struct WatchedCopy {
 
 /// How waiting for an event came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     /// It was said.
     It,
     /// The copy ended without it.
@@ -86,7 +86,7 @@ impl WatchedCopy {
     }
 
     /// Hears events until `wanted` is said, but no longer than `limit`.
-    pub fn until(&mut self, limit: Duration, mut wanted: impl FnMut(&Value) -> bool) -> Heard {
+    pub fn until(&mut self, limit: Duration, mut wanted: impl FnMut(&Value) -> bool) -> Received {
         let deadline = Instant::now() + limit;
         loop {
             match self
@@ -98,11 +98,11 @@ impl WatchedCopy {
                     let seconds = at.duration_since(self.started).as_secs_f64();
                     self.events.push((seconds, event));
                     if is_it {
-                        return Heard::It;
+                        return Received::It;
                     }
                 }
-                Err(RecvTimeoutError::Disconnected) => return Heard::End,
-                Err(RecvTimeoutError::Timeout) => return Heard::Nothing,
+                Err(RecvTimeoutError::Disconnected) => return Received::End,
+                Err(RecvTimeoutError::Timeout) => return Received::Nothing,
             }
         }
     }
@@ -123,7 +123,7 @@ impl WatchedCopy {
     /// # Errors
     /// It did not end within `limit`.
     pub fn end(mut self, limit: Duration) -> Result<(Ended, Vec<(f64, Value)>)> {
-        if self.until(limit, |_| false) == Heard::Nothing {
+        if self.until(limit, |_| false) == Received::Nothing {
             let last = self.events.last().map(|(_, event)| event.to_string());
             bail!(
                 "longhaul cp did not end within {} s; it said last: {}",

@@ -203,9 +203,9 @@ impl Eviction {
     /// Completes when the connection must go.
     pub async fn wait(&mut self) {
         if let Some(evicted) = &mut self.0 {
-            let told = evicted.await.is_ok();
+            let reported = evicted.await.is_ok();
             self.0 = None;
-            if told {
+            if reported {
                 return;
             }
         }
@@ -235,7 +235,7 @@ mod tests {
     }
 
     /// Whether it has been told to go; asks once.
-    async fn told(entered: &mut Entered) -> bool {
+    async fn reported(entered: &mut Entered) -> bool {
         tokio::select! {
             biased;
             () = entered.eviction.wait() => true,
@@ -244,17 +244,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_one_too_many_is_told_and_who_is_verified_is_not() {
+    async fn who_is_one_too_many_is_refused_and_who_is_verified_is_not() {
         let gate = gate(2, 10);
         let mut first = gate.enter(ip("192.0.2.1"));
         first.place.verified(key(1)).unwrap();
         let mut second = gate.enter(ip("192.0.2.1"));
         let mut third = gate.enter(ip("192.0.2.1"));
-        assert!(!told(&mut second).await);
+        assert!(!reported(&mut second).await);
         let mut fourth = gate.enter(ip("198.51.100.1"));
-        assert!(told(&mut second).await);
+        assert!(reported(&mut second).await);
         for entered in [&mut first, &mut third, &mut fourth] {
-            assert!(!told(entered).await);
+            assert!(!reported(entered).await);
         }
         assert_eq!((gate.newcomers(), gate.verified()), (2, 1));
         drop((first, second, third, fourth));

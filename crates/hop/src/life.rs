@@ -90,9 +90,9 @@ mod tests {
                 }
             });
             life.drain();
-            let mut told = false;
-            life.end(Duration::from_secs(10), || told = true).await;
-            assert_eq!((told, session.await.unwrap()), (late, late));
+            let mut reported = false;
+            life.end(Duration::from_secs(10), || reported = true).await;
+            assert_eq!((reported, session.await.unwrap()), (late, late));
         }
     }
 

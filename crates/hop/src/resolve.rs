@@ -86,7 +86,13 @@ impl Resolver {
         // Asked by ourselves: a name that has an IPv4 address there would else wait for a name server to say that it has no IPv6 address.
         let mut found = names.in_hosts(name);
         if found.is_empty() {
-            found = names.dns.lookup_ip(name).await.map_err(told)?.iter().collect();
+            found = names
+                .dns
+                .lookup_ip(name)
+                .await
+                .map_err(reported)?
+                .iter()
+                .collect();
         }
         let addresses: Vec<SocketAddr> = found
             .into_iter()
@@ -163,7 +169,7 @@ fn names_servers(file: &Path) -> bool {
         .any(|line| line.split_whitespace().next() == Some("nameserver"))
 }
 
-fn told(error: NetError) -> ResolveError {
+fn reported(error: NetError) -> ResolveError {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(_)) => ResolveError::NotFound,
         NetError::Timeout | NetError::NoConnections => ResolveError::NoAnswer,

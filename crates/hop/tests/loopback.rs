@@ -80,7 +80,7 @@ async fn an_answer_outlives_what_its_reader_had_sent() {
 }
 
 #[tokio::test]
-async fn the_next_address_is_tried_and_the_last_failure_told() {
+async fn the_next_address_is_tried_and_the_last_failure_reported() {
     let (closed, open) = {
         let bind = || std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let (closed, open) = (bind(), bind());

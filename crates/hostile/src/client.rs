@@ -16,9 +16,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::frames;
 
 /// Heard at once.
-const PIECE: usize = 64 * 1024;
+const READ_BYTES: usize = 64 * 1024;
 /// Most of what a server said that is kept, in bytes.
-const KEPT: usize = 8 << 20;
+const MAX_KEPT_BYTES: usize = 8 << 20;
 
 /// Whom to attack, as whom.
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ pub struct Stream {
 
 /// What was said and heard.
 #[derive(Debug, Default)]
-pub struct Heard {
+pub struct Received {
     /// What the server said, up to 8 MiB.
     pub bytes: Vec<u8>,
     /// All bytes that it said.
@@ -103,7 +103,7 @@ pub struct Heard {
     pub closed: bool,
 }
 
-impl Heard {
+impl Received {
     /// Whether the server said a frame of this type.
     #[must_use]
     pub fn has(&self, kind: u8) -> bool {
@@ -125,19 +125,19 @@ impl Stream {
     /// altogether.
     pub async fn say(
         &mut self,
-        pieces: impl Iterator<Item = Vec<u8>>,
+        parts: impl Iterator<Item = Vec<u8>>,
         limit: Duration,
-        enough: impl Fn(&Heard) -> bool,
-    ) -> Heard {
+        enough: impl Fn(&Received) -> bool,
+    ) -> Received {
         let deadline = Instant::now() + limit;
         let mut sent = 0;
-        let mut heard = Heard::default();
+        let mut received = Received::default();
         let to = &mut self.to;
         let saying = async {
-            let mut batch = Vec::with_capacity(PIECE);
-            for piece in pieces {
-                batch.extend_from_slice(&piece);
-                if batch.len() >= PIECE {
+            let mut batch = Vec::with_capacity(READ_BYTES);
+            for part in parts {
+                batch.extend_from_slice(&part);
+                if batch.len() >= READ_BYTES {
                     to.write_all(&batch).await?;
                     sent += batch.len() as u64;
                     batch.clear();
@@ -153,16 +153,16 @@ impl Stream {
         };
         let from = &mut self.from;
         let hearing = async {
-            let mut piece = vec![0; PIECE];
-            while !enough(&heard) {
-                match timeout_at(deadline, from.read(&mut piece)).await {
+            let mut part = vec![0; READ_BYTES];
+            while !enough(&received) {
+                match timeout_at(deadline, from.read(&mut part)).await {
                     Ok(Ok(length)) if length > 0 => {
-                        heard.total += length as u64;
-                        let room = KEPT.saturating_sub(heard.bytes.len()).min(length);
-                        heard.bytes.extend_from_slice(&piece[..room]);
+                        received.total += length as u64;
+                        let room = MAX_KEPT_BYTES.saturating_sub(received.bytes.len()).min(length);
+                        received.bytes.extend_from_slice(&part[..room]);
                     }
                     Ok(_) => {
-                        heard.closed = true;
+                        received.closed = true;
                         return;
                     }
                     Err(_) => return,
@@ -170,15 +170,15 @@ impl Stream {
             }
         };
         tokio::join!(saying, hearing);
-        heard.sent = sent;
-        heard
+        received.sent = sent;
+        received
     }
 
     /// Hears the first of what comes within `limit`, at most one frame's head and a few bytes.
-    pub async fn hear_a_little(&mut self, limit: Duration) -> Vec<u8> {
-        let mut piece = [0; 9];
-        match timeout(limit, self.from.read(&mut piece)).await {
-            Ok(Ok(length)) => piece[..length].to_vec(),
+    pub async fn receive_a_little(&mut self, limit: Duration) -> Vec<u8> {
+        let mut part = [0; 9];
+        match timeout(limit, self.from.read(&mut part)).await {
+            Ok(Ok(length)) => part[..length].to_vec(),
             _ => Vec::new(),
         }
     }
@@ -225,7 +225,7 @@ async fn hold(
             let mut stream = target.connect_for(service, Route::direct()).await.ok()?;
             stream.hold(&hello).await.ok()?;
             if !hello.is_empty() {
-                stream.hear_a_little(limit).await;
+                stream.receive_a_little(limit).await;
             }
             Some(stream)
         });
@@ -245,7 +245,9 @@ pub async fn hold_open_files(target: &Target, copies: usize, files: u64, limit: 
                 .into_iter()
                 .chain(open_files(files));
             // An ACK for each file has 21 bytes.
-            stream.say(said, limit, |heard| heard.total >= files * 21).await;
+            stream
+                .say(said, limit, |received| received.total >= files * 21)
+                .await;
             Some(stream)
         });
     }

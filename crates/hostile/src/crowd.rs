@@ -17,7 +17,7 @@ use crate::{opens, socket};
 /// Wait after a connection that could not be made.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 /// How often somebody who drips says a byte.
-const DRIP: Duration = Duration::from_secs(1);
+const DRIP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a stranger does with a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -146,7 +146,7 @@ async fn behave(mut stream: TcpStream, manner: Manner) -> io::Result<()> {
         Manner::Drip => {
             let (mut from, mut to) = stream.split();
             let drip = async {
-                let mut tick = interval(DRIP);
+                let mut tick = interval(DRIP_INTERVAL);
                 for byte in opens::beginning(4096) {
                     tick.tick().await;
                     to.write_all(&[byte]).await?;
@@ -163,7 +163,7 @@ async fn behave(mut stream: TcpStream, manner: Manner) -> io::Result<()> {
 }
 
 async fn drain(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<()> {
-    let mut heard = [0; 512];
-    while stream.read(&mut heard).await? > 0 {}
+    let mut received = [0; 512];
+    while stream.read(&mut received).await? > 0 {}
     Ok(())
 }

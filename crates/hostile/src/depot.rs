@@ -95,9 +95,9 @@ impl Shared {
         };
         if early.is_empty() && matches!(self.lie, Lie::SwapsPairs | Lie::NothingWentOn) {
             // The payload's first bytes belong to the session, whose OPEN is to be another's.
-            let mut piece = [0; 4096];
-            let length = stream.read(&mut piece).await?;
-            early = piece[..length].to_vec();
+            let mut part = [0; 4096];
+            let length = stream.read(&mut part).await?;
+            early = part[..length].to_vec();
         }
         let taken = Taken { stream, open, early };
         match &self.lie {
@@ -105,7 +105,7 @@ impl Shared {
             Lie::Fails { code, detail } => {
                 let place = taken.open.position();
                 let said = self.saying(&taken.open, *code, place, detail)?;
-                tell(taken.stream, &said).await
+                report(taken.stream, &said).await
             }
             Lie::FailsForNext { code, reporter } => {
                 let place = taken.open.position();
@@ -119,13 +119,13 @@ impl Shared {
                     detail: b"",
                 };
                 let next = next.signed(&self.key, &taken.open)?;
-                tell(taken.stream, &[own, next].concat()).await
+                report(taken.stream, &[own, next].concat()).await
             }
             Lie::NothingWentOn => {
                 let place = taken.open.position();
                 let _down = self.pass_on(&taken.open, &taken.early).await?;
                 let said = self.saying(&taken.open, StatusCode::DialTimeout, place, b"")?;
-                tell(taken.stream, &said).await
+                report(taken.stream, &said).await
             }
             Lie::SwapsPairs => self.swap(taken).await,
         }
@@ -191,7 +191,7 @@ impl Shared {
 }
 
 /// Says `bytes`, ends, and hears the other side out so that no reset overtakes them.
-async fn tell(stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
+async fn report(stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
     answer_and_linger(stream, bytes, LINGER_TIME).await;
     Ok(())
 }

@@ -44,7 +44,7 @@ pub struct Flood {
 struct Counts {
     sent: u64,
     answers: HashMap<StatusCode, u64>,
-    unanswered: u64,
+    without_answer: u64,
 }
 
 impl Flood {
@@ -69,11 +69,11 @@ impl Flood {
                     pace.wait().await;
                     let Some(bytes) = make() else { return };
                     counts.lock().unwrap_or_else(PoisonError::into_inner).sent += 1;
-                    let told = opens::ask(target, source, &bytes, ANSWER).await;
+                    let reported = opens::ask(target, source, &bytes, ANSWER).await;
                     let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
-                    match told {
-                        Ok(told) => *counts.answers.entry(told.code).or_default() += 1,
-                        Err(_) => counts.unanswered += 1,
+                    match reported {
+                        Ok(reported) => *counts.answers.entry(reported.code).or_default() += 1,
+                        Err(_) => counts.without_answer += 1,
                     }
                 }
             });
@@ -98,7 +98,7 @@ impl Flood {
     #[must_use]
     pub fn tally(&self) -> (HashMap<StatusCode, u64>, u64) {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        (counts.answers.clone(), counts.unanswered)
+        (counts.answers.clone(), counts.without_answer)
     }
 
     /// Waits until there is nothing more to send, but no longer than `limit`; whether all was sent.

@@ -165,15 +165,15 @@ pub fn file_in_blocks(id: u64, path: &[u8], size: u64, block_log2: u8) -> Vec<u8
 /// BLOCK: `data` at its front, a hole for the rest. With no data it is 27 bytes on the wire.
 #[must_use]
 pub fn block(id: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
-    let pieces: u16 = if data.is_empty() { 0 } else { 1 };
+    let extents: u16 = if data.is_empty() { 0 } else { 1 };
     let mut body = [
         &id.to_le_bytes()[..],
         &offset.to_le_bytes(),
         &len.to_le_bytes(),
-        &pieces.to_le_bytes(),
+        &extents.to_le_bytes(),
     ]
     .concat();
-    if pieces == 1 {
+    if extents == 1 {
         body.extend_from_slice(&0u32.to_le_bytes());
         body.extend_from_slice(&(data.len() as u32).to_le_bytes());
         body.extend_from_slice(data);
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_told_apart_again() {
+    fn frames_are_separated_again() {
         let said = [
             accept(2, 64),
             frame(RESULT, &[&7u64.to_le_bytes()[..], &[RESULT_SAME]].concat()),

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
 use crate::socket;
-use crate::status::{self, Told};
+use crate::status::{self, Reported};
 
 /// Time for set-up that these OPENs allow.
 const BUDGET: Duration = Duration::from_secs(10);
@@ -127,7 +127,7 @@ pub async fn ask(
     source: Option<IpAddr>,
     bytes: &[u8],
     limit: Duration,
-) -> io::Result<Told> {
+) -> io::Result<Reported> {
     let asked = async {
         let mut stream = socket::connect(target, source).await?;
         stream.write_all(bytes).await?;

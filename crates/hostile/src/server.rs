@@ -61,8 +61,8 @@ impl HostileServer {
 
 /// Says `answer` once the client has begun, and hears it out.
 async fn say(mut session: Session, answer: &Answer) -> io::Result<()> {
-    let mut heard = vec![0; 64 * 1024];
-    if session.read(&mut heard).await? == 0 {
+    let mut received = vec![0; 64 * 1024];
+    if session.read(&mut received).await? == 0 {
         return Ok(());
     }
     session.write_all(&answer.frames).await?;
@@ -72,6 +72,6 @@ async fn say(mut session: Session, answer: &Answer) -> io::Result<()> {
         session.write_all(later).await?;
         session.flush().await?;
     }
-    while session.read(&mut heard).await? > 0 {}
+    while session.read(&mut received).await? > 0 {}
     session.shutdown().await
 }

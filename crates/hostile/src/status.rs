@@ -18,7 +18,7 @@ const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
 /// What a STATUS says, nothing of it checked but its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     /// The code.
     pub code: StatusCode,
     /// The place that the reporter says it is.
@@ -102,7 +102,7 @@ fn put(bytes: &mut Vec<u8>, option: u16, value: &[u8]) {
 ///
 /// # Errors
 /// The stream ends, or says something else.
-pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Told> {
+pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Reported> {
     let mut bytes = vec![0; HEADER];
     stream.read_exact(&mut bytes).await?;
     let length = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
@@ -111,7 +111,7 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Told> {
     }
     bytes.resize(length, 0);
     stream.read_exact(&mut bytes[HEADER..]).await?;
-    let mut told = Told {
+    let mut reported = Reported {
         code: StatusCode::from_u8(bytes[HEADER]),
         place: bytes[HEADER + 1],
         acceptor: bytes[5] & FROM_ACCEPTOR != 0,
@@ -125,9 +125,9 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Told> {
         );
         let (value, left) = rest.split_at_checked(length).unwrap_or((rest, &[]));
         if option == OPTION_DETAIL {
-            told.detail = String::from_utf8_lossy(value).into_owned();
+            reported.detail = String::from_utf8_lossy(value).into_owned();
         }
         options = left;
     }
-    Ok(told)
+    Ok(reported)
 }

@@ -25,7 +25,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(180);
 /// No less time passes between two calls of [`End::poll`] where nothing has come.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// How far behind the one that is expected a sequence number may be: what comes again, and was there before. What is further off is nothing
-/// that the program's kernel sends, and where half of all numbers lie between two, before and behind cannot be told from each other.
+/// that the program's kernel sends, and where half of all numbers lie between two, before and behind cannot be distinguished from each other.
 const BEHIND: i64 = 1 << 24;
 
 /// Where packets go.
@@ -57,14 +57,14 @@ pub(crate) struct End {
     /// Whether [`End::close`] was called.
     closed: bool,
     /// Whether the stack was told so.
-    told: bool,
+    reported: bool,
     aborted: bool,
     /// What had not been read when both directions had ended: the stack keeps a connection no longer than that.
     rest: VecDeque<u8>,
     /// The program's sequence number that is expected next, but for what waits to be read.
     expected: u32,
     /// Since when something waits to be acknowledged and nothing was heard. (The stack's own time-out ends idle connections as well.)
-    unheard: Option<Duration>,
+    unreceived: Option<Duration>,
 }
 
 impl End {
@@ -99,11 +99,11 @@ impl End {
             socket,
             ended: false,
             closed: false,
-            told: false,
+            reported: false,
             aborted: false,
             rest: VecDeque::new(),
             expected: segment.number(),
-            unheard: None,
+            unreceived: None,
         };
         end.packet(segment, syn, now, wire);
         end.expected = end.expected.wrapping_add(1);
@@ -115,7 +115,7 @@ impl End {
         if !self.may_come(segment) {
             return;
         }
-        self.unheard = None;
+        self.unreceived = None;
         let mut pass = Pass {
             incoming: Some(packet),
             wire,
@@ -138,7 +138,7 @@ impl End {
 
     /// Sends what is to be sent by now. To be called after anything else, and at [`End::next`].
     pub(crate) fn poll(&mut self, now: Duration, wire: &mut dyn Wire) {
-        self.tell_close();
+        self.report_close();
         let mut pass = Pass::idle(wire);
         while self
             .interface
@@ -146,8 +146,8 @@ impl End {
             == PollResult::SocketStateChanged
         {}
         if !self.waits_for_program() {
-            self.unheard = None;
-        } else if now >= self.unheard.get_or_insert(now).saturating_add(UNACKNOWLEDGED) {
+            self.unreceived = None;
+        } else if now >= self.unreceived.get_or_insert(now).saturating_add(UNACKNOWLEDGED) {
             self.socket_mut().abort();
         }
         let state = self.socket().state();
@@ -194,7 +194,7 @@ impl End {
     pub(crate) fn next(&mut self, now: Duration) -> Option<Duration> {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         let at = at.map(|at| Duration::from_micros(u64::try_from(at.total_micros()).unwrap_or(0)));
-        let gone = self.unheard.map(|since| since.saturating_add(UNACKNOWLEDGED));
+        let gone = self.unreceived.map(|since| since.saturating_add(UNACKNOWLEDGED));
         // The stack may want to be called at once though it has nothing to do.
         let soon = now.saturating_add(LEAST_WAIT);
         let next = at.into_iter().chain(gone).min();
@@ -248,10 +248,10 @@ impl End {
 
     /// Tells the stack that no more bytes will be written. Where both ends have said so it takes no notice of windows that open, so that is left
     /// until all was acknowledged.
-    fn tell_close(&mut self) {
+    fn report_close(&mut self) {
         let waits = self.socket().state() == State::CloseWait && self.socket().send_queue() > 0;
-        if self.closed && !self.told && !waits {
-            self.told = true;
+        if self.closed && !self.reported && !waits {
+            self.reported = true;
             self.socket_mut().close();
         }
     }
@@ -279,7 +279,7 @@ impl End {
     pub(crate) fn is_reset(&self) -> bool {
         let socket = self.socket();
         let cut = matches!(socket.state(), State::Closed | State::Listen);
-        cut && !self.aborted && !(self.ended && self.told)
+        cut && !self.aborted && !(self.ended && self.reported)
     }
 
     fn socket(&self) -> &Socket<'static> {

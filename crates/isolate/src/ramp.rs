@@ -97,7 +97,7 @@ impl Wishes {
             let control = UnixSeqpacket::connect(&self.ramp).await.ok()?;
             let mut room = [0; MAX_MESSAGE];
             say(&control, &request).await?;
-            let reply = heard(&control, &mut room).await?;
+            let reply = received(&control, &mut room).await?;
             Some(match reply {
                 Reply::Direct { measure, .. } => Way::Direct(measure.then_some(control)),
                 Reply::Refuse { errno, .. } => Way::Refused(Errno::from_raw_os_error(errno)),
@@ -143,7 +143,7 @@ async fn via(listener: SocketAddr, ticket: u64, control: UnixSeqpacket) -> Optio
         };
         say(&control, &begin).await?;
         let mut room = [0; MAX_MESSAGE];
-        match heard(&control, &mut room).await? {
+        match received(&control, &mut room).await? {
             Reply::Done { errno: 0, .. } => Some(Ok(stream)),
             Reply::Done { errno, .. } => Some(Err(Errno::from_raw_os_error(errno))),
             _ => None,
@@ -160,7 +160,7 @@ async fn say(control: &UnixSeqpacket, request: &Request<'_>) -> Option<()> {
     Some(())
 }
 
-async fn heard<'a>(control: &UnixSeqpacket, room: &'a mut [u8; MAX_MESSAGE]) -> Option<Reply<'a>> {
+async fn received<'a>(control: &UnixSeqpacket, room: &'a mut [u8; MAX_MESSAGE]) -> Option<Reply<'a>> {
     let read = control.recv(room).await.ok()?;
     if read.truncated() {
         return None;

@@ -210,7 +210,7 @@ struct Far {
     /// It sends no more.
     ended: bool,
     /// It was told that no more is sent.
-    told: bool,
+    reported: bool,
     /// It takes no more for now.
     full: bool,
     /// It has reset the connection.
@@ -284,8 +284,8 @@ fn to_far(end: &mut End, stream: &TcpStream, far: &mut Far) {
             }
         });
     }
-    if end.readable() == Readable::End && !far.told {
-        far.told = true;
+    if end.readable() == Readable::End && !far.reported {
+        far.reported = true;
         far.dead |= rustix::net::shutdown(stream, Shutdown::Write).is_err();
     }
 }

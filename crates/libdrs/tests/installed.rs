@@ -171,7 +171,7 @@ fn the_layout_is_what_c_compilers_make_of_the_header() {
         .arg("-o")
         .arg(&program)
         .args(INSTALLED.flags(&["--cflags"])));
-    let told: Vec<usize> = run(&mut Command::new(program))
+    let reported: Vec<usize> = run(&mut Command::new(program))
         .split(' ')
         .map(|number| number.parse().unwrap())
         .collect();
@@ -186,7 +186,7 @@ fn the_layout_is_what_c_compilers_make_of_the_header() {
         size_of::<Report>(),
         size_of::<libdrs::DrsAction>(),
     ];
-    assert_eq!(told, ours);
+    assert_eq!(reported, ours);
 }
 
 #[test]

@@ -9,9 +9,9 @@ use crate::model::{Latency, LatencySource, Position};
 /// Metres: the Earth's mean radius (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
 /// Light in a vacuum, m/s.
-const LIGHT: f64 = 299_792_458.0;
+const SPEED_OF_LIGHT: f64 = 299_792_458.0;
 /// Light in glass fibre, m/s: 0.66 of that in a vacuum.
-pub const LIGHT_IN_FIBRE: f64 = 0.66 * LIGHT;
+pub const LIGHT_IN_FIBRE: f64 = 0.66 * SPEED_OF_LIGHT;
 
 /// Metres along the great circle between two points of a sphere, by the haversine formula (Sinnott, "Virtues of the Haversine", 1984).
 /// The Earth's flattening makes it wrong by up to 0.6 %.

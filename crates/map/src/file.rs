@@ -165,17 +165,17 @@ pub fn read_onto(map: &mut Map, text: &str, file: &Path) -> Result<(), FileError
 
 /// The fault as it is told of a file: items are counted within it.
 fn in_file(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> String {
-    let told = fault.to_string();
+    let reported = fault.to_string();
     let item = match fault.item() {
-        None => return told,
+        None => return reported,
         Some(Item::Site(index)) => Item::Site(index.saturating_sub(sites)),
         Some(Item::Link(index)) => Item::Link(index.saturating_sub(links)),
         Some(Item::Depot(index)) => Item::Depot(index.saturating_sub(depots)),
         Some(Item::Host(index)) => Item::Host(index.saturating_sub(hosts)),
     };
-    match told.split_once(':') {
+    match reported.split_once(':') {
         Some((_, problem)) if fault.item().is_some() => format!("{item}:{problem}"),
-        _ => told,
+        _ => reported,
     }
 }
 

@@ -95,7 +95,7 @@ pub fn read(text: &str, file: &Path, assumptions: &Assumptions) -> Result<Map, G
     Ok(map)
 }
 
-/// What is told of a node or an edge, by the names of the attributes in lower case.
+/// What is reported of a node or an edge, by the names of the attributes in lower case.
 type Attributes<'a> = HashMap<&'a str, &'a str>;
 
 struct Reader<'a, 'input> {

@@ -18,7 +18,7 @@ const MAX_VERSION_BYTES: usize = 64;
 /// Of a key, so many characters tell two depots of the same name apart, counted behind its `lhk1:`.
 const KEY_CHARS: usize = 8;
 /// What stands between the two; no depot may have it in the name that it registers.
-const APART: char = '~';
+const NAME_SEPARATOR: char = '~';
 
 /// What a depot says of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
@@ -134,7 +134,7 @@ impl Registration {
     /// # Errors
     /// [`RegistrationProblem`]: it is not to be kept.
     pub fn check(&self) -> Result<(), RegistrationProblem> {
-        if !is_name(&self.name) || self.name.contains(APART) {
+        if !is_name(&self.name) || self.name.contains(NAME_SEPARATOR) {
             return Err(RegistrationProblem::Name);
         }
         if self.version.len() > MAX_VERSION_BYTES || !(self.version.is_empty() || is_name(&self.version)) {
@@ -184,7 +184,7 @@ impl Registration {
 /// - It holds from when it was sent, for as long as it says and the policy allows; then its depot is stale, and, later, gone.
 /// - What a file says of a depot stays: its name, its site, its addresses. Its registration says whether it is there, and of which version; of limits the
 ///   tighter ones count.
-/// - Nobody can take a name from a depot of a file; depots that register the same name are told apart by their keys.
+/// - Nobody can take a name from a depot of a file; depots that register the same name are distinguished by their keys.
 #[must_use]
 pub fn merge(map: &Map, registrations: &[Registration], now: Moment, policy: &RegistrationPolicy) -> Merged {
     let mut problems = Vec::new();
@@ -299,7 +299,7 @@ fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
     let base = name.get(..room).unwrap_or_default();
     (KEY_CHARS..digits.len())
         .filter_map(|end| digits.get(..end))
-        .map(|digits| format!("{base}{APART}{digits}"))
+        .map(|digits| format!("{base}{NAME_SEPARATOR}{digits}"))
         .find(|name| !taken.contains(name))
-        .unwrap_or_else(|| format!("{base}{APART}{digits}"))
+        .unwrap_or_else(|| format!("{base}{NAME_SEPARATOR}{digits}"))
 }

@@ -16,7 +16,7 @@ pub const MAX_COLUMNS: usize = 100;
 /// Between columns.
 const GAP: usize = 2;
 
-/// The map as tables, with the notes of how it was read below them; empty sections are left out. Depots' states are told as of `now`.
+/// The map as tables, with the notes of how it was read below them; empty sections are left out. Depots' states are reported as of `now`.
 #[must_use]
 pub fn tables(map: &Map, now: Moment) -> String {
     let mut out = String::new();
@@ -143,9 +143,9 @@ fn host(host: &Host) -> Vec<String> {
 }
 
 fn link(link: &Link) -> Vec<String> {
-    let both = |told: fn(&Direction) -> String| {
-        let forward = told(&link.forward);
-        match link.backward.as_ref().map(told) {
+    let both = |reported: fn(&Direction) -> String| {
+        let forward = reported(&link.forward);
+        match link.backward.as_ref().map(reported) {
             Some(backward) if backward == forward => forward,
             Some(backward) => format!("{forward}, back {backward}"),
             None => format!("{forward}, one way"),

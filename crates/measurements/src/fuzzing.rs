@@ -38,8 +38,8 @@ pub fn holds(record: &Record) {
     assert!(record.samples().all(|sample| sample.value.is_finite()));
     match pscheduler::write(record, |end| Some(end.to_owned())) {
         Err(error) => assert_one_line(&error),
-        Ok(told) => {
-            let again = pscheduler::read(&told.to_string(), record.reporter).unwrap();
+        Ok(reported) => {
+            let again = pscheduler::read(&reported.to_string(), record.reporter).unwrap();
             assert_eq!(again.kind, record.kind);
             assert_eq!((&again.from, &again.to), (&record.from, &record.to));
         }

@@ -45,7 +45,7 @@ fn sample(at_ms: u64, value: f64) -> Sample {
 }
 
 #[test]
-fn a_record_is_told_value_by_value() {
+fn a_record_is_reported_value_by_value() {
     let samples: Vec<Sample> = copy().samples().collect();
     let middle = NOW_MS - 5_000;
     let [rate, rtt, loss] = samples.as_slice() else {

@@ -46,9 +46,9 @@ fn validate(python: &str, runs: &[Value]) -> (bool, String) {
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = check.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
-    let told =
+    let reported =
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    (output.status.success(), told)
+    (output.status.success(), reported)
 }
 
 fn times() -> impl Strategy<Value = Distribution> {
@@ -176,17 +176,20 @@ fn pscheduler_takes_what_is_written_for_valid() {
             runs.push(pscheduler::write(&record, |end| Some(end.to_owned())).unwrap());
         }
     }
-    let (valid, told) = validate(python, &runs);
-    let faults: Vec<&str> = told.lines().filter(|line| !line.ends_with(": valid")).collect();
+    let (valid, reported) = validate(python, &runs);
+    let faults: Vec<&str> = reported
+        .lines()
+        .filter(|line| !line.ends_with(": valid"))
+        .collect();
     assert!(valid && faults.is_empty(), "{}", faults.join("\n"));
-    assert_eq!(told.lines().count(), 3 * runs.len());
+    assert_eq!(reported.lines().count(), 3 * runs.len());
 
     // The validators see what is wrong: each of these is refused.
     let broken = |at: usize, change: fn(&mut Value)| {
         let mut run = runs.get(at * RECORDS).unwrap().clone();
         change(&mut run);
-        let (valid, told) = validate(python, &[run]);
-        assert!(!valid && !told.contains("Traceback"), "{told}");
+        let (valid, reported) = validate(python, &[run]);
+        assert!(!valid && !reported.contains("Traceback"), "{reported}");
     };
     broken(0, |run| run["result"]["summary"] = Value::Null);
     broken(0, |run| run["test"]["spec"]["duration"] = "1 s".into());
@@ -215,6 +218,6 @@ fn what_the_tests_read_is_what_pscheduler_takes_for_valid() {
     .iter()
     .map(|name| serde_json::from_str(&std::fs::read_to_string(corpus.join(name)).unwrap()).unwrap())
     .collect();
-    let (valid, told) = validate(python, &runs);
-    assert!(valid, "{told}");
+    let (valid, reported) = validate(python, &runs);
+    assert!(valid, "{reported}");
 }

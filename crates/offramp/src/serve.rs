@@ -40,7 +40,7 @@ pub(crate) async fn serve(
             Ok(incoming) => incoming,
             Err(away) => {
                 turned_away(&shared, peer, away.open.as_deref(), &away.error);
-                away.tell().await;
+                away.report().await;
                 return None;
             }
         };

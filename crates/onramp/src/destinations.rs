@@ -31,7 +31,7 @@ pub struct Destinations {
 
 /// What is known of a destination, to be told. Sizes in bytes, both ways together.
 #[derive(Debug)]
-pub(crate) struct ToldDestination {
+pub(crate) struct ReportedDestination {
     pub(crate) host: Host,
     pub(crate) port: u16,
     /// Connections that are looked back on.
@@ -69,11 +69,11 @@ impl Destinations {
 
     /// All that is known: the round-trip time of each address and how long ago it was measured, and what is known of destinations. At most so
     /// many of each, the latest first.
-    pub(crate) fn told(
+    pub(crate) fn reported(
         &self,
         now: Duration,
         most: usize,
-    ) -> (Vec<(IpAddr, Duration, Duration)>, Vec<ToldDestination>) {
+    ) -> (Vec<(IpAddr, Duration, Duration)>, Vec<ReportedDestination>) {
         let ago = |met: Duration| now.saturating_sub(met);
         let is_known = |met: &Duration| ago(*met) < FORGET_AFTER;
         let hosts = self.paths.0.iter().filter(|(_, (_, met))| is_known(met));
@@ -84,7 +84,7 @@ impl Destinations {
         hosts.truncate(most);
         let sizes = self.sizes.0.iter().filter(|(_, (_, met))| is_known(met));
         let mut destinations: Vec<_> = sizes
-            .map(|((host, port), (sizes, met))| ToldDestination {
+            .map(|((host, port), (sizes, met))| ReportedDestination {
                 host: host.clone(),
                 port: *port,
                 connections: sizes.len(),
@@ -93,7 +93,7 @@ impl Destinations {
                 met: ago(*met),
             })
             .collect();
-        destinations.sort_by_key(|told| (told.met, told.port));
+        destinations.sort_by_key(|reported| (reported.met, reported.port));
         destinations.truncate(most);
         (hosts, destinations)
     }
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn the_latest_are_told_first() {
+    fn the_latest_are_reported_first() {
         let mut memory = Destinations::default();
         for port in [1, 2, 3] {
             memory.carried(&at(port), u64::from(port), NOW * u32::from(port));
@@ -222,14 +222,14 @@ mod tests {
         memory.measured(address, Duration::from_millis(80), NOW);
         assert!(memory.was_measured(address, NOW, NOW + NOW / 2));
         assert!(!memory.was_measured(address, NOW, NOW * 2));
-        let (hosts, destinations) = memory.told(NOW * 3, 2);
+        let (hosts, destinations) = memory.reported(NOW * 3, 2);
         assert_eq!(hosts, [(address, Duration::from_millis(80), NOW * 2)]);
         let ports: Vec<(u16, u64)> = destinations
             .iter()
-            .map(|told| (told.port, told.largest))
+            .map(|reported| (reported.port, reported.largest))
             .collect();
         assert_eq!(ports, [(3, 3), (2, 2)]);
-        assert!(memory.told(NOW + FORGET_AFTER * 2, 2).1.is_empty());
+        assert!(memory.reported(NOW + FORGET_AFTER * 2, 2).1.is_empty());
     }
 
     #[test]

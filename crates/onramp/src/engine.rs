@@ -35,11 +35,11 @@ const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
 /// How long a connection may be silent. Programs are silent for as long as they like; depots and off-ramps on the way have bounds of their
 /// own.
 const SILENCE: Silence = Silence {
-    open: FOR_EVER,
-    half_closed: FOR_EVER,
+    open: UNLIMITED_TIME,
+    half_closed: UNLIMITED_TIME,
 };
 /// Longer than any connection lasts, and short enough to be added to a time.
-const FOR_EVER: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+const UNLIMITED_TIME: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 
 /// How often a program is asked for the round-trip time of one address, at most.
 const MEASURE_EVERY: Duration = Duration::from_secs(60);

@@ -19,7 +19,7 @@ use crate::engine::{Opened, Request};
 use crate::exit::Exit;
 use crate::failure::Failed;
 use crate::metrics::Outcome;
-use crate::unix::{Programs, refuse, tell};
+use crate::unix::{Programs, refuse, report};
 use crate::waiting::KnownPeer;
 
 /// Its name in the log.
@@ -40,7 +40,7 @@ pub(crate) async fn serve(
     };
     let at = listener.local_addr();
     tracing::info!(%at, "takes sessions for a program");
-    tell(socket, Reply::Listening { at }).await;
+    report(socket, Reply::Listening { at }).await;
     let mut nothing = [0; 1];
     loop {
         let session = tokio::select! {

@@ -48,7 +48,7 @@ pub(crate) async fn serve(guest: Guest) {
     } = guest;
     let talk = Talk {
         conn: &mut conn,
-        heard: Vec::with_capacity(64),
+        received: Vec::with_capacity(64),
         guests: &guests,
     };
     let asked = match tokio::time::timeout(ASKED_WITHIN, talk.asked()).await {
@@ -116,14 +116,14 @@ impl From<io::Error> for End {
 struct Talk<'a> {
     conn: &'a mut Conn,
     /// What has come and is not read.
-    heard: Vec<u8>,
+    received: Vec<u8>,
     guests: &'a crate::config::Guests,
 }
 
 impl Talk<'_> {
     async fn asked(mut self) -> Result<Asked, End> {
         let refused_4 = |reply: Reply| reply.encode_4().to_vec();
-        let greeting = self.hear(wire::greeting, refused_4).await?;
+        let greeting = self.receive(wire::greeting, refused_4).await?;
         let (destination, version) = match greeting {
             // Version 4 has no password.
             Greeting::Four(_) if self.guests.login.is_some() => {
@@ -135,14 +135,14 @@ impl Talk<'_> {
                 user_and_password,
             } => {
                 self.log_in(no_login, user_and_password).await?;
-                let request = self.hear(wire::request, |reply| reply.encode(None)).await?;
+                let request = self.receive(wire::request, |reply| reply.encode(None)).await?;
                 (request, Version::Five)
             }
         };
         Ok(Asked {
             destination,
             version,
-            early: self.heard,
+            early: self.received,
         })
     }
 
@@ -153,7 +153,7 @@ impl Talk<'_> {
         };
         self.conn.write_all(&answer).await?;
         if login {
-            let (user, password) = self.hear(wire::login, |_| Vec::new()).await?;
+            let (user, password) = self.receive(wire::login, |_| Vec::new()).await?;
             let right = self.guests.log_in(&user, &password);
             let answer = wire::login_answer(right);
             if !right {
@@ -166,18 +166,18 @@ impl Talk<'_> {
     }
 
     /// Reads until `read` has enough, and takes that off.
-    async fn hear<T>(
+    async fn receive<T>(
         &mut self,
         read: impl Fn(&[u8]) -> Read<T>,
         refused: impl Fn(Reply) -> Vec<u8>,
     ) -> Result<T, End> {
         loop {
-            match read(&self.heard) {
+            match read(&self.received) {
                 Ok(Some((value, length))) => {
-                    self.heard.drain(..length.min(self.heard.len()));
+                    self.received.drain(..length.min(self.received.len()));
                     return Ok(value);
                 }
-                Ok(None) if self.heard.len() < MAX_BYTES => {}
+                Ok(None) if self.received.len() < MAX_BYTES => {}
                 Ok(None) | Err(Wrong::Foreign) => return Err(End::Silent),
                 Err(Wrong::Refused(reply)) => return Err(End::Answered(refused(reply))),
             }
@@ -186,7 +186,7 @@ impl Talk<'_> {
             if count == 0 {
                 return Err(End::Silent);
             }
-            self.heard.extend(more.get(..count).unwrap_or_default());
+            self.received.extend(more.get(..count).unwrap_or_default());
         }
     }
 }

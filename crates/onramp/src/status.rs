@@ -17,7 +17,7 @@ use crate::engine::Engine;
 /// Within this it answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 /// Most destinations and hosts that are told, the latest ones, each.
-const MAX_TOLD: usize = 256;
+const MAX_REPORTED: usize = 256;
 /// Longest answer that is read, in bytes.
 const MAX_STATUS: usize = 1024 * 1024;
 
@@ -30,9 +30,9 @@ impl Engine {
             .into_iter()
             .map(|((entry, outcome), count)| json!({ "entry": entry, "outcome": outcome.word(), "count": count }))
             .collect();
-        let table = self.table().told();
+        let table = self.table().reported();
         let now = self.now();
-        let (hosts, destinations) = self.memory().told(now, MAX_TOLD);
+        let (hosts, destinations) = self.memory().reported(now, MAX_REPORTED);
         let hosts: Vec<Value> = hosts
             .into_iter()
             .map(|(address, rtt, met)| {
@@ -41,14 +41,14 @@ impl Engine {
             .collect();
         let destinations: Vec<Value> = destinations
             .into_iter()
-            .map(|told| {
+            .map(|reported| {
                 json!({
-                    "host": told.host.to_string(),
-                    "port": told.port,
-                    "connections": told.connections,
-                    "usually_below_bytes": told.usually_below,
-                    "largest_bytes": told.largest,
-                    "ended_seconds_ago": told.met.as_secs(),
+                    "host": reported.host.to_string(),
+                    "port": reported.port,
+                    "connections": reported.connections,
+                    "usually_below_bytes": reported.usually_below,
+                    "largest_bytes": reported.largest,
+                    "ended_seconds_ago": reported.met.as_secs(),
                 })
             })
             .collect();

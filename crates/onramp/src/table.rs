@@ -28,7 +28,7 @@ pub(crate) struct Table {
 
 /// What is to be said of a table.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct Reported {
     pub(crate) file: PathBuf,
     pub(crate) rules: usize,
     pub(crate) age: Duration,
@@ -66,10 +66,10 @@ impl Table {
     }
 
     /// What is to be said of it.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn reported(&self) -> Reported {
         let rules = self.current().rules().len();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        Told {
+        Reported {
             file: self.file.clone(),
             rules,
             age: state.read.elapsed(),
@@ -148,7 +148,7 @@ mod tests {
         assert_eq!(table.current().rules().len(), 1, "the old one stays");
         assert!(
             table
-                .told()
+                .reported()
                 .problem
                 .is_some_and(|problem| problem.contains("routes.toml:1"))
         );

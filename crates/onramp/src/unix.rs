@@ -208,7 +208,7 @@ impl Program {
                 changed = changed(self.programs.engine.table(), &mut self.rules, self.remembers_until) => {
                     self.remembers_until = None;
                     if changed {
-                        tell(&self.socket, Reply::Forget).await;
+                        report(&self.socket, Reply::Forget).await;
                     }
                     continue;
                 }
@@ -232,7 +232,7 @@ impl Program {
                     self.begin(ticket, local, fill, &phases).await
                 }
                 longhaul_ramp::Request::Peer { local } => match self.programs.waiting.peer(local) {
-                    Some(address) => tell(&self.socket, Reply::Peer { address }).await,
+                    Some(address) => report(&self.socket, Reply::Peer { address }).await,
                     None => {
                         refuse(
                             &self.socket,
@@ -256,7 +256,7 @@ impl Program {
                     let parts = parts(&text);
                     for (index, part) in parts.iter().enumerate() {
                         let more = index + 1 < parts.len();
-                        tell(&self.socket, Reply::Status { part, more }).await;
+                        report(&self.socket, Reply::Status { part, more }).await;
                     }
                 }
                 longhaul_ramp::Request::Listen { at } => {
@@ -290,7 +290,7 @@ impl Program {
                     measure,
                     remember: remember.and_then(|time| time.as_millis().try_into().ok()),
                 };
-                tell(&self.socket, direct).await;
+                report(&self.socket, direct).await;
                 if let Some(time) = remember {
                     self.remembers_until = Some(Instant::now() + time);
                 }
@@ -320,7 +320,7 @@ impl Program {
                     ticket,
                     reason: &reason,
                 };
-                tell(&self.socket, via).await;
+                report(&self.socket, via).await;
             }
         }
     }
@@ -491,7 +491,7 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
 }
 
 /// Sends a reply. A program that is gone has nothing to be told; one that does not read gets no more than the socket holds.
-pub(crate) async fn tell(socket: &UnixSeqpacket, reply: Reply<'_>) {
+pub(crate) async fn report(socket: &UnixSeqpacket, reply: Reply<'_>) {
     if let Ok(bytes) = reply.encode().finished() {
         let _ = socket.send(bytes).await;
     }
@@ -502,7 +502,7 @@ pub(crate) async fn refuse(socket: &UnixSeqpacket, failed: &Failed) {
         errno: failed.errno.raw_os_error(),
         reason: &failed.what,
     };
-    tell(socket, reply).await;
+    report(socket, reply).await;
 }
 
 async fn done(socket: &UnixSeqpacket, failed: Option<&Failed>) {
@@ -510,5 +510,5 @@ async fn done(socket: &UnixSeqpacket, failed: Option<&Failed>) {
         errno: failed.map_or(0, |failed| failed.errno.raw_os_error()),
         reason: failed.map_or("", |failed| &failed.what),
     };
-    tell(socket, reply).await;
+    report(socket, reply).await;
 }

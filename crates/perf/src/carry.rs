@@ -74,12 +74,12 @@ pub struct StreamTotal {
     pub max_send_window: u64,
 }
 
-/// Moves bytes on all `streams` until they are over. `told` hears of every interval, of `every` length.
+/// Moves bytes on all `streams` until they are over. `reported` receives every interval, of `every` length.
 pub(crate) async fn carry(
     streams: Vec<Stream>,
     hello: &Hello,
     every: Duration,
-    told: &mut (dyn FnMut(&Interval) + Send),
+    reported: &mut (dyn FnMut(&Interval) + Send),
 ) -> Result<Carried, Error> {
     let cpu = CpuClock::start();
     let congestion = streams
@@ -144,13 +144,13 @@ pub(crate) async fn carry(
             },
             _ = sleep(INTERVAL_CHECK_PERIOD) => {
                 if let Some(interval) = watch.look(start.elapsed()) {
-                    told(&interval);
+                    reported(&interval);
                 }
             }
         }
     }
     if let Some(interval) = watch.finish(start.elapsed()) {
-        told(&interval);
+        reported(&interval);
     }
     let from = watch.counted_from();
     let streams = watch

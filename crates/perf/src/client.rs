@@ -94,7 +94,7 @@ pub struct Connection {
     pub buffers: (usize, usize),
 }
 
-/// Measures to the server that `options` name. `started` hears of the connections, `told` of every interval.
+/// Measures to the server that `options` name. `started` receives the connections, `reported` every interval.
 ///
 /// # Errors
 /// Why it did not come to its end: [`Error`].
@@ -102,7 +102,7 @@ pub async fn measure(
     options: &ConnectOptions,
     test: &Test,
     started: impl FnOnce(&[Connection]),
-    told: &mut (dyn FnMut(&Interval) + Send),
+    reported: &mut (dyn FnMut(&Interval) + Send),
 ) -> Result<Outcome, Error> {
     let hello = Hello {
         versions: [VERSION, VERSION],
@@ -124,7 +124,7 @@ pub async fn measure(
     let connections: Vec<_> = streams.iter().map(Connection::of).collect();
     started(&connections);
     Message::Start.write(&mut control).await?;
-    let (local, remote) = run(&mut control, streams, &hello, test.interval, told).await?;
+    let (local, remote) = run(&mut control, streams, &hello, test.interval, reported).await?;
     // The report is here, so nothing depends on a clean end.
     let _ = control.close().await;
     put_together(local, remote)
@@ -136,7 +136,7 @@ async fn run(
     streams: Vec<Stream>,
     hello: &Hello,
     every: Duration,
-    told: &mut (dyn FnMut(&Interval) + Send),
+    reported: &mut (dyn FnMut(&Interval) + Send),
 ) -> Result<(Carried, Report), Error> {
     let mut remote = std::pin::pin!(async {
         match Message::read(control).await? {
@@ -145,7 +145,7 @@ async fn run(
             _ => Err(Error::Protocol("another message than the report".to_owned())),
         }
     });
-    let mut carrying = std::pin::pin!(carry(streams, hello, every, told));
+    let mut carrying = std::pin::pin!(carry(streams, hello, every, reported));
     let mut early = None;
     let local = loop {
         tokio::select! {
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_ends_count_is_told_apart() {
+    fn each_ends_count_is_distinguished() {
         let outcome = put_together(carried(1000, 200), report(0, 1100)).unwrap();
         let stream = &outcome.streams[0];
         assert_eq!((stream.sent(), stream.received()), ((1000, 2.0), (1100, 2.5)));

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn silence_and_the_end_are_told_apart() {
+    async fn silence_and_the_end_are_distinguished() {
         let never = std::future::pending::<io::Result<usize>>;
         let now = Instant::now();
         assert!(matches!(

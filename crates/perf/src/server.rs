@@ -213,12 +213,12 @@ impl Server {
             Message::Start => {}
             _ => return Err(Error::Protocol("not started".to_owned())),
         }
-        let mut unheard = |_: &_| {};
+        let mut unreceived = |_: &_| {};
         let carried = tokio::select! {
             carried = within(
                 self.limits.time + 2 * DRAIN,
                 "measuring for longer than this server allows",
-                carry(streams, hello, INTERVAL, &mut unheard),
+                carry(streams, hello, INTERVAL, &mut unreceived),
             ) => carried?,
             // A client has nothing to say in the meantime, so this is its end.
             early = Message::read(control) => return Err(match early {

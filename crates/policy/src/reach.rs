@@ -64,7 +64,7 @@ const LOCAL: [Network; 4] = [
 const NEVER: [Network; 6] = [
     Network::v4(0, 0, 0, 0, 8), // this network, and unspecified: RFC 791, RFC 1122, section 3.2.1.3
     Network::v4(224, 0, 0, 0, 3), // multicast, reserved, broadcast: RFC 5771, RFC 1112, section 4, RFC 919
-    // Unspecified, and IPv4-compatible addresses, deprecated: RFC 4291, section 2.5.5.1. Loopback is told apart before.
+    // Unspecified, and IPv4-compatible addresses, deprecated: RFC 4291, section 2.5.5.1. Loopback is distinguished before.
     Network::v6([0; 8], 96),
     Network::v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64), // discard-only: RFC 6666
     Network::v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64), // dummy prefix, never a destination: RFC 9780

@@ -78,7 +78,7 @@ fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candid
 }
 
 #[test]
-fn who_is_listed_is_told_from_who_is_anybody() {
+fn who_is_listed_is_distinguished_from_who_is_anybody() {
     let text = format!(
         "[[allow]]\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n
         [[allow]]\nprincipals = [\"*\", \"{KEY}\"]\nto = [\"192.0.2.0/25\"]\n"

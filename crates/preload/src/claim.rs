@@ -11,9 +11,9 @@ use rustix::time::Timespec;
 /// States below this are the owner's own words; from here on it is the thread that holds.
 pub const HOLDERS: u64 = 4096;
 /// Attempts with nothing but a yield between, before waiting is left to the clock.
-const YIELDS: u32 = 64;
+const MAX_YIELDS: u32 = 64;
 /// Between later attempts.
-const PAUSE: Timespec = Timespec {
+const CLAIM_RETRY_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000,
 };
@@ -56,11 +56,11 @@ impl Claim {
             if state < HOLDERS || state == this_thread() {
                 return false;
             }
-            if attempt < YIELDS {
+            if attempt < MAX_YIELDS {
                 rustix::thread::sched_yield();
             } else if LONGEST.as_nanos() / 50_000 > pauses {
                 pauses += 1;
-                let _ = rustix::thread::nanosleep(&PAUSE);
+                let _ = rustix::thread::nanosleep(&CLAIM_RETRY_INTERVAL);
             } else {
                 return false;
             }

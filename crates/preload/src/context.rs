@@ -78,7 +78,7 @@ pub fn is_cramped() -> bool {
 /// that nothing may be called that allocates or starts a thread.
 ///
 /// A handler runs with its signal blocked, and with those of its mask. So the answer is `true` where some signal that has a handler is
-/// blocked just so, or would not be (`SA_NODEFER`): a thread that blocks such signals for reasons of its own can't be told apart.
+/// blocked just so, or would not be (`SA_NODEFER`): a thread that blocks such signals for reasons of its own can't be distinguished.
 pub fn may_be_handler() -> bool {
     if alternate_stack().is_some() {
         return true;
@@ -124,7 +124,7 @@ mod tests {
     }
 
     /// Has the handler run once with these flags; whether it was taken for one.
-    fn told_in_handler(flags: c_int) -> bool {
+    fn reported_in_handler(flags: c_int) -> bool {
         // SAFETY: a handler that only asks and stores; the one before is put back.
         unsafe {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
@@ -140,9 +140,9 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_told() {
-        assert!(told_in_handler(0));
-        assert!(told_in_handler(libc::SA_NODEFER));
+    fn a_handler_is_reported() {
+        assert!(reported_in_handler(0));
+        assert!(reported_in_handler(libc::SA_NODEFER));
         assert!(!may_be_handler());
         assert!(!is_cramped());
     }

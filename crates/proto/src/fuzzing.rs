@@ -77,9 +77,9 @@ pub fn replay(targets: &[Target]) {
     }
 }
 
-/// What is told of an input is one line that cannot steer a terminal.
-pub fn assert_one_line(told: &impl std::fmt::Display) {
-    let line = told.to_string();
+/// What is reported of an input is one line that cannot steer a terminal.
+pub fn assert_one_line(reported: &impl std::fmt::Display) {
+    let line = reported.to_string();
     assert!(
         !line.is_empty() && line.chars().all(text::is_printable),
         "not one printable line: {line:?}"
@@ -87,10 +87,10 @@ pub fn assert_one_line(told: &impl std::fmt::Display) {
 }
 
 /// The same of what comes from the network; and it is no longer than a person reads.
-pub fn assert_short_line(told: &impl std::fmt::Display) {
-    assert_one_line(told);
-    let length = told.to_string().len();
-    assert!(length <= 4096, "{length} bytes: {told}");
+pub fn assert_short_line(reported: &impl std::fmt::Display) {
+    assert_one_line(reported);
+    let length = reported.to_string().len();
+    assert!(length <= 4096, "{length} bytes: {reported}");
 }
 
 /// What a future gives that has nothing to wait for: a slice never keeps its reader waiting, nor a vector its writer.

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_out_is_told_with_the_next_line() {
+    fn what_was_left_out_is_reported_with_the_next_line() {
         let mut rate = LogRate::new(2, 1);
         let at = Duration::from_millis;
         assert_eq!([rate.admit(at(0)), rate.admit(at(0))], [Some(0), Some(0)]);
@@ -81,16 +81,16 @@ mod tests {
         #[test]
         fn no_more_than_the_rate_and_nothing_uncounted(burst in 0u32..20, per_second in 0u32..50, steps in prop::collection::vec(0u64..300, 0..300)) {
             let mut rate = LogRate::new(burst, per_second);
-            let (mut now, mut written, mut told) = (0, 0u64, 0u64);
+            let (mut now, mut written, mut reported) = (0, 0u64, 0u64);
             for step in &steps {
                 now += step;
                 if let Some(left_out) = rate.admit(Duration::from_millis(now)) {
                     written += 1;
-                    told += left_out;
+                    reported += left_out;
                 }
                 prop_assert!(written <= u64::from(burst) + now * u64::from(per_second) / 1000);
             }
-            prop_assert_eq!(written + told + rate.take_left_out(), steps.len() as u64);
+            prop_assert_eq!(written + reported + rate.take_left_out(), steps.len() as u64);
         }
 
         #[test]

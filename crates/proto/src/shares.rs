@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_everybody_is_told_apart_from_what_is_too_much_for_one() {
+    fn what_is_too_much_for_everybody_is_distinguished_from_what_is_too_much_for_one() {
         let mut shares = Shares::new(10, 1);
         assert_eq!(shares.take(&1u8, 11), Err(Full::All));
         assert_eq!(shares.take(&1, 6), Err(Full::Share));

@@ -442,7 +442,7 @@ fn an_unplaced_refusal_is_placed_by_its_order() {
 }
 
 #[test]
-fn another_protocol_or_silence_is_told_apart() {
+fn another_protocol_or_silence_is_distinguished() {
     let failure = chain("d1").feed(b"SSH-2.0-").unwrap_err();
     assert!(matches!(failure.kind, FailureKind::Garbled(_)) && !failure.nothing_forwarded);
     assert_eq!(chain("d1").timed_out().kind, FailureKind::TimedOut);

@@ -34,7 +34,7 @@ pub struct Between {
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
     /// Every entry that is done is told, not only counted.
-    pub tell_done: bool,
+    pub report_done: bool,
     /// Ports to listen on.
     pub ports: Option<crate::PortRange>,
     /// TCP congestion control.
@@ -64,7 +64,7 @@ impl Between {
         progress: &Progress,
         observer: &Arc<dyn Observer>,
     ) -> Result<Ended, Error> {
-        let hearing = Hearing { progress, observer };
+        let hearing = Receiving { progress, observer };
         let to_destination = match self.push(source, destination, &hearing).await? {
             Ok(manifest) => {
                 return Ok(Ended {
@@ -98,7 +98,7 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        hearing: &Hearing<'_>,
+        hearing: &Receiving<'_>,
     ) -> Result<Result<Hash, String>, Error> {
         let access = if self.overwrite {
             Access::Write
@@ -129,7 +129,7 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        hearing: &Hearing<'_>,
+        hearing: &Receiving<'_>,
     ) -> Result<Result<Hash, String>, Error> {
         let typed = self.sources.iter().map(|login| login.path.clone()).collect();
         let serve = self.serve(Access::Read, typed);
@@ -179,7 +179,7 @@ impl Between {
             streams: self.streams,
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
-            tell_done: self.tell_done,
+            report_done: self.report_done,
         }
     }
 }
@@ -202,12 +202,12 @@ async fn begun(
 }
 
 /// Hears how a copy goes.
-struct Hearing<'a> {
+struct Receiving<'a> {
     progress: &'a Progress,
     observer: &'a Arc<dyn Observer>,
 }
 
-impl Hearing<'_> {
+impl Receiving<'_> {
     async fn copy(&self, client: &mut FarSide, ask: CopyAsk) -> Result<Result<Hash, String>, Error> {
         let mut answer = client.ask(&Ask::Copy(Box::new(ask))).await?;
         loop {
@@ -218,7 +218,7 @@ impl Hearing<'_> {
                 Answer::Ended(end) => return self.ended(client, end).map(Ok),
                 other => return Err(client.odd(&other)),
             }
-            answer = client.hear(true).await?;
+            answer = client.receive(true).await?;
         }
     }
 
@@ -279,8 +279,8 @@ impl Hearing<'_> {
         if let Some(manifest) = end.manifest.as_deref().and_then(hash) {
             return Ok(manifest);
         }
-        let told = end.error.unwrap_or("it does not say how it ended".into());
-        let text = longhaul_proto::text::printable(format!("{}: {told}", client.host).as_bytes());
+        let reported = end.error.unwrap_or("it does not say how it ended".into());
+        let text = longhaul_proto::text::printable(format!("{}: {reported}", client.host).as_bytes());
         Err(Error::Copy(match end.kind {
             Some(CopyErrorKind::Connect) => CopyError::Connect(text),
             Some(CopyErrorKind::Unauthorised) => CopyError::Unauthorised(text),

@@ -9,7 +9,7 @@ use tokio::net::UnixStream;
 use crate::message::{Answer, Ask, MAX_LINE};
 
 /// Read at once.
-const PIECE: usize = 64 << 10;
+const READ_BYTES: usize = 64 << 10;
 
 /// The near end.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Channel {
             if looked_at > MAX_LINE {
                 return Err(std::io::Error::other("a line without end"));
             }
-            self.behind.reserve(PIECE);
+            self.behind.reserve(READ_BYTES);
             if self.stream.read_buf(&mut self.behind).await? == 0 {
                 return Ok(None);
             }

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn failures_are_told_and_come_in_time() {
+    async fn failures_are_reported_and_come_in_time() {
         let begun = Instant::now();
         let limit = Duration::from_secs(3);
         let failed = race(vec![at(1), at(2)], limit, |address| async move {

@@ -39,4 +39,4 @@ pub use ports::{PortRange, PortRangeError};
 pub use remembered_way::WayMemory;
 pub use ssh::Ssh;
 pub use start::{FarSide, Start};
-pub use ways::{Told, Way, Ways};
+pub use ways::{Way, WayEvent, Ways};

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_and_local_paths_are_told_apart_as_scp_does() {
+    fn hosts_and_local_paths_are_distinguished_as_scp_does() {
         for (text, host, path) in [
             ("h:f", "h", "f"),
             ("ana@h.example:/srv/a:b", "ana@h.example", "/srv/a:b"),

@@ -123,7 +123,7 @@ pub struct CopyAsk {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
     /// Every entry that is done is told, not only counted.
-    pub tell_done: bool,
+    pub report_done: bool,
 }
 
 /// Which way a copy goes, from its client.
@@ -284,7 +284,7 @@ pub struct CopyEnd {
     pub kind: Option<CopyErrorKind>,
 }
 
-/// Kinds of [`longhaul_transfer::Error`], as far as an exit code tells them apart.
+/// Kinds of [`longhaul_transfer::Error`], as far as an exit code distinguishes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyErrorKind {

@@ -14,7 +14,7 @@ use crate::connector::{Found, Link, LoginConnector, Serve};
 use crate::dial::AddressFamily;
 use crate::message::{Answer, Ask};
 use crate::reverse::Reverse;
-use crate::ways::{Step, Told, Way, Ways};
+use crate::ways::{Step, Way, WayEvent, Ways};
 use crate::{Attempts, Error, FarSide, dial};
 
 /// How long one direction is tried.
@@ -70,7 +70,7 @@ impl Search<'_> {
                     }
                     Err(error) => {
                         tried.from_failed = format!("this machine can't listen: {error}");
-                        step = ways.told(Told::FromHostFailed);
+                        step = ways.observe(WayEvent::FromHostFailed);
                     }
                 }
             }
@@ -79,24 +79,24 @@ impl Search<'_> {
                 Step::TryToHost => trying_to_host = true,
                 Step::TryFromHost | Step::Wait => {}
             }
-            let told = tokio::select! {
+            let event = tokio::select! {
                 ended = &mut to_host, if trying_to_host => {
                     trying_to_host = false;
                     tried.connected(ended)
                 }
                 () = &mut head_start, if waiting => {
                     waiting = false;
-                    Told::HeadStartOver
+                    WayEvent::HeadStartOver
                 }
-                answer = self.far.hear(true), if asked => {
+                answer = self.far.receive(true), if asked => {
                     asked = false;
                     match tried.dialled(answer?) {
-                        Ok(told) => told,
+                        Ok(event) => event,
                         Err(other) => return Err(self.far.odd(&other)),
                     }
                 }
             };
-            step = ways.told(told);
+            step = ways.observe(event);
         };
         if !ways.has_tried_to_host() {
             tried.to_failed = "not tried, since it did not work last time".into();
@@ -182,29 +182,29 @@ struct Tried {
 }
 
 impl Tried {
-    fn connected(&mut self, ended: Result<(Session, SocketAddr), String>) -> Told {
+    fn connected(&mut self, ended: Result<(Session, SocketAddr), String>) -> WayEvent {
         match ended {
             Ok(session) => {
                 self.session = Some(session);
-                Told::ToHostStands
+                WayEvent::ToHostStands
             }
             Err(reason) => {
                 self.to_failed = reason;
-                Told::ToHostFailed
+                WayEvent::ToHostFailed
             }
         }
     }
 
     /// `Err` with an answer to another question.
-    fn dialled(&mut self, answer: Answer) -> Result<Told, Answer> {
+    fn dialled(&mut self, answer: Answer) -> Result<WayEvent, Answer> {
         match answer {
             Answer::Dialled { host } => {
                 self.reached = Some(host);
-                Ok(Told::FromHostStands)
+                Ok(WayEvent::FromHostStands)
             }
             Answer::NotDialled { reason } => {
                 self.from_failed = printable(reason.as_bytes());
-                Ok(Told::FromHostFailed)
+                Ok(WayEvent::FromHostFailed)
             }
             other => Err(other),
         }

@@ -54,11 +54,11 @@ impl Ssh {
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .kill_on_drop(true);
-        let told = match tokio::time::timeout(SETTINGS_TIME_LIMIT, command.output()).await {
+        let reported = match tokio::time::timeout(SETTINGS_TIME_LIMIT, command.output()).await {
             Ok(Ok(output)) => String::from_utf8_lossy(&output.stdout).into_owned(),
             _ => String::new(),
         };
-        let name = told.lines().find_map(|line| line.strip_prefix("hostname "));
+        let name = reported.lines().find_map(|line| line.strip_prefix("hostname "));
         name.unwrap_or(bare).trim().to_owned()
     }
 

@@ -99,11 +99,11 @@ impl FarSide {
     /// Asks, and hears the answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
         let asked = self.channel.ask(ask).await;
-        self.hear(asked.is_ok()).await
+        self.receive(asked.is_ok()).await
     }
 
     /// Hears the next answer.
-    pub(crate) async fn hear(&mut self, asked: bool) -> Result<Answer, Error> {
+    pub(crate) async fn receive(&mut self, asked: bool) -> Result<Answer, Error> {
         match self.channel.answer().await.filter(|_| asked) {
             Some(Answer::Refused { reason }) => Err(Error::Refused {
                 host: self.host.clone(),
@@ -155,8 +155,8 @@ impl FarSide {
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let mut hosts = vec![self.host_name.clone()];
-        let told = self.ready.server.iter().chain(&self.ready.addresses);
-        hosts.extend(told.map(ToString::to_string));
+        let reported = self.ready.server.iter().chain(&self.ready.addresses);
+        hosts.extend(reported.map(ToString::to_string));
         crate::dial::distinct(hosts)
     }
 
@@ -185,8 +185,8 @@ impl FilesChannel for FarSide {
         Ok(())
     }
 
-    async fn hear(&mut self) -> Result<FilesAnswer, Error> {
-        match self.hear(true).await {
+    async fn receive(&mut self) -> Result<FilesAnswer, Error> {
+        match self.receive(true).await {
             Ok(Answer::Files(answer)) => Ok(answer),
             Ok(other) => Err(self.odd(&other)),
             // A far side of an earlier release refuses what it does not know.

@@ -17,7 +17,7 @@ pub enum Way {
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Told {
+pub enum WayEvent {
     /// A session to the far side stands.
     ToHostStands,
     /// None came about, or the far side can't listen.
@@ -95,16 +95,16 @@ impl Ways {
     }
 
     /// Takes note, and says what to do.
-    pub fn told(&mut self, told: Told) -> Step {
+    pub fn observe(&mut self, event: WayEvent) -> Step {
         if let Some(way) = self.taken {
             return Step::Take(way);
         }
-        match told {
-            Told::ToHostStands => self.taken = Some(Way::ToHost),
-            Told::FromHostStands => self.taken = Some(Way::FromHost),
-            Told::ToHostFailed => self.to_host = Trial::Failed,
-            Told::FromHostFailed => self.from_host = Trial::Failed,
-            Told::HeadStartOver => {}
+        match event {
+            WayEvent::ToHostStands => self.taken = Some(Way::ToHost),
+            WayEvent::FromHostStands => self.taken = Some(Way::FromHost),
+            WayEvent::ToHostFailed => self.to_host = Trial::Failed,
+            WayEvent::FromHostFailed => self.from_host = Trial::Failed,
+            WayEvent::HeadStartOver => {}
         }
         if (self.to_host, self.from_host) == (Trial::Failed, Trial::Failed) {
             self.taken = Some(Way::InsideSsh);
@@ -133,18 +133,18 @@ mod tests {
     #[test]
     fn the_far_side_is_tried_first_then_both_then_ssh() {
         let mut ways = Ways::default();
-        assert_eq!(ways.told(Told::ToHostStands), Step::Take(Way::ToHost));
+        assert_eq!(ways.observe(WayEvent::ToHostStands), Step::Take(Way::ToHost));
         let mut ways = Ways::default();
-        assert_eq!(ways.told(Told::HeadStartOver), Step::TryFromHost);
-        assert_eq!(ways.told(Told::FromHostFailed), Step::Wait);
-        assert_eq!(ways.told(Told::ToHostStands), Step::Take(Way::ToHost));
+        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::TryFromHost);
+        assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::Wait);
+        assert_eq!(ways.observe(WayEvent::ToHostStands), Step::Take(Way::ToHost));
         let mut ways = Ways::default();
-        assert_eq!(ways.told(Told::ToHostFailed), Step::TryFromHost);
-        assert_eq!(ways.told(Told::HeadStartOver), Step::Wait);
-        assert_eq!(ways.told(Told::FromHostStands), Step::Take(Way::FromHost));
+        assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::TryFromHost);
+        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
+        assert_eq!(ways.observe(WayEvent::FromHostStands), Step::Take(Way::FromHost));
         let mut ways = Ways::default();
-        assert_eq!(ways.told(Told::ToHostFailed), Step::TryFromHost);
-        assert_eq!(ways.told(Told::FromHostFailed), Step::Take(Way::InsideSsh));
+        assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::TryFromHost);
+        assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::Take(Way::InsideSsh));
     }
 
     #[test]
@@ -152,37 +152,37 @@ mod tests {
         let ways = Ways::new(Some(Way::FromHost));
         assert!(ways.tries_from_host() && !ways.tries_to_host());
         let mut ways = Ways::new(Some(Way::FromHost));
-        assert_eq!(ways.told(Told::FromHostStands), Step::Take(Way::FromHost));
+        assert_eq!(ways.observe(WayEvent::FromHostStands), Step::Take(Way::FromHost));
         let mut ways = Ways::new(Some(Way::FromHost));
-        assert_eq!(ways.told(Told::FromHostFailed), Step::TryToHost);
-        assert_eq!(ways.told(Told::HeadStartOver), Step::Wait);
-        assert_eq!(ways.told(Told::ToHostFailed), Step::Take(Way::InsideSsh));
+        assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::TryToHost);
+        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
+        assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::Take(Way::InsideSsh));
         let mut ways = Ways::new(Some(Way::InsideSsh));
         assert!(ways.tries_from_host() && ways.tries_to_host());
-        assert_eq!(ways.told(Told::HeadStartOver), Step::Wait);
-        assert_eq!(ways.told(Told::ToHostStands), Step::Take(Way::ToHost));
+        assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
+        assert_eq!(ways.observe(WayEvent::ToHostStands), Step::Take(Way::ToHost));
     }
 
     proptest! {
         #[test]
         fn it_asks_once_decides_once_and_goes_inside_ssh_only_when_both_failed(
             last_time in prop::option::of(prop::sample::select(vec![Way::ToHost, Way::FromHost, Way::InsideSsh])),
-            order in Just(vec![Told::ToHostFailed, Told::HeadStartOver, Told::FromHostFailed, Told::ToHostStands, Told::FromHostStands])
+            order in Just(vec![WayEvent::ToHostFailed, WayEvent::HeadStartOver, WayEvent::FromHostFailed, WayEvent::ToHostStands, WayEvent::FromHostStands])
                 .prop_shuffle(),
         ) {
             let mut ways = Ways::new(last_time);
             let begun = i32::from(ways.tries_to_host()) + i32::from(ways.tries_from_host());
-            let (mut asked, mut taken, mut heard) = (begun, None, Vec::new());
-            for told in order {
-                heard.push(told);
-                match ways.told(told) {
+            let (mut asked, mut taken, mut received) = (begun, None, Vec::new());
+            for event in order {
+                received.push(event);
+                match ways.observe(event) {
                     Step::TryFromHost | Step::TryToHost => asked += 1,
                     Step::Take(way) => {
                         prop_assert_eq!(*taken.get_or_insert(way), way);
-                        if heard.len() == 1 {
-                            prop_assert!(matches!(told, Told::ToHostStands | Told::FromHostStands));
+                        if received.len() == 1 {
+                            prop_assert!(matches!(event, WayEvent::ToHostStands | WayEvent::FromHostStands));
                         }
-                        let failed = [Told::ToHostFailed, Told::FromHostFailed].iter().all(|told| heard.contains(told));
+                        let failed = [WayEvent::ToHostFailed, WayEvent::FromHostFailed].iter().all(|event| received.contains(event));
                         prop_assert!(way != Way::InsideSsh || failed);
                     }
                     Step::Wait => {}

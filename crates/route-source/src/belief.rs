@@ -20,7 +20,7 @@ pub const SMALL_BYTES: u64 = 256 << 10;
 /// How long a table is good for, whatever it says itself.
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3600);
 /// How long after its end a table is still used, with doubt.
-pub const DOUBTED_FOR: Duration = Duration::from_secs(86_400);
+pub const MAX_DOUBTED_AGE: Duration = Duration::from_secs(86_400);
 /// How old a table may be that a time is promised by: links change.
 pub const PROMISED_FOR: Duration = Duration::from_secs(300);
 /// How far a table may be dated ahead of this machine's clock.
@@ -109,7 +109,7 @@ pub fn of_table(
     }
     let longest = table.made_ms.saturating_add(millis(MAX_VALIDITY));
     let valid_until = table.valid_until_ms.min(longest);
-    if now_ms > valid_until.saturating_add(millis(DOUBTED_FOR)) {
+    if now_ms > valid_until.saturating_add(millis(MAX_DOUBTED_AGE)) {
         return Err(Ignored::Stale);
     }
     if table.receives != question.receives {

@@ -79,7 +79,7 @@ impl Acceptor {
         };
         match self.admitted(stream, header, decide).await {
             Ok(incoming) => incoming.establish().await,
-            Err(away) => Err(away.tell().await),
+            Err(away) => Err(away.report().await),
         }
     }
 
@@ -105,11 +105,11 @@ impl Acceptor {
         header: Duration,
         decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
     ) -> Result<Incoming<'_, S>, TurnedAway<'_, S>> {
-        let away = |open, error, untold: Option<(S, Declined)>| TurnedAway {
+        let away = |open, error, unreported: Option<(S, Declined)>| TurnedAway {
             acceptor: self,
             open,
             error,
-            untold,
+            unreported,
         };
         let (open, began, early) = match timeout(header, receive_open(&mut stream)).await {
             Ok(Ok(received)) => received,
@@ -130,8 +130,12 @@ impl Acceptor {
             }
         };
         if let Err(refusal) = self.admit(&open, decide) {
-            let told = refusal.told(|| self.not_offered(&open.service));
-            return Err(away(Some(Box::new(open)), refusal.into(), Some((stream, told))));
+            let reported = refusal.reported(|| self.not_offered(&open.service));
+            return Err(away(
+                Some(Box::new(open)),
+                refusal.into(),
+                Some((stream, reported)),
+            ));
         }
         Ok(Incoming {
             acceptor: self,
@@ -297,13 +301,13 @@ pub struct TurnedAway<'a, S = Conn> {
     /// Why not.
     pub error: Error,
     /// Whom to tell, and what.
-    untold: Option<(S, Declined)>,
+    unreported: Option<(S, Declined)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
     /// Tells the initiator why, if it is still there, and sees to it that it can be read (LH-STATUS-6).
-    pub async fn tell(self) -> Error {
-        if let Some((stream, why)) = self.untold {
+    pub async fn report(self) -> Error {
+        if let Some((stream, why)) = self.unreported {
             self.acceptor.refuse(stream, self.open.as_deref(), why).await;
         }
         self.error
@@ -319,7 +323,7 @@ enum NotAdmitted {
 
 impl NotAdmitted {
     /// What the initiator is told.
-    fn told(&self, not_offered: impl FnOnce() -> String) -> Declined {
+    fn reported(&self, not_offered: impl FnOnce() -> String) -> Declined {
         let (code, detail) = match self {
             Self::Refused(Refusal::NoService) => (StatusCode::NoService, not_offered()),
             Self::Refused(refusal) => (refusal.code(), refusal.to_string()),

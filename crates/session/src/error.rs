@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_is_told_once() {
+    fn an_address_is_reported_once() {
         let error = |endpoint: &str| Error::NotConnected {
             endpoint: endpoint.parse().unwrap(),
             place: FirstPlace::Server,

@@ -11,7 +11,7 @@ use longhaul_proto::{Chain, Progress, Status};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Read at once while statuses are awaited.
-const PIECE: usize = 4096;
+const READ_BYTES: usize = 4096;
 
 /// A transport with something to write before the payload, and something to read before it.
 #[derive(Debug)]
@@ -68,19 +68,19 @@ impl<S: AsyncRead + Unpin> HopStream<S> {
     fn poll_establish(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.established {
             let Some(chain) = &mut self.chain else { break };
-            let mut piece = BytesMut::zeroed(PIECE);
-            let mut buffer = ReadBuf::new(&mut piece);
+            let mut received = BytesMut::zeroed(READ_BYTES);
+            let mut buffer = ReadBuf::new(&mut received);
             let read = ready!(Pin::new(&mut self.inner).poll_read(cx, &mut buffer));
             let length = buffer.filled().len();
             if read.is_err() || length == 0 {
                 return Poll::Ready(Err(io::Error::other(chain.closed())));
             }
-            piece.truncate(length);
-            match chain.feed(&piece) {
+            received.truncate(length);
+            match chain.feed(&received) {
                 Ok(Progress::Waiting) => {}
                 Ok(Progress::Established { consumed }) => {
-                    piece.advance(consumed);
-                    self.behind = piece.freeze();
+                    received.advance(consumed);
+                    self.behind = received.freeze();
                     self.established = true;
                 }
                 Err(failure) => return Poll::Ready(Err(io::Error::other(*failure))),

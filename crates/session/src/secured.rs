@@ -324,7 +324,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         match AlertDescription::from(description) {
             AlertDescription::CloseNotify => self.reading = Reading::Ended,
             AlertDescription::UserCanceled => {}
-            told => return Err(Fault::Told(told)),
+            alert => return Err(Fault::Alert(alert)),
         }
         Ok(())
     }
@@ -357,7 +357,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         self.reading = Reading::Failed;
         self.rest.clear();
         let error = match fault {
-            Fault::Told(told) => return invalid(rustls::Error::AlertReceived(told)),
+            Fault::Alert(alert) => return invalid(rustls::Error::AlertReceived(alert)),
             Fault::Record(error) => error,
         };
         let description = match error {
@@ -378,7 +378,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
 enum Fault {
     Record(RecordError),
     /// The peer has found a fault, and tells which.
-    Told(AlertDescription),
+    Alert(AlertDescription),
 }
 
 impl From<RecordError> for Fault {

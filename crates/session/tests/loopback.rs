@@ -95,7 +95,7 @@ async fn sessions_come_from_the_ports_that_were_granted_and_no_more_of_them_than
 }
 
 #[tokio::test]
-async fn an_address_to_come_from_that_cannot_reach_the_server_is_told() {
+async fn an_address_to_come_from_that_cannot_reach_the_server_is_reported() {
     let (_listener, mut options) = pair_of_ends().await;
     options.source = Some("::1".parse().unwrap());
     let error = connect(&options).await.unwrap_err().to_string();
@@ -139,18 +139,18 @@ async fn half_close_works_in_both_directions() {
         let (mut first, mut second) = if near_first { (near, far) } else { (far, near) };
         first.write_all(b"question").await.unwrap();
         first.shutdown().await.unwrap();
-        let mut heard = Vec::new();
-        second.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"question");
+        let mut received = Vec::new();
+        second.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"question");
         let answer = vec![7; 500_000];
         let answering = async {
             second.write_all(&answer).await.unwrap();
             second.shutdown().await.unwrap();
         };
-        let mut heard = Vec::new();
-        let (_, read) = tokio::join!(answering, first.read_to_end(&mut heard));
+        let mut received = Vec::new();
+        let (_, read) = tokio::join!(answering, first.read_to_end(&mut received));
         read.unwrap();
-        assert_eq!(heard, answer);
+        assert_eq!(received, answer);
         let (one, two) = tokio::join!(first.close(), second.close());
         one.unwrap();
         two.unwrap();
@@ -164,8 +164,8 @@ async fn a_session_that_is_dropped_never_looks_complete() {
         let (mut near, mut far) = pair().await;
         near.write_all(written).await.unwrap();
         near.flush().await.unwrap();
-        let mut heard = vec![0; written.len()];
-        far.read_exact(&mut heard).await.unwrap();
+        let mut received = vec![0; written.len()];
+        far.read_exact(&mut received).await.unwrap();
         drop(near);
         let error = far.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert!(
@@ -188,8 +188,8 @@ async fn a_paced_session_that_is_dropped_ends() {
     near.flush().await.unwrap();
     far.read_exact(&mut [0; 6]).await.unwrap();
     drop(near);
-    let mut heard = Vec::new();
-    let ended = tokio::time::timeout(Duration::from_secs(20), far.read_to_end(&mut heard));
+    let mut received = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(20), far.read_to_end(&mut received));
     assert!(ended.await.expect("it goes on").is_err());
     assert!(watch.seen().sent > 0, "it was looked at");
 }
@@ -231,7 +231,7 @@ async fn an_unknown_server_can_be_added_and_then_connected_to() {
 
 /// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2: which does not fall back.
 #[tokio::test]
-async fn a_stranger_is_told_so() {
+async fn a_stranger_is_refused_as_such() {
     let (_listener, mut options) = pair_of_ends().await;
     let stranger = Arc::new(Identity::generate().unwrap());
     options.identity = Arc::clone(&stranger);

@@ -157,15 +157,15 @@ async fn a_session_passes_relays_and_half_closes_through_them() {
             near.write_all(&sent).await.unwrap();
             near.shutdown().await.unwrap();
         };
-        let mut heard = Vec::new();
-        let (_, read) = tokio::join!(sending, far.read_to_end(&mut heard));
+        let mut received = Vec::new();
+        let (_, read) = tokio::join!(sending, far.read_to_end(&mut received));
         read.unwrap();
-        assert_eq!(heard, sent);
+        assert_eq!(received, sent);
         far.write_all(b"and back").await.unwrap();
         far.shutdown().await.unwrap();
-        let mut heard = Vec::new();
-        near.read_to_end(&mut heard).await.unwrap();
-        assert_eq!(heard, b"and back");
+        let mut received = Vec::new();
+        near.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"and back");
     }
 }
 
@@ -184,10 +184,10 @@ async fn a_stream_cut_short_never_looks_complete() {
             near.shutdown().await.unwrap();
             near
         });
-        let mut heard = Vec::new();
-        let error = far.read_to_end(&mut heard).await.unwrap_err();
+        let mut received = Vec::new();
+        let error = far.read_to_end(&mut received).await.unwrap_err();
         assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof, "{error}");
-        assert!(heard.len() < 100_000);
+        assert!(received.len() < 100_000);
         drop(writing.await.unwrap());
     }
 }

@@ -27,7 +27,7 @@ pub use circuits::{Failure, Standing};
 use side::{Doing, Side};
 
 /// How long before its start a piece is set up, in milliseconds.
-pub const LEAD: u64 = 60_000;
+pub const SETUP_LEAD_MS: u64 = 60_000;
 
 /// How long a part may be missing after its start, or in mid-window, before its circuit has failed, in milliseconds.
 pub const GRACE: u64 = 60_000;

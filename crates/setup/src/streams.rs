@@ -236,7 +236,7 @@ pub struct Streams {
     pub mark: Option<u32>,
 }
 
-/// Streams that can't be told from others.
+/// Streams that can't be distinguished from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamsFault {
     /// The ends are of two versions of IP.

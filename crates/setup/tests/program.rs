@@ -110,7 +110,7 @@ async fn a_program_sets_up_lists_counts_and_tears_down() {
 }
 
 #[tokio::test]
-async fn what_a_program_does_wrong_is_told_in_one_line() {
+async fn what_a_program_does_wrong_is_reported_in_one_line() {
     for (commands, kind, why) in [
         ("exit 3", "failed", "it answered nothing (exit status: 3)"),
         (

@@ -27,7 +27,7 @@ use ledger::{Ledger, RESOURCES};
 const LOG_BURST: u32 = 50;
 const LOG_PER_SECOND: u32 = 5;
 /// After so long what was left out is told, if no other line has told it.
-const LOG_TELLS_AFTER: Duration = Duration::from_secs(1);
+const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 
 /// Memory is accounted in steps of so many bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
@@ -146,7 +146,7 @@ impl Account {
     /// Writes a `line` of the log that this key causes, unless it causes too many; how many are left out is told a little later.
     pub(crate) fn log(self: &Arc<Self>, line: impl FnOnce()) {
         if let Some(left_out) = self.admit_log() {
-            self.tell_left_out(left_out);
+            self.report_left_out(left_out);
             return line();
         }
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -155,10 +155,10 @@ impl Account {
         if !self.log_pending.swap(true, Ordering::Relaxed) {
             let account = self.clone();
             runtime.spawn(async move {
-                tokio::time::sleep(LOG_TELLS_AFTER).await;
+                tokio::time::sleep(MAX_LOG_SILENCE).await;
                 account.log_pending.store(false, Ordering::Relaxed);
                 if let Some(left_out) = account.admit_log() {
-                    account.tell_left_out(left_out);
+                    account.report_left_out(left_out);
                 }
             });
         }
@@ -168,7 +168,7 @@ impl Account {
         self.log.locked().admit(self.shared.started.elapsed())
     }
 
-    fn tell_left_out(&self, left_out: u64) {
+    fn report_left_out(&self, left_out: u64) {
         if left_out > 0 {
             tracing::info!(key = %self.key, "and {left_out} more lines of this key, left out");
         }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lines_of_the_log_are_bounded_and_what_is_left_out_is_told() {
+    async fn lines_of_the_log_are_bounded_and_what_is_left_out_is_reported() {
         let account = accounts().of(key(1));
         let mut lines = 0;
         for _ in 0..100_000 {
@@ -336,7 +336,7 @@ mod tests {
         }
         assert_eq!(lines, LOG_BURST);
         assert!(account.log_pending.load(Ordering::Relaxed));
-        tokio::time::sleep(2 * LOG_TELLS_AFTER).await;
+        tokio::time::sleep(2 * MAX_LOG_SILENCE).await;
         assert_eq!(
             account.log.locked().take_left_out(),
             0,

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_what_was_seen() {
+    fn what_is_reported_is_what_was_seen() {
         let mut seen = Seen::default();
         let evidence = Evidence {
             interval: Duration::from_millis(250),
@@ -107,12 +107,15 @@ mod tests {
             seen.tally.add(&Verdict { limit, evidence });
         }
         seen.tally.hold(Limit::Loss, Duration::from_secs(2));
-        let told = FlowReport::of(&seen).tally();
+        let reported = FlowReport::of(&seen).tally();
         for limit in Limit::ALL {
-            assert_eq!(told.held(limit), seen.tally.held(limit), "{limit}");
+            assert_eq!(reported.held(limit), seen.tally.held(limit), "{limit}");
         }
-        assert_eq!(told.chief(), seen.tally.chief());
-        assert_eq!(told.evidence().map(|told| told.rtt), Some(evidence.rtt));
+        assert_eq!(reported.chief(), seen.tally.chief());
+        assert_eq!(
+            reported.evidence().map(|reported| reported.rtt),
+            Some(evidence.rtt)
+        );
         assert_eq!(FlowReport::default().tally().chief(), None);
     }
 }

@@ -162,7 +162,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return Ok(());
             }
             let until = out.len().min(filled + READ_PART_BYTES);
-            let n = heard(self.inner.read(out.get_mut(filled..until).unwrap_or_default())).await?;
+            let n = received(self.inner.read(out.get_mut(filled..until).unwrap_or_default())).await?;
             if n == 0 {
                 return Err(cut());
             }
@@ -175,7 +175,7 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         while self.buf.len() < want {
             self.buf.reserve((want - self.buf.len()).max(READ_AHEAD));
             // A bounded view: `reserve` may have made more room than asked for.
-            let n = heard(self.inner.read_buf(&mut self.buf)).await?;
+            let n = received(self.inner.read_buf(&mut self.buf)).await?;
             if n == 0 {
                 return if self.buf.is_empty() && want == FRAME_HEAD {
                     Ok(false)
@@ -209,7 +209,7 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
 }
 
 /// Waits for a read, but not beyond the silence a living peer would keep.
-async fn heard<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
+async fn received<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
     match tokio::time::timeout(SILENCE, read).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(Error::Stream(std::io::Error::new(
@@ -255,7 +255,7 @@ impl Buffers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Piece;
+    use crate::wire::Extent;
 
     #[tokio::test]
     async fn frames_and_blocks_come_through_however_they_are_cut() {
@@ -263,7 +263,7 @@ mod tests {
             id: 1,
             offset: 0,
             len: 100,
-            pieces: vec![Piece { offset: 10, len: 5 }],
+            extents: vec![Extent { offset: 10, len: 5 }],
         };
         let mut bytes = Vec::new();
         Frame::KeepAlive.encode(&mut bytes);
@@ -335,7 +335,7 @@ mod tests {
             id: 1,
             offset: 0,
             len: 5,
-            pieces: vec![Piece { offset: 0, len: 5 }],
+            extents: vec![Extent { offset: 0, len: 5 }],
         };
         let hash = BlockHash::from_bytes([9; 32]);
         let mut bytes = Vec::new();

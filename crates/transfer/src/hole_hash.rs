@@ -34,12 +34,12 @@ pub(crate) fn is_mostly_hole(block: &Block) -> bool {
 pub(crate) fn hash_block(block: &Block, mut data: &[u8], size: u64) -> BlockHash {
     let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), size);
     let mut hashed = 0;
-    for piece in &block.pieces {
-        let (now, rest) = data.split_at_checked(piece.len as usize).unwrap_or((data, &[]));
-        hasher.update_zeros(u64::from(piece.offset.saturating_sub(hashed)));
+    for extent in &block.extents {
+        let (now, rest) = data.split_at_checked(extent.len as usize).unwrap_or((data, &[]));
+        hasher.update_zeros(u64::from(extent.offset.saturating_sub(hashed)));
         hasher.update(now);
         data = rest;
-        hashed = piece.offset.saturating_add(piece.len);
+        hashed = extent.offset.saturating_add(extent.len);
     }
     hasher.update_zeros(u64::from(block.len.saturating_sub(hashed)));
     hasher.finish()
@@ -98,16 +98,16 @@ fn start() -> mpsc::Sender<Job> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Piece;
+    use crate::wire::Extent;
 
-    fn block(pieces: &[(u32, u32)]) -> Block {
+    fn block(extents: &[(u32, u32)]) -> Block {
         Block {
             id: 0,
             offset: 1 << 20,
             len: 1 << 20,
-            pieces: pieces
+            extents: extents
                 .iter()
-                .map(|&(offset, len)| Piece { offset, len })
+                .map(|&(offset, len)| Extent { offset, len })
                 .collect(),
         }
     }

@@ -128,7 +128,7 @@ impl Paths {
     }
 }
 
-/// Most ways that one copy hears of. A reserved one whose rate or end changes is another one.
+/// Most ways that one copy learns of. A reserved one whose rate or end changes is another one.
 const MAX_ROUTES: usize = 256;
 
 /// One way to the server: the depots to pass, the address of this host to begin at, where that is not the system's choice, and what marks its streams as

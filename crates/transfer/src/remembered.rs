@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_directions_and_routes_are_told_apart() {
+    fn destinations_directions_and_routes_are_distinguished() {
         let key_of = |destination: &str, push, routes: &[&str]| {
             let memory = StreamMemory {
                 file: PathBuf::new(),

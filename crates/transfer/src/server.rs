@@ -25,11 +25,11 @@ use crate::wire::{Frame, RefusalKind, Request, Token, VERSION};
 
 mod copy;
 mod files;
-mod heard;
+mod received;
 mod rivals;
 
 use copy::{Copy, EarlyEnd, Leave, Side};
-use heard::Listening;
+use received::Listening;
 
 /// Tokens of copies that are over, remembered so that a late stream doesn't begin one again.
 const REMEMBERED: usize = 4096;
@@ -135,8 +135,8 @@ impl Server {
         let watch = stream.watch(drs::Side::Receiving);
         let clear = stream.clear();
         let (reader, mut writer) = tokio::io::split(stream);
-        let heard = Arc::new(OnceLock::new());
-        let mut reader = FrameReader::new(Listening::new(reader, heard.clone()));
+        let received = Arc::new(OnceLock::new());
+        let mut reader = FrameReader::new(Listening::new(reader, received.clone()));
         let _stream_held = match stream_held {
             Ok(held) => held,
             Err(exhausted) => {
@@ -171,8 +171,8 @@ impl Server {
                 return Ok(());
             }
         };
-        copy.heard.note();
-        let _ = heard.set(copy.heard.clone());
+        copy.received.note();
+        let _ = received.set(copy.received.clone());
         let number = copy.numbers.fetch_add(1, Ordering::Relaxed);
         if let (Side::Send(_), Some(watch)) = (side, &watch) {
             watch.begin_anew(drs::Side::Sending);

@@ -62,7 +62,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Begins a file. What is not written of it is a hole.
     fn create(&self, announced: &Announced) -> Result<Self::File, Failure>;
 
-    /// Writes a block that hashes to `hash`; `data` is that of its pieces, one behind the other.
+    /// Writes a block that hashes to `hash`; `data` is that of its extents, one behind the other.
     fn write(&self, file: &Self::File, block: &Block, data: &[u8], hash: BlockHash) -> Result<(), Failure>;
 
     /// Removes a file in the making: no later copy is to go on with it.

@@ -63,7 +63,7 @@ impl Subtree {
     }
 }
 
-/// Hashes one block piece by piece, holes as the zeros they read as.
+/// Hashes one block extent by extent, holes as the zeros they read as.
 pub(crate) struct BlockHasher {
     hasher: Hasher,
     whole_file: bool,

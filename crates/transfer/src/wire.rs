@@ -40,8 +40,8 @@ pub(crate) const SMALL_MAX: u64 = 256 * 1024;
 pub(crate) const MAX_HELLO: usize = 256 * 1024;
 /// Largest body of any frame but HELLO and BLOCK, in bytes (LH-COPY-1).
 pub(crate) const MAX_BODY: usize = SMALL_MAX as usize + 16 * 1024;
-/// Most pieces of data in a block that has holes (LH-COPY-4).
-pub(crate) const MAX_PIECES: usize = 256;
+/// Most extents of data in a block that has holes (LH-COPY-4).
+pub(crate) const MAX_EXTENTS: usize = 256;
 /// Most bytes of explanation in a frame (LH-COPY-3).
 pub(crate) const MAX_DETAIL: usize = 512;
 /// Most subtrees in one HAVE (LH-COPY-36).
@@ -163,7 +163,7 @@ pub(crate) struct HardLink {
 
 /// A run of data in a block; what lies between runs is a hole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Piece {
+pub(crate) struct Extent {
     /// Bytes from the block's start.
     pub offset: u32,
     /// Bytes.
@@ -180,18 +180,18 @@ pub(crate) struct Block {
     /// Bytes of the file this block stands for, holes included.
     pub len: u32,
     /// Where its data goes, ascending.
-    pub pieces: Vec<Piece>,
+    pub extents: Vec<Extent>,
 }
 
 impl Block {
     /// Bytes of data that follow the block's header.
     pub(crate) fn data_len(&self) -> usize {
-        self.pieces.iter().map(|p| p.len as usize).sum()
+        self.extents.iter().map(|p| p.len as usize).sum()
     }
 
     /// Whether it has no hole.
     pub(crate) fn is_all_data(&self) -> bool {
-        matches!(self.pieces[..], [Piece { offset: 0, len }] if len == self.len)
+        matches!(self.extents[..], [Extent { offset: 0, len }] if len == self.len)
     }
 }
 

@@ -122,7 +122,7 @@ pub(crate) fn say<T: Serialize>(to: &mut impl Write, message: &T) -> std::io::Re
 }
 
 /// Reads one line; the problem in words.
-pub(crate) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
+pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, String> {
     let mut line = Vec::new();
     let read = from
         .by_ref()
@@ -141,5 +141,5 @@ pub(crate) fn hear<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T, St
 pub(crate) fn ask<T: DeserializeOwned>(socket: &Path, question: Ask) -> Result<Answer<T>, String> {
     let mut stream = UnixStream::connect(socket).map_err(|error| error.to_string())?;
     say(&mut stream, &question).map_err(|error| error.to_string())?;
-    hear(&mut BufReader::new(stream))
+    receive(&mut BufReader::new(stream))
 }

@@ -316,7 +316,7 @@ fn launch(
         // A process that dies at once breaks the pipe: what it said, or did not, tells more than that.
         (Some(input), Some(output)) => {
             let _ = control::say(input, &request);
-            control::hear::<Answer<Description>>(&mut BufReader::new(output))
+            control::receive::<Answer<Description>>(&mut BufReader::new(output))
         }
         _ => Err("its pipes are missing".to_owned()),
     };

@@ -128,8 +128,8 @@ fn runs() -> Vec<Run> {
         for run in &runs {
             let (cell, seen) = (&run["cell"], &run["seen"]);
             // What the lab did not keep up with, noise that the model is not told of, and copies that changed their streams.
-            let told = &cell["told"];
-            let steady = file == "depots" || told.is_number();
+            let fixed = &cell["fixed"];
+            let steady = file == "depots" || fixed.is_number();
             if run["gate"]["valid"] != true || cell["noise"] != "none" || !steady {
                 continue;
             }

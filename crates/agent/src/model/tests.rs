@@ -30,41 +30,50 @@ fn places_are_the_far_ends() {
 }
 
 #[test]
-fn what_cannot_be_a_job_is_told() {
+fn what_cannot_be_a_job_is_reported() {
     let good = || request(&["/a"], "/b");
-    let told = |request: JobRequest| request.check().unwrap_err();
-    assert_eq!(told(request(&[], "/b")), InvalidRequest::NoSources);
-    assert_eq!(told(request(&["a"], "/b")), InvalidRequest::Relative("a".into()));
+    let reported = |request: JobRequest| request.check().unwrap_err();
+    assert_eq!(reported(request(&[], "/b")), InvalidRequest::NoSources);
     assert_eq!(
-        told(request(&["./a:b"], "/b")),
+        reported(request(&["a"], "/b")),
+        InvalidRequest::Relative("a".into())
+    );
+    assert_eq!(
+        reported(request(&["./a:b"], "/b")),
         InvalidRequest::Relative("./a:b".into())
     );
-    assert_eq!(told(request(&["/a\0"], "/b")), InvalidRequest::Text("sources"));
-    assert_eq!(told(request(&["/a"], "")), InvalidRequest::Text("destination"));
     assert_eq!(
-        told(request(&["/a"; 1001], "/b")),
+        reported(request(&["/a\0"], "/b")),
+        InvalidRequest::Text("sources")
+    );
+    assert_eq!(
+        reported(request(&["/a"], "")),
+        InvalidRequest::Text("destination")
+    );
+    assert_eq!(
+        reported(request(&["/a"; 1001], "/b")),
         InvalidRequest::TooMany("sources")
     );
     let bad = JobRequest {
         priority: i64::MIN,
         ..good()
     };
-    assert_eq!(told(bad), InvalidRequest::Priority);
+    assert_eq!(reported(bad), InvalidRequest::Priority);
     let bad = JobRequest {
         not_before: Some("tomorrow".into()),
         ..good()
     };
-    assert_eq!(told(bad), InvalidRequest::NotBefore("tomorrow".into()));
+    assert_eq!(reported(bad), InvalidRequest::NotBefore("tomorrow".into()));
     let bad = JobRequest {
         on_end: Some(Vec::new()),
         ..good()
     };
-    assert_eq!(told(bad), InvalidRequest::NoProgram);
+    assert_eq!(reported(bad), InvalidRequest::NoProgram);
     let bad = JobRequest {
         on_end_url: Some("file:///etc/passwd".into()),
         ..good()
     };
-    assert_eq!(told(bad), InvalidRequest::Url);
+    assert_eq!(reported(bad), InvalidRequest::Url);
 }
 
 #[test]

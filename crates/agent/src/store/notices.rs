@@ -1,4 +1,4 @@
-//! Ends of jobs that are to be told: written in the transaction of the end.
+//! Ends of jobs that are to be sent: written in the transaction of the end.
 
 use longhaul_api::signatures::sign::random_nonce;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
@@ -115,7 +115,7 @@ impl Store {
         Ok(())
     }
 
-    /// A notice was taken, or is not told any more.
+    /// A notice was taken, or is not sent any more.
     ///
     /// # Errors
     /// The store does not answer.
@@ -127,7 +127,7 @@ impl Store {
         Ok(())
     }
 
-    /// A notice is told again, in so many milliseconds; unless somebody else has taken it since.
+    /// A notice is sent again, in so many milliseconds; unless somebody else has taken it since.
     ///
     /// # Errors
     /// The store does not answer.

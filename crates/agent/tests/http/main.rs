@@ -271,7 +271,7 @@ async fn places_are_named_tested_and_looked_into() {
 }
 
 #[tokio::test]
-async fn a_page_is_let_in_by_its_ticket_and_told_what_it_may_do() {
+async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
     let bench = Bench::new().await;
     let host = bench.address.to_string();
     let send = async |method: &str, path: &str, headers: &[(&str, &str)], body: Value| {

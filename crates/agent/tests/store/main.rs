@@ -68,7 +68,7 @@ on_both!(
     one_that_runs_is_paused_by_its_agent,
     changes_come_in_their_order_and_pages_end,
     places_are_their_owners,
-    an_end_is_told_until_it_is_taken,
+    an_end_is_sent_until_it_is_taken,
     no_two_take_the_same,
     agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run,
     what_is_asked_of_a_job_is_asked_of_its_parts,
@@ -89,7 +89,7 @@ async fn what_is_kept_is_there_when_the_file_is_opened_again() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_told() {
+async fn what_is_no_store_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("jobs.sqlite");
     std::fs::write(&file, "not a database, but long enough to be taken for one").unwrap();

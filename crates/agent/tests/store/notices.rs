@@ -5,8 +5,8 @@ use longhaul_jobs::Event;
 
 use crate::{request, submit};
 
-/// A job that has ended, whose end is told to that URL.
-async fn end_of_one_told(store: &Store, url: &str) -> i64 {
+/// A job that has ended, whose end is sent to that URL.
+async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
     let request = JobRequest {
         on_end_url: Some(url.into()),
         ..request("dtn:/told")
@@ -16,20 +16,20 @@ async fn end_of_one_told(store: &Store, url: &str) -> i64 {
     id
 }
 
-pub async fn an_end_is_told_until_it_is_taken(store: Store) {
+pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
     // No end, or nobody to tell.
-    let untold = submit(&store, "ana", "dtn:/a").await;
-    store.ask(untold, Event::Cancel).await.unwrap();
+    let unreported = submit(&store, "ana", "dtn:/a").await;
+    store.ask(unreported, Event::Cancel).await.unwrap();
     assert!(take(10).await.is_empty());
     assert_eq!(store.next_notice().await.unwrap(), None);
-    let id = end_of_one_told(&store, "https://one.example/hook").await;
+    let id = end_of_one_reported(&store, "https://one.example/hook").await;
     // It outlives the job, and says what that was.
     store.forget(id).await.unwrap();
     let first = take(10).await.remove(0);
-    let told: serde_json::Value = serde_json::from_str(&first.body).unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&first.body).unwrap();
     assert_eq!(
-        (told["id"].as_i64(), told["state"].as_str()),
+        (reported["id"].as_i64(), reported["state"].as_str()),
         (Some(id), Some("cancelled"))
     );
     assert_eq!(
@@ -53,9 +53,9 @@ pub async fn an_end_is_told_until_it_is_taken(store: Store) {
     assert_eq!(store.next_notice().await.unwrap(), None);
     // One receiver does not keep the others waiting, and each end is one of its own.
     for _ in 0..4 {
-        end_of_one_told(&store, "https://one.example/hook").await;
+        end_of_one_reported(&store, "https://one.example/hook").await;
     }
-    let other = end_of_one_told(&store, "http://other.example/").await;
+    let other = end_of_one_reported(&store, "http://other.example/").await;
     let (taken, more) = (take(10).await, take(10).await);
     let jobs: Vec<i64> = taken.iter().map(|notice| notice.job).collect();
     assert!(jobs.len() == 3 && jobs.contains(&other), "{jobs:?}");
@@ -72,7 +72,10 @@ pub async fn an_end_is_told_until_it_is_taken(store: Store) {
     };
     let whole = store.submit("ana", &split, None, None).await.unwrap().0.id;
     store.ask(whole, Event::Cancel).await.unwrap();
-    let told = take(10).await;
-    assert_eq!(told.iter().map(|notice| notice.job).collect::<Vec<_>>(), [whole]);
+    let reported = take(10).await;
+    assert_eq!(
+        reported.iter().map(|notice| notice.job).collect::<Vec<_>>(),
+        [whole]
+    );
     store.close().await;
 }

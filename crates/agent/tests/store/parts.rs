@@ -73,7 +73,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
     };
     let (part, whole) = store.ended(parts[0], 1, End::Done, &with).await.unwrap();
     assert_eq!((part.state, whole), (JobState::Done, None));
-    // Who follows the job hears of it.
+    // Who follows the job learns of it.
     let changed = store.changed_since(before, 9).await.unwrap();
     assert!(changed.iter().map(|job| job.id).eq([parts[0], id]));
     store

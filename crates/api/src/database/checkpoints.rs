@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// The least time between two checkpoints.
-const PAUSE: Duration = Duration::from_millis(50);
+const MIN_CHECKPOINT_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Makes checkpoints until it is dropped or ended.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ async fn run(options: AnyConnectOptions, settings: &'static str, written: Arc<No
         tokio::select! {
             biased;
             () = end.notified() => break,
-            () = sleep(PAUSE) => {}
+            () = sleep(MIN_CHECKPOINT_INTERVAL) => {}
         }
     }
     if let Some(connection) = connection {

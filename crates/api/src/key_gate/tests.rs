@@ -173,9 +173,9 @@ fn another_body_than_the_signed_one_is_refused() {
     let bench = Bench::new();
     let ask = bench.ask();
     let parts = bench.parts(&ask);
-    let told = bench.let_in(&parts, b"{ }", NOW_MS).unwrap_err();
+    let reported = bench.let_in(&parts, b"{ }", NOW_MS).unwrap_err();
     assert_eq!(
-        (told.status, told.detail.as_str()),
+        (reported.status, reported.detail.as_str()),
         (401, "the body is not the one that was signed")
     );
     // A body that nothing says anything of.
@@ -183,8 +183,8 @@ fn another_body_than_the_signed_one_is_refused() {
         body: b"",
         ..bench.ask()
     });
-    let told = bench.let_in(&bare, b"{}", NOW_MS).unwrap_err();
-    assert!(told.detail.contains("content-digest"), "{told}");
+    let reported = bench.let_in(&bare, b"{}", NOW_MS).unwrap_err();
+    assert!(reported.detail.contains("content-digest"), "{reported}");
 }
 
 #[test]
@@ -303,12 +303,12 @@ fn a_key_that_asks_too_often_is_refused_and_the_others_are_not() {
         ..bench.ask()
     };
     let mut let_in = 0;
-    let told = loop {
+    let reported = loop {
         match bench.answer(&get(&bench.all)) {
             Ok(_) => let_in += 1,
-            Err(told) => break told,
+            Err(reported) => break reported,
         }
     };
-    assert_eq!((told.0, let_in), (429, 2));
+    assert_eq!((reported.0, let_in), (429, 2));
     assert_eq!(bench.answer(&get(&bench.read)), Ok("ben".into()));
 }

@@ -30,10 +30,10 @@ pub fn check(headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
     let Some(ListEntry::Item(item)) = hashes.get("sha-256") else {
         return Err(SignatureError::NoDigest);
     };
-    let BareItem::ByteSequence(told) = &item.bare_item else {
+    let BareItem::ByteSequence(reported) = &item.bare_item else {
         return Err(SignatureError::NoDigest);
     };
-    match told.as_slice() == digest(&SHA256, body).as_ref() {
+    match reported.as_slice() == digest(&SHA256, body).as_ref() {
         true => Ok(()),
         false => Err(SignatureError::Digest),
     }

@@ -83,7 +83,7 @@ fn the_example_of_the_rfc_is_signed_and_verified() {
 
 /// RFC 9421, sections 2.2.1 to 2.2.7, and 2.1.
 #[test]
-fn parts_of_a_request_are_told_as_the_rfc_has_them() {
+fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
     let parts = request(
         "POST",
         "/path?param=value&foo=bar",
@@ -94,7 +94,7 @@ fn parts_of_a_request_are_told_as_the_rfc_has_them() {
         ],
     );
     let message = Message::of(&parts, Scheme::Https).unwrap();
-    let told = |name: &str| {
+    let reported = |name: &str| {
         let base = message.base(&[name.to_owned()], "p");
         base.map(|base| base.lines().next().unwrap().to_owned())
     };
@@ -108,12 +108,16 @@ fn parts_of_a_request_are_told_as_the_rfc_has_them() {
         ("@query", "?param=value&foo=bar"),
         ("x-list", "a, b"),
     ] {
-        assert_eq!(told(name), Ok(format!("\"{name}\": {value}")));
+        assert_eq!(reported(name), Ok(format!("\"{name}\": {value}")));
     }
     for name in ["@status", "@query-param", "X-List", "x list", ""] {
-        assert_eq!(told(name), Err(SignatureError::Component(name.into())), "{name}");
+        assert_eq!(
+            reported(name),
+            Err(SignatureError::Component(name.into())),
+            "{name}"
+        );
     }
-    assert_eq!(told("x-none"), Err(SignatureError::Absent("x-none".into())));
+    assert_eq!(reported("x-none"), Err(SignatureError::Absent("x-none".into())));
     let bare = request("GET", "https://h:1", &[("host", "h:1")]);
     let message = Message::of(&bare, Scheme::Https).unwrap();
     let all = ["@path".to_owned(), "@query".to_owned()];
@@ -230,7 +234,7 @@ fn another_implementation_says_the_same() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told() {
+fn what_cannot_be_read_is_reported() {
     let good = "a=(\"@method\");created=1;expires=2;nonce=\"n\";keyid=\"KEY\";tag=\"longhaul-api\"";
     let key = SigningKey::generate().unwrap().public().to_string();
     let good = good.replace("KEY", &key);

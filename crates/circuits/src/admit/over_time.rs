@@ -20,7 +20,7 @@ use filling::{Filling, Look};
 
 /// Stretches that are tried first: neighbours count as one, with what is left throughout, until there are no more than this. Up to so many,
 /// the best is looked for even where it is known not to be enough.
-const FEW: usize = 48;
+const MAX_MERGED_STRETCHES: usize = 48;
 
 /// Stretches that are looked at one by one, at most.
 pub(super) const MAX_STRETCHES: usize = 1_024;
@@ -105,7 +105,7 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
         ));
     }
     let sweep = Sweep::new(view, request, window);
-    let quick = sweep.fill(goal, sweep.len().div_ceil(FEW), Look::Widest);
+    let quick = sweep.fill(goal, sweep.len().div_ceil(MAX_MERGED_STRETCHES), Look::Widest);
     if quick.is_enough() {
         return Ok(quick.plan());
     }
@@ -121,7 +121,7 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
     let mut known = Known::Unknown;
     if sweep.len() <= MAX_STRETCHES {
         // Up to so many were tried one by one already.
-        let one_by_one = (sweep.len() > FEW).then_some(Look::Widest);
+        let one_by_one = (sweep.len() > MAX_MERGED_STRETCHES).then_some(Look::Widest);
         for look in one_by_one.into_iter().chain([Look::Best]) {
             let filling = sweep.fill(goal, 1, look);
             if filling.is_enough() {
@@ -147,7 +147,7 @@ pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) ->
         pace: Pace::Early,
     };
     let sweep = Sweep::new(view, request, request.window);
-    let quick = sweep.fill(&goal, sweep.len().div_ceil(FEW), Look::Widest);
+    let quick = sweep.fill(&goal, sweep.len().div_ceil(MAX_MERGED_STRETCHES), Look::Widest);
     sweep.nearest(&goal, quick)
 }
 
@@ -207,7 +207,7 @@ impl<'a> Sweep<'a> {
     /// The most that goes where a cut is known to be in the way of all of it: beside a quick look, as good a one as so many stretches allow.
     fn nearest(&self, goal: &Goal, quick: Filling) -> Found {
         let look = match self.len() {
-            count if count <= FEW => Some(Look::Best),
+            count if count <= MAX_MERGED_STRETCHES => Some(Look::Best),
             count if count <= MAX_STRETCHES => Some(Look::Widest),
             _ => None,
         };

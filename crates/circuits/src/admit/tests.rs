@@ -1,4 +1,4 @@
-//! What is told of a refusal, and what may not be asked.
+//! What is reported of a refusal, and what may not be asked.
 
 use std::collections::BTreeSet;
 

@@ -155,7 +155,7 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
     let counted =
         metrics.map(|listener| tokio::spawn(longhaul_metrics::serve(listener, page(controller.clone()))));
-    tell_ready(service, &controller, &path, [address, metrics_address, archive]);
+    report_ready(service, &controller, &path, [address, metrics_address, archive]);
     let (is_again, failed) = loop {
         tokio::select! {
             () = stop_signals.received() => break (false, None),
@@ -295,7 +295,7 @@ impl Secured {
     }
 }
 
-fn tell_ready(
+fn report_ready(
     service: &Service,
     controller: &Controller,
     socket: &Path,

@@ -19,10 +19,10 @@ use crate::cp::routing::reports_dir;
 use crate::exit::Exit;
 use crate::{answer, home};
 
-/// How long all of it may take: a controller that is slow hears of the rest another time.
+/// How long all of it may take: a controller that is slow learns of the rest another time.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long one that a copy has started waits: the copy itself ends first, and what others leave meanwhile is told with it.
-const LATER: Duration = Duration::from_secs(1);
+/// How long one that a copy has started waits: the copy itself ends first, and what others leave meanwhile is reported with it.
+const SYNC_DELAY: Duration = Duration::from_secs(1);
 /// By how much its niceness is raised.
 const LOWEST_PRIORITY: i32 = 19;
 /// Passes over what waits: copies may leave more while it is told.
@@ -47,7 +47,7 @@ impl SyncNow {
         if self.later {
             // Where it stays as it is, it takes a few milliseconds from others.
             let _ = rustix::process::nice(LOWEST_PRIORITY);
-            sleep(LATER).await;
+            sleep(SYNC_DELAY).await;
         }
         let identity = home::identity(self.identity.as_deref())?;
         let source = ClientSource::of_home(identity.signing_key())?;
@@ -58,27 +58,27 @@ impl SyncNow {
         };
         let spool = Spool(reports_dir(state));
         let all = async {
-            let mut told = 0;
+            let mut reported = 0;
             for _ in 0..MAX_PASSES {
                 let waiting = spool.waiting().len();
                 if waiting == 0 {
                     break;
                 }
-                spool.tell(controller).await?;
-                told += waiting;
+                spool.report(controller).await?;
+                reported += waiting;
             }
             for receives in [false, true] {
                 source.refresh(receives).await?;
             }
-            Ok::<_, anyhow::Error>(told)
+            Ok::<_, anyhow::Error>(reported)
         };
-        let told = timeout(SYNC_TIMEOUT, all).await.with_context(|| {
+        let reported = timeout(SYNC_TIMEOUT, all).await.with_context(|| {
             format!(
                 "the controller did not hear all within {} s; the rest waits",
                 SYNC_TIMEOUT.as_secs()
             )
         })??;
-        answer::line(format_args!("{told} reports were told"));
+        answer::line(format_args!("{reported} reports were sent"));
         Ok(Exit::Success)
     }
 }

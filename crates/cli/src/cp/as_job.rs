@@ -97,8 +97,8 @@ pub fn is_understood(request: &JobRequest) -> Result<(), String> {
     let matches = command
         .try_get_matches_from(request.arguments())
         .map_err(|error| {
-            let told = error.to_string();
-            let line = told.lines().next().unwrap_or_default();
+            let reported = error.to_string();
+            let line = reported.lines().next().unwrap_or_default();
             line.strip_prefix("error: ").unwrap_or(line).to_owned()
         })?;
     let cp = Cp::from_arg_matches(&matches).map_err(|error| error.to_string())?;
@@ -236,13 +236,13 @@ mod tests {
             &["-i", "key", "/a", "h:b"],
             &["lh://h/a", "b"],
         ] {
-            let told = asked(line).unwrap_err().to_string();
-            assert!(told.contains("that agent's machine"), "{told}");
+            let reported = asked(line).unwrap_err().to_string();
+            assert!(reported.contains("that agent's machine"), "{reported}");
         }
     }
 
     #[test]
-    fn what_cp_does_not_understand_is_told_before_it_is_a_job() {
+    fn what_cp_does_not_understand_is_reported_before_it_is_a_job() {
         let mut asked = request(&["/a", "lh://dtn.example/b"]).unwrap();
         asked.options.ssh_jump = Some("jump".into());
         assert!(is_understood(&asked).unwrap_err().contains("-J"));

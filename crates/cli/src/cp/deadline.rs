@@ -115,7 +115,7 @@ impl Deadline {
             watch,
             is_over,
             mode: wanted.mode,
-            heard_over: false,
+            received_over: false,
         };
         let task = tokio::spawn(keeper.run());
         Self {
@@ -172,7 +172,7 @@ struct Keeper {
     is_over: flag::Receiver<bool>,
     mode: Mode,
     /// The planner knows that it is.
-    heard_over: bool,
+    received_over: bool,
 }
 
 impl Keeper {
@@ -181,7 +181,7 @@ impl Keeper {
         if asks && self.book.controller().is_none() {
             let none = "no controller is asked (longhaul controller use URL)";
             self.with(|shared| shared.error = Some(none.to_owned()));
-            self.tell(Event::Failed { is_passing: false }).await;
+            self.handle(Event::Failed { is_passing: false }).await;
         }
         let mut ticks = interval(LOOK_INTERVAL);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -191,7 +191,7 @@ impl Keeper {
                 _ = ticks.tick() => {}
                 // Its sender lives as long as the copy; when it is gone, that is over as well.
                 () = async { drop(is_over.wait_for(|over| *over).await) } => {
-                    self.tell(Event::Over).await;
+                    self.handle(Event::Over).await;
                     self.connector.use_reserved(&[]);
                     return;
                 }
@@ -203,17 +203,17 @@ impl Keeper {
     async fn look(&mut self) {
         self.looks.ask_for_forecast(self.book.controller()).await;
         for event in self.book.standing().await {
-            self.tell(event).await;
+            self.handle(event).await;
         }
         for event in self.book.judged(&self.watch.judged()) {
-            self.tell(event).await;
+            self.handle(event).await;
         }
         let beside = self.with(|shared| match shared.planner.promise() {
             Some(promise) => self.book.beside(promise, unix_ms()),
             None => Beside::Ways(Vec::new()),
         });
         let look = self.looks.look(beside);
-        self.tell(Event::Look(look)).await;
+        self.handle(Event::Look(look)).await;
         self.use_ways().await;
     }
 
@@ -244,7 +244,7 @@ impl Keeper {
                 "event": "deadline", "state": state, "reservation": self.book.id(), "message": changed.line, "error": null,
             }));
             let (path, works) = (changed.path, changed.works);
-            self.tell(Event::Path { path, works }).await;
+            self.handle(Event::Path { path, works }).await;
         }
     }
 
@@ -261,12 +261,12 @@ impl Keeper {
     }
 
     /// Tells the planner, and does what follows.
-    async fn tell(&mut self, event: Event) {
+    async fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
             let mut actions = Vec::new();
-            if *self.is_over.borrow() && !self.heard_over {
-                self.heard_over = true;
+            if *self.is_over.borrow() && !self.received_over {
+                self.received_over = true;
                 actions.extend(self.with(|shared| shared.planner.on(unix_ms(), Event::Over)));
             }
             if event != Event::Over {

@@ -128,7 +128,7 @@ impl Cp {
             hard_links: self.hard_links,
             streams: self.streams,
             // The report names the hash of one file, if it was one.
-            tell_done: self.json || (!self.recursive && sources.len() == 1),
+            report_done: self.json || (!self.recursive && sources.len() == 1),
             ports: self.ssh.port_range,
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,

@@ -1,10 +1,10 @@
-//! By which routes a copy with a server goes when the command line doesn't say, and what is told of it afterwards.
+//! By which routes a copy with a server goes when the command line doesn't say, and what is reported of it afterwards.
 //!
 //! Nobody else is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
 //! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, tells the controller.
 
 mod report;
-mod told;
+mod reported;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -22,12 +22,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-pub use told::reports_dir;
+pub use reported::reports_dir;
 
 use crate::trust::Remembering;
 
 /// From so many bytes on it does not matter to a choice of routes how many there are.
-const MANY_BYTES: u64 = 64 << 20;
+const MIN_UNSIZED_BYTES: u64 = 64 << 20;
 
 /// The pause before routes to fall back to are looked for again, where a copy stands still in spite of them.
 const FALL_BACK_PAUSE: Duration = Duration::from_secs(3);
@@ -150,12 +150,12 @@ impl Routing {
                     Some(tokio::spawn(async move { asks.source.asked(&unknown).await }))
                 }
             };
-            question.bytes = progress.size(MANY_BYTES).await;
+            question.bytes = progress.size(MIN_UNSIZED_BYTES).await;
             let choice = self.source.at_once(&question).await;
             self.go_by(choice, &question, connector);
             here.send_replace(true);
             if let Some(early) = early {
-                match question.bytes.is_none_or(|bytes| bytes >= MANY_BYTES) {
+                match question.bytes.is_none_or(|bytes| bytes >= MIN_UNSIZED_BYTES) {
                     true => {
                         if let Ok(answer) = early.await {
                             self.received(answer, &self.question, connector);

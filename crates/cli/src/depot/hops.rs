@@ -8,7 +8,7 @@ use longhaul_depot::{HopEnd, HopReport, Train};
 
 use crate::of_path::{OfPath, limit_of, loss_share, of_probe};
 
-/// Most paths of one report; sessions over others are not told of.
+/// Most paths of one report; sessions over others are not reported.
 const MAX_PATHS: usize = 1024;
 /// A rate over a shorter time says nothing of a path.
 const MIN_TIME_OF_A_RATE: Duration = Duration::from_millis(500);
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn probes_of_others_are_told_with_their_moments() {
+    fn probes_of_others_are_reported_with_their_moments() {
         let mut sums = HopSums::default();
         let train = Train {
             bytes: 1_000_000,
@@ -142,14 +142,14 @@ mod tests {
             ..report("h:1", 0, 100)
         };
         sums.add(&probe, 5);
-        let told = sums.take("me", 7);
-        let values: Vec<_> = told
+        let reported = sums.take("me", 7);
+        let values: Vec<_> = reported
             .iter()
             .map(|one| (one.quantity, one.value, one.at_ms))
             .collect();
         assert_eq!(values, [(Quantity::Rtt, 0.1, 5), (Quantity::Rate, 50e6, 5)]);
-        assert!(told.iter().all(|one| one.source == Source::Probe));
-        assert_eq!(told[1].conditions.limit, Some(Limit::CongestionWindow));
+        assert!(reported.iter().all(|one| one.source == Source::Probe));
+        assert_eq!(reported[1].conditions.limit, Some(Limit::CongestionWindow));
         assert!(sums.take("me", 8).is_empty());
         for _ in 0..2 * MAX_PATHS {
             sums.add(&probe, 5);
@@ -162,8 +162,8 @@ mod tests {
         let mut sums = HopSums::default();
         sums.add(&report("h:1", 1_000_000, 100), 1);
         sums.add(&report("h:1", 2_000_000, 200), 2);
-        let told = sums.take("me", 7);
-        let values: Vec<(Quantity, f64)> = told.iter().map(|one| (one.quantity, one.value)).collect();
+        let reported = sums.take("me", 7);
+        let values: Vec<(Quantity, f64)> = reported.iter().map(|one| (one.quantity, one.value)).collect();
         assert_eq!(
             values,
             [
@@ -173,7 +173,8 @@ mod tests {
             ]
         );
         assert!(
-            told.iter()
+            reported
+                .iter()
                 .all(|one| (&one.from[..], &one.to[..], one.at_ms) == ("me", "h", 7))
         );
         assert!(sums.take("me", 8).is_empty());

@@ -39,7 +39,7 @@ const MAX_PROBES_INTERVAL: Duration = Duration::from_secs(600);
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Measurements of one file of the spool: with long names of ends these stay within what a file may have.
 const MAX_SPOOLED_MEASUREMENTS: usize = 500;
-/// Longest reason that is told, in bytes.
+/// Longest reason that is reported, in bytes.
 const MAX_REASON_BYTES: usize = 500;
 
 /// Whether, and as what, a depot is known to a controller.
@@ -117,7 +117,7 @@ impl RegisterOptions {
 }
 
 impl Registered {
-    /// Hears of the hops.
+    /// Learns of the hops.
     pub fn observer(&self) -> HopObserver {
         let sums = Arc::clone(&self.sums);
         HopObserver(Arc::new(move |report| {
@@ -147,20 +147,20 @@ impl Registered {
         }
         tokio::select! {
             () = self.keep_registered() => {}
-            () = self.keep_telling() => {}
+            () = self.keep_reporting() => {}
             () = self.keep_measuring(&activity) => {}
             () = stopped => {}
         }
         self.put();
         let farewell = async {
             let _ = self.controller.unregister(&self.key.public()).await;
-            self.tell().await;
+            self.report().await;
         };
         let _ = timeout(FAREWELL_TIMEOUT, farewell).await;
     }
 
     async fn keep_registered(&self) {
-        let mut was_heard = None;
+        let mut was_received = None;
         loop {
             let registration = Registration {
                 key: self.key.public(),
@@ -180,31 +180,31 @@ impl Registered {
                 valid_for: VALID_FOR,
             };
             let answer = self.controller.register(&registration).await;
-            let heard = answer.is_ok();
+            let received = answer.is_ok();
             let again = match answer {
                 Ok(registered) => {
-                    if was_heard != Some(true) {
+                    if was_received != Some(true) {
                         tracing::info!(name = registered.name, "registered with the controller");
                     }
                     Duration::try_from_secs_f64(registered.again_in_s).unwrap_or(VALID_FOR / 3)
                 }
                 Err(error) => {
-                    if was_heard != Some(false) {
+                    if was_received != Some(false) {
                         tracing::warn!(%error, "not registered with the controller; trying again");
                     }
                     VALID_FOR / 3
                 }
             };
-            was_heard = Some(heard);
+            was_received = Some(received);
             sleep(again.clamp(MIN_REGISTER_INTERVAL, MAX_REGISTER_INTERVAL)).await;
         }
     }
 
-    async fn keep_telling(&self) {
+    async fn keep_reporting(&self) {
         loop {
             sleep(REPORT_INTERVAL).await;
             self.put();
-            self.tell().await;
+            self.report().await;
         }
     }
 
@@ -223,9 +223,9 @@ impl Registered {
         }
     }
 
-    async fn tell(&self) {
+    async fn report(&self) {
         if let Some(spool) = &self.spool
-            && let Err(error) = spool.tell(&self.controller).await
+            && let Err(error) = spool.report(&self.controller).await
         {
             tracing::debug!(%error, "the controller will hear of hops later");
         }
@@ -270,7 +270,7 @@ impl Registered {
         }
         let result = self.measured(task, left, activity).await;
         if let Err(error) = self.controller.probe_result(&task.id, &result).await {
-            tracing::debug!(%error, "a measurement is not told");
+            tracing::debug!(%error, "a measurement is not reported");
         }
         true
     }

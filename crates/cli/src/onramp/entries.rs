@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_forward_is_told() {
+    fn what_is_no_forward_is_reported() {
         for (text, problem) in [
             ("2811", "write LISTEN=HOST:PORT"),
             ("2811=h", "names no port"),

@@ -7,7 +7,7 @@ use crate::exit::Exit;
 use crate::systemd::{self, Unit};
 
 /// Seconds beyond the time for connections to finish.
-const MARGIN: u64 = 10;
+const STOP_MARGIN_SECONDS: u64 = 10;
 
 /// Writes the unit, with the options that were given, and says how to start it.
 pub fn install(entries: &Entries) -> Result<Exit> {
@@ -19,6 +19,9 @@ pub fn install(entries: &Entries) -> Result<Exit> {
         name: "longhaul-onramp",
         description: "Longhaul on-ramp: connections of other programs take routes",
         arguments: &arguments,
-        stop: (drain.as_secs() + MARGIN, "Connections under way may finish."),
+        stop: (
+            drain.as_secs() + STOP_MARGIN_SECONDS,
+            "Connections under way may finish.",
+        ),
     })
 }

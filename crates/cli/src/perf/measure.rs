@@ -93,7 +93,7 @@ async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Cour
     };
     let mut intervals = Vec::new();
     let mut header = true;
-    let mut told = |interval: &Interval| {
+    let mut reported = |interval: &Interval| {
         if perf.json {
             intervals.push(report::interval(interval));
         } else {
@@ -108,7 +108,7 @@ async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Cour
             first.proved();
             setting.connections = connections.to_vec();
         },
-        &mut told,
+        &mut reported,
     );
     let result = tokio::select! {
         result = measuring => result.map_err(|error| advise(error, server)),

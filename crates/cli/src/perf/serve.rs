@@ -12,7 +12,7 @@ use super::Perf;
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
-use crate::{answer as told, home, logging};
+use crate::{answer as reported, home, logging};
 
 /// Serves until a signal.
 pub(super) fn run(perf: &Perf) -> Result<Exit> {
@@ -89,11 +89,11 @@ pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
 fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     let address = addr.to_string();
     if perf.json {
-        told::line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
+        reported::line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
         return;
     }
-    told::line(format_args!("listening on {address}"));
-    told::line(format_args!("key {key}"));
-    let host = told::reachable(addr);
+    reported::line(format_args!("listening on {address}"));
+    reported::line(format_args!("key {key}"));
+    let host = reported::reachable(addr);
     eprintln!("longhaul: measure with: longhaul perf --host-key {key} {host}");
 }

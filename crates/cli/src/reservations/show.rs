@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_is_told_with_its_paths() {
+    fn a_reservation_is_reported_with_its_paths() {
         let lines = whole(&reservation(3, 18..20), &now());
         assert_eq!(
             lines,
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_with_offers_as_options() {
+    fn a_refusal_is_reported_with_offers_as_options() {
         let refused: Refusal = serde_json::from_value(serde_json::json!({
             "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64,
             "proof": {"kind": "cut", "rate_bps": 5, "until_ms": 1_795_741_200_000_u64, "links": [

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use longhaul_hostile::client::{self, Heard, Stream};
+use longhaul_hostile::client::{self, Received, Stream};
 use longhaul_hostile::{Usage, frames};
 
 use crate::stage::Service;
@@ -40,8 +40,8 @@ fn push(
     server: &Service,
     to: &str,
     pieces: impl Iterator<Item = Vec<u8>>,
-    enough: impl Fn(&Heard) -> bool,
-) -> (Heard, Stream) {
+    enough: impl Fn(&Received) -> bool,
+) -> (Received, Stream) {
     let hello = || frames::push_hello(to.as_bytes(), &[b"s"]);
     let mut stream = streams(world, server, 1, hello).pop().unwrap();
     let said = stream.say(pieces, ATTACK, enough);
@@ -98,12 +98,12 @@ fn failures_that_a_client_reports_fill_neither_log_nor_memory() {
     let server = serve(&world, "--write");
     let before = Usage::of(server.process()).unwrap();
     // Their reports: RESULT with a reason is more than 15 bytes.
-    let enough = |heard: &Heard| heard.total >= FAILURES * 500;
-    let (heard, _stream) = push(&world, &server, "d", client::failures(FAILURES), enough);
+    let enough = |received: &Received| received.total >= FAILURES * 500;
+    let (received, _stream) = push(&world, &server, "d", client::failures(FAILURES), enough);
     let after = Usage::of(server.process()).unwrap();
     let log = std::fs::read_to_string(world.log("server")).unwrap();
     let lines = log.lines().count();
-    println!("{} bytes sent, {after:?}, log {lines} lines", heard.sent);
+    println!("{} bytes sent, {after:?}, log {lines} lines", received.sent);
     assert!(
         lines <= MAX_LOG_LINES,
         "{lines} lines of log, {} bytes",
@@ -121,10 +121,10 @@ fn holes_are_hashed_in_nobodys_way() {
     const BLOCKS: u64 = 16_000;
     let world = World::new();
     let server = serve(&world, "--write");
-    let (heard, _stream) = push(&world, &server, "d", client::holes(BLOCKS), |heard| {
-        heard.total >= BLOCKS * 21
+    let (received, _stream) = push(&world, &server, "d", client::holes(BLOCKS), |received| {
+        received.total >= BLOCKS * 21
     });
-    println!("{} holes were answered", heard.total / 21);
+    println!("{} holes were answered", received.total / 21);
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
     let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
     // proc_pid_stat(5): the name is in parentheses, and niceness the 17th field behind it.
@@ -149,12 +149,12 @@ fn scattered_blocks_cost_bounded_memory() {
     let world = World::new();
     let server = serve(&world, "--write");
     let before = Usage::of(server.process()).unwrap();
-    let enough = |heard: &Heard| heard.total >= FILES * BLOCKS_OF_EACH * 21;
+    let enough = |received: &Received| received.total >= FILES * BLOCKS_OF_EACH * 21;
     let scattered = client::scattered(FILES, BLOCKS_OF_EACH);
-    let (heard, _stream) = push(&world, &server, "d", scattered, enough);
+    let (received, _stream) = push(&world, &server, "d", scattered, enough);
     let after = Usage::of(server.process()).unwrap();
     let grown = after.most_resident.saturating_sub(before.most_resident);
-    println!("{} bytes sent, grown by {grown}", heard.sent);
+    println!("{} bytes sent, grown by {grown}", received.sent);
     assert!(grown <= MAX_MEMORY_OF_ONE_KEY, "grown by {grown} bytes");
     world.assert_honest_copy(&server, "direct");
 }
@@ -169,8 +169,8 @@ fn totals_beyond_all_bounds_harm_no_server() {
         frames::totals(u64::MAX, u64::MAX, false),
         frames::end(1),
     ];
-    let (heard, _stream) = push(&world, &server, "d", said.into_iter(), |_| false);
-    assert!(heard.closed || heard.has(15), "it is over");
+    let (received, _stream) = push(&world, &server, "d", said.into_iter(), |_| false);
+    assert!(received.closed || received.has(15), "it is over");
     world.assert_honest_copy(&server, "direct");
     assert_eq!(server.ended(), None);
     let log = std::fs::read_to_string(world.log("server")).unwrap();

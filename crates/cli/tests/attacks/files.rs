@@ -62,14 +62,14 @@ fn ask(world: &World, server: &Service, questions: &[Value]) -> Vec<Value> {
         said += &format!("{question}\n");
     }
     let lines = questions.len() + 1;
-    let heard = world.attackers.block_on(async {
+    let received = world.attackers.block_on(async {
         let mut stream = target.connect_for_files().await.unwrap();
-        let enough = |heard: &longhaul_hostile::client::Heard| {
-            heard.bytes.iter().filter(|byte| **byte == b'\n').count() >= lines
+        let enough = |received: &longhaul_hostile::client::Received| {
+            received.bytes.iter().filter(|byte| **byte == b'\n').count() >= lines
         };
         stream.say([said.into_bytes()].into_iter(), ANSWER, enough).await
     });
-    let text = String::from_utf8(heard.bytes).unwrap();
+    let text = String::from_utf8(received.bytes).unwrap();
     text.lines()
         .skip(1)
         .map(|line| serde_json::from_str(line).unwrap())
@@ -200,8 +200,8 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
         let mut stream = target.connect_for_files().await.unwrap();
         let endless =
             std::iter::once(HELLO.as_bytes().to_vec()).chain(std::iter::repeat_n(vec![b'x'; 1 << 16], 64));
-        let heard = stream.say(endless, ANSWER, |_| false).await;
-        assert!(heard.closed);
+        let received = stream.say(endless, ANSWER, |_| false).await;
+        assert!(received.closed);
         let mut greedy = target.connect_for_files().await.unwrap();
         let questions = format!("{HELLO}{}", format!("{huge}\n").repeat(5000));
         let _ = tokio::time::timeout(Duration::from_secs(1), greedy.hold(questions.as_bytes())).await;

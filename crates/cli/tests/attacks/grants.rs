@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use longhaul_hostile::client::{Heard, Stream};
+use longhaul_hostile::client::{Received, Stream};
 use longhaul_hostile::frames::{self, PushFlags};
 
 use crate::stage::{Service, errors, no_temps};
@@ -22,18 +22,18 @@ fn serve(world: &World, directory: &str) -> Service {
 }
 
 /// Says `bytes` as the attacker; what is answered until it is over, or a block is acknowledged, and the stream.
-fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Heard, Stream) {
+fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Received, Stream) {
     let target = world.target(server, "attacker");
     let ends = bytes.iter().any(|frame| frame.get(4) == Some(&frames::END));
-    let enough = |heard: &Heard| {
-        heard.has(frames::DONE)
-            || heard.has(frames::REFUSE)
-            || (!ends && (heard.has(frames::ACK) || heard.has(frames::RESULT)))
+    let enough = |received: &Received| {
+        received.has(frames::DONE)
+            || received.has(frames::REFUSE)
+            || (!ends && (received.has(frames::ACK) || received.has(frames::RESULT)))
     };
     world.attackers.block_on(async {
         let mut stream = target.connect().await.unwrap();
-        let heard = stream.say(bytes.iter().cloned(), ANSWER, enough).await;
-        (heard, stream)
+        let received = stream.say(bytes.iter().cloned(), ANSWER, enough).await;
+        (received, stream)
     })
 }
 
@@ -154,8 +154,8 @@ fn a_key_that_may_only_create_replaces_nothing() {
         frames::directory(0, b""),
     ] {
         let said = [push("incoming", b"there", true), entry, frames::end(1)];
-        let (heard, _stream) = say(&world, &server, &said);
-        assert_ne!(frames::result_of(&heard.bytes, 0), Some(frames::RESULT_NEW));
+        let (received, _stream) = say(&world, &server, &said);
+        assert_ne!(frames::result_of(&received.bytes, 0), Some(frames::RESULT_NEW));
     }
     let said = [
         push("incoming", b"new", false),
@@ -207,9 +207,12 @@ fn nothing_is_written_or_read_outside_of_the_grant() {
         vec![frames::pull_hello(frames::fresh_token(), true, &[b"secret"])],
         vec![frames::pull_hello(frames::fresh_token(), true, &[b"incoming"])],
     ] {
-        let (heard, _stream) = say(&world, &server, &said);
+        let (received, _stream) = say(&world, &server, &said);
         assert!(
-            !heard.bytes.windows(13).any(|window| window == b"what it holds"),
+            !received
+                .bytes
+                .windows(13)
+                .any(|window| window == b"what it holds"),
             "{said:?}"
         );
     }

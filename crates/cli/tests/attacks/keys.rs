@@ -66,9 +66,9 @@ fn a_key_file_of_somebody_else_is_refused() {
         .args(["keys", "show"])
         .output()
         .unwrap();
-    let (shown, told) = (String::from_utf8_lossy(&output.stdout), errors(&output));
+    let (shown, reported) = (String::from_utf8_lossy(&output.stdout), errors(&output));
     assert!(!output.status.success(), "{shown}");
-    assert!(told.contains("identity"), "{told}");
+    assert!(reported.contains("identity"), "{reported}");
     // Nor by way of a link to it.
     let own = world.stage.path("own");
     std::fs::create_dir(&own).unwrap();

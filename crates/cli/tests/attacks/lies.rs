@@ -66,10 +66,10 @@ fn a_depot_cannot_fail_in_the_name_of_another() {
     );
     let route = format!("{},{}", depot.address, honest.address);
     let output = push_over(&world, &server, &route, &[]);
-    let told = errors(&output);
+    let reported = errors(&output);
     assert_ne!(output.status.code(), Some(0));
     // The next depot is drained by nobody: what came in its name is not proved by its key.
-    assert!(!told.contains("is draining"), "{told}");
+    assert!(!reported.contains("is draining"), "{reported}");
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn a_route_that_names_keys_takes_no_failure_without_their_signature() {
         let depot = lying(&world, Lie::FailsForNext { code, reporter });
         let route = format!("{},{}@{}", depot.address, honest.key, honest.address);
         let output = push_over(&world, &server, &route, &[]);
-        let told = errors(&output);
+        let reported = errors(&output);
         // 2 is a route that is not understood.
-        assert!(!matches!(output.status.code(), Some(0 | 2)), "{told}");
-        assert!(!told.contains("is draining"), "{told}");
+        assert!(!matches!(output.status.code(), Some(0 | 2)), "{reported}");
+        assert!(!reported.contains("is draining"), "{reported}");
     }
 }
 

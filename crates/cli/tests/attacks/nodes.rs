@@ -32,13 +32,13 @@ fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
         .env("NODE_ADDRESS", lab.address("depot").unwrap().to_string())
         .stdin(Stdio::null());
     let output = again.output().unwrap();
-    let told = [&output.stdout[..], &output.stderr].concat();
-    let told = String::from_utf8_lossy(&told);
-    println!("in the node:\n{told}");
+    let reported = [&output.stdout[..], &output.stderr].concat();
+    let reported = String::from_utf8_lossy(&reported);
+    println!("in the node:\n{reported}");
     assert!(output.status.success(), "it failed in the node");
     assert!(
-        told.contains("1 passed"),
-        "the test is not called {name}:\n{told}"
+        reported.contains("1 passed"),
+        "the test is not called {name}:\n{reported}"
     );
 }
 
@@ -252,8 +252,8 @@ fn slow_names(to: &str) {
     let output = world
         .cp_within(HONEST, "me", &arguments)
         .expect("a copy did not end");
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(0), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{reported}");
     println!("{} questions, {:?}", silent.asked(), flood.tally());
 }
 

@@ -146,8 +146,8 @@ fn totals_beyond_all_bounds_panic_no_client() {
     ];
     for flags in [&["--json"][..], &[]] {
         let output = pull(&world, &said, flags, &["report"], "here/");
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!told.contains("panicked"), "{told}");
-        assert!(output.status.code().is_some(), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!reported.contains("panicked"), "{reported}");
+        assert!(output.status.code().is_some(), "{reported}");
     }
 }

@@ -125,8 +125,8 @@ impl World {
         ];
         let output = self.cp_within(HONEST, "me", &arguments);
         let output = output.expect("an honest copy did not end in time");
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "an honest copy failed: {told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "an honest copy failed: {reported}");
         assert_eq!(
             std::fs::read(self.stage.path("here/honest")).unwrap(),
             std::fs::read(self.stage.path("root/honest")).unwrap()

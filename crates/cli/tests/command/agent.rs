@@ -88,7 +88,7 @@ fn end(stage: &Stage, id: &str) -> (Value, Option<i32>) {
     ask(stage, &["job", id, "--follow"])
 }
 
-/// Follows a job until `pleases` says so of something that is told of it.
+/// Follows a job until `pleases` says so of something that is reported of it.
 fn until(stage: &Stage, id: &str, pleases: impl Fn(&Value) -> bool) {
     let mut command: Command = stage.longhaul("me");
     let mut child = command
@@ -106,8 +106,10 @@ fn until(stage: &Stage, id: &str, pleases: impl Fn(&Value) -> bool) {
 }
 
 /// Some of it is there.
-fn some_is_there(told: &Value) -> bool {
-    told["progress"]["bytes"].as_u64().is_some_and(|bytes| bytes > 0)
+fn some_is_there(reported: &Value) -> bool {
+    reported["progress"]["bytes"]
+        .as_u64()
+        .is_some_and(|bytes| bytes > 0)
 }
 
 /// A server, a depot that holds the rate, and the arguments of a copy over it.
@@ -193,7 +195,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
         (Some("pause"), Some(0)),
         "{job}"
     );
-    until(&stage, &id, |told| told["state"] == "paused");
+    until(&stage, &id, |reported| reported["state"] == "paused");
     // A job that rests is in nobody's way.
     let other = submit(&stage, &["here/large", "root/other"]);
     assert_eq!(end(&stage, &other).1, Some(0));
@@ -239,7 +241,7 @@ fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
     server.kill();
     let to = format!("lh://{address}/");
     let id = submit(&stage, &["--host-key", &key, "here/missing", &to]);
-    until(&stage, &id, |told| told["state"] == "waiting");
+    until(&stage, &id, |reported| reported["state"] == "waiting");
     let _server = stage.serve_at(&address);
     ask(&stage, &["retry", &id]);
     assert_eq!(end(&stage, &id).1, Some(0));
@@ -401,7 +403,7 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
     let id = submit(&stage, &words(&arguments));
     agent.kill();
     // As soon as it runs, and amid it.
-    for sign in [|told: &Value| told["state"] == "running", some_is_there] {
+    for sign in [|reported: &Value| reported["state"] == "running", some_is_there] {
         let agent = Agent::start(&stage);
         until(&stage, &id, sign);
         agent.kill();
@@ -413,14 +415,14 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
     agent.kill();
     for _ in 0..2 {
         let agent = Agent::start(&stage);
-        until(&stage, &id, |told| told["state"] == "paused");
+        until(&stage, &id, |reported| reported["state"] == "paused");
         agent.kill();
     }
     // Waiting for a server that is not there.
     server.kill();
     let agent = Agent::start(&stage);
     ask(&stage, &["resume", &id]);
-    until(&stage, &id, |told| told["state"] == "waiting");
+    until(&stage, &id, |reported| reported["state"] == "waiting");
     agent.kill();
     let server = stage.serve_at(&address);
     let agent = Agent::start(&stage);

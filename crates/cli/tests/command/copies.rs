@@ -94,12 +94,12 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
     stage.noise("here/f", 1000);
     let there = format!("lh://{}/f", server.address);
     let code = |output: std::process::Output, expected: i32, words: &[&str]| {
-        let told = errors(&output);
-        assert_eq!(output.status.code(), Some(expected), "{told}");
+        let reported = errors(&output);
+        assert_eq!(output.status.code(), Some(expected), "{reported}");
         for word in words {
-            assert!(told.contains(word), "{word:?} in {told:?}");
+            assert!(reported.contains(word), "{word:?} in {reported:?}");
         }
-        assert!(!told.contains("panicked"), "{told}");
+        assert!(!reported.contains("panicked"), "{reported}");
     };
     // Usage.
     code(stage.cp(&server, &["here/f"]), 2, &[]);
@@ -256,11 +256,11 @@ fn a_server_of_measurements_serves_no_files() {
     let server = stage.perf(&[]);
     stage.noise("here/f", 1000);
     let output = stage.cp(&server, &["here/f", &format!("lh://{}/f", server.address)]);
-    let told = errors(&output);
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let reported = errors(&output);
+    assert_eq!(output.status.code(), Some(1), "{reported}");
     assert!(
-        told.contains("does not offer this service: copy; this one offers: perf"),
-        "{told}"
+        reported.contains("does not offer this service: copy; this one offers: perf"),
+        "{reported}"
     );
 }
 
@@ -303,7 +303,7 @@ fn streams_spread_over_the_addresses_that_they_begin_at() {
 }
 
 #[test]
-fn an_address_to_begin_at_that_is_not_this_hosts_is_told() {
+fn an_address_to_begin_at_that_is_not_this_hosts_is_reported() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);

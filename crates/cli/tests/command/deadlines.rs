@@ -263,7 +263,7 @@ fn never_reserves_nothing_and_says_what_is_missed() {
 }
 
 #[test]
-fn a_key_that_may_not_reserve_is_told_why() {
+fn a_key_that_may_not_reserve_is_refused_with_the_reason() {
     let world = World::new(1e6, &["client"]);
     let mut copy = world.start(&["--by", "+40s"], true);
     copy.until(|event| is_state(event, "at-risk"));
@@ -305,7 +305,7 @@ fn a_rate_is_reserved_without_a_deadline() {
 }
 
 #[test]
-fn what_makes_no_sense_is_told_in_a_line() {
+fn what_makes_no_sense_is_reported_in_a_line() {
     let stage = Stage::new();
     std::fs::write(stage.path("here/data"), "x").unwrap();
     for (options, word) in [

@@ -26,8 +26,8 @@ fn a_depot_killed_in_mid_copy_is_made_up_for_by_the_other_route() {
     let mut copy = stage.start_cp(&server, &arguments);
     copy.until_mid_copy();
     first.kill();
-    let (report, code, told) = copy.report();
-    assert_eq!(code, Some(0), "{report} {told}");
+    let (report, code, reported) = copy.report();
+    assert_eq!(code, Some(0), "{report} {reported}");
     assert_eq!(
         (&report["ok"], &report["verification"]["verified"]),
         (&true.into(), &true.into())
@@ -65,8 +65,8 @@ fn a_pull_survives_a_depot_as_well() {
     let mut copy = stage.start_cp(&server, &arguments);
     copy.until_mid_copy();
     first.kill();
-    let (report, code, told) = copy.report();
-    assert_eq!(code, Some(0), "{report} {told}");
+    let (report, code, reported) = copy.report();
+    assert_eq!(code, Some(0), "{report} {reported}");
     assert_eq!(std::fs::read(stage.path("here/f")).unwrap(), data);
 }
 
@@ -95,8 +95,8 @@ fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
     assert_eq!(server.terminate(), Some(0));
     let server = stage.serve(&[]);
     let there = format!("lh://{}/f", server.address);
-    let (report, code, told) = stage.start_cp(&server, &["here/f", &there]).report();
-    assert_eq!(code, Some(0), "{report} {told}");
+    let (report, code, reported) = stage.start_cp(&server, &["here/f", &there]).report();
+    assert_eq!(code, Some(0), "{report} {reported}");
     assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
     assert!(no_temps(&stage.path("root")));
 }
@@ -119,8 +119,8 @@ fn a_client_that_is_interrupted_keeps_what_is_there_or_leaves_nothing() {
             assert_eq!((code, &report["exit_code"]), (Some(130), &130.into()), "{report}");
             assert!(no_temps(&stage.path("here")) != keeps && !stage.path("here/f").exists());
         }
-        let (report, code, told) = stage.start_cp(&server, &[&there, "here/f"]).report();
-        assert_eq!(code, Some(0), "{report} {told}");
+        let (report, code, reported) = stage.start_cp(&server, &[&there, "here/f"]).report();
+        assert_eq!(code, Some(0), "{report} {reported}");
         assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
         assert!(no_temps(&stage.path("here")));
     }

@@ -37,11 +37,11 @@ impl Remote {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap();
+        let reported: Value = serde_json::from_str(&line).unwrap();
         Self {
             child,
-            url: format!("https://{}", told["https"].as_str().unwrap()),
-            key: told["key"].as_str().unwrap().to_owned(),
+            url: format!("https://{}", reported["https"].as_str().unwrap()),
+            key: reported["key"].as_str().unwrap().to_owned(),
             _out: out,
         }
     }
@@ -54,7 +54,7 @@ impl Remote {
     }
 
     /// The same, for its answer in JSON.
-    fn told(&self, stage: &Stage, who: &str, arguments: &[&str]) -> Value {
+    fn reported(&self, stage: &Stage, who: &str, arguments: &[&str]) -> Value {
         let output = self.ask(stage, who, &[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{}", errors(&output));
         let text = String::from_utf8(output.stdout).unwrap();
@@ -112,9 +112,9 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
     let data = stage.noise("here/data", 300_000);
     let (source, destination) = (stage.path("here/data"), stage.path("there"));
     let copy = ["submit", source.to_str().unwrap(), destination.to_str().unwrap()];
-    let job = remote.told(&stage, "me", &copy);
+    let job = remote.reported(&stage, "me", &copy);
     assert_eq!((job["id"].as_i64(), job["user"].as_str()), (Some(1), Some("ana")));
-    let end = remote.told(&stage, "me", &["job", "1", "--follow"]);
+    let end = remote.reported(&stage, "me", &["job", "1", "--follow"]);
     assert_eq!(end["state"], "done");
     assert_eq!(fs::read(&destination).unwrap(), data);
     // Paths here mean nothing there.
@@ -127,10 +127,10 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
     );
 
     let later = ["--not-before", "2999-01-01T00:00:00Z"];
-    let job = remote.told(&stage, "me", &[&copy[..], &later].concat());
+    let job = remote.reported(&stage, "me", &[&copy[..], &later].concat());
     assert_eq!(job["state"], "queued");
     for (verb, state) in [("pause", "paused"), ("cancel", "cancelled")] {
-        assert_eq!(remote.told(&stage, "me", &[verb, "2"])["state"], state);
+        assert_eq!(remote.reported(&stage, "me", &[verb, "2"])["state"], state);
     }
     assert!(
         remote
@@ -196,22 +196,25 @@ fn without_keys_it_is_for_this_machine_alone() {
             .unwrap();
         (output.status.code(), errors(&output))
     };
-    let (code, told) = agent(&["--listen", "0.0.0.0:0"]);
+    let (code, reported) = agent(&["--listen", "0.0.0.0:0"]);
     assert!(
-        code == Some(2) && told.contains("--authorized-keys FILE"),
-        "{told}"
+        code == Some(2) && reported.contains("--authorized-keys FILE"),
+        "{reported}"
     );
     write_keys(&stage, &[]);
-    let (code, told) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
-    assert!(code == Some(2) && told.contains("nobody could ask"), "{told}");
+    let (code, reported) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
+    assert!(
+        code == Some(2) && reported.contains("nobody could ask"),
+        "{reported}"
+    );
     fs::set_permissions(stage.path("keys"), fs::Permissions::from_mode(0o666)).unwrap();
-    let (code, told) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
-    assert!(code == Some(2) && told.contains("may write it"), "{told}");
+    let (code, reported) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
+    assert!(code == Some(2) && reported.contains("may write it"), "{reported}");
 }
 
 /// TLS, as a program that this project did not write sees it.
 #[test]
-fn curl_knows_it_by_its_certificate_and_is_told_to_sign() {
+fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
     if !runs("curl") {
         return;
     }
@@ -232,9 +235,13 @@ fn curl_knows_it_by_its_certificate_and_is_told_to_sign() {
     let url = format!("{}/api/v1/jobs", remote.url);
     let ca = ["--cacert", certificate.to_str().unwrap()];
     let unsigned = curl(&[&ca[..], &[&url]].concat());
-    let told = String::from_utf8_lossy(&unsigned.stdout).into_owned();
-    assert!(told.contains("is not signed"), "{told} {}", errors(&unsigned));
-    assert!(told.ends_with("401 application/problem+json"), "{told}");
+    let reported = String::from_utf8_lossy(&unsigned.stdout).into_owned();
+    assert!(
+        reported.contains("is not signed"),
+        "{reported} {}",
+        errors(&unsigned)
+    );
+    assert!(reported.ends_with("401 application/problem+json"), "{reported}");
     let token = curl(&[&ca[..], &["-H", "Authorization: Bearer x", &url]].concat());
     assert!(String::from_utf8_lossy(&token.stdout).ends_with("403 application/problem+json"));
     assert!(!curl(&[&url]).status.success(), "nobody vouches for it");

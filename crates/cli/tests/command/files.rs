@@ -75,9 +75,9 @@ fn files_are_listed_made_renamed_and_removed_at_a_server() {
         (&listed[0]["name"], &listed[0]["bytes"]),
         (&"f".into(), &5.into())
     );
-    let told = events(&shop.ok("stat", &["--json", "@runs/f"]));
+    let reported = events(&shop.ok("stat", &["--json", "@runs/f"]));
     assert_eq!(
-        (&told[0]["event"], &told[0]["kind"]),
+        (&reported[0]["event"], &reported[0]["kind"]),
         (&"entry".into(), &"file".into())
     );
     shop.ok("mv", &["@runs/f", "@runs/new"]);
@@ -89,16 +89,16 @@ fn files_are_listed_made_renamed_and_removed_at_a_server() {
 }
 
 #[test]
-fn what_fails_is_told_with_its_path_and_the_rest_is_done() {
+fn what_fails_is_reported_with_its_path_and_the_rest_is_done() {
     let shop = Shop::open();
     shop.ok("mkdir", &["@d"]);
     let failed = shop.run("rm", &["--json", "@d", "@none", "@"]);
     assert_eq!(failed.status.code(), Some(1));
-    let told = errors(&failed);
-    assert_eq!(told.lines().count(), 3, "{told}");
+    let reported = errors(&failed);
+    assert_eq!(reported.lines().count(), 3, "{reported}");
     assert!(
-        told.contains("/d: is a directory; give -r") && told.contains("/none: no such file"),
-        "{told}"
+        reported.contains("/d: is a directory; give -r") && reported.contains("/none: no such file"),
+        "{reported}"
     );
     let kinds: Vec<_> = events(&String::from_utf8(failed.stdout).unwrap());
     let kinds: Vec<_> = kinds
@@ -161,11 +161,11 @@ fn flags_for_ssh_are_refused_where_there_is_none() {
         (&["-4"], "lh://192.0.2.1/path"),
         (&["-l", "8000"], "max_rate"),
     ] {
-        let (code, told) = copy(flags);
-        assert_eq!(code, Some(2), "{flags:?}: {told}");
+        let (code, reported) = copy(flags);
+        assert_eq!(code, Some(2), "{flags:?}: {reported}");
         assert!(
-            told.contains(instead) && told.contains(flags[0]),
-            "{flags:?}: {told}"
+            reported.contains(instead) && reported.contains(flags[0]),
+            "{flags:?}: {reported}"
         );
     }
 }

@@ -29,7 +29,7 @@ const ACKNOWLEDGED: usize = 60;
 /// How long anything may take before it counts as never: far more than it does.
 const NEVER: Duration = Duration::from_secs(180);
 /// How long whoever asks waits for an answer before another controller is asked.
-const PATIENCE: Duration = Duration::from_secs(5);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// And between two that have not answered.
 const PAUSE: Duration = Duration::from_millis(50);
 /// A moment far ahead, in milliseconds: 2100.
@@ -124,7 +124,7 @@ fn postgres_dir(server: &Postgres) -> PathBuf {
 /// What a controller answers, if it does so in time.
 fn answer(socket: &Path, method: &str, path: &str, body: &str, key: Option<&str>) -> Option<(u16, Value)> {
     let mut stream = UnixStream::connect(socket).ok()?;
-    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
     let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
     let length = body.len();
     let request = format!(
@@ -369,8 +369,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
                 let (status, problem) =
                     answer_at_last(&fleet.socket(leader), "POST", "/reservations/1/commit");
                 assert_eq!(status, 503, "{problem}");
-                let is_told = problem["type"] == "urn:longhaul:problem:not-leading";
-                if is_told { Ok(()) } else { Err(problem) }
+                let is_reported = problem["type"] == "urn:longhaul:problem:not-leading";
+                if is_reported { Ok(()) } else { Err(problem) }
             });
             let reserves = more(acknowledged, Instant::now());
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");

@@ -96,8 +96,8 @@ fn killed_at_every_state(push: bool) {
     for _ in 0..MAX_COMMANDS {
         let mut copy = stage.start_cp(&server, &arguments);
         let Some(&(side, sign)) = kills.peek() else {
-            let (report, code, told) = copy.report();
-            assert_eq!(code, Some(0), "{report} {told}");
+            let (report, code, reported) = copy.report();
+            assert_eq!(code, Some(0), "{report} {reported}");
             break;
         };
         copy.until(|event| event["event"] == "report" || sign.is(event, all));
@@ -120,9 +120,9 @@ fn killed_at_every_state(push: bool) {
         }
         if side == Server {
             let began = std::time::Instant::now();
-            let (report, code, told) = copy.report();
+            let (report, code, reported) = copy.report();
             // A pull goes on by itself; a push ends at once.
-            assert!(matches!(code, Some(0 | 5)), "{report} {told}");
+            assert!(matches!(code, Some(0 | 5)), "{report} {reported}");
             assert!(
                 code == Some(0) || began.elapsed() < MAX_END,
                 "{:?}",

@@ -16,8 +16,8 @@ fn leave(stage: &Stage, age: Duration) {
     let mut copy = stage.start_cp(&server, &["--route", &depot.address, "here/f", &there]);
     copy.until_mid_copy();
     signal(&copy.child, "INT");
-    let (_, code, told) = copy.report();
-    assert_eq!(code, Some(130), "{told}");
+    let (_, code, reported) = copy.report();
+    assert_eq!(code, Some(130), "{reported}");
     // It makes durable what it keeps.
     assert_eq!(server.terminate(), Some(0));
     for entry in std::fs::read_dir(stage.path("root/runs")).unwrap() {
@@ -43,7 +43,7 @@ fn leftovers(stage: &Stage, arguments: &[&str]) -> (Vec<Value>, Option<i32>, Str
 }
 
 #[test]
-fn what_a_copy_left_is_told_here_and_at_the_server_and_removed_when_it_is_old() {
+fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_old() {
     let stage = Stage::new();
     leave(&stage, Duration::from_secs(3 * 86_400));
     let server = stage.serve(&[]);
@@ -54,8 +54,8 @@ fn what_a_copy_left_is_told_here_and_at_the_server_and_removed_when_it_is_old() 
         &["root/runs"],
         &[&["-r"], &at_server[..]].concat(),
     ] {
-        let (found, code, told) = leftovers(&stage, place);
-        assert_eq!((found.len(), code), (1, Some(0)), "{place:?}: {told}");
+        let (found, code, reported) = leftovers(&stage, place);
+        assert_eq!((found.len(), code), (1, Some(0)), "{place:?}: {reported}");
         assert_eq!(
             (&found[0]["target"], &found[0]["size"]),
             (&"f".into(), &20_000_000.into())
@@ -77,14 +77,14 @@ fn what_a_copy_left_is_told_here_and_at_the_server_and_removed_when_it_is_old() 
     assert_eq!(leftovers(&stage, &["root"]).0.len(), 0);
     let (kept, ..) = leftovers(&stage, &["-r", "--remove", "root"]);
     assert_eq!(kept[0]["outcome"], "kept");
-    let (removed, code, told) = leftovers(
+    let (removed, code, reported) = leftovers(
         &stage,
         &[&["-r", "--remove", "--older-than", "2 d"], &at_server[..]].concat(),
     );
     assert_eq!(
         (&removed[0]["outcome"], code),
         (&"removed".into(), Some(0)),
-        "{told}"
+        "{reported}"
     );
     assert_eq!(std::fs::read_dir(stage.path("root/runs")).unwrap().count(), 0);
 }
@@ -105,6 +105,6 @@ fn what_a_copy_is_writing_is_left_alone_whatever_its_age() {
             .all(|leftover| leftover["usage"] == "in_use" && leftover["outcome"] == "kept"),
         "{found:?}"
     );
-    let (report, code, told) = copy.report();
-    assert_eq!(code, Some(0), "{report} {told}");
+    let (report, code, reported) = copy.report();
+    assert_eq!(code, Some(0), "{report} {reported}");
 }

@@ -12,20 +12,20 @@ use crate::agent::Agent;
 use crate::stage::Stage;
 
 /// A POST as it came.
-struct Told {
+struct Reported {
     target: String,
     head: hyper::http::request::Parts,
     body: Vec<u8>,
 }
 
-impl Told {
+impl Reported {
     fn field(&self, name: &str) -> &str {
         self.head.headers[name].to_str().unwrap()
     }
 }
 
 /// Takes one request, and answers it.
-fn answered(listener: &TcpListener, answer: &str) -> Told {
+fn answered(listener: &TcpListener, answer: &str) -> Reported {
     let (mut stream, _) = listener.accept().unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut line = String::new();
@@ -48,7 +48,7 @@ fn answered(listener: &TcpListener, answer: &str) -> Told {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).unwrap();
     stream.write_all(answer.as_bytes()).unwrap();
-    Told {
+    Reported {
         target,
         head: request.body(()).unwrap().into_parts().0,
         body,
@@ -56,7 +56,7 @@ fn answered(listener: &TcpListener, answer: &str) -> Told {
 }
 
 #[test]
-fn an_end_is_told_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
+fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
     let stage = Stage::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?for=ana", listener.local_addr().unwrap());
@@ -81,23 +81,23 @@ fn an_end_is_told_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
     agent.kill();
     let agent = Agent::start_by(stage.longhaul("me"), &[]);
     let second = answered(&listener, "HTTP/1.1 204 No Content\r\n\r\n");
-    for told in [&first, &second] {
+    for reported in [&first, &second] {
         assert_eq!(
-            (told.head.method.as_str(), told.target.as_str()),
+            (reported.head.method.as_str(), reported.target.as_str()),
             ("POST", "/hook?for=ana")
         );
-        assert_eq!(told.field("content-type"), "application/json");
-        let job: Value = serde_json::from_slice(&told.body).unwrap();
+        assert_eq!(reported.field("content-type"), "application/json");
+        let job: Value = serde_json::from_slice(&reported.body).unwrap();
         assert_eq!(
             (job["id"].as_i64(), job["state"].as_str()),
             (Some(1), Some("done"))
         );
         assert_eq!(job["progress"]["bytes"].as_u64(), Some(copied as u64));
-        let message = Message::of(&told.head, Scheme::Http).unwrap();
+        let message = Message::of(&reported.head, Scheme::Http).unwrap();
         let signature = Presented::read(&message, Purpose::Notice).unwrap();
         assert_eq!(signature.verify(&message), Ok(()));
         assert!(signature.covers("idempotency-key"));
-        assert_eq!(digest::check(&told.head.headers, &told.body), Ok(()));
+        assert_eq!(digest::check(&reported.head.headers, &reported.body), Ok(()));
         // It asks for nothing.
         let as_request = Presented::read(&message, Purpose::Api).unwrap_err();
         assert!(matches!(as_request, SignatureError::Missing(_)));
@@ -109,7 +109,7 @@ fn an_end_is_told_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
 
 /// The agent's default, by TLS: another agent is told, which takes nothing that was not signed for it.
 #[test]
-fn what_is_told_is_no_request_to_another_agent() {
+fn what_is_reported_is_no_request_to_another_agent() {
     let stage = Stage::new();
     let mut own = stage.longhaul("me");
     // Its key, before it is an agent that tells.
@@ -159,13 +159,13 @@ fn what_is_told_is_no_request_to_another_agent() {
         .unwrap();
     assert!(submitted.status.success(), "{submitted:?}");
     let lines = BufReader::new(agent.stderr.take().unwrap()).lines();
-    let told = lines
+    let reported = lines
         .map(Result::unwrap)
         .find(|line| line.contains("was not taken"));
     for child in [&mut agent, &mut other] {
         child.kill().unwrap();
         child.wait().unwrap();
     }
-    let told = told.unwrap();
-    assert!(told.contains("answered 401"), "{told}");
+    let reported = reported.unwrap();
+    assert!(reported.contains("answered 401"), "{reported}");
 }

@@ -93,7 +93,7 @@ fn a_route_through_a_depot_is_measured() {
 }
 
 #[test]
-fn a_file_server_measures_when_told_to() {
+fn a_file_server_measures_when_asked_to() {
     let stage = Stage::new();
     let without = stage.serve(&[]);
     refused(&perf(&stage, &without, &["-n", "1M"]), 1, "start it with --perf");

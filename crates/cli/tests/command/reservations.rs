@@ -148,7 +148,7 @@ fn bandwidth_is_reserved_shown_and_given_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_with_options_that_do() {
+fn what_does_not_fit_is_reported_with_options_that_do() {
     let stage = Stage::new();
     let _controller = controller(&stage, &[]);
     let window = ["--from", "2100-01-04 18:00", "--until", "2100-01-04 20:00"];
@@ -198,9 +198,9 @@ fn what_does_not_fit_is_told_with_options_that_do() {
 }
 
 #[test]
-fn what_is_wrong_is_told_in_a_line() {
+fn what_is_wrong_is_reported_in_a_line() {
     let stage = Stage::new();
-    let tell = |arguments: &[&str], code: i32, word: &str| {
+    let report = |arguments: &[&str], code: i32, word: &str| {
         let output = run(&stage, arguments);
         let error = errors(&output);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
@@ -212,52 +212,52 @@ fn what_is_wrong_is_told_in_a_line() {
     };
     let base = ["reserve", "dtn1", "store"];
     let with = |options: &[&'static str]| [&base[..], options].concat();
-    tell(
+    report(
         &with(&["--rate", "1G", "--for", "1h"]),
         2,
         "longhaul: no controller is asked: name one with",
     );
     let _controller = controller(&stage, &[]);
-    tell(
+    report(
         &with(&["--rate", "1G", "--until", "soon"]),
         2,
         "longhaul: --until soon: not a moment: write 18:00",
     );
-    tell(
+    report(
         &with(&["--rate", "1G", "--until", "2001-01-01"]),
         2,
         "longhaul: --until: it ends before it begins",
     );
-    tell(&with(&["--rate", "1G"]), 2, "--until");
-    tell(&with(&["--until", "18:00"]), 2, "--rate");
-    tell(
+    report(&with(&["--rate", "1G"]), 2, "--until");
+    report(&with(&["--until", "18:00"]), 2, "--rate");
+    report(
         &with(&["--bytes", "1T", "--rate", "1G", "--for", "1h"]),
         2,
         "cannot be used with",
     );
-    tell(
+    report(
         &with(&["--rate", "1G", "--for", "1h", "--paths", "9"]),
         2,
         "--paths",
     );
     let every = ["--rate", "1G", "--for", "1h", "--every", "daily"];
-    tell(&with(&every), 1, "longhaul: recurrence: ");
-    tell(
+    report(&with(&every), 1, "longhaul: recurrence: ");
+    report(
         &["reserve", "dtn1", "nowhere", "--rate", "1G", "--for", "1h"],
         1,
         "longhaul: to: no host, depot or site",
     );
-    tell(
+    report(
         &["reservations", "7"],
         1,
         "longhaul: there is no reservation 7 that you may see",
     );
-    tell(
+    report(
         &["reservations", "7", "commit"],
         1,
         "longhaul: there is no reservation 7 that you may see",
     );
-    tell(&["reservations", "cancel"], 2, "longhaul: say which");
+    report(&["reservations", "cancel"], 2, "longhaul: say which");
 }
 
 /// What is kept: how often each description is there.

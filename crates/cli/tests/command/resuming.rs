@@ -144,8 +144,8 @@ fn a_push_ends_at_once_when_its_server_is_started_again_and_the_next_one_goes_on
         "{report}"
     );
     assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
-    let (report, code, told) = stage.start_cp(&server, &arguments).report();
-    assert_eq!(code, Some(0), "{report} {told}");
+    let (report, code, reported) = stage.start_cp(&server, &arguments).report();
+    assert_eq!(code, Some(0), "{report} {reported}");
     assert!(report["resumed_bytes"].as_u64() > Some(0), "{report}");
     assert!(std::fs::read(stage.path("root/f")).unwrap() == data);
 }

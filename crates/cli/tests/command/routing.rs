@@ -264,7 +264,7 @@ fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
 }
 
 #[test]
-fn what_a_controller_says_is_gone_by_and_told_of() {
+fn what_a_controller_says_is_gone_by_and_reported() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -286,9 +286,9 @@ fn what_a_controller_says_is_gone_by_and_told_of() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(explain(&[]), "one\ntwo\nthree\nfour\nfive\n");
-    let told: Value = serde_json::from_str(&explain(&["--json", "--size", "1G"])).unwrap();
+    let reported: Value = serde_json::from_str(&explain(&["--json", "--size", "1G"])).unwrap();
     assert_eq!(
-        (&told["by"], &told["routes"][0]["depots"][0]),
+        (&reported["by"], &reported["routes"][0]["depots"][0]),
         (&json!("controller"), &json!("the-depot"))
     );
 
@@ -329,7 +329,7 @@ fn what_a_controller_says_is_gone_by_and_told_of() {
 
 /// What a controller is told when a copy has ended comes from a process that goes on behind it, and so does the table for the next one.
 #[test]
-fn a_copy_that_has_ended_is_told_of_and_the_next_one_has_a_table() {
+fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -359,7 +359,7 @@ fn a_copy_that_has_ended_is_told_of_and_the_next_one_has_a_table() {
     lock.lock().unwrap();
     assert_eq!(sync(), "another one is at it\n");
     lock.unlock().unwrap();
-    assert_eq!(sync(), "0 reports were told\n");
+    assert_eq!(sync(), "0 reports were sent\n");
     let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
     assert_eq!(waiting.count(), 0, "all is told");
     assert!(stage.path("me/state/control/routes.json").exists());

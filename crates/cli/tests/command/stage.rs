@@ -107,13 +107,13 @@ impl Stage {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        let told: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
-        let address = told[addresses]
+        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let address = reported[addresses]
             .as_str()
-            .or(told[addresses][0].as_str())
+            .or(reported[addresses][0].as_str())
             .unwrap()
             .to_owned();
-        let key = told["key"].as_str().unwrap().to_owned();
+        let key = reported["key"].as_str().unwrap().to_owned();
         Service {
             child,
             address,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::stage::*;
 
 /// What a push sends before it hears that there is something: 1 MiB, and one batch of small files.
-const BEFORE_TOLD: u64 = 3 << 19;
+const BEFORE_ANSWER: u64 = 3 << 19;
 const FILES: u64 = 400;
 const FILE: u64 = 10_000;
 const LARGE: u64 = 3_000_000;
@@ -53,16 +53,16 @@ fn a_tree_copied_twice_moves_its_data_once() {
     let (to, from) = (format!("{there}/in/"), format!("{there}/t"));
     // A push begins before it knows; a pull, and a copy within one machine, know.
     for (paths, bound) in [
-        (["here/t", &*to], BEFORE_TOLD),
+        (["here/t", &*to], BEFORE_ANSWER),
         ([&*from, "here/back/"], 0),
         (["here/t", "here/copy/"], 0),
     ] {
         let whole = FILES * FILE + LARGE;
-        let (first, code, told) = stage.start_cp(&server, &[&["-r"][..], &paths].concat()).report();
-        assert_eq!(code, Some(0), "{told}");
+        let (first, code, reported) = stage.start_cp(&server, &[&["-r"][..], &paths].concat()).report();
+        assert_eq!(code, Some(0), "{reported}");
         assert_eq!((number(&first, "unchanged_files"), carried(&first)), (0, whole));
-        let (again, code, told) = stage.start_cp(&server, &[&["-r"][..], &paths].concat()).report();
-        assert_eq!(code, Some(0), "{told}");
+        let (again, code, reported) = stage.start_cp(&server, &[&["-r"][..], &paths].concat()).report();
+        assert_eq!(code, Some(0), "{reported}");
         assert!(carried(&again) <= bound, "{paths:?}: {again}");
         let unchanged = number(&again, "unchanged_bytes");
         assert!(
@@ -76,10 +76,10 @@ fn a_tree_copied_twice_moves_its_data_once() {
         assert!(number(&again, "unchanged_files") <= FILES + 1);
         // With their content compared, none travels, and both hashes are those of the content.
         let compared = ["-r", "--checksum", "--overwrite"];
-        let (compared, code, told) = stage
+        let (compared, code, reported) = stage
             .start_cp(&server, &[&compared[..], &paths].concat())
             .report();
-        assert_eq!(code, Some(0), "{told}");
+        assert_eq!(code, Some(0), "{reported}");
         assert_eq!(
             (carried(&compared), number(&compared, "unchanged_bytes")),
             (0, whole)
@@ -173,10 +173,10 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
         copy.child.wait().unwrap();
         let there = files_beneath(&stage.path(target).join("d"));
         assert!(there > FILES / 2);
-        let (report, code, told) = stage.start_cp(&server, &arguments).report();
-        assert_eq!(code, Some(0), "{told}");
+        let (report, code, reported) = stage.start_cp(&server, &arguments).report();
+        assert_eq!(code, Some(0), "{reported}");
         let whole = FILES * FILE + LARGE;
-        let bound = whole - there * FILE + if push { BEFORE_TOLD } else { 0 };
+        let bound = whole - there * FILE + if push { BEFORE_ANSWER } else { 0 };
         assert!(
             carried(&report) <= bound,
             "{} over {bound}: {report}",
@@ -216,8 +216,8 @@ fn names_of_one_file_are_kept_where_asked_for() {
         (["here/t", "here/copy/"], "here/copy/t"),
     ] {
         let command = [&["-r", "-H"][..], &paths].concat();
-        let (report, code, told) = stage.start_cp(&server, &command).report();
-        assert_eq!(code, Some(0), "{told}");
+        let (report, code, reported) = stage.start_cp(&server, &command).report();
+        assert_eq!(code, Some(0), "{reported}");
         assert_eq!(carried(&report), LARGE, "{paths:?}");
         assert_eq!(
             (number(&report, "linked_files"), number(&report, "linked_bytes")),

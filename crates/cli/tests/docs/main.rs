@@ -30,14 +30,14 @@ fn every_transcript_runs_as_it_is_written() {
         let Some(mut place) = place::Place::up() else {
             return;
         };
-        let mut told: Vec<String> = doc
+        let mut reported: Vec<String> = doc
             .page
             .parts
             .iter()
             .flat_map(|part| place.carry_out(part))
             .collect();
-        told.extend(place.end());
-        faults.extend(told.into_iter().map(|why| format!("{}: {why}", doc.name)));
+        reported.extend(place.end());
+        faults.extend(reported.into_iter().map(|why| format!("{}: {why}", doc.name)));
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
 }

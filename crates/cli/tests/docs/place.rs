@@ -160,17 +160,17 @@ impl Place {
     }
 
     fn run(&mut self, step: &Step, exit: i32) -> Result<(), String> {
-        let told = |why: String| format!("line {}: {}\n    {why}", step.line, step.command);
+        let reported = |why: String| format!("line {}: {}\n    {why}", step.line, step.command);
         if let Some(kind) = service(&step.command).filter(|_| exit == 0) {
-            return self.start(step, kind).map_err(told);
+            return self.start(step, kind).map_err(reported);
         }
         let output = self
             .command(&step.machine, &step.command)
             .output()
-            .map_err(|error| told(error.to_string()))?;
+            .map_err(|error| reported(error.to_string()))?;
         let printed = self.printed(&step.machine, &output.stdout);
         if output.status.code() != Some(exit) {
-            return Err(told(format!(
+            return Err(reported(format!(
                 "ended with {}, not {exit}, and printed:\n{}",
                 output.status,
                 printed.join("\n")
@@ -179,7 +179,7 @@ impl Place {
         if step.output.is_empty() || describes(&step.output, &printed, false) {
             return Ok(());
         }
-        Err(told(format!("printed:\n{}", printed.join("\n"))))
+        Err(reported(format!("printed:\n{}", printed.join("\n"))))
     }
 
     /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it has told its key.
@@ -304,11 +304,11 @@ impl Place {
                 .unwrap();
             String::from_utf8(output.stdout).unwrap()
         };
-        let mut told = longhaul("show");
-        if told.is_empty() {
-            told = longhaul("new");
+        let mut reported = longhaul("show");
+        if reported.is_empty() {
+            reported = longhaul("new");
         }
-        told.split_whitespace().next().unwrap_or_default().to_owned()
+        reported.split_whitespace().next().unwrap_or_default().to_owned()
     }
 }
 

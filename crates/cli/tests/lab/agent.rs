@@ -62,26 +62,30 @@ fn jobs_of_an_agent_on_another_machine_are_submitted_and_followed() {
         let mut command = longhaul("laptop");
         command.args(arguments).args(["--json", "--agent", &url]);
         let output = command.output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        let reported = String::from_utf8_lossy(&output.stderr).into_owned();
         let last = String::from_utf8_lossy(&output.stdout)
             .lines()
             .last()
             .map(str::to_owned);
         let value = last.map_or(Value::Null, |last| serde_json::from_str(&last).unwrap());
-        (output.status.code(), value, told)
+        (output.status.code(), value, reported)
     };
-    let (code, _, told) = ask(&["jobs", "--host-key", ready["key"].as_str().unwrap()]);
-    assert_eq!(code, Some(0), "{told}");
-    let (code, _, told) = ask(&["jobs", "--accept-new"]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, _, reported) = ask(&["jobs", "--host-key", ready["key"].as_str().unwrap()]);
+    assert_eq!(code, Some(0), "{reported}");
+    let (code, _, reported) = ask(&["jobs", "--accept-new"]);
+    assert_eq!(code, Some(0), "{reported}");
     let data = vec![7; 200_000];
     let (source, destination) = (dir.path().join("data"), dir.path().join("copy"));
     std::fs::write(&source, &data).unwrap();
-    let (code, job, told) = ask(&["submit", source.to_str().unwrap(), destination.to_str().unwrap()]);
-    assert_eq!(code, Some(0), "{told}");
+    let (code, job, reported) = ask(&["submit", source.to_str().unwrap(), destination.to_str().unwrap()]);
+    assert_eq!(code, Some(0), "{reported}");
     assert_eq!(job["user"], "ana");
-    let (code, job, told) = ask(&["job", "1", "--follow"]);
-    assert_eq!((code, job["state"].as_str()), (Some(0), Some("done")), "{told}");
+    let (code, job, reported) = ask(&["job", "1", "--follow"]);
+    assert_eq!(
+        (code, job["state"].as_str()),
+        (Some(0), Some("done")),
+        "{reported}"
+    );
     assert_eq!(job["agent"], ready["name"]);
     assert_eq!(std::fs::read(destination).unwrap(), data);
     agent.kill().unwrap();

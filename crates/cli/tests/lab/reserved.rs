@@ -63,7 +63,7 @@ impl Copy {
         loop {
             let mut line = String::new();
             let read = self.lines.read_line(&mut line).unwrap();
-            assert!(read > 0, "over without it: {}", self.told());
+            assert!(read > 0, "over without it: {}", self.reported());
             let event: Value = serde_json::from_str(&line).unwrap();
             self.events.push(event.clone());
             if pleases(&event) {
@@ -73,10 +73,10 @@ impl Copy {
     }
 
     /// What says how its ways did.
-    fn told(&self) -> String {
+    fn reported(&self) -> String {
         let kinds = ["deadline", "route", "stream_opened", "stream_lost"];
-        let is_told = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
-        let lines = self.events.iter().filter(is_told).map(Value::to_string);
+        let is_reported = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
+        let lines = self.events.iter().filter(is_reported).map(Value::to_string);
         let last = self.events.last().map(|report| report["deadline"].to_string());
         lines.chain(last).collect::<Vec<_>>().join("\n")
     }
@@ -319,7 +319,7 @@ fn depots_that_refuse_the_grant_cost_nothing_and_are_named() {
 }
 
 #[test]
-fn a_depot_that_dies_costs_no_byte_and_its_way_is_told_to_carry_nothing() {
+fn a_depot_that_dies_costs_no_byte_and_its_route_is_reported_to_carry_nothing() {
     let Some(mut bed) = Bed::up(true) else { return };
     let way = bed.way(["near", "far"]);
     let mut copy = bed.sends(&["--reserve", &RATE_BPS.to_string()]);

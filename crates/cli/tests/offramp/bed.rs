@@ -62,15 +62,15 @@ pub struct Initiator {
 
 impl Initiator {
     fn of_environment() -> Self {
-        let told = |name: &str| std::env::var(name).unwrap();
-        let address = |name: &str| told(name).parse().unwrap();
-        let directory = PathBuf::from(told("TEST_DIRECTORY"));
+        let reported = |name: &str| std::env::var(name).unwrap();
+        let address = |name: &str| reported(name).parse().unwrap();
+        let directory = PathBuf::from(reported("TEST_DIRECTORY"));
         Self {
             gateway: address("TEST_GATEWAY"),
             inside: address("TEST_INSIDE"),
             near: address("TEST_NEAR"),
             far: address("TEST_FAR"),
-            key: told("TEST_KEY"),
+            key: reported("TEST_KEY"),
             identity: Arc::new(Identity::load(&directory.join("client/identity")).unwrap()),
             directory,
         }
@@ -141,7 +141,7 @@ pub struct Running {
 
 impl Running {
     /// Waits until the initiator says `word`.
-    pub fn hear(&mut self, word: &str) {
+    pub fn receive(&mut self, word: &str) {
         let mut line = String::new();
         loop {
             line.clear();

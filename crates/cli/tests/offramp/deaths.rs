@@ -18,7 +18,7 @@ fn an_offramp_that_is_killed_cuts_both_sides_off() {
             let mut netcat = Service(netcat.spawn().unwrap());
             bed.listening("inside", 5001);
             fs::write(bed.path("ready"), "").unwrap();
-            initiator.hear("established");
+            initiator.receive("established");
             bed.offramp.signal("KILL");
             initiator.finish();
             // A reset, not an end: netcat goes, whatever it says of it.
@@ -47,7 +47,7 @@ fn a_server_that_is_killed_ends_the_session() {
             let netcat = Service(netcat.spawn().unwrap());
             bed.listening("inside", 5001);
             fs::write(bed.path("ready"), "").unwrap();
-            initiator.hear("established");
+            initiator.receive("established");
             netcat.signal("KILL");
             initiator.finish();
         },
@@ -55,8 +55,8 @@ fn a_server_that_is_killed_ends_the_session() {
             file(&me.directory.join("ready")).await;
             let mut session = me.connect(&format!("{}:5001", me.inside)).await.unwrap();
             say("established");
-            let mut heard = Vec::new();
-            let ended = session.read_to_end(&mut heard).await;
+            let mut received = Vec::new();
+            let ended = session.read_to_end(&mut received).await;
             assert!(
                 matches!(&ended, Ok(0))
                     || matches!(&ended, Err(error) if error.kind() == ErrorKind::ConnectionReset),
@@ -78,7 +78,7 @@ fn a_drain_lets_a_transfer_finish() {
             let mut netcat = Service(netcat.spawn().unwrap());
             bed.listening("inside", 5001);
             fs::write(bed.path("ready"), "").unwrap();
-            initiator.hear("half");
+            initiator.receive("half");
             bed.offramp.signal("TERM");
             while !bed.log("gateway").contains("draining") {
                 std::thread::yield_now();

@@ -45,9 +45,9 @@ fn a_depot_is_an_offramp_as_well() {
     let mut line = String::new();
     let mut out = BufReader::new(depot.0.stdout.take().unwrap());
     out.read_line(&mut line).unwrap();
-    let told: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let reported: serde_json::Value = serde_json::from_str(&line).unwrap();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let (relay, offramp) = (text(&told["addresses"][0]), text(&told["offramps"][0]));
+    let (relay, offramp) = (text(&reported["addresses"][0]), text(&reported["offramps"][0]));
     assert_ne!(relay, offramp);
 
     // Any server that reads to the end and answers.
@@ -56,9 +56,9 @@ fn a_depot_is_an_offramp_as_well() {
     let serving = std::thread::spawn(move || {
         for _ in 0..2 {
             let (mut stream, _) = server.accept().unwrap();
-            let mut heard = Vec::new();
-            stream.read_to_end(&mut heard).unwrap();
-            stream.write_all(&heard).unwrap();
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).unwrap();
+            stream.write_all(&received).unwrap();
         }
     });
     let identity = Arc::new(identity);
@@ -70,7 +70,7 @@ fn a_depot_is_an_offramp_as_well() {
             route.parse().unwrap(),
             offramp.parse().unwrap(),
             identity.clone(),
-            ServerTrust::Pinned(text(&told["key"]).parse().unwrap()),
+            ServerTrust::Pinned(text(&reported["key"]).parse().unwrap()),
         );
         let echoing = async {
             let mut session = connect(&options).await.unwrap();
@@ -90,7 +90,7 @@ fn a_depot_is_an_offramp_as_well() {
     while !page.contains("longhaul_offramp_sessions_ended_total{ending=\"finished\"} 2")
         || !page.contains("longhaul_depot_sessions_ended_total{ending=\"finished\"} 1")
     {
-        let mut stream = TcpStream::connect(told["metrics"].as_str().unwrap()).unwrap();
+        let mut stream = TcpStream::connect(reported["metrics"].as_str().unwrap()).unwrap();
         stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
         page.clear();
         stream.read_to_string(&mut page).unwrap();
@@ -118,7 +118,10 @@ fn an_offramp_that_may_go_nowhere_does_not_start() {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert!(!output.status.success() && told.contains("servers"), "{told}");
+        let reported = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            !output.status.success() && reported.contains("servers"),
+            "{reported}"
+        );
     }
 }

@@ -60,10 +60,14 @@ fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
                 to.write_all(&noise(4 << 20, 2)).await.unwrap();
                 to.shutdown().await.unwrap();
             };
-            let mut heard = Vec::new();
-            let (_, read) = tokio::join!(sending, from.read_to_end(&mut heard));
+            let mut received = Vec::new();
+            let (_, read) = tokio::join!(sending, from.read_to_end(&mut received));
             read.unwrap();
-            assert!(heard == noise(8 << 20, 1), "{} bytes of netcat's", heard.len());
+            assert!(
+                received == noise(8 << 20, 1),
+                "{} bytes of netcat's",
+                received.len()
+            );
         },
     );
 }
@@ -140,13 +144,13 @@ fn iperf3_measures_both_ways() {
                     .args(direction)
                     .stdin(Stdio::null());
                 let output = client.output().await.unwrap();
-                let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-                assert!(output.status.success(), "{told}");
-                let bytes = |sum: &str| told["end"][sum]["bytes"].as_u64().unwrap();
-                assert!(bytes("sum_sent") >= 16 << 20, "{told}");
+                let reported: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+                assert!(output.status.success(), "{reported}");
+                let bytes = |sum: &str| reported["end"][sum]["bytes"].as_u64().unwrap();
+                assert!(bytes("sum_sent") >= 16 << 20, "{reported}");
                 // It stops to count when the sender has sent: what is under way then it leaves out.
-                assert!(bytes("sum_received") > 0, "{told}");
-                assert_eq!(told["end"]["streams"].as_array().unwrap().len(), 3);
+                assert!(bytes("sum_received") > 0, "{reported}");
+                assert_eq!(reported["end"]["streams"].as_array().unwrap().len(), 3);
             }
             forwarding.abort();
         },

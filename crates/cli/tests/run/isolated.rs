@@ -8,15 +8,15 @@ use std::process::{Command, Stdio};
 
 use crate::onramp::{OnRamp, routed_sources};
 use crate::path::{Bed, served};
-use crate::support::{refused, told};
-use crate::{TOLD_WISHES, WISHES, compiled, run};
+use crate::support::{refused, reported};
+use crate::{REPORTED_WISHES, WISHES, compiled, run};
 
 /// `longhaul run --isolate`, up to the program; `None`, with the reason printed, where this machine has no such networks.
 fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     let mut possible = run(onramp, &["--isolate"]);
     let tried = possible.arg("true").output().unwrap();
     if !tried.status.success() {
-        let said = told(&tried);
+        let said = reported(&tried);
         assert!(
             said.contains("network namespace") || said.contains("no TUN device"),
             "{said}"
@@ -48,7 +48,7 @@ fn a_static_program_gets_onto_routes_with_what_it_is_for() {
             .arg(way)
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
         let seen = String::from_utf8(output.stdout).unwrap();
         assert!(
             seen.contains("peer: 192.0.2.5 80") || seen.contains("peer: 192.0.2.1 80"),
@@ -56,7 +56,7 @@ fn a_static_program_gets_onto_routes_with_what_it_is_for() {
         );
         assert!(seen.contains("echo: there and back"), "{seen}");
     }
-    assert_eq!(onramp.wishes().last().map(String::as_str), Some(TOLD_WISHES));
+    assert_eq!(onramp.wishes().last().map(String::as_str), Some(REPORTED_WISHES));
     assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
 }
 
@@ -92,7 +92,7 @@ fn what_fails_fails_as_in_a_network() {
         String::from_utf8_lossy(&output.stdout),
         "192.0.2.2 ECONNREFUSED\n192.0.2.3 EHOSTUNREACH\n2001:db8::2 ECONNREFUSED\n2001:db8::3 EHOSTUNREACH\n127.0.0.1 ECONNREFUSED\n192.0.0.3 ECONNREFUSED\n192.0.2.1 0\n",
         "{}",
-        told(&output)
+        reported(&output)
     );
     assert_eq!(onramp.asked().len(), 5, "what is near is not asked for");
     // Nobody answers there.
@@ -109,7 +109,7 @@ fn what_fails_fails_as_in_a_network() {
         String::from_utf8_lossy(&output.stdout),
         "192.0.2.1 ENETUNREACH\n2001:db8::1 ENETUNREACH\n",
         "{}",
-        told(&output)
+        reported(&output)
     );
 }
 
@@ -138,8 +138,8 @@ fn codes_signals_arguments_user_and_place_are_the_programs() {
     assert!(
         inside.stdout.starts_with(&plain.stdout),
         "{}\n{}",
-        told(&inside),
-        told(&plain)
+        reported(&inside),
+        reported(&plain)
     );
     refused(
         isolated(&onramp, &[]).unwrap().arg("no-such-program"),
@@ -176,7 +176,7 @@ fn the_program_ends_with_the_command() {
 }
 
 #[test]
-fn a_user_without_rights_has_a_namespace_of_users_or_is_told() {
+fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
     let onramp = OnRamp::start();
     if !rustix::process::geteuid().is_root() || isolated(&onramp, &[]).is_none() {
         return;
@@ -204,12 +204,12 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_told() {
     if output.status.success() {
         assert_eq!(String::from_utf8_lossy(&output.stdout), "0 0 ['0', '0', '1']\n");
     } else {
-        assert_eq!(output.status.code(), Some(125), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(125), "{}", reported(&output));
         assert_eq!(
             String::from_utf8_lossy(&output.stderr).lines().count(),
             1,
             "{}",
-            told(&output)
+            reported(&output)
         );
     }
     // Another user, who may not open the device here, or makes a namespace.
@@ -218,7 +218,7 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_told() {
     command.arg(longhaul.get_program()).args(longhaul.get_args());
     command.env("LONGHAUL_ONRAMP", &onramp.socket).arg("true");
     let output = command.output().unwrap();
-    let said = told(&output);
+    let said = reported(&output);
     assert!(
         output.status.success()
             || output.status.code() == Some(125)
@@ -343,7 +343,7 @@ fn connections_end_as_they_would_in_a_network() {
             String::from_utf8_lossy(&output.stdout),
             "all is well\n",
             "{}",
-            told(&output)
+            reported(&output)
         );
     }
 }
@@ -369,13 +369,13 @@ fn curl_fetches_by_the_route_and_what_is_refused_is_refused() {
         String::from_utf8_lossy(&output.stdout),
         format!("{inside} 5080"),
         "{}",
-        told(&output)
+        reported(&output)
     );
     assert!(fs::read(&copy).unwrap() == served());
     assert!(bed.ended(1)[0].contains("a test"));
     let nothing = format!("http://{inside}:5081/");
     let refused = bed.run(&["--isolate"], &["curl", "--silent", &nothing]);
-    assert_eq!(refused.status.code(), Some(7), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(7), "{}", reported(&refused));
     // No rule leads there.
     let gateway = bed.lab.address("gateway").unwrap();
     let program = ["python3", "-c", CONNECT, &gateway.to_string()];
@@ -428,12 +428,12 @@ fn names_are_looked_up_at_the_hosts_own_resolver_and_rules_know_them() {
         "http://data.archive.example:5080/file",
     ];
     let output = bed.run(&["--isolate", "--closed"], &program);
-    assert!(output.status.success(), "{} {gateway}", told(&output));
+    assert!(output.status.success(), "{} {gateway}", reported(&output));
     assert!(fs::read(&copy).unwrap() == served());
 }
 
 #[test]
-fn the_onramp_is_told_how_far_a_direct_destination_is() {
+fn the_onramp_learns_how_far_a_direct_destination_is() {
     let Some(bed) = Bed::up() else { return };
     let onramp = OnRamp::start();
     let inside = bed.lab.address("inside").unwrap();
@@ -448,6 +448,6 @@ fn the_onramp_is_told_how_far_a_direct_destination_is() {
         .args(["curl", "--silent", "--output", "/dev/null", &url])
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", told(&output));
+    assert!(output.status.success(), "{}", reported(&output));
     assert_eq!(onramp.measured(1), [std::net::IpAddr::from(inside)]);
 }

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use onramp::{OnRamp, routed_sources};
-use support::{OBJECT, refused, told};
+use support::{OBJECT, refused, reported};
 
 /// What a connection is for, as `longhaul run` is told ...
 const WISHES: [&str; 9] = [
@@ -31,7 +31,7 @@ const WISHES: [&str; 9] = [
     "--closed",
 ];
 /// ... and as the on-ramp hears it.
-const TOLD_WISHES: &str = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
+const REPORTED_WISHES: &str = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
 
 /// `longhaul run` with options, up to the program.
 fn run(onramp: &OnRamp, options: &[&str]) -> Command {
@@ -72,14 +72,14 @@ fn a_program_gets_onto_routes_with_what_it_is_for() {
             .arg("nonblocking")
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
         let seen = String::from_utf8(output.stdout).unwrap();
         assert!(
             seen.contains("peer: 192.0.2.5 80") && seen.contains("echo: there and back"),
             "{seen}"
         );
         let wishes = onramp.wishes();
-        assert_eq!(wishes.last().map(String::as_str), Some(TOLD_WISHES));
+        assert_eq!(wishes.last().map(String::as_str), Some(REPORTED_WISHES));
     }
     assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
 }
@@ -104,7 +104,7 @@ fn codes_signals_arguments_and_limits_are_the_programs() {
 }
 
 #[test]
-fn what_cannot_be_run_so_is_told_in_a_line() {
+fn what_cannot_be_run_so_is_reported_in_a_line() {
     let onramp = OnRamp::start();
     refused(
         run(&onramp, &[]).arg("no-such-program"),

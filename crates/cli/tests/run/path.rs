@@ -7,7 +7,7 @@ use std::process::{Output, Stdio};
 use wanbed::{Lab, Overrides, Scenario};
 
 use crate::common::{self, Service, has_labs, key_of, listening, new_key, started};
-use crate::{OBJECT, told};
+use crate::{OBJECT, reported};
 
 const PATH: &str = r#"
 title = "a gateway, a machine behind it"
@@ -142,7 +142,7 @@ fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
     let wget = ["busybox", "wget", "-q", "-O", by_wget.to_str().unwrap(), &url];
     for (number, (program, copy)) in [(&curl[..], &by_curl), (&wget, &by_wget)].into_iter().enumerate() {
         let output = bed.run(&["--closed", "--purpose", "a test"], program);
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", reported(&output));
         assert!(fs::read(copy).unwrap() == served(), "{}", program[0]);
         let ended = bed.ended(number + 1);
         assert!(
@@ -164,7 +164,7 @@ fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
             &format!("http://{inside}:5081/"),
         ],
     );
-    assert_eq!(refused.status.code(), Some(7), "{}", told(&refused));
+    assert_eq!(refused.status.code(), Some(7), "{}", reported(&refused));
     let left: Vec<_> = fs::read_dir(bed.folder.path())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())

@@ -62,7 +62,7 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
 }
 
 #[test]
-fn who_can_not_be_logged_in_to_is_told_in_one_line() {
+fn who_can_not_be_logged_in_to_is_reported_in_one_line() {
     let Some(hosts) = Hosts::up(&[]) else { return };
     noise(&hosts.path("here/f"), 10);
     let nobody = hosts.cp(&["-P", "2223", "here/f", "alpha:"]);

@@ -103,18 +103,18 @@ fn the_builtin_roles_allow_what_the_page_says() {
 
 #[test]
 fn a_refusal_says_what_would_be_allowed() {
-    let told = |rights: &[Right], resource| {
+    let reported = |rights: &[Right], resource| {
         decide("ana", rights, resource, Permission::Write, &Subject::all())
             .unwrap_err()
             .to_string()
     };
     let client = of("client");
     assert_eq!(
-        told(&client, Resource::Map),
+        reported(&client, Resource::Map),
         "no role of ana may change the map: longhaul control grant gives it one that may"
     );
     assert_eq!(
-        told(&client, Resource::Measurements),
+        reported(&client, Resource::Measurements),
         "ana may change measurements only of its own"
     );
     let at_site = [Right {
@@ -124,7 +124,7 @@ fn a_refusal_says_what_would_be_allowed() {
         limits: None,
     }];
     assert_eq!(
-        told(&at_site, Resource::Map),
+        reported(&at_site, Resource::Map),
         "ana may change the map only at site denver"
     );
 }

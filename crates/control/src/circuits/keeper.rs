@@ -21,7 +21,7 @@ use super::plan::circuit_name;
 use super::view::CircuitsView;
 use crate::authority::OPERATOR;
 use crate::leader::{self, Leadership};
-use crate::reservations::{Asker, Book, Clock, Command, Settled, told_moment};
+use crate::reservations::{Asker, Book, Clock, Command, Settled, moment_of};
 
 /// How often it is counted what went over paths.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
@@ -243,7 +243,7 @@ impl Keeper {
             .filter(|(_, what)| matches!(what, Settled::Failed(_)));
         for (id, what) in failed.clone() {
             tracing::warn!(
-                reservation = crate::reservations::told::number(*id),
+                reservation = crate::reservations::reported::number(*id),
                 ?what,
                 "a circuit failed"
             );
@@ -334,7 +334,7 @@ async fn carried(
         bytes: counted.bytes,
         packets: counted.packets,
         drops: counted.drops,
-        at_ms: told_moment(clock()),
+        at_ms: moment_of(clock()),
     };
     Some((part, carried))
 }

@@ -12,7 +12,7 @@ use longhaul_setup::streams::{Prefix, SourcePorts, Streams, Transport};
 
 use crate::reservations::desk::{Desk, Detail};
 use crate::reservations::names::Names;
-use crate::reservations::{streams, told};
+use crate::reservations::{reported, streams};
 
 /// Why a reservation is no circuit.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ pub enum NoCircuit {
 /// The name of a reservation's circuit: its number.
 #[must_use]
 pub fn circuit_name(id: ReservationId) -> Name {
-    Name::of_number(told::number(id))
+    Name::of_number(reported::number(id))
 }
 
 /// A reservation as a circuit.

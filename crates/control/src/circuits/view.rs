@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::reservations::{Carried, Circuit, CircuitStanding, Reservation};
 use longhaul_setup::circuit::PartId;
-use longhaul_setup::reconcile::LEAD;
+use longhaul_setup::reconcile::SETUP_LEAD_MS;
 use longhaul_setup::streams::Prefix;
 
 use super::plan::{circuit_name, streams_of};
-use crate::reservations::told;
+use crate::reservations::reported;
 
 /// What is known of circuits. Cheap to clone.
 #[derive(Debug, Clone, Default)]
@@ -78,7 +78,7 @@ impl CircuitsView {
 
     /// Adds to a reservation what is known of its circuit.
     pub fn dress(&self, reservation: &mut Reservation) {
-        let Some(id) = told::id(reservation.id) else {
+        let Some(id) = reported::id(reservation.id) else {
             return;
         };
         let known = self.known();
@@ -92,7 +92,7 @@ impl CircuitsView {
             return;
         };
         for piece in &mut reservation.pieces {
-            let start_ms = piece.start_ms.saturating_sub(LEAD);
+            let start_ms = piece.start_ms.saturating_sub(SETUP_LEAD_MS);
             for path in &mut piece.paths {
                 let streams = streams_of(from, to, path.source_ports);
                 let mut counted = path.links.iter().filter_map(|link| {

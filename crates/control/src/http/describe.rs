@@ -14,7 +14,7 @@ use super::{
 /// Names of what a signed request has to bring.
 const SIGNATURE: &str = "signature";
 const SIGNATURE_INPUT: &str = "signature-input";
-/// What is told to anybody who can connect.
+/// What is reported to anybody who can connect.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 #[derive(OpenApi)]

@@ -21,7 +21,7 @@ use crate::reservations::recurrence::windows;
 use crate::reservations::streams::{AskedEnd, addresses};
 use crate::reservations::wanted::{Place, WantedFault, window};
 use crate::reservations::writer::AskError;
-use crate::reservations::{Command, DeskError, book_moment, told};
+use crate::reservations::{Command, DeskError, book_moment, reported};
 use crate::store::{Once, StoreError};
 
 /// Longest name of an end, a site or a link, in bytes.
@@ -184,7 +184,7 @@ async fn act(
 }
 
 pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
-    let read = id.parse().ok().and_then(told::id);
+    let read = id.parse().ok().and_then(reported::id);
     read.ok_or_else(|| Problem::new(ProblemKind::NotFound, "no such reservation: a number is expected"))
 }
 

@@ -27,7 +27,7 @@ use longhaul_control_api::reservations::{Refusal, ReservationChange, Reservation
 use serde::{Deserialize, Serialize};
 
 use super::names::Names;
-use super::told;
+use super::reported;
 use super::wanted::{Place, WantedFault};
 use crate::authority::{Refused, Subject};
 use beside::Beside;
@@ -365,7 +365,7 @@ impl Desk {
     /// Between which addresses a reservation has its streams, and when; none where it is over, or they are not known.
     fn place_of(&self, id: ReservationId) -> Option<beside::Streams> {
         let (detail, reservation) = self.reservation(id).filter(|_| !self.over.contains_key(&id))?;
-        let (start, end) = told::span(reservation);
+        let (start, end) = reported::span(reservation);
         Some(beside::Streams {
             from: detail.from.address?,
             to: detail.to.address?,

@@ -96,7 +96,7 @@ impl Roots {
 pub struct Document {
     /// Who signed it.
     pub key: PublicKey,
-    /// What tells it apart from others of that key.
+    /// What distinguishes it from others of that key.
     pub id: String,
     /// What is asked for.
     pub request: ReservationRequest,

@@ -2,7 +2,7 @@
 //! what was promised is about the same links whatever the map becomes: what leaves the map keeps its number and carries nothing, and has all
 //! again when it comes back.
 //!
-//! A direction of a link is told apart by the link's name and the two sites: a link that is drawn elsewhere is another one.
+//! A direction of a link is distinguished by the link's name and the two sites: a link that is drawn elsewhere is another one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -154,7 +154,7 @@ impl Names {
 
     /// A link as the API tells it.
     #[must_use]
-    pub fn told(&self, id: LinkId) -> Option<LinkDirection> {
+    pub fn reported(&self, id: LinkId) -> Option<LinkDirection> {
         let known = self.link(id)?;
         Some(LinkDirection {
             link: known.name.clone(),

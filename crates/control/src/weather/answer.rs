@@ -11,7 +11,7 @@ use super::{USUAL_STREAMS, Weather, spread};
 use crate::places::seconds as in_seconds;
 
 /// The size of a transfer that does not say it, in bytes: many.
-const MANY_BYTES: u64 = 16 << 30;
+const DEFAULT_TRANSFER_BYTES: u64 = 16 << 30;
 /// How long an answer is worth anything, in milliseconds.
 const ANSWER_LIFE_MS: u64 = 60_000;
 /// Routes that an answer names besides those that are used.
@@ -51,7 +51,7 @@ impl Weather {
             from,
             to,
             transfer: Transfer {
-                bytes: question.bytes.unwrap_or(MANY_BYTES),
+                bytes: question.bytes.unwrap_or(DEFAULT_TRANSFER_BYTES),
                 streams: streams.unwrap_or(USUAL_STREAMS),
             },
             urgent: !question.may_explore,

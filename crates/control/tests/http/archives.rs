@@ -23,7 +23,7 @@ fn run(rate: f64) -> String {
 }
 
 #[tokio::test]
-async fn what_pscheduler_sends_is_kept_and_told_as_it_tells() {
+async fn what_pscheduler_sends_is_kept_and_reported_as_it_came() {
     let bench = Bench::new().await;
     let map = json!({"sites": [{"name": "east"}], "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"]}]});
     assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
@@ -43,15 +43,17 @@ async fn what_pscheduler_sends_is_kept_and_told_as_it_tells() {
         (&json!("dtn-a.example"), &json!("store"), &json!(1e9))
     );
     assert_eq!(kept["source"], "archive");
-    let (_, told) = bench.local("GET", "/api/v1/pscheduler", "").await;
-    let told = &told["items"][0];
+    let (_, reported) = bench.local("GET", "/api/v1/pscheduler", "").await;
+    let reported = &reported["items"][0];
     assert_eq!(
-        (&told["test"]["type"], &told["test"]["spec"]["dest"]),
+        (&reported["test"]["type"], &reported["test"]["spec"]["dest"]),
         (&json!("throughput"), &json!("store.example"))
     );
-    assert_eq!(told["result"]["summary"]["summary"]["throughput-bits"], 1e9);
-    // What is told is taken again, and is there.
-    let (status, answer) = bench.local("POST", "/api/v1/pscheduler", &told.to_string()).await;
+    assert_eq!(reported["result"]["summary"]["summary"]["throughput-bits"], 1e9);
+    // What is reported is taken again, and is there.
+    let (status, answer) = bench
+        .local("POST", "/api/v1/pscheduler", &reported.to_string())
+        .await;
     assert_eq!(
         (status, answer["duplicates"].as_u64()),
         (200, Some(1)),

@@ -190,7 +190,7 @@ async fn a_request_with_a_key_reserves_once_and_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn who_may_not_and_what_can_not_be_is_told() {
+async fn who_may_not_and_what_can_not_be_is_reported() {
     let bench = bench().await;
     let client = bench.principal("client", "c").await;
     let (status, problem) = reserve(&bench, &client, &request(1)).await;

@@ -299,7 +299,7 @@ async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
 }
 
 #[tokio::test]
-async fn depots_are_told_what_to_measure_unless_the_path_carries_traffic() {
+async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
     let bench = Bench::new().await;
     let mut depots = Vec::new();
     for name in ["a", "b"] {

@@ -24,7 +24,7 @@ pub struct Look {
     pub is_all: bool,
     /// What best effort is forecast to carry.
     pub forecast: Option<Rates>,
-    /// What the copy carries by best effort, since what is promised last changed; none where that cannot be told from what goes over a reserved path.
+    /// What the copy carries by best effort, since what is promised last changed; none where that cannot be distinguished from what goes over a reserved path.
     pub measured: Option<Measured>,
 }
 

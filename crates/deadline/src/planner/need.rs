@@ -120,8 +120,8 @@ impl Planner {
             None if self.is_measured() && self.refusal.is_none() && !is_past => SETTLED_MS,
             None => 0,
         };
-        let is_told = is_unlikely || self.refusal.is_some() || self.gave_up;
-        if !is_past && (is_under_way || may_help || !is_told || now - since < settled) {
+        let is_reported = is_unlikely || self.refusal.is_some() || self.gave_up;
+        if !is_past && (is_under_way || may_help || !is_reported || now - since < settled) {
             return None;
         }
         self.warned = Some(is_missed);

@@ -356,7 +356,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, now: Moment, event: Event) {
+    fn report(&mut self, now: Moment, event: Event) {
         let actions = self.planner.on(now, event);
         self.pending.extend(actions);
     }
@@ -410,7 +410,7 @@ impl World {
                     Event::Returned
                 }
             };
-            self.tell(now, event);
+            self.report(now, event);
         }
     }
 
@@ -467,10 +467,10 @@ fn run_in(mut world: World, total: u64, forecast: Option<Rates>, seconds: &[Seco
             forecast,
             measured,
         });
-        world.tell(now, event);
+        world.report(now, event);
         world.answer(now, second.answer);
         if second.path == 2 && world.in_force.take().is_some() {
-            world.tell(now, Event::Lost);
+            world.report(now, Event::Lost);
         }
         if second.path < 2 && world.in_force.is_some() {
             world.works = second.path == 1;
@@ -478,7 +478,7 @@ fn run_in(mut world: World, total: u64, forecast: Option<Rates>, seconds: &[Seco
                 path: PathId(1),
                 works: world.works,
             };
-            world.tell(now, event);
+            world.report(now, event);
         }
         let bps = world.best_effort(now, second.best_effort) + world.carries(now);
         left -= bps / BITS * (TICK_MS as f64 / 1000.0);
@@ -489,7 +489,7 @@ fn run_in(mut world: World, total: u64, forecast: Option<Rates>, seconds: &[Seco
             break;
         }
     }
-    world.tell(now, Event::Over);
+    world.report(now, Event::Over);
     world.answer(now, 0);
     assert!(world.planner.is_clear(), "nothing is left: {:?}", world.planner);
     assert!(world.held.is_none() && world.in_force.is_none());

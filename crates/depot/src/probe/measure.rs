@@ -232,10 +232,10 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
 /// Says something, and hears it again.
 async fn said<S: AsyncRead + AsyncWrite + Unpin>(conn: &mut S, message: ProbeMessage) -> io::Result<()> {
     conn.write_all(&message.encode()).await?;
-    heard(conn, message).await
+    received(conn, message).await
 }
 
-async fn heard<S: AsyncRead + Unpin>(conn: &mut S, expected: ProbeMessage) -> io::Result<()> {
+async fn received<S: AsyncRead + Unpin>(conn: &mut S, expected: ProbeMessage) -> io::Result<()> {
     let mut answer = [0; PROBE_MESSAGE_BYTES];
     conn.read_exact(&mut answer).await?;
     answers(&answer, expected)

@@ -16,7 +16,7 @@ use super::batch::Batch;
 use super::pipe::{Pipe, PipePool};
 
 /// Bytes that one direction may move before other sessions of the same thread get their turn.
-const TURN: usize = 4 * 1024 * 1024;
+const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 /// What is read at once when bytes must be copied.
 const COPY_BUFFER: usize = 16 * 1024;
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
@@ -97,7 +97,7 @@ impl Direction {
         to: &Conn,
         pipes: &Arc<PipePool>,
     ) -> Advance {
-        let mut turn = TURN;
+        let mut turn = MAX_BYTES_PER_TURN;
         self.batch.check(cx, from);
         loop {
             match self.drain(cx, to) {

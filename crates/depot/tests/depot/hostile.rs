@@ -89,7 +89,7 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_or_dripping_stranger_is_told_to_leave() {
+async fn a_silent_or_dripping_stranger_is_disconnected() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");

@@ -125,7 +125,7 @@ async fn what_is_left_at_the_drain_deadline_is_reset() {
 
 /// An OPEN that arrives while the depot drains, on a connection that it had accepted before.
 #[tokio::test]
-async fn an_open_that_comes_during_the_drain_is_told() {
+async fn an_open_that_comes_during_the_drain_is_reported() {
     let key = new_key();
     let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");

@@ -88,27 +88,31 @@ async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
         // It may be over already.
         let _ = many.write_all(&ProbeMessage::Echo(number).encode()).await;
     }
-    let mut heard = Vec::new();
-    let _ = soon(many.read_to_end(&mut heard)).await;
-    assert!(heard.len() <= 9 * MAX_PROBE_EXCHANGES as usize, "{}", heard.len());
+    let mut received = Vec::new();
+    let _ = soon(many.read_to_end(&mut received)).await;
+    assert!(
+        received.len() <= 9 * MAX_PROBE_EXCHANGES as usize,
+        "{}",
+        received.len()
+    );
     for message in [ProbeMessage::Train(MAX_PROBE_BYTES + 1).encode(), [9; 9]] {
         let mut stream = begun().await;
         stream.write_all(&message).await.expect("write");
-        let mut heard = Vec::new();
-        let _ = soon(stream.read_to_end(&mut heard)).await;
-        assert!(heard.is_empty());
+        let mut received = Vec::new();
+        let _ = soon(stream.read_to_end(&mut received)).await;
+        assert!(received.is_empty());
     }
 }
 
 #[tokio::test]
-async fn what_was_seen_of_both_hops_is_told_when_a_session_ends() {
+async fn what_was_seen_of_both_hops_is_reported_when_a_session_ends() {
     let key = new_key();
-    let heard: Arc<Mutex<Vec<HopReport>>> = Arc::default();
+    let received: Arc<Mutex<Vec<HopReport>>> = Arc::default();
     let depot = {
-        let heard = heard.clone();
+        let received = received.clone();
         depot_with(loopback_policy(key.public(), ""), |config| {
             config.hop_observer = Some(HopObserver(Arc::new(move |report| {
-                heard.lock().expect("lock").push(report);
+                received.lock().expect("lock").push(report);
             })));
         })
     };
@@ -128,9 +132,9 @@ async fn what_was_seen_of_both_hops_is_told_when_a_session_ends() {
     let mut depot = depot;
     depot.stop();
     soon(depot.stopped()).await;
-    let heard = heard.lock().expect("lock");
-    let [into, out] = &heard[..] else {
-        panic!("{heard:?}")
+    let received = received.lock().expect("lock");
+    let [into, out] = &received[..] else {
+        panic!("{received:?}")
     };
     assert_eq!(
         (&into.from, &into.to),

@@ -10,7 +10,7 @@ use crate::facts::CipherRate;
 /// The largest record of TLS (RFC 8446, 5.1).
 const RECORD: usize = 16 * 1024;
 /// Long enough to see past one time slice of another program, several times.
-const SPAN: Duration = Duration::from_millis(40);
+const MEASURED_TIME: Duration = Duration::from_millis(40);
 
 pub(super) fn measure() -> Fact<Vec<CipherRate>> {
     // The order of preference of sessions.
@@ -42,7 +42,7 @@ fn rate(algorithm: &'static Algorithm) -> Result<u64, aws_lc_rs::error::Unspecif
     // Tables and caches.
     seal(0)?;
     let (start, mut records) = (Instant::now(), 0u32);
-    while start.elapsed() < SPAN {
+    while start.elapsed() < MEASURED_TIME {
         records += 1;
         seal(records)?;
     }

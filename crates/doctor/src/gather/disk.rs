@@ -27,12 +27,12 @@ impl Default for Probe {
     }
 }
 
-const PIECE: usize = 1 << 20;
+const CHUNK_BYTES: usize = 1 << 20;
 /// `O_DIRECT` wants memory aligned to a block; no disk has larger ones than a page.
 const ALIGN: usize = 4096;
 const NAME: &str = ".longhaul-doctor-probe";
 
-/// Measures; what goes wrong is told in the facts.
+/// Measures; what goes wrong is reported in the facts.
 pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
     let shown = Text::new(&directory.display().to_string());
     let file = directory.join(format!("{NAME}.{}", std::process::id()));
@@ -52,13 +52,13 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
     };
     // Gone from the directory at once, and from the disk when it is closed, however this program ends.
     let removed = std::fs::remove_file(&file);
-    let mut memory = vec![0; PIECE + ALIGN];
+    let mut memory = vec![0; CHUNK_BYTES + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
-    let piece = memory.get_mut(start..start + PIECE).unwrap_or_default();
-    fill(piece);
-    let written = removed.and_then(|()| write(&mut handle, piece, bounds));
+    let chunk = memory.get_mut(start..start + CHUNK_BYTES).unwrap_or_default();
+    fill(chunk);
+    let written = removed.and_then(|()| write(&mut handle, chunk, bounds));
     let read = match &written {
-        Ok(_) => read(&mut handle, piece, bounds),
+        Ok(_) => read(&mut handle, chunk, bounds),
         Err(_) => Err(io::Error::other("nothing could be written")),
     };
     Disk {
@@ -80,9 +80,9 @@ fn create(file: &Path, direct: bool) -> io::Result<File> {
 }
 
 /// Nothing that a disk or file system could compress or share.
-fn fill(piece: &mut [u8]) {
+fn fill(chunk: &mut [u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for chunk in piece.chunks_mut(8) {
+    for chunk in chunk.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -92,24 +92,24 @@ fn fill(piece: &mut [u8]) {
     }
 }
 
-fn write(file: &mut File, piece: &[u8], bounds: Probe) -> io::Result<u64> {
+fn write(file: &mut File, chunk: &[u8], bounds: Probe) -> io::Result<u64> {
     let (start, mut bytes) = (Instant::now(), 0);
     while bytes < bounds.bytes && start.elapsed() < bounds.time {
-        file.write_all(piece)?;
-        bytes += piece.len() as u64;
+        file.write_all(chunk)?;
+        bytes += chunk.len() as u64;
     }
     // Written is what survives a power failure.
     file.sync_data()?;
     Ok(per_second(bytes, start))
 }
 
-fn read(file: &mut File, piece: &mut [u8], bounds: Probe) -> io::Result<u64> {
+fn read(file: &mut File, chunk: &mut [u8], bounds: Probe) -> io::Result<u64> {
     file.rewind()?;
     // Where O_DIRECT is not to be had, at least ask for the cache to be dropped.
     let _ = rustix::fs::fadvise(&*file, 0, None, rustix::fs::Advice::DontNeed);
     let (start, mut bytes) = (Instant::now(), 0);
     while start.elapsed() < bounds.time {
-        match file.read(piece)? {
+        match file.read(chunk)? {
             0 => break,
             n => bytes += n as u64,
         }

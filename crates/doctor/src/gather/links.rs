@@ -22,7 +22,7 @@ const IFF_LOOPBACK: u32 = 8;
 /// `TC_H_ROOT`.
 const ROOT: u32 = 0xffff_ffff;
 
-/// More devices are not told of.
+/// More devices are not reported.
 const MOST_LINKS: usize = 64;
 const MOST_QUEUES: usize = 32;
 

@@ -1,7 +1,7 @@
 //! Finds the largest size that arrives, with few questions: a packet that vanishes takes a second to be sure of.
 
 /// Sizes that paths have, because of what they are made of: Ethernet, jumbo frames, PPPoE, tunnels of many kinds.
-const USUAL: [u32; 24] = [
+const USUAL_SIZES: [u32; 24] = [
     576, 1006, 1200, 1280, 1300, 1340, 1360, 1380, 1392, 1400, 1412, 1420, 1428, 1436, 1440, 1450, 1454,
     1460, 1472, 1476, 1480, 1492, 1500, 4352,
 ];
@@ -12,7 +12,7 @@ pub(super) fn largest(least: u32, most: u32, arrives: &mut dyn FnMut(u32) -> boo
     if !arrives(least) {
         return None;
     }
-    let candidates: Vec<u32> = USUAL
+    let candidates: Vec<u32> = USUAL_SIZES
         .into_iter()
         .chain((5000..most).step_by(1000))
         .filter(|size| (least + 1..most).contains(size))
@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn usual_sizes_are_found_with_few_questions() {
-        for mtu in USUAL {
+        for mtu in USUAL_SIZES {
             let mut questions = 0;
             let found = largest(576, 9000, &mut |size| {
                 questions += 1;

@@ -29,9 +29,9 @@ pub(super) struct Dialled {
     pub connection: Option<TcpStream>,
 }
 
-pub(super) fn dial(address: SocketAddr, patience: Duration) -> io::Result<Dialled> {
+pub(super) fn dial(address: SocketAddr, connect_timeout: Duration) -> io::Result<Dialled> {
     let start = Instant::now();
-    match connect(address, None, patience) {
+    match connect(address, None, connect_timeout) {
         Ok(connection) => {
             let elapsed = start.elapsed();
             // The kernel's own measure leaves out how long this program took to wake up.
@@ -52,7 +52,11 @@ pub(super) fn dial(address: SocketAddr, patience: Duration) -> io::Result<Dialle
     }
 }
 
-fn connect(address: SocketAddr, largest_segment: Option<u32>, patience: Duration) -> io::Result<TcpStream> {
+fn connect(
+    address: SocketAddr,
+    largest_segment: Option<u32>,
+    connect_timeout: Duration,
+) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // Never in pieces, whatever the system's default.
     if address.is_ipv4() {
@@ -64,7 +68,7 @@ fn connect(address: SocketAddr, largest_segment: Option<u32>, patience: Duration
         socket.set_tcp_mss(bytes)?;
     }
     socket.set_tcp_nodelay(true)?;
-    socket.connect_timeout(&address.into(), patience)?;
+    socket.connect_timeout(&address.into(), connect_timeout)?;
     socket.set_nonblocking(true)?;
     Ok(socket.into())
 }
@@ -90,17 +94,17 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
 /// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a connection of its own: the packet's
 /// size, and what became of it.
 pub(super) fn segment(address: SocketAddr, size: Option<u32>, rtt: Duration) -> Result<(u32, Fate), String> {
-    let told = |error: io::Error| error.to_string();
+    let reported = |error: io::Error| error.to_string();
     let headers = if address.is_ipv4() { 40 } else { 60 };
     // Lost set-ups are repeated after 1 s and 3 s.
-    let patience = Duration::from_secs(5) + 4 * rtt;
+    let connect_timeout = Duration::from_secs(5) + 4 * rtt;
     let largest = size.map(|size| size.saturating_sub(headers));
-    let mut connection = connect(address, largest, patience).map_err(told)?;
+    let mut connection = connect(address, largest, connect_timeout).map_err(reported)?;
     let before = TcpInfo::read(&connection).map_err(|error| error.to_string())?;
     let options = if before.timestamps { 12 } else { 0 };
     let packet = before.send_mss + options + headers;
     let data = vec![0; before.send_mss as usize];
-    connection.write_all(&data).map_err(told)?;
+    connection.write_all(&data).map_err(reported)?;
     // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller size is not (three).
     let deadline = Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
     let fate = loop {

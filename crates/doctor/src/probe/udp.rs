@@ -22,7 +22,7 @@ pub(super) struct Prober {
     socket: UdpSocket,
     headers: u32,
     first_hop: u32,
-    patience: Duration,
+    connect_timeout: Duration,
 }
 
 impl Prober {
@@ -48,7 +48,7 @@ impl Prober {
             headers,
             // A datagram's length is a 16-bit number.
             first_hop: first_hop.min(65_535),
-            patience: ANSWER.max(4 * rtt),
+            connect_timeout: ANSWER.max(4 * rtt),
         })
     }
 
@@ -66,9 +66,9 @@ impl Prober {
             Ok(_) => {}
             Err(error) => return self.said(error),
         }
-        let patience = Timespec::try_from(self.patience).unwrap_or_default();
+        let connect_timeout = Timespec::try_from(self.connect_timeout).unwrap_or_default();
         let mut wait = [PollFd::new(&self.socket, PollFlags::empty())];
-        poll(&mut wait, Some(&patience))?;
+        poll(&mut wait, Some(&connect_timeout))?;
         match self.socket.take_error()? {
             Some(error) => self.said(error),
             None => Ok(Fate::Vanished),
@@ -79,12 +79,12 @@ impl Prober {
         match error.kind() {
             ErrorKind::ConnectionRefused => Ok(Fate::Arrived),
             _ if error.raw_os_error() == Some(libc::EMSGSIZE) => {
-                let told = if self.headers == 28 {
+                let reported = if self.headers == 28 {
                     ip_mtu(&self.socket)?
                 } else {
                     ipv6_mtu(&self.socket)?
                 };
-                Ok(Fate::TooLarge(told))
+                Ok(Fate::TooLarge(reported))
             }
             _ => Err(error),
         }

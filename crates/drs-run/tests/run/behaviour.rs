@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-use crate::{OBJECT, compiled, drs_run, lines, told};
+use crate::{OBJECT, compiled, drs_run, lines, reported};
 
 #[test]
 fn a_program_sees_no_difference() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "behaviour", &[]);
     let plain = Command::new(&program).output().unwrap();
-    assert_eq!(plain.status.code(), Some(5), "{}", told(&plain));
+    assert_eq!(plain.status.code(), Some(5), "{}", reported(&plain));
     let expected = String::from_utf8(plain.stdout).unwrap();
     assert!(expected.contains("child ended with: 7"), "{expected}");
 
@@ -19,7 +19,7 @@ fn a_program_sees_no_difference() {
             .arg(&program)
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(5), "{}", reported(&output));
         assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "mode {mode}");
         assert_eq!(output.stderr, b"", "mode {mode}");
         let lines = lines(&log);
@@ -71,7 +71,12 @@ fn what_the_library_cannot_use_it_does_without() {
             .env(name, value)
             .output()
             .unwrap();
-        assert_eq!(output.status.code(), Some(5), "{name}={value}: {}", told(&output));
+        assert_eq!(
+            output.status.code(),
+            Some(5),
+            "{name}={value}: {}",
+            reported(&output)
+        );
         assert_eq!(output.stdout, expected.stdout, "{name}={value}");
         assert_eq!(output.stderr, b"", "{name}={value}");
     }
@@ -86,7 +91,7 @@ fn the_summary_says_what_was_found() {
         .arg(&program)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(5), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(5), "{}", reported(&output));
     let summary = String::from_utf8(output.stderr).unwrap();
     assert!(summary.starts_with("drs: "), "{summary}");
     assert!(summary.contains("sent 3.815 MiB"), "{summary}");
@@ -105,6 +110,6 @@ fn a_process_ends_with_its_last_thread() {
         .env("DRS_PRELOAD", &*OBJECT)
         .output()
         .unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     assert_eq!(output.stdout, b"the last thread ends\n");
 }

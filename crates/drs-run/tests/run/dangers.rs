@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use crate::{compiled, drs_run, told};
+use crate::{compiled, drs_run, reported};
 
 /// How long a program that has gone wrong is waited for; none of these works for longer than a moment.
-const PATIENCE_SECONDS: &str = "60";
+const KILL_AFTER_SECONDS: &str = "60";
 
 /// Compiles an object that is loaded behind the library.
 fn object(folder: &Path, name: &str) -> std::path::PathBuf {
@@ -17,7 +17,7 @@ fn object(folder: &Path, name: &str) -> std::path::PathBuf {
 fn ran(program: &Path, arguments: &[&str], behind: Option<&Path>) -> Output {
     let mut command = Command::new("timeout");
     // A process whose only thread left takes no signals does not end of a friendlier one.
-    command.args(["--signal", "KILL", PATIENCE_SECONDS]);
+    command.args(["--signal", "KILL", KILL_AFTER_SECONDS]);
     let run = drs_run(&["--mode", "auto", "--log", "/dev/null"]);
     command.arg(run.get_program()).args(run.get_args());
     for (name, value) in run.get_envs() {
@@ -38,7 +38,7 @@ fn plain(program: &Path, arguments: &[&str]) -> Output {
 fn same(program: &Path, arguments: &[&str]) {
     let plain = plain(program, arguments);
     let with = ran(program, arguments, None);
-    assert_eq!(told(&with), told(&plain));
+    assert_eq!(reported(&with), reported(&plain));
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_cancelled_thread_ends_where_it_would() {
         expected.stdout,
         b"0: cancelled\n1: cancelled\n",
         "{}",
-        told(&expected)
+        reported(&expected)
     );
     same(&program, &[]);
 }
@@ -64,7 +64,7 @@ fn no_thread_is_started_within_a_fork() {
         String::from_utf8_lossy(&output.stdout),
         "in the handler: 1, after it: 1\nafter the first call: 2\n",
         "{}",
-        told(&output)
+        reported(&output)
     );
 }
 
@@ -74,7 +74,7 @@ fn a_fork_while_the_host_is_read_leaves_the_child_free() {
     let blocks = object(folder.path(), "blocks");
     let program = compiled(folder.path(), "forks_while_read", &[]);
     let output = ran(&program, &[], Some(&blocks));
-    assert_eq!(output.status.code(), Some(3), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", reported(&output));
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn nothing_is_looked_up_after_the_start() {
     let counts = object(folder.path(), "counts");
     let program = compiled(folder.path(), "in_handler", &["-ldl", "-Wl,-z,now"]);
     let output = ran(&program, &[], Some(&counts));
-    assert_eq!(output.stdout, b"came back\n", "{}", told(&output));
+    assert_eq!(output.stdout, b"came back\n", "{}", reported(&output));
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_handler_on_the_least_of_stacks_has_room() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "in_handler", &["-ldl", "-Wl,-z,now"]);
     let expected = plain(&program, &["small"]);
-    assert_eq!(expected.stdout, b"came back\n", "{}", told(&expected));
+    assert_eq!(expected.stdout, b"came back\n", "{}", reported(&expected));
     let output = ran(&program, &["small"], None);
-    assert_eq!(output.stdout, b"came back\n", "{}", told(&output));
+    assert_eq!(output.stdout, b"came back\n", "{}", reported(&output));
 }

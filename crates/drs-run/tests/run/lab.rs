@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use wanbed::{Lab, Overrides, Scenario};
 
-use crate::{OBJECT, lines, told};
+use crate::{OBJECT, lines, reported};
 
 /// Connections of which one at least is right-sized at both ends.
 const MAX_CONNECTIONS: u32 = 12;
@@ -88,7 +88,7 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
             .arg(&url)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{}", told(&output));
+        assert!(output.status.success(), "{}", reported(&output));
         assert_eq!(fs::read(&copy).unwrap(), fs::read(root.join("file")).unwrap());
         let logged = lines(&receiving);
         assert!(did(&logged, "receive-buffer"), "{logged:?}");

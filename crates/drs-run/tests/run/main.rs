@@ -12,7 +12,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use support::{OBJECT, refused, succeeded, told};
+use support::{OBJECT, refused, reported, succeeded};
 
 /// `drs run` with options, up to the program.
 fn drs_run(options: &[&str]) -> Command {

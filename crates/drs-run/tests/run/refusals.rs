@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::{compiled, drs_run, refused, told};
+use crate::{compiled, drs_run, refused, reported};
 
 fn with(program: &std::path::Path) -> std::process::Command {
     let mut command = drs_run(&[]);
@@ -53,11 +53,11 @@ fn programs_that_are_none() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_is_told_before_the_program_runs() {
+fn a_log_that_cannot_be_written_is_reported_before_the_program_runs() {
     let mut command = drs_run(&["--log", "/no/such/folder/log"]);
     command.args(["sh", "-c", "echo ran"]);
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(125), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(125), "{}", reported(&output));
     assert_eq!(output.stdout, b"");
     assert!(
         String::from_utf8(output.stderr)
@@ -67,7 +67,7 @@ fn a_log_that_cannot_be_written_is_told_before_the_program_runs() {
 }
 
 #[test]
-fn a_library_that_is_not_there_is_told() {
+fn a_library_that_is_not_there_is_reported() {
     let mut command = drs_run(&[]);
     command.env("DRS_PRELOAD", "/no/such/library.so").arg("sh");
     refused(command, 125, &["DRS_PRELOAD", "/no/such/library.so"]);
@@ -78,9 +78,9 @@ fn codes_and_signals_of_the_program_are_passed_on() {
     for options in [&["--summary"][..], &[]] {
         let mut command = drs_run(options);
         let output = command.args(["sh", "-c", "exit 42"]).output().unwrap();
-        assert_eq!(output.status.code(), Some(42), "{}", told(&output));
+        assert_eq!(output.status.code(), Some(42), "{}", reported(&output));
     }
     let mut command = drs_run(&["--summary"]);
     let output = command.args(["sh", "-c", "kill -9 $$"]).output().unwrap();
-    assert_eq!(output.status.code(), Some(137), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(137), "{}", reported(&output));
 }

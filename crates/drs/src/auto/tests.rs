@@ -265,7 +265,7 @@ fn random_losses_want_bbr_or_else_a_depot() {
 }
 
 #[test]
-fn a_reservation_is_paced_to_once_and_anothers_pacing_only_told() {
+fn a_reservation_is_paced_to_once_and_anothers_pacing_only_reported() {
     let mut auto = Auto::new(Side::Sending, host());
     auto.reserved = Some(125_000_000);
     let orders = after(&mut auto, 1, &sample(MB), Limit::Growing, None);

@@ -6,7 +6,7 @@
 //! more above the least single one than noise explains. The second half is what finds a queue that stands from the start
 //! of a flow: it raises every average, but a constant queue makes no noise.
 //!
-//! Noise is told from a queue's growing and shrinking by how fast it is: it makes successive looks go up and down, while a
+//! Noise is distinguished from a queue's growing and shrinking by how fast it is: it makes successive looks go up and down, while a
 //! queue goes one way for many looks. So noise is measured by second differences. A queue of bursts (slow start) goes up and down
 //! too, but passes, and noise stays: what counts is the least that was measured lately.
 

@@ -231,7 +231,7 @@ fn lose(sample: &mut Sample) {
 }
 
 #[test]
-fn losses_without_a_queue_are_told_from_those_of_a_full_one() {
+fn losses_without_a_queue_are_distinguished_from_those_of_a_full_one() {
     for (queue, expected) in [(false, Limit::Loss), (true, Limit::Path)] {
         let mut estimator = Estimator::new(Side::Sending);
         let mut sample = bulk(b"reno");

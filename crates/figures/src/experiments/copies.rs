@@ -33,17 +33,17 @@ pub struct Planned {
     pub bytes: u64,
     /// Which way they take.
     pub way: Way,
-    /// How many streams it is told, if any.
+    /// The number of streams that is asked for, if any.
     pub streams: Option<u32>,
 }
 
-/// What tells copies apart.
+/// What distinguishes copies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     setting: String,
     bytes: u64,
     way: Way,
-    told: Option<u32>,
+    fixed: Option<u32>,
 }
 
 impl Planned {
@@ -52,7 +52,7 @@ impl Planned {
             setting: self.setting.id.into(),
             bytes: self.bytes,
             way: self.way,
-            told: self.streams,
+            fixed: self.streams,
         }
     }
 }
@@ -137,7 +137,7 @@ impl Experiment for Copies {
                 planned.way.word().to_owned(),
                 planned
                     .streams
-                    .map_or("not told".to_owned(), |number| number.to_string()),
+                    .map_or("its own choice".to_owned(), |number| number.to_string()),
                 cell(runs.spread(&one, |seen| seen.seconds), 3),
                 cell(runs.spread(&one, Copied::mbps), 2),
                 runs.cell(&one).len().to_string(),

@@ -24,7 +24,7 @@ pub struct Cell {
     /// The setting's short name.
     setting: String,
     /// The number of streams that it is told, if any.
-    told: Option<u32>,
+    fixed: Option<u32>,
 }
 
 /// What is copied over what: each a limit of another kind.
@@ -64,9 +64,9 @@ impl Experiment for Streams {
 
     fn cells(&self) -> Vec<Cell> {
         let numbers = |(setting, _): (Setting, u64)| {
-            NUMBERS.map(|told| Cell {
+            NUMBERS.map(|fixed| Cell {
                 setting: setting.id.into(),
-                told,
+                fixed,
             })
         };
         settings().into_iter().flat_map(numbers).collect()
@@ -78,7 +78,7 @@ impl Experiment for Streams {
 
     fn cost(&self, cell: &Cell) -> Cost {
         // Two streams and more are about twice as fast, at least.
-        let bytes = |bytes| if cell.told == Some(1) { bytes } else { bytes / 2 };
+        let bytes = |bytes| if cell.fixed == Some(1) { bytes } else { bytes / 2 };
         setting_of(cell).map_or(
             Cost {
                 share: 1.0,
@@ -103,7 +103,7 @@ impl Experiment for Streams {
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
         let (setting, bytes) = setting_of(cell)?;
         let source = Source::sized(here.tools, bytes)?;
-        copy(here, &setting, Way::Direct, &source, cell.told)
+        copy(here, &setting, Way::Direct, &source, cell.fixed)
     }
 
     fn outcome(&self, seen: &Copied) -> String {
@@ -115,7 +115,7 @@ impl Experiment for Streams {
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
-        let numbers = NUMBERS.map(|told| told.map_or("not told".to_owned(), |number| number.to_string()));
+        let numbers = NUMBERS.map(|fixed| fixed.map_or("not told".to_owned(), |number| number.to_string()));
         let heads = ["setting".to_owned(), "size".to_owned()]
             .into_iter()
             .chain(numbers);
@@ -132,7 +132,7 @@ impl Experiment for Streams {
         );
         for (setting, bytes) in settings() {
             let mut row = vec![setting.title.to_owned(), format!("{} MiB", bytes / MIB)];
-            row.extend(NUMBERS.map(|told| cell(rate(runs, &setting, told), 1)));
+            row.extend(NUMBERS.map(|fixed| cell(rate(runs, &setting, fixed), 1)));
             let streams = runs.spread(&key(&setting, None), |seen| f64::from(seen.streams));
             row.push(cell(streams, 0));
             row.push(number(share(runs, &setting).map(|share| 100.0 * share), 0) + " %");
@@ -188,21 +188,21 @@ impl Experiment for Streams {
     }
 }
 
-fn key(setting: &Setting, told: Option<u32>) -> Cell {
+fn key(setting: &Setting, fixed: Option<u32>) -> Cell {
     Cell {
         setting: setting.id.into(),
-        told,
+        fixed,
     }
 }
 
-fn rate(runs: &Runs<'_, Cell, Copied>, setting: &Setting, told: Option<u32>) -> Option<Spread> {
-    runs.spread(&key(setting, told), Copied::mbps)
+fn rate(runs: &Runs<'_, Cell, Copied>, setting: &Setting, fixed: Option<u32>) -> Option<Spread> {
+    runs.spread(&key(setting, fixed), Copied::mbps)
 }
 
 /// What a copy that is not told comes to, of the best that was told.
 fn share(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Option<f64> {
-    let told = NUMBERS.into_iter().flatten();
-    let best = told
+    let fixed = NUMBERS.into_iter().flatten();
+    let best = fixed
         .filter_map(|number| rate(runs, setting, Some(number)))
         .map(|spread| spread.median)
         .reduce(f64::max)?;
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn the_table_holds_what_counts_and_what_it_is_compared_with() {
         let (setting, bytes) = &settings()[0];
-        let run = |told, mbps: f64, streams, valid| {
+        let run = |fixed, mbps: f64, streams, valid| {
             let seen = Copied {
                 bytes: *bytes,
                 files: 1,
@@ -248,7 +248,7 @@ mod tests {
                 retransmits: 0,
                 limited_by: Some("receive-window".into()),
             };
-            record(key(setting, told), 1, seen, valid)
+            record(key(setting, fixed), 1, seen, valid)
         };
         let records = [
             run(Some(1), 3.0, 1, true),

@@ -403,7 +403,7 @@ proptest! {
             (losing.get() && state % 100 < loss, (state >> 20) % 100 < 5)
         };
         let mut link = Link::with(Box::new(fate));
-        let (mut sent, mut written, mut told) = (0, 0, false);
+        let (mut sent, mut written, mut reported) = (0, 0, false);
         let (mut far, mut program) = (Vec::new(), Vec::new());
         let mut rounds = 0;
         while !link.end.is_over() || link.program.tcp().is_open() {
@@ -411,8 +411,8 @@ proptest! {
                 sent += link.program.tcp().send_slice(&to_far[sent..]).unwrap();
                 // As in `End::tell_close`: this kernel is the same stack.
                 let waits = link.program.tcp().state() == State::CloseWait && link.program.tcp().send_queue() > 0;
-                if far.len() == to_far.len() && !told && !waits {
-                    told = true;
+                if far.len() == to_far.len() && !reported && !waits {
+                    reported = true;
                     link.program.tcp().close();
                 }
             }

@@ -35,7 +35,7 @@ fn it_runs_once_it_is_due_and_one_agent_at_a_time() {
 }
 
 #[test]
-fn a_job_whose_agent_is_gone_is_another_agents_and_the_first_one_is_not_heard_any_more() {
+fn a_job_whose_agent_is_gone_is_another_agents_and_the_first_one_is_ignored() {
     let first = running(0);
     assert_eq!(after(first, LEASE - 1, LOST), Err(Refused::Held));
     let known = after(first, 1, Event::Lost { known: true }).unwrap();

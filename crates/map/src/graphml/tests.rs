@@ -29,16 +29,16 @@ fn zoo(name: &str) -> Map {
 /// How many links tell a capacity, and how many have a latency.
 fn known(map: &Map) -> (usize, usize) {
     let links = map.links.iter();
-    let told = links
+    let reported = links
         .clone()
         .filter(|link| link.forward.capacity.is_some())
         .count();
-    (told, links.filter(|link| link.latency.is_some()).count())
+    (reported, links.filter(|link| link.latency.is_some()).count())
 }
 
 #[test]
 fn all_of_the_networks_are_read_to_the_last_link() {
-    for (name, sites, links, told, timed) in [
+    for (name, sites, links, reported, timed) in [
         ("Abilene", 11, 14, 14, 14),
         ("Cogentco", 197, 245, 0, 214),
         ("Esnet", 68, 92, 13, 29),
@@ -52,7 +52,7 @@ fn all_of_the_networks_are_read_to_the_last_link() {
         let map = zoo(name);
         assert_eq!(
             (map.sites.len(), map.links.len(), known(&map)),
-            (sites, links, (told, timed)),
+            (sites, links, (reported, timed)),
             "{name}"
         );
         assert_eq!(Graph::of(&map).edges().len(), 2 * links);
@@ -78,7 +78,7 @@ fn abilene_is_as_it_was() {
 }
 
 #[test]
-fn junctions_and_labels_of_many_are_told_apart() {
+fn junctions_and_labels_of_many_are_distinguished() {
     let map = zoo("Cogentco");
     let junctions: Vec<&str> = map
         .sites
@@ -184,7 +184,7 @@ fn speeds_are_read_as_people_write_them() {
 }
 
 #[test]
-fn assumed_capacities_are_marked_and_told_ones_stay() {
+fn assumed_capacities_are_marked_and_reported_ones_stay() {
     let assumptions = Assumptions {
         capacity: Rate::new(1e9),
     };
@@ -238,16 +238,16 @@ fn defaults_of_keys_and_loops_count() {
 #[test]
 fn errors_say_where_and_what() {
     let error = |text: &str| read(text, Path::new("x.graphml"), &Assumptions::default()).unwrap_err();
-    let told = |text: &str| error(text).to_string();
+    let reported = |text: &str| error(text).to_string();
     assert!(
-        told("<graphml>\n<").starts_with("x.graphml:2: is no XML"),
+        reported("<graphml>\n<").starts_with("x.graphml:2: is no XML"),
         "{}",
-        told("<graphml>\n<")
+        reported("<graphml>\n<")
     );
     let no_node = "<graphml><graph>\n<node id=\"a\"/>\n<edge source=\"a\" target=\"b\"/></graph></graphml>";
-    assert_eq!(told(no_node), "x.graphml:3: target: there is no node \"b\"");
+    assert_eq!(reported(no_node), "x.graphml:3: target: there is no node \"b\"");
     let twice = "<graphml>\n<node id=\"a\"/><node id=\"a\"/></graphml>";
-    assert!(told(twice).starts_with("x.graphml:2: node \"a\" is there already"));
+    assert!(reported(twice).starts_with("x.graphml:2: node \"a\" is there already"));
     assert!(matches!(error("<svg/>"), GraphmlError::Graph { .. }));
     let definitions = "<!DOCTYPE g [<!ENTITY a \"b\">]><graphml/>";
     assert!(matches!(error(definitions), GraphmlError::Xml { .. }));

@@ -64,7 +64,7 @@ fn everything_is_read() {
 
 #[test]
 fn errors_say_where_and_what() {
-    for (line, other, told) in [
+    for (line, other, reported) in [
         ("\"100 Gbit/s\"", "\"100\"", "map.toml:17: capacity: "),
         (
             "\"2 Gbit/s\"",
@@ -106,7 +106,7 @@ fn errors_say_where_and_what() {
         ("metric = 10", "speed = 10", "map.toml:21: unknown field `speed`"),
     ] {
         let error = refused(line, other);
-        assert!(error.starts_with(told), "{error}\nand not {told}");
+        assert!(error.starts_with(reported), "{error}\nand not {reported}");
     }
 }
 
@@ -131,7 +131,7 @@ fn a_file_may_name_the_sites_of_another() {
 
 proptest! {
     #[test]
-    fn sites_and_links_of_any_values_are_read_or_told(
+    fn sites_and_links_of_any_values_are_read_or_reported(
         latitude in -200f64..200.0, share in -1f64..2.0, rate in "[0-9]{1,4}(\\.[0-9])? ?[kMGT]?(bit/s|bps|B)?", name in "\\PC{0,20}",
     ) {
         let name = toml::Value::String(name);

@@ -131,7 +131,7 @@ fn nobody_takes_a_name() {
 }
 
 #[test]
-fn what_is_no_registration_is_told() {
+fn what_is_no_registration_is_reported() {
     let good = registration(9, "quad", NOW);
     assert_eq!(good.check(), Ok(()));
     let with = |change: fn(&mut Registration)| {

@@ -50,7 +50,7 @@ fn routes_through_a_map_are_read_as_they_were_meant() {
 }
 
 #[test]
-fn what_can_not_be_is_told() {
+fn what_can_not_be_is_reported() {
     let mut map = everything();
     let through = ChosenRoute::through;
     assert_eq!(

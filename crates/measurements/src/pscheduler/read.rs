@@ -288,7 +288,7 @@ fn conditions(run: &Run) -> Conditions {
         Value::String(name) => Some(name.as_str()),
         other => other.get("name")?.as_str(),
     });
-    let told = run.reference.as_ref().and_then(|reference| {
+    let reported = run.reference.as_ref().and_then(|reference| {
         let word = reference.get("longhaul")?.get("limit")?.as_str()?;
         Limit::ALL.into_iter().find(|limit| limit.word() == word)
     });
@@ -301,7 +301,7 @@ fn conditions(run: &Run) -> Conditions {
     Conditions {
         streams: spec.parallel,
         congestion_control: spec.congestion.as_deref().map(shown),
-        limit: told.or(by_test),
+        limit: reported.or(by_test),
         tool: tool.map(shown),
         ..Conditions::default()
     }
@@ -374,7 +374,7 @@ fn round_trips(record: &mut Record, result: RoundTrips) -> Result<(), ReadError>
         .take(MAX_ROUND_TRIPS)
         .filter_map(|trip| time(&trip.rtt))
         .collect();
-    let told = || {
+    let reported = || {
         Some(Distribution {
             min_s: time(&result.min)?,
             mean_s: time(&result.mean)?,
@@ -383,7 +383,7 @@ fn round_trips(record: &mut Record, result: RoundTrips) -> Result<(), ReadError>
             ..Distribution::default()
         })
     };
-    let rtt = Distribution::of(&seen).or_else(told);
+    let rtt = Distribution::of(&seen).or_else(reported);
     record.kind = if rtt.is_some() { Kind::Rtt } else { Kind::Loss };
     record.conditions.packets = result.sent;
     record.values.rtt = rtt;

@@ -219,13 +219,13 @@ proptest! {
 fn what_is_written_is_read_as_it_was() {
     for name in ["throughput", "rtt", "latency", "latency-wide", "trace"] {
         let record = record(name);
-        let told = write(&record, |end| Some(end.to_owned())).unwrap();
-        assert_eq!(told["schedule"]["start"], "2026-10-14T15:06:40Z");
+        let reported = write(&record, |end| Some(end.to_owned())).unwrap();
+        assert_eq!(reported["schedule"]["start"], "2026-10-14T15:06:40Z");
         assert_eq!(
-            told["id"],
+            reported["id"],
             write(&record, |end| Some(end.to_owned())).unwrap()["id"]
         );
-        let back = read(&told.to_string(), reporter()).unwrap();
+        let back = read(&reported.to_string(), reporter()).unwrap();
         assert_eq!(
             (back.start_ms, back.duration_s, back.kind),
             (record.start_ms, record.duration_s, record.kind),
@@ -249,10 +249,10 @@ fn what_is_written_is_read_as_it_was() {
 fn the_limit_of_a_copy_goes_along() {
     let mut copy = super::copy();
     copy.conditions.limit = Some(drs::Limit::SendBuffer);
-    let told = write(&copy, |end| Some(format!("{end}.example"))).unwrap();
-    let uuid = told["id"].as_str().unwrap();
+    let reported = write(&copy, |end| Some(format!("{end}.example"))).unwrap();
+    let uuid = reported["id"].as_str().unwrap();
     assert_eq!((uuid.len(), &uuid[14..15]), (36, "8"));
-    let back = read(&told.to_string(), reporter()).unwrap();
+    let back = read(&reported.to_string(), reporter()).unwrap();
     assert_eq!(
         (back.from.as_str(), back.conditions.limit),
         ("campus.example", copy.conditions.limit)

@@ -17,10 +17,10 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
         let serving = async {
             // It knows nothing of sessions: it reads to the end, and says what it has read, backwards.
             let (mut stream, _) = listener.accept().await.unwrap();
-            let mut heard = Vec::new();
-            stream.read_to_end(&mut heard).await.unwrap();
-            heard.reverse();
-            stream.write_all(&heard).await.unwrap();
+            let mut received = Vec::new();
+            stream.read_to_end(&mut received).await.unwrap();
+            received.reverse();
+            stream.write_all(&received).await.unwrap();
         };
         let asking = async {
             let mut session = connect(&offramp.to(&me, address, &route)).await.unwrap();
@@ -60,9 +60,9 @@ async fn a_server_that_speaks_and_ends_first_still_hears() {
         assert_eq!(greeting, "220 ready\r\n");
         session.write_all(b"and now me").await.unwrap();
         session.shutdown().await.unwrap();
-        let mut heard = String::new();
-        server.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(heard, "and now me");
+        let mut received = String::new();
+        server.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "and now me");
     };
     soon(talking).await;
 }

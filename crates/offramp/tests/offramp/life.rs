@@ -21,14 +21,14 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     let finishing = async {
         session.write_all(b"the rest").await.unwrap();
         session.shutdown().await.unwrap();
-        let mut heard = String::new();
-        server.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(heard, "the rest");
+        let mut received = String::new();
+        server.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "the rest");
         server.write_all(b"heard").await.unwrap();
         server.shutdown().await.unwrap();
-        heard.clear();
-        session.read_to_string(&mut heard).await.unwrap();
-        assert_eq!(heard, "heard");
+        received.clear();
+        session.read_to_string(&mut received).await.unwrap();
+        assert_eq!(received, "heard");
     };
     soon(finishing).await;
     offramp.stopped().await;

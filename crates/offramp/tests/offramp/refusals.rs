@@ -36,8 +36,12 @@ async fn assert_refused(
     errno: Errno,
 ) {
     let server = server.into();
-    let (told, number, error) = refused(offramp.connect(me, server.clone()).await);
-    assert_eq!((told, number), (code, errno.raw_os_error()), "{server}: {error}");
+    let (reported, number, error) = refused(offramp.connect(me, server.clone()).await);
+    assert_eq!(
+        (reported, number),
+        (code, errno.raw_os_error()),
+        "{server}: {error}"
+    );
     // LH-FALLBACK-2.
     assert!(!error.nothing_forwarded(), "{error}");
 }

@@ -87,7 +87,7 @@ async fn a_rule_sends_by_its_route_from_when_it_is_read() {
 
 /// Only who says so may remember an answer, once its destination's distance is known; it is told when rules change, asked for or not.
 #[tokio::test]
-async fn who_remembers_is_told_when_rules_change() {
+async fn who_remembers_is_informed_when_rules_change() {
     let user = User::new();
     let onramp = user.start();
     let program = Program::at(&user).await;
@@ -109,7 +109,7 @@ async fn who_remembers_is_told_when_rules_change() {
     onramp.reload();
     // A mistake changes nothing: what comes next is for the rules that follow it, which nobody asks to have read.
     user.write("routes.toml", rule);
-    assert_eq!(program.heard().await, Some(Said::Forget));
+    assert_eq!(program.received().await, Some(Said::Forget));
     assert!(matches!(program.ask(remembers).await, Said::Via(..)));
     // Nobody remembers anything now.
     user.write("routes.toml", "");
@@ -144,7 +144,7 @@ async fn a_program_reaches_one_that_listens() {
     let asked = |user, local| async move {
         let program = Program::at(user).await;
         program.say(&Request::Peer { local }).await;
-        program.heard().await.unwrap()
+        program.received().await.unwrap()
     };
     assert_eq!(asked(&near, stream.local_addr().unwrap()).await, Said::Peer(at));
     assert_eq!(
@@ -206,14 +206,14 @@ async fn what_was_put_in_front_keeps_a_socket_from_being_writable_and_is_thrown_
     let put = fill(&stream);
     assert!(!writable(&stream));
     program.begin(&stream, ticket, put).await;
-    assert_eq!(program.heard().await, Some(Said::Done(0, String::new())));
+    assert_eq!(program.received().await, Some(Said::Done(0, String::new())));
     stream.writable().await.unwrap();
     let (_, accepted) = listener.accepted().await;
     carries(stream, accepted, 3_000_000).await;
 }
 
 #[tokio::test]
-async fn a_failure_is_told_before_the_reset() {
+async fn a_failure_is_reported_before_the_reset() {
     let near = User::new();
     let _onramp = near.start();
     let program = Program::at(&near).await;
@@ -221,7 +221,7 @@ async fn a_failure_is_told_before_the_reset() {
         let (mut stream, ticket) = program.connected(acceptor(deserted())).await;
         let put = if fill_it { fill(&stream) } else { 0 };
         program.begin(&stream, ticket, put).await;
-        let Some(Said::Done(errno, reason)) = program.heard().await else {
+        let Some(Said::Done(errno, reason)) = program.received().await else {
             panic!("it is told")
         };
         assert_eq!(errno, Errno::CONNREFUSED.raw_os_error());
@@ -238,12 +238,12 @@ async fn a_ticket_is_for_one_use_and_an_unknown_message_ends_the_conversation() 
     let program = Program::at(&near).await;
     let (stream, ticket) = program.connected(acceptor(deserted())).await;
     program.begin(&stream, ticket + 1, 0).await;
-    let Some(Said::Done(errno, _)) = program.heard().await else {
+    let Some(Said::Done(errno, _)) = program.received().await else {
         panic!("it is told")
     };
     assert_eq!(errno, Errno::INVAL.raw_os_error());
     program.raw(&[1, 99]).await;
-    assert_eq!(program.heard().await, None);
+    assert_eq!(program.received().await, None);
 }
 
 /// LH-END-1 and LH-END-3, as the program's own sockets have it.
@@ -317,13 +317,13 @@ async fn an_on_ramp_that_stops_lets_connections_finish() {
     let stream = program.connect(acceptor(at)).await.unwrap();
     let (_, accepted) = listener.accepted().await;
     let stopping = tokio::spawn(onramp.stop());
-    assert_eq!(program.heard().await, None, "nothing new is asked of it");
+    assert_eq!(program.received().await, None, "nothing new is asked of it");
     carries(stream, accepted, 100_000).await;
     stopping.await.unwrap();
 }
 
 #[tokio::test]
-async fn what_it_has_done_and_knows_is_told() {
+async fn what_it_has_done_and_knows_is_reported() {
     let user = User::new();
     let onramp = Onramp::start(OnrampConfig {
         metrics: Some("127.0.0.1:0".parse().unwrap()),

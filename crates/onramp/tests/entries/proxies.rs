@@ -28,9 +28,9 @@ fn socks(user: &User) -> (Onramp, SocketAddr) {
 /// Says something, and hears as much as is expected.
 async fn talk<const N: usize>(stream: &mut TcpStream, say: &[u8]) -> [u8; N] {
     stream.write_all(say).await.unwrap();
-    let mut heard = [0; N];
-    stream.read_exact(&mut heard).await.unwrap();
-    heard
+    let mut received = [0; N];
+    stream.read_exact(&mut received).await.unwrap();
+    received
 }
 
 /// A request of SOCKS5 to connect to an address.
@@ -128,9 +128,9 @@ async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
     let (_onramp, proxy) = socks(&user);
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     let all = [&[5, 1, 0][..], &request(server), b"early"].concat();
-    let heard: [u8; 17] = talk(&mut stream, &all).await;
+    let received: [u8; 17] = talk(&mut stream, &all).await;
     assert_eq!(
-        (&heard[..2], heard[3], &heard[12..]),
+        (&received[..2], received[3], &received[12..]),
         (&[5, 0][..], 0, &b"early"[..])
     );
     // Version 4, the same.
@@ -145,8 +145,8 @@ async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
         b"me\0early",
     ]
     .concat();
-    let heard: [u8; 13] = talk(&mut stream, &all).await;
-    assert_eq!((heard[1], &heard[8..]), (90, &b"early"[..]));
+    let received: [u8; 13] = talk(&mut stream, &all).await;
+    assert_eq!((received[1], &received[8..]), (90, &b"early"[..]));
 }
 
 #[tokio::test]
@@ -243,18 +243,18 @@ async fn web_server() -> SocketAddr {
     let at = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
-            let mut heard = Vec::new();
-            while !heard.ends_with(b"\r\n\r\n") {
-                if stream.read_buf(&mut heard).await.unwrap() == 0 {
+            let mut received = Vec::new();
+            while !received.ends_with(b"\r\n\r\n") {
+                if stream.read_buf(&mut received).await.unwrap() == 0 {
                     return;
                 }
             }
             let answer = format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nKeep-Alive: 5\r\n\r\n",
-                heard.len()
+                received.len()
             );
             stream.write_all(answer.as_bytes()).await.unwrap();
-            stream.write_all(&heard).await.unwrap();
+            stream.write_all(&received).await.unwrap();
         }
     });
     at
@@ -276,13 +276,13 @@ fn http(user: &User, guests: Guests) -> (Onramp, SocketAddr) {
 async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut heard = Vec::new();
-    while !heard.ends_with(b"\r\n\r\n") {
+    let mut received = Vec::new();
+    while !received.ends_with(b"\r\n\r\n") {
         let mut byte = [0];
         stream.read_exact(&mut byte).await.unwrap();
-        heard.extend(byte);
+        received.extend(byte);
     }
-    (String::from_utf8(heard).unwrap(), stream)
+    (String::from_utf8(received).unwrap(), stream)
 }
 
 #[tokio::test]

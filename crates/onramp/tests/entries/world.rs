@@ -108,7 +108,7 @@ impl Program {
     }
 
     /// The next reply; `None` when the on-ramp has closed the socket.
-    pub async fn heard(&self) -> Option<Said> {
+    pub async fn received(&self) -> Option<Said> {
         let mut packet = [0; MAX_MESSAGE];
         let read = self.0.recv(&mut packet).await.ok()?.bytes_read();
         (read > 0).then(|| Reply::decode(&packet[..read]).unwrap().into())
@@ -140,7 +140,7 @@ impl Program {
 
     pub async fn ask(&self, ask: Ask<'_>) -> Said {
         self.say(&Request::Ask(ask)).await;
-        self.heard().await.unwrap()
+        self.received().await.unwrap()
     }
 
     /// Asks for an acceptor, and connects a socket to where it is sent.
@@ -164,7 +164,7 @@ impl Program {
     pub async fn connect(&self, ask: Ask<'_>) -> Result<TcpStream, i32> {
         let (stream, ticket) = self.connected(ask).await;
         self.begin(&stream, ticket, 0).await;
-        match self.heard().await.unwrap() {
+        match self.received().await.unwrap() {
             Said::Done(0, _) => Ok(stream),
             Said::Done(errno, _) => Err(errno),
             other => panic!("{other:?}"),
@@ -189,7 +189,7 @@ pub async fn listening(user: &User, friend: &User) -> (Program, SocketAddr) {
     let program = Program::at(user).await;
     let at = "127.0.0.1:0".parse().unwrap();
     program.say(&Request::Listen { at }).await;
-    let Some(Said::Listening(at)) = program.heard().await else {
+    let Some(Said::Listening(at)) = program.received().await else {
         panic!("it listens")
     };
     friend.write("known_hosts", &format!("{at} {}\n", user.key()));
@@ -214,9 +214,9 @@ pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
         back
     };
     let back = async {
-        let mut heard = Vec::new();
-        far.read_to_end(&mut heard).await.unwrap();
-        far.write_all(&heard).await.unwrap();
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).await.unwrap();
+        far.write_all(&received).await.unwrap();
         far.shutdown().await.unwrap();
     };
     let (back, ()) = tokio::join!(there, back);

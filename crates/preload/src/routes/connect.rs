@@ -168,18 +168,18 @@ impl Routes {
                     inode, destination, ..
                 } = *held.kept();
                 let is_filled = held.kept().is_filled;
-                let told = if error == libc::EINTR {
+                let reported = if error == libc::EINTR {
                     libc::EINTR
                 } else {
                     libc::EINPROGRESS
                 };
                 if is_filled {
-                    return Step::Fails(told);
+                    return Step::Fails(reported);
                 }
                 // What comes of it is told by `poll` now.
                 self.give_up(held, descriptor);
                 match self.start(descriptor, inode, destination, true) {
-                    Step::Wait(_) | Step::Direct => Step::Fails(told),
+                    Step::Wait(_) | Step::Direct => Step::Fails(reported),
                     step => step,
                 }
             }
@@ -239,7 +239,7 @@ impl Routes {
     ) -> Option<()> {
         let local = socket::local(socket)?;
         let fill = if is_filled { socket::fill(socket) } else { 0 };
-        ramp::set_patience(control, socket::patience(socket));
+        ramp::set_result_timeout(control, socket::connect_timeout(socket));
         ramp::say(control, &Request::Begin { ticket, local, fill })
     }
 

@@ -91,7 +91,7 @@ impl Line {
         if let Some(mut held) = self.hold() {
             let remembered = held.remembered();
             remembered.forget();
-            remembered.untold = 0;
+            remembered.unreported = 0;
         }
     }
 

@@ -261,7 +261,7 @@ impl Routes {
             routed.stage = Stage::Elsewhere;
             let address = routed.destination.ip();
             drop(held);
-            self.ramp.tell(&Request::Measured { address, round_trip });
+            self.ramp.report(&Request::Measured { address, round_trip });
         }
     }
 

@@ -55,14 +55,14 @@ enum Over<'a> {
 }
 
 /// Why there is no answer.
-enum Unanswered {
+enum NoAnswer {
     /// The on-ramp has closed the connection, or the program has.
     Closed,
     /// Nothing was said in time, or nothing that is a reply.
     Silent,
 }
 
-impl Unanswered {
+impl NoAnswer {
     fn by(error: Errno) -> Self {
         match error {
             Errno::AGAIN => Self::Silent,
@@ -132,14 +132,14 @@ impl Ramp {
         if !line.remembered().knows(ask, now()) || !still_holds(&mut line) {
             return false;
         }
-        line.remembered().untold += 1;
+        line.remembered().unreported += 1;
         true
     }
 
     /// Tells the on-ramp of connections by remembered answers, where it does not know of them.
     pub fn account(&self) {
         if let Some(mut line) = self.line.hold() {
-            tell_untold(&mut line);
+            report_unreported(&mut line);
         }
     }
 
@@ -150,7 +150,7 @@ impl Ramp {
         let mut room = [0; MAX_REPLY];
         let mut line = self.line.hold();
         if let Some(held) = &mut line {
-            tell_untold(held);
+            report_unreported(held);
             match exchange_over(held, bytes, &mut room) {
                 Ok(length) => {
                     return line.map(|line| Answer {
@@ -160,8 +160,8 @@ impl Ramp {
                     });
                 }
                 // There was none yet, the on-ramp was started anew, or the program has closed what it does not know: once more.
-                Err(Unanswered::Closed) => drop(held.take()),
-                Err(Unanswered::Silent) => {
+                Err(NoAnswer::Closed) => drop(held.take()),
+                Err(NoAnswer::Silent) => {
                     drop(held.take());
                     return None;
                 }
@@ -211,7 +211,7 @@ impl Ramp {
     }
 
     /// Says something over the line that is not answered, unless the line is in use, or there is none.
-    pub fn tell(&self, request: &Request<'_>) {
+    pub fn report(&self, request: &Request<'_>) {
         if let Some(line) = self.line.hold()
             && let Some(socket) = line.socket()
             && let Ok(bytes) = request.encode().finished()
@@ -254,11 +254,11 @@ fn now() -> u64 {
 /// Whether what was said over the line holds: the on-ramp has said nothing since, and is still there.
 fn still_holds(line: &mut HeldLine<'_>) -> bool {
     let mut room = [0; MAX_REPLY];
-    let heard = again(|| {
+    let received = again(|| {
         let socket = line.socket().ok_or(Errno::BADF)?;
         recv(socket, &mut room, RecvFlags::DONTWAIT)
     });
-    match heard {
+    match received {
         Err(Errno::AGAIN) => true,
         // Nothing else is said without a question.
         Ok((1.., _)) => {
@@ -274,8 +274,8 @@ fn still_holds(line: &mut HeldLine<'_>) -> bool {
 
 /// Tells the on-ramp of connections by remembered answers, if there are such that it does not know of.
 #[inline(never)] // so that its room on the stack is free again for what follows
-fn tell_untold(line: &mut HeldLine<'_>) {
-    let connections = std::mem::take(&mut line.remembered().untold);
+fn report_unreported(line: &mut HeldLine<'_>) {
+    let connections = std::mem::take(&mut line.remembered().unreported);
     if connections > 0
         && let Some(socket) = line.socket()
         && let Ok(bytes) = (Request::Remembered { connections }).encode().finished()
@@ -289,11 +289,11 @@ fn exchange_over(
     line: &mut HeldLine<'_>,
     bytes: &[u8],
     room: &mut [u8; MAX_REPLY],
-) -> core::result::Result<usize, Unanswered> {
+) -> core::result::Result<usize, NoAnswer> {
     let mut length = exchange(|| line.socket(), bytes, room)?;
     while let Some(Ok(Reply::Forget)) = room.get(..length).map(Reply::decode) {
         line.remembered().forget();
-        length = hear(&|| line.socket().ok_or(Errno::BADF), room)?;
+        length = receive(&|| line.socket().ok_or(Errno::BADF), room)?;
     }
     Ok(length)
 }
@@ -303,22 +303,22 @@ fn exchange<'a>(
     socket: impl Fn() -> Option<BorrowedFd<'a>>,
     bytes: &[u8],
     room: &mut [u8; MAX_REPLY],
-) -> core::result::Result<usize, Unanswered> {
+) -> core::result::Result<usize, NoAnswer> {
     let socket = || socket().ok_or(Errno::BADF);
-    again(|| send(socket()?, bytes, SendFlags::NOSIGNAL)).map_err(Unanswered::by)?;
-    hear(&socket, room)
+    again(|| send(socket()?, bytes, SendFlags::NOSIGNAL)).map_err(NoAnswer::by)?;
+    receive(&socket, room)
 }
 
 /// Hears an answer; its length in bytes.
-fn hear<'a>(
+fn receive<'a>(
     socket: &impl Fn() -> rustix::io::Result<BorrowedFd<'a>>,
     room: &mut [u8; MAX_REPLY],
-) -> core::result::Result<usize, Unanswered> {
-    let (_, length) = again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(Unanswered::by)?;
+) -> core::result::Result<usize, NoAnswer> {
+    let (_, length) = again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(NoAnswer::by)?;
     match length {
-        0 => Err(Unanswered::Closed),
+        0 => Err(NoAnswer::Closed),
         1..=MAX_REPLY => Ok(length),
-        _ => Err(Unanswered::Silent),
+        _ => Err(NoAnswer::Silent),
     }
 }
 
@@ -346,8 +346,8 @@ pub fn result(socket: BorrowedFd<'_>) -> Result {
 }
 
 /// How long it is waited for the result: as long as the program's own socket says for `connect`.
-pub fn set_patience(socket: BorrowedFd<'_>, patience: Option<Duration>) {
-    let _ = set_socket_timeout(socket, Timeout::Recv, patience);
+pub fn set_result_timeout(socket: BorrowedFd<'_>, connect_timeout: Option<Duration>) {
+    let _ = set_socket_timeout(socket, Timeout::Recv, connect_timeout);
 }
 
 /// A descriptor that the table keeps.

@@ -17,7 +17,7 @@ pub struct Remembered {
     /// Answers of other generations are forgotten. Never zero, as those in fresh memory are.
     generation: u64,
     /// Connections by remembered answers that the on-ramp does not know of.
-    pub untold: u64,
+    pub unreported: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -79,7 +79,7 @@ impl Remembered {
             // SAFETY: numbers.
             answers: unsafe { Box::new_zeroed_slice(ANSWERS).assume_init() },
             generation: 1,
-            untold: 0,
+            unreported: 0,
         }
     }
 

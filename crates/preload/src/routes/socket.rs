@@ -84,7 +84,7 @@ pub fn source(to: SocketAddr) -> Option<IpAddr> {
 }
 
 /// For how long its program waits in `connect` (`SO_SNDTIMEO`).
-pub fn patience(socket: BorrowedFd<'_>) -> Option<Duration> {
+pub fn connect_timeout(socket: BorrowedFd<'_>) -> Option<Duration> {
     sockopt::socket_timeout(socket, Timeout::Send).ok()?
 }
 

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use onramp::{OnRamp, routed_sources};
-use support::{OBJECT, succeeded, told};
+use support::{OBJECT, reported, succeeded};
 
 struct Programs {
     folder: tempfile::TempDir,
@@ -67,7 +67,7 @@ fn routed(onramp: &OnRamp, mode: &str, words: &[&str]) -> Command {
 #[track_caller]
 fn seen(onramp: &OnRamp, words: &[&str]) -> String {
     let output = routed(onramp, "open", words).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", reported(&output));
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -138,7 +138,7 @@ fn a_thread_that_waits_for_a_route_can_be_cancelled() {
 }
 
 #[test]
-fn names_that_led_to_addresses_are_told() {
+fn names_that_led_to_addresses_are_reported() {
     let onramp = OnRamp::start();
     let output = routed(&onramp, "open", &["names"])
         .env(
@@ -151,7 +151,7 @@ fn names_that_led_to_addresses_are_told() {
         String::from_utf8_lossy(&output.stdout),
         "by getaddrinfo: 0 \necho: there and back\nby gethostbyname: 0 \necho: there and back\n",
         "{}",
-        told(&output)
+        reported(&output)
     );
     let asked = onramp.asked();
     assert!(asked[0].starts_with("192.0.2.1:80 one.example "), "{asked:?}");
@@ -223,7 +223,7 @@ fn questions_of_signal_handlers_threads_and_children_are_all_answered() {
 }
 
 #[test]
-fn the_onramp_is_told_how_far_direct_destinations_are() {
+fn the_onramp_learns_how_far_direct_destinations_are() {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
     // Sends nothing.
     if socket.connect("198.51.100.1:9").is_err() {
@@ -273,7 +273,7 @@ fn without_an_onramp_connections_are_direct_or_there_are_none() {
     let direct = routed(&onramp, "open", &["connect", "192.0.2.4"])
         .output()
         .unwrap();
-    assert_eq!(told(&direct), told(&plain));
+    assert_eq!(reported(&direct), reported(&plain));
     assert_eq!(
         onramp.asked().last().map(String::as_str),
         Some(r#"192.0.2.4:80 - Some("a test") false"#)

@@ -26,11 +26,11 @@ pub static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
 
 pub fn succeeded(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", told(&output));
+    assert!(output.status.success(), "{command:?}: {}", reported(&output));
     output
 }
 
-pub fn told(output: &Output) -> String {
+pub fn reported(output: &Output) -> String {
     let [out, err] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     format!("{}\n{out}\n{err}", output.status)
@@ -40,7 +40,7 @@ pub fn told(output: &Output) -> String {
 #[track_caller]
 pub fn refused(mut command: impl BorrowMut<Command>, code: i32, words: &[&str]) {
     let output = command.borrow_mut().output().unwrap();
-    assert_eq!(output.status.code(), Some(code), "{}", told(&output));
+    assert_eq!(output.status.code(), Some(code), "{}", reported(&output));
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(said.lines().count(), 1, "one line: {said}");
     for word in words {

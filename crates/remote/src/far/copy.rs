@@ -36,9 +36,9 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
         }
     };
     let progress = Arc::new(Progress::default());
-    let telling = Arc::new(Telling {
+    let telling = Arc::new(Reporting {
         answers: answers.clone(),
-        tell_done: ask.tell_done,
+        report_done: ask.report_done,
     });
     let carried = carry_out(&ask, server, progress.clone(), telling);
     let ended = telling_progress(carried, &progress, &answers).await;
@@ -136,7 +136,7 @@ async fn carry_out(
     ask: &CopyAsk,
     server: Reached,
     progress: Arc<Progress>,
-    telling: Arc<Telling>,
+    telling: Arc<Reporting>,
 ) -> Result<Outcome, Error> {
     let bytes = |paths: &[PathBytes]| paths.iter().map(|path| path.0.clone()).collect::<Vec<_>>();
     let home = resolve::home();
@@ -233,13 +233,13 @@ fn kind(error: &Error) -> CopyErrorKind {
     }
 }
 
-/// Tells what happens. Entries that are done are told one by one only to a near side that wants them, and has to keep up.
-struct Telling {
+/// Tells what happens. Entries that are done are reported one by one only to a near side that wants them, and has to keep up.
+struct Reporting {
     answers: UnboundedSender<Answer>,
-    tell_done: bool,
+    report_done: bool,
 }
 
-impl Observer for Telling {
+impl Observer for Reporting {
     fn event(&self, event: Event) {
         let event = match event {
             Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
@@ -250,7 +250,7 @@ impl Observer for Telling {
                 bytes,
                 hash,
                 same,
-            } if self.tell_done => CopyEvent::Done {
+            } if self.report_done => CopyEvent::Done {
                 path,
                 bytes,
                 blake3: hash.map(|hash| HEXLOWER.encode(&hash)),

@@ -161,7 +161,7 @@ fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
     let old = at(NOW + 600_001).unwrap();
     assert_eq!((old.at_once, old.seconds), (1, None));
     assert!(matches!(old.origin, Origin::Cache { is_old: true, .. }));
-    let end = NOW + 600_000 + DOUBTED_FOR.as_millis() as u64;
+    let end = NOW + 600_000 + MAX_DOUBTED_AGE.as_millis() as u64;
     assert!(at(end).is_ok());
     assert_eq!(at(end + 1), Err(Ignored::Stale));
     assert_eq!(at(NOW + 7 * 86_400_000), Err(Ignored::Stale), "last week's");

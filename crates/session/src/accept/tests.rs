@@ -118,10 +118,10 @@ async fn both_ends_come_together() {
             near.write_all(b"words").await.unwrap();
             near.shutdown().await.unwrap();
         };
-        let mut heard = Vec::new();
-        let (_, read) = tokio::join!(words, far.read_to_end(&mut heard));
+        let mut received = Vec::new();
+        let (_, read) = tokio::join!(words, far.read_to_end(&mut received));
         read.unwrap();
-        assert_eq!(heard, b"words");
+        assert_eq!(received, b"words");
     }
 }
 
@@ -217,7 +217,7 @@ async fn a_handshake_that_does_not_come_in_time_is_given_up() {
 
 /// LH-STATUS-6: an initiator that takes nothing and never ends holds nobody up.
 #[tokio::test(start_paused = true)]
-async fn a_refused_peer_is_heard_out_for_a_moment_only() {
+async fn a_refused_peer_is_read_from_for_a_moment_only() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
     let (mut near, far) = duplex(1);
     let began = Instant::now();
@@ -361,7 +361,7 @@ async fn a_handshake_belongs_to_its_own_open() {
 
 /// LH-ACCEPT-1: who has as many set-ups under way as fit is told so, and its OPEN is not remembered.
 #[tokio::test(start_paused = true)]
-async fn without_room_the_principal_is_told() {
+async fn without_room_the_principal_is_informed() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let open = open_of(&identity, |_| ());

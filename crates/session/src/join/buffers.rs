@@ -7,7 +7,7 @@ pub(super) const SIZE: usize = 128 * 1024;
 /// Bytes of a buffer when all memory for them is given out.
 const SMALL: usize = 16 * 1024;
 /// Buffers kept between bursts.
-const SPARE: usize = 32;
+const MAX_SPARE_BUFFERS: usize = 32;
 
 /// So many bytes of buffers, for all who share them.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Drop for Buffer {
             return;
         }
         let mut pool = self.of.pool();
-        if pool.spare.len() < SPARE {
+        if pool.spare.len() < MAX_SPARE_BUFFERS {
             pool.spare.push(std::mem::take(&mut self.bytes));
         } else {
             pool.allocated = pool.allocated.saturating_sub(SIZE);
@@ -103,7 +103,11 @@ mod tests {
         drop(second);
         assert_eq!(buffers.allocated(), 2 * SIZE);
         let many = Buffers::new(1000 * SIZE);
-        drop((0..2 * SPARE).map(|_| many.take()).collect::<Vec<_>>());
-        assert_eq!(many.allocated(), SPARE * SIZE, "a burst is let go");
+        drop(
+            (0..2 * MAX_SPARE_BUFFERS)
+                .map(|_| many.take())
+                .collect::<Vec<_>>(),
+        );
+        assert_eq!(many.allocated(), MAX_SPARE_BUFFERS * SIZE, "a burst is let go");
     }
 }

@@ -11,7 +11,7 @@ use super::*;
 use crate::{ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect};
 
 /// More than all buffers on the way hold together.
-const MUCH: usize = 24 << 20;
+const MORE_THAN_BUFFERED: usize = 24 << 20;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -58,7 +58,7 @@ async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
         ..JoinOptions::default()
     };
     let (near, program, join) = joined(options).await;
-    let (asked, answered) = (bytes(MUCH, 1), bytes(MUCH / 2, 2));
+    let (asked, answered) = (bytes(MORE_THAN_BUFFERED, 1), bytes(MORE_THAN_BUFFERED / 2, 2));
     let (mut near_reads, mut near_writes) = tokio::io::split(near);
     let (mut program_reads, mut program_writes) = program.into_split();
     let sending = async {
@@ -93,23 +93,23 @@ async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
 async fn who_has_ended_still_hears_the_other() {
     for session_first in [true, false] {
         let (mut near, mut program, join) = joined(JoinOptions::default()).await;
-        let mut heard = String::new();
+        let mut received = String::new();
         if session_first {
             near.write_all(b"question").await.unwrap();
             near.shutdown().await.unwrap();
-            program.read_to_string(&mut heard).await.unwrap();
+            program.read_to_string(&mut received).await.unwrap();
             program.write_all(b"answer").await.unwrap();
             program.shutdown().await.unwrap();
-            near.read_to_string(&mut heard).await.unwrap();
+            near.read_to_string(&mut received).await.unwrap();
         } else {
             program.write_all(b"question").await.unwrap();
             program.shutdown().await.unwrap();
-            near.read_to_string(&mut heard).await.unwrap();
+            near.read_to_string(&mut received).await.unwrap();
             near.write_all(b"answer").await.unwrap();
             near.shutdown().await.unwrap();
-            program.read_to_string(&mut heard).await.unwrap();
+            program.read_to_string(&mut received).await.unwrap();
         }
-        assert_eq!(heard, "questionanswer");
+        assert_eq!(received, "questionanswer");
         assert!(matches!(join.await.unwrap().ending, Ending::Finished));
     }
 }
@@ -177,15 +177,15 @@ async fn what_was_said_before_a_close_arrives() {
             tokio::task::yield_now().await;
         }
         drop(program);
-        let mut heard = Vec::new();
-        reads.read_to_end(&mut heard).await.unwrap();
-        heard
+        let mut received = Vec::new();
+        reads.read_to_end(&mut received).await.unwrap();
+        received
     };
-    let heard = tokio::select! {
-        heard = answering => heard,
+    let received = tokio::select! {
+        received = answering => received,
         () = uploading => panic!("the upload broke off before the answer had been read"),
     };
-    assert!(heard == answer, "{} of {} bytes", heard.len(), answer.len());
+    assert!(received == answer, "{} of {} bytes", received.len(), answer.len());
     writes.shutdown().await.unwrap();
     let done = join.await.unwrap();
     assert!(matches!(done.ending, Ending::Closed), "{done:?}");
@@ -260,9 +260,9 @@ async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
         back
     };
     let echoing = async {
-        let mut heard = Vec::new();
-        program.read_to_end(&mut heard).await.unwrap();
-        program.write_all(&heard).await.unwrap();
+        let mut received = Vec::new();
+        program.read_to_end(&mut received).await.unwrap();
+        program.write_all(&received).await.unwrap();
         program.shutdown().await.unwrap();
     };
     let began = Instant::now();
@@ -286,10 +286,10 @@ async fn without_memory_for_buffers_it_is_slower_and_nothing_else() {
         near.write_all(&sent).await.unwrap();
         near.shutdown().await.unwrap();
     };
-    let mut heard = Vec::new();
-    let (_, read) = tokio::join!(sending, program.read_to_end(&mut heard));
+    let mut received = Vec::new();
+    let (_, read) = tokio::join!(sending, program.read_to_end(&mut received));
     read.unwrap();
-    assert!(heard == sent);
+    assert!(received == sent);
     program.shutdown().await.unwrap();
     near.read_to_end(&mut Vec::new()).await.unwrap();
     assert!(matches!(join.await.unwrap().ending, Ending::Finished));

@@ -13,7 +13,7 @@ use tokio::time::Sleep;
 use super::buffers::{Buffer, Buffers};
 
 /// Bytes that one direction may move before others get their turn.
-const TURN: usize = 4 * 1024 * 1024;
+const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 
 /// What it reads is written before it reads again.
 pub(super) struct Way {
@@ -93,7 +93,7 @@ impl Way {
         to: &mut (impl AsyncWrite + Unpin),
         buffers: &Arc<Buffers>,
     ) -> Step {
-        let mut turn = TURN;
+        let mut turn = MAX_BYTES_PER_TURN;
         loop {
             match self.write(cx, to) {
                 Poll::Pending => return Step::Waiting,

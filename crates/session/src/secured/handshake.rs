@@ -135,12 +135,12 @@ where
         offered = offered.saturating_sub(discard);
         // Once more after a failure, for the alert that tells the peer; then there is nothing left to say.
         if let Some(error) = failed.take_if(|_| !matches!(next, Next::Process)) {
-            let told = async {
+            let reported = async {
                 io.write_all(&outgoing).await?;
                 io.flush().await
             };
-            // Why it failed matters more than whether the peer hears of it.
-            let _: io::Result<()> = told.await;
+            // Why it failed matters more than whether the peer learns of it.
+            let _: io::Result<()> = reported.await;
             return Err(io::Error::new(io::ErrorKind::InvalidData, error));
         }
         match next {

@@ -73,12 +73,12 @@ async fn say<W: AsyncWrite + Unpin>(to: &mut W, data: &[u8], part: usize) {
 }
 
 /// Reads to the end in parts of at most `part` bytes.
-async fn hear<R: AsyncRead + Unpin>(from: &mut R, part: usize) -> io::Result<Vec<u8>> {
-    let (mut heard, mut buffer) = (Vec::new(), vec![0; part]);
+async fn receive<R: AsyncRead + Unpin>(from: &mut R, part: usize) -> io::Result<Vec<u8>> {
+    let (mut received, mut buffer) = (Vec::new(), vec![0; part]);
     loop {
         match from.read(&mut buffer).await? {
-            0 => return Ok(heard),
-            len => heard.extend_from_slice(&buffer[..len]),
+            0 => return Ok(received),
+            len => received.extend_from_slice(&buffer[..len]),
         }
     }
 }
@@ -95,8 +95,8 @@ where
     let ((), (), at_one, at_other) = tokio::join!(
         say(&mut to_one, &data, part),
         say(&mut to_other, &data, part),
-        hear(&mut from_one, part),
-        hear(&mut from_other, part)
+        receive(&mut from_one, part),
+        receive(&mut from_other, part)
     );
     assert!(
         at_one.unwrap() == data && at_other.unwrap() == data,
@@ -145,14 +145,14 @@ async fn keys_change_in_mid_stream() {
     far.get_mut().1.refresh_traffic_keys().unwrap();
     far.write_all(b"from rustls").await.unwrap();
     far.flush().await.unwrap();
-    let mut heard = [0; 11];
-    near.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"from rustls");
+    let mut received = [0; 11];
+    near.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"from rustls");
     near.write_all(b"to rustls").await.unwrap();
     near.flush().await.unwrap();
-    let mut heard = [0; 9];
-    far.read_exact(&mut heard).await.unwrap();
-    assert_eq!(&heard, b"to rustls");
+    let mut received = [0; 9];
+    far.read_exact(&mut received).await.unwrap();
+    assert_eq!(&received, b"to rustls");
     // A key that has protected as many records as it may is followed by the next.
     let (mut near, mut far) = both(1 << 16).await;
     let data = noise(10 * MAX_DATA);
@@ -163,8 +163,8 @@ async fn keys_change_in_mid_stream() {
         }
         near.shutdown().await.unwrap();
     };
-    let ((), heard) = tokio::join!(saying, hear(&mut far, 5000));
-    assert!(heard.unwrap() == data);
+    let ((), received) = tokio::join!(saying, receive(&mut far, 5000));
+    assert!(received.unwrap() == data);
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
             .unwrap();
         let len = far.incoming.bytes().len();
         far.incoming.front_mut(len)[at] ^= 1;
-        let failed = hear(&mut far, 1 << 16).await.unwrap_err();
+        let failed = receive(&mut far, 1 << 16).await.unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::InvalidData, "{at}: {failed}");
         assert!(far.read_u8().await.is_err(), "nothing is read behind it");
         // The other end is told.
@@ -193,7 +193,7 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
     near.write_all(&data).await.unwrap();
     near.flush().await.unwrap();
     drop(near);
-    let failed = hear(&mut far, 1 << 16).await.unwrap_err();
+    let failed = receive(&mut far, 1 << 16).await.unwrap_err();
     assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
 }
 
@@ -254,9 +254,9 @@ async fn bytes_in_the_clear_stand_between_records() {
                 far.read_exact(&mut secret).await.unwrap();
                 assert_eq!(&secret, b"secret");
                 known.receive(data.len());
-                let mut heard = vec![0; data.len()];
-                far.read_exact(&mut heard).await.unwrap();
-                assert!(heard == data);
+                let mut received = vec![0; data.len()];
+                far.read_exact(&mut received).await.unwrap();
+                assert!(received == data);
             }
             assert_eq!(far.read(&mut [0; 10]).await.unwrap(), 0);
         };

@@ -58,7 +58,7 @@ fn a_request_is_written_as_the_document_shows_it() {
 }
 
 #[test]
-fn what_is_no_request_is_told_in_one_line() {
+fn what_is_no_request_is_reported_in_one_line() {
     let part = r#"{"owner":"us","id":"x","circuit":"c","node":"n","link":"l","rate":0,"window":{"start":0,"end":1},"streams":{"from":"10.0.0.1","to":"10.0.0.2"}}"#;
     let no_rate = format!(r#"{{"version":1,"do":"set_up","part":{part}}}"#);
     let long = " ".repeat(MAX_REQUEST_BYTES + 1);

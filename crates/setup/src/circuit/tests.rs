@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::testing::{any_streams, name};
 
-const LEAD: u64 = 10;
+const SETUP_LEAD_MS: u64 = 10;
 
 fn route(links: &[(&str, &str)], rate: Rate) -> Route {
     Route {
@@ -37,7 +37,7 @@ fn circuit(pieces: Vec<(i64, i64, Vec<Route>)>) -> Circuit {
 #[test]
 fn a_part_is_there_from_before_the_start_to_the_end() {
     let circuit = circuit(vec![(100, 200, vec![route(&[("a", "ab"), ("b", "bc")], 5)])]);
-    let count = |now| circuit.parts_at(&name("o"), now, LEAD).len();
+    let count = |now| circuit.parts_at(&name("o"), now, SETUP_LEAD_MS).len();
     assert_eq!([89, 90, 199, 200].map(count), [0, 2, 2, 0]);
     assert_eq!(circuit.window(), Window::new(100, 200));
 }
@@ -49,19 +49,24 @@ fn a_piece_that_follows_another_waits_for_its_end() {
         (200, 300, vec![route(&[("a", "ab")], 7)]),
     ]);
     let rate = |now| {
-        let parts = circuit.parts_at(&name("o"), now, LEAD);
+        let parts = circuit.parts_at(&name("o"), now, SETUP_LEAD_MS);
         parts.into_values().map(|part| part.rate).collect::<Vec<_>>()
     };
     assert_eq!(rate(195), [5]);
     assert_eq!(rate(200), [7]);
-    let ids = |now| circuit.parts_at(&name("o"), now, LEAD).into_keys().next();
+    let ids = |now| {
+        circuit
+            .parts_at(&name("o"), now, SETUP_LEAD_MS)
+            .into_keys()
+            .next()
+    };
     assert_eq!(ids(199), ids(200), "the part is changed, and not another");
 }
 
 #[test]
 fn routes_with_the_same_streams_over_the_same_link_are_one_part() {
     let both = vec![route(&[("a", "ab")], 5), route(&[("a", "ab")], 6)];
-    let parts = circuit(vec![(0, 9, both)]).parts_at(&name("o"), 0, LEAD);
+    let parts = circuit(vec![(0, 9, both)]).parts_at(&name("o"), 0, SETUP_LEAD_MS);
     assert_eq!(
         parts.into_values().map(|part| part.rate).collect::<Vec<_>>(),
         [11]
@@ -125,7 +130,7 @@ proptest! {
         let pieces = cuts.windows(2).map(|pair| (pair[0], pair[1], vec![])).collect();
         let circuit = circuit(pieces);
         prop_assert_eq!(circuit.check(), Ok(()));
-        let there = circuit.held(LEAD).filter(|(held, _)| held.holds(now)).count();
+        let there = circuit.held(SETUP_LEAD_MS).filter(|(held, _)| held.holds(now)).count();
         prop_assert!(there <= 1);
         let within = circuit.window().holds(now);
         prop_assert!(!within || there == 1);

@@ -12,7 +12,7 @@ pub(super) const REST_CLASS: u16 = 2;
 const FIRST_CLASS: u16 = 0x10;
 
 /// Packets without a circuit have at least this part of the link, whatever is reserved: one in so many.
-const LEAST_REST: Rate = 100;
+const MIN_REST_DIVISOR: Rate = 100;
 
 /// A class may send so much at once, in milliseconds of its rate: timers are not finer on every machine.
 const BURST_MILLISECONDS: u64 = 1;
@@ -41,7 +41,7 @@ pub(super) fn slot_of_class(minor: u16) -> Option<u16> {
 
 /// What packets without a circuit have of a link for themselves, in bit/s.
 pub(super) fn rest(link: Rate, circuits: Rate) -> Rate {
-    link.saturating_sub(circuits).max(link / LEAST_REST).max(1)
+    link.saturating_sub(circuits).max(link / MIN_REST_DIVISOR).max(1)
 }
 
 /// What a class of a rate may send at once, in bytes.

@@ -30,7 +30,7 @@ fn the_documents_configuration_is_one() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_is_told_in_one_line() {
+fn a_configuration_that_makes_no_sense_is_reported_in_one_line() {
     let link = |rest: &str| format!(r#"{{"owner":"us","links":{{"wan":{{{rest}}}}}}}"#);
     let numbers = |rest: &str| format!(r#"{{"owner":"us","links":{{}},"numbers":{{{rest}}}}}"#);
     let two = r#"{"owner":"us","links":{"a":{"interface":"eth1","rate":1000000},"b":{"interface":"eth1","rate":1000000}}}"#;

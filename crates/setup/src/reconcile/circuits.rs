@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longhaul_circuits::time::Moment;
 use serde::{Deserialize, Serialize};
 
-use super::{GRACE, LEAD};
+use super::{GRACE, SETUP_LEAD_MS};
 use crate::circuit::{Circuit, CircuitFault, Name, Part, PartId};
 
 /// How a circuit stands.
@@ -109,12 +109,12 @@ impl Wanted {
     }
 
     pub fn parts_at(&self, owner: &Name, now: Moment) -> BTreeMap<PartId, Part> {
-        self.circuit.parts_at(owner, now, LEAD)
+        self.circuit.parts_at(owner, now, SETUP_LEAD_MS)
     }
 
     /// Whether a piece of it is to be there.
     pub fn held_at(&self, now: Moment) -> bool {
-        self.circuit.held(LEAD).any(|(held, _)| held.holds(now))
+        self.circuit.held(SETUP_LEAD_MS).any(|(held, _)| held.holds(now))
     }
 
     /// Notes whether something of it is missing.
@@ -134,13 +134,16 @@ impl Wanted {
     /// When what is missing will have been for too long: [`GRACE`] after it went missing, and after the piece's start.
     fn late_at(&self, now: Moment) -> Option<Moment> {
         let since = self.missing_since?;
-        let (_, piece) = self.circuit.held(LEAD).find(|(held, _)| held.holds(now))?;
+        let (_, piece) = self
+            .circuit
+            .held(SETUP_LEAD_MS)
+            .find(|(held, _)| held.holds(now))?;
         Some(since.max(piece.window.start).saturating_add_unsigned(GRACE))
     }
 
     /// The moments at which something changes by itself.
     pub fn turns(&self) -> impl Iterator<Item = Moment> {
-        let pieces = self.circuit.held(LEAD);
+        let pieces = self.circuit.held(SETUP_LEAD_MS);
         let changes = pieces.flat_map(move |(held, piece)| {
             let late = self
                 .missing_since

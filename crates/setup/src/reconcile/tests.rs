@@ -14,7 +14,7 @@ use network::{Answers, Network, Wrong};
 
 const START: Moment = 1_000_000;
 const END: Moment = 2_000_000;
-const EARLY: Moment = START - LEAD as Moment;
+const EARLY: Moment = START - SETUP_LEAD_MS as Moment;
 
 /// A circuit over links of nodes `a` and `b`, in one window.
 fn circuit(id: &str, rate: u64, start: Moment, end: Moment) -> Circuit {

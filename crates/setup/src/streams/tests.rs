@@ -25,7 +25,7 @@ fn a_prefix_that_is_none_is_refused_in_one_line() {
 }
 
 #[test]
-fn streams_that_cannot_be_told_apart_are_refused() {
+fn streams_that_cannot_be_distinguished_are_refused() {
     let good = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     assert_eq!(good.check(), Ok(()));
     let mixed = Streams {

@@ -69,9 +69,9 @@ fn send(port: u16, to: IpAddr) {
         .write_all(&vec![7; usize::try_from(BYTES).unwrap()])
         .unwrap();
     stream.shutdown(std::net::Shutdown::Write).unwrap();
-    let mut heard = Vec::new();
-    stream.read_to_end(&mut heard).unwrap();
-    assert_eq!(heard, b"!");
+    let mut received = Vec::new();
+    stream.read_to_end(&mut received).unwrap();
+    assert_eq!(received, b"!");
 }
 
 /// Packets of 1000 bytes that nobody waits for.

@@ -1,6 +1,6 @@
 //! Whether a copy lasts long enough for another route to be of use in it.
 //!
-//! A route that joins a copy opens for two round trips, hears of its first work in a third, and then begins with small windows. Until it has brought a
+//! A route that joins a copy opens for two round trips, learns of its first work in a third, and then begins with small windows. Until it has brought a
 //! block, the direct route has carried a few windows more; what is left by then is all that the other one can take from it. Where nothing is, its
 //! streams carry blocks that the direct ones would have brought sooner, and the copy waits for them. So a copy that is nearly over gets no other
 //! route, whoever says that it is quicker; one that is held back by losses or a window has many round trips left, however small it is.

@@ -6,7 +6,7 @@
 //! flight when it is found out:
 //!
 //! - **Late**: it is not open after [`LATE_FACTOR`] times as long as the direct one took. It keeps one attempt, and its other streams are given up.
-//! - **Stalled**: it moves nothing for [`STALL`], and [`STALL_RTTS`] round trips, although it has something to move, while the direct one moves. Its streams
+//! - **Stalled**: it moves nothing for [`MIN_STALL`], and [`STALL_RTTS`] round trips, although it has something to move, while the direct one moves. Its streams
 //!   are given up, so that what they carry goes elsewhere.
 //! - **Slower**: its streams carry less than [`SLOWER_PART`] of what direct ones do, each, over two spans. It keeps one stream, and gets more again
 //!   when that one carries more than all direct ones together.
@@ -26,12 +26,12 @@ use crate::progress::RouteStanding;
 
 /// The number of the direct route.
 pub(super) const DIRECT: usize = 0;
-/// A route is late when opening takes so many times as long as the other one took, and longer by [`LATE_LEAST`].
+/// A route is late when opening takes so many times as long as the other one took, and longer by [`MIN_LATENESS`].
 const LATE_FACTOR: u32 = 3;
-const LATE_LEAST: Duration = Duration::from_millis(100);
+const MIN_LATENESS: Duration = Duration::from_millis(100);
 /// A route that moves nothing for so long, in time and in round trips, while the direct one does, is stalled. (A server tells how its end of a
 /// stream does twice as often.)
-const STALL: Duration = Duration::from_secs(1);
+const MIN_STALL: Duration = Duration::from_secs(1);
 const STALL_RTTS: u32 = 6;
 /// The same in time of a reserved way, which may be held to a low rate.
 const RESERVED_STALL: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ const TRIAL_SPANS: u32 = 4;
 /// What a trial must carry of what was carried before, to be right.
 const TRIAL_PAID: f64 = 1.1;
 /// How long after a trial that was wrong there is no other; it doubles each time.
-const NO_TRIAL_FOR: Duration = Duration::from_secs(10);
+const MIN_TRIAL_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a route does, at a look.
 #[derive(Debug, Clone, Copy, Default)]
@@ -292,7 +292,7 @@ impl Steering {
             DIRECT => self.others().filter_map(took).min(),
             _ => self.routes.first().and_then(took),
         };
-        let allowed = others?.saturating_mul(LATE_FACTOR).max(others? + LATE_LEAST);
+        let allowed = others?.saturating_mul(LATE_FACTOR).max(others? + MIN_LATENESS);
         let waited = now.saturating_sub(tried);
         (waited >= allowed && known.standing != Standing::Late).then(|| {
             let reason = format!("it is not open after {} ms", waited.as_millis());
@@ -311,7 +311,7 @@ impl Steering {
         let (known, look) = (self.routes.get(route)?, looks.get(route)?);
         let direct = self.routes.get(DIRECT)?;
         let silent = now.saturating_sub(known.grew.1);
-        let least = if known.reserved { RESERVED_STALL } else { STALL };
+        let least = if known.reserved { RESERVED_STALL } else { MIN_STALL };
         let bound = least.max(rtt.saturating_mul(STALL_RTTS));
         let direct_moves = direct.grew.1 > known.grew.1 && now.saturating_sub(direct.grew.1) < silent / 2;
         if known.standing == Standing::Stalled {
@@ -401,7 +401,7 @@ impl Steering {
                     if all > TRIAL_PAID * before {
                         Some((Standing::Slower, "direct streams carry more".to_owned()))
                     } else {
-                        let pause = NO_TRIAL_FOR.saturating_mul(1 << self.trials.min(8));
+                        let pause = MIN_TRIAL_INTERVAL.saturating_mul(1 << self.trials.min(8));
                         self.no_trial_before = now + pause;
                         self.trials += 1;
                         Some((Standing::Better, "direct streams carry no more".to_owned()))

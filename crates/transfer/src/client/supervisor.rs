@@ -232,7 +232,7 @@ async fn changed(plan: &mut Option<watch::Receiver<RoutePlan>>) {
     std::future::pending().await
 }
 
-/// Resolves when a pull has all it asked for. A push that is over ends its streams, which is heard of.
+/// Resolves when a pull has all it asked for. A push that is over ends its streams, which shows it.
 async fn concluded(side: &Side) {
     match side {
         Side::Pull(receiver) => receiver.concluded().await,

@@ -22,7 +22,7 @@ pub trait Channel {
     fn say(&mut self, asks: &[FilesAsk]) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// The next answer: never one of those that answer no question.
-    fn hear(&mut self) -> impl Future<Output = Result<FilesAnswer, Self::Error>> + Send;
+    fn receive(&mut self) -> impl Future<Output = Result<FilesAnswer, Self::Error>> + Send;
 }
 
 /// What has been asked on one channel. Pure, but for [`Ahead::ask_over`].
@@ -63,11 +63,11 @@ impl Ahead {
             let step = self.step(ask);
             channel.say(&step.say).await?;
             for _ in 0..step.discard {
-                channel.hear().await?;
+                channel.receive().await?;
             }
-            let answer = channel.hear().await?;
+            let answer = channel.receive().await?;
             if !self.is_to_be_asked_anew(&step, &answer) {
-                self.heard(ask, &answer);
+                self.received(ask, &answer);
                 return Ok(answer);
             }
         }
@@ -85,7 +85,7 @@ impl Ahead {
         };
         let follows = |(path, after, limit): (&PathBytes, Option<&PathBytes>, u32)| {
             let listed = self.listing.as_ref();
-            listed.is_some_and(|(of, told)| of == path && Some(told) == after)
+            listed.is_some_and(|(of, reported)| of == path && Some(reported) == after)
                 && self.under_way.front().is_some_and(|&most| most <= limit)
         };
         let is_ahead = page.is_some_and(follows);
@@ -127,7 +127,7 @@ impl Ahead {
         false
     }
 
-    fn heard(&mut self, ask: &FilesAsk, answer: &FilesAnswer) {
+    fn received(&mut self, ask: &FilesAsk, answer: &FilesAnswer) {
         self.listing = match (ask, answer) {
             (FilesAsk::Look { path, list: true, .. }, FilesAnswer::Entries { next: Some(next), .. }) => {
                 Some((path.clone(), next.clone()))
@@ -158,7 +158,7 @@ mod tests {
         said: usize,
         /// Turns: how often something was said after something had been heard.
         turns: usize,
-        heard_since: bool,
+        received_since: bool,
     }
 
     impl Server {
@@ -166,7 +166,7 @@ mod tests {
             Self {
                 names,
                 knows_more,
-                heard_since: true,
+                received_since: true,
                 ..Self::default()
             }
         }
@@ -199,7 +199,7 @@ mod tests {
 
         async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Self::Error> {
             if !asks.is_empty() {
-                self.turns += usize::from(std::mem::take(&mut self.heard_since));
+                self.turns += usize::from(std::mem::take(&mut self.received_since));
             }
             self.said += asks.len();
             self.asked.extend(asks.iter().cloned());
@@ -207,8 +207,8 @@ mod tests {
             Ok(())
         }
 
-        async fn hear(&mut self) -> Result<FilesAnswer, Self::Error> {
-            self.heard_since = true;
+        async fn receive(&mut self) -> Result<FilesAnswer, Self::Error> {
+            self.received_since = true;
             Ok(match self.asked.pop_front().unwrap() {
                 FilesAsk::Look {
                     path, after, limit, ..
@@ -305,21 +305,21 @@ mod tests {
     #[test]
     fn lh_files_1_a_server_of_an_earlier_release_is_asked_page_by_page() {
         let (mut ahead, mut server) = (Ahead::default(), Server::new([23, 0], false));
-        let (mut after, mut told) = (None, 0);
+        let (mut after, mut reported) = (None, 0);
         loop {
             let FilesAnswer::Entries { entries, next } =
                 ask(&mut ahead, &mut server, &look("a", after, None))
             else {
                 unreachable!()
             };
-            told += entries.len();
+            reported += entries.len();
             after = next;
             if after.is_none() {
                 break;
             }
         }
         // Five pages, and the three questions that it did not understand.
-        assert_eq!((told, server.said), (23, 5 + 3));
+        assert_eq!((reported, server.said), (23, 5 + 3));
         assert!(server.asked.is_empty());
     }
 }

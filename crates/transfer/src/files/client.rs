@@ -108,10 +108,10 @@ impl<S: crate::Transport> Channel for Session<S> {
         Ok(())
     }
 
-    async fn hear(&mut self) -> Result<FilesAnswer, FilesError> {
+    async fn receive(&mut self) -> Result<FilesAnswer, FilesError> {
         // What a server says before it closes is heard though nothing can be said to it any more.
         match self.answer().await {
-            Err(FilesError::Broken(heard)) => Err(self.unsaid.take().unwrap_or(heard).into()),
+            Err(FilesError::Broken(received)) => Err(self.unsaid.take().unwrap_or(received).into()),
             answered => answered,
         }
     }

@@ -29,7 +29,7 @@ pub(super) fn page(
     found.truncate(MAX_LEFTOVERS_PER_PAGE);
     let next = found.last().map(first_name).filter(|_| more);
     let next = next.map(|name| PathBytes(name.to_vec()));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for leftover in found {
         let outcome = match remove_older_than_seconds {
             Some(seconds) if is_old(&leftover, Duration::from_secs(seconds)) => {
@@ -41,9 +41,9 @@ pub(super) fn page(
             }
             _ => LeftoverOutcome::Kept,
         };
-        told.push(of(leftover, outcome));
+        reported.push(of(leftover, outcome));
     }
-    Ok((told, next))
+    Ok((reported, next))
 }
 
 fn first_name(leftover: &Leftover) -> &[u8] {
@@ -82,9 +82,9 @@ mod tests {
     use super::*;
 
     fn removed(dir: &Arc<Dir>, seconds: u64) -> Vec<LeftoverOutcome> {
-        let (told, next) = page(dir, None, Some(seconds)).unwrap();
+        let (reported, next) = page(dir, None, Some(seconds)).unwrap();
         assert_eq!(next, None);
-        told.into_iter().map(|leftover| leftover.outcome).collect()
+        reported.into_iter().map(|leftover| leftover.outcome).collect()
     }
 
     #[test]
@@ -119,8 +119,8 @@ mod tests {
         let dir = Arc::new(Dir::open(tmp.path()).unwrap());
         let (mut names, mut after) = (Vec::new(), None);
         loop {
-            let (told, next) = page(&dir, after.as_ref(), None).unwrap();
-            names.extend(told.into_iter().flat_map(|leftover| leftover.names));
+            let (reported, next) = page(&dir, after.as_ref(), None).unwrap();
+            names.extend(reported.into_iter().flat_map(|leftover| leftover.names));
             after = next;
             if after.is_none() {
                 break;

@@ -2,7 +2,7 @@
 //!
 //! A directory has no order of its own, and sorting a million names takes memory for a million. So one pass over it keeps the smallest names
 //! behind the last one that was told, as many as there is room for; pages are cut from these, and when they are used up, there is
-//! another pass. A name that is made or removed meanwhile is told or not; every other one is told once.
+//! another pass. A name that is made or removed meanwhile is reported or not; every other one is reported once.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ffi::OsStr;
@@ -70,7 +70,7 @@ impl<'a> SmallestNames<'a> {
 struct Kept {
     path: RelPath,
     /// The last name that was told; none before the first.
-    told: Option<Vec<u8>>,
+    reported: Option<Vec<u8>>,
     names: VecDeque<Vec<u8>>,
     /// There are others behind the last of these.
     is_cut: bool,
@@ -95,7 +95,7 @@ impl Listing {
     fn goes_on(&self, path: &RelPath, after: Option<&[u8]>) -> bool {
         self.0.as_ref().is_some_and(|kept| {
             let more = !kept.names.is_empty() || !kept.is_cut;
-            after.is_some() && kept.path == *path && kept.told.as_deref() == after && more
+            after.is_some() && kept.path == *path && kept.reported.as_deref() == after && more
         })
     }
 
@@ -124,10 +124,10 @@ impl Listing {
                 bytes += name.len() + entry.target.as_ref().map_or(0, |target| target.0.len());
                 entries.push(entry);
             }
-            kept.told = Some(name);
+            kept.reported = Some(name);
         }
         let more = kept.is_cut || !kept.names.is_empty();
-        let next = kept.told.clone().filter(|_| more).map(PathBytes);
+        let next = kept.reported.clone().filter(|_| more).map(PathBytes);
         if next.is_none() {
             self.0 = None;
         }
@@ -148,7 +148,7 @@ fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<Kept, FilesFa
     let is_cut = smallest.is_cut;
     Ok(Kept {
         path: path.clone(),
-        told: after.map(<[u8]>::to_vec),
+        reported: after.map(<[u8]>::to_vec),
         names: smallest.names.into_sorted_vec().into(),
         is_cut,
     })
@@ -185,7 +185,7 @@ mod tests {
                 let middle = shuffle.index(order.len());
                 order.rotate_left(middle);
             }
-            let (mut told, mut after): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
+            let (mut reported, mut after): (Vec<Vec<u8>>, Option<Vec<u8>>) = (Vec::new(), None);
             loop {
                 let mut smallest = SmallestNames::new(after.as_deref(), room);
                 for name in &order {
@@ -193,14 +193,14 @@ mod tests {
                     prop_assert!(smallest.bytes <= room.max(BYTES_PER_NAME + 4));
                 }
                 let is_cut = smallest.is_cut;
-                told.extend(smallest.names.into_sorted_vec());
-                after = told.last().cloned();
+                reported.extend(smallest.names.into_sorted_vec());
+                after = reported.last().cloned();
                 if !is_cut {
                     break;
                 }
             }
             let expected: Vec<Vec<u8>> = names.iter().map(|name| name.clone().into_bytes()).collect();
-            prop_assert_eq!(told, expected);
+            prop_assert_eq!(reported, expected);
         }
     }
 
@@ -212,12 +212,12 @@ mod tests {
         }
         let dir = Dir::open(tmp.path()).unwrap();
         let mut listing = Listing::default();
-        let (mut told, mut after) = (Vec::new(), None::<PathBytes>);
+        let (mut reported, mut after) = (Vec::new(), None::<PathBytes>);
         loop {
             let after_bytes = after.as_ref().map(|after| &after.0[..]);
             let root = RelPath::root();
             let (entries, next) = listing.page(&dir, &root, after_bytes, Some(40)).unwrap();
-            told.extend(entries.into_iter().map(|entry| entry.name));
+            reported.extend(entries.into_iter().map(|entry| entry.name));
             if next == Some(PathBytes(b"f079".to_vec())) {
                 // Somewhere else, and a name that has gone.
                 listing.page(&dir, &root, Some(b"f200"), Some(1)).unwrap();
@@ -228,8 +228,8 @@ mod tests {
                 break;
             }
         }
-        let unique: BTreeSet<_> = told.iter().collect();
-        assert_eq!((told.len(), unique.len()), (249, 249));
-        assert!(told.is_sorted());
+        let unique: BTreeSet<_> = reported.iter().collect();
+        assert_eq!((reported.len(), unique.len()), (249, 249));
+        assert!(reported.is_sorted());
     }
 }

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_10_what_is_stopped_stops_and_what_is_too_deep_is_told() {
+    fn lh_files_10_what_is_stopped_stops_and_what_is_too_deep_is_reported() {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tmp.path().join("tree/d")).unwrap();
         std::fs::write(tmp.path().join("tree/f"), "f").unwrap();

@@ -149,7 +149,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
 }
 
 #[test]
-fn lh_files_8_nothing_is_told_or_done_that_is_not_granted() {
+fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
     use FilesFailureKind::*;
     let world = World::new();
     let reader = Granted(&[(Access::Read, "in")]);

@@ -47,7 +47,7 @@ pub struct Files {
     root: Arc<Dir>,
     listing: Listing,
     /// The directory that was looked at last, and the last name that was told of it; none where there was nothing behind it.
-    told: Option<(PathBytes, PathBytes)>,
+    reported: Option<(PathBytes, PathBytes)>,
 }
 
 type Answered = Result<FilesAnswer, FilesFailure>;
@@ -58,17 +58,17 @@ impl Files {
         Self {
             root,
             listing: Listing::default(),
-            told: None,
+            reported: None,
         }
     }
 
     /// The question for what follows (LH-FILES-12) as one that says behind what, if there is anything; any other as it is.
     pub(crate) fn spelled_out(&self, ask: FilesAsk) -> FilesAsk {
-        match (&ask, &self.told) {
-            (FilesAsk::More { limit }, Some((path, told))) => FilesAsk::Look {
+        match (&ask, &self.reported) {
+            (FilesAsk::More { limit }, Some((path, reported))) => FilesAsk::Look {
                 path: path.clone(),
                 list: true,
-                after: Some(told.clone()),
+                after: Some(reported.clone()),
                 limit: *limit,
             },
             _ => ask,
@@ -107,7 +107,7 @@ impl Files {
                 limit,
             } => {
                 let answered = self.look(path, *list, after.as_ref(), *limit, permission);
-                self.told = match &answered {
+                self.reported = match &answered {
                     Ok(FilesAnswer::Entries { next: Some(next), .. }) => Some((path.clone(), next.clone())),
                     _ => None,
                 };
@@ -268,9 +268,9 @@ impl Files {
             Kind::Directory => {
                 remove::directory(&dir, name, stop).map_err(|(errno, beneath)| {
                     // Names within are told to nobody who may not read them.
-                    let told = place.join(&beneath).unwrap_or_else(|_| place.clone());
+                    let reported = place.join(&beneath).unwrap_or_else(|_| place.clone());
                     match permission.may(Access::Read, &place) && !beneath.is_root() {
-                        true => FilesFailure::of(errno, &PathBytes(told.as_bytes().to_vec())),
+                        true => FilesFailure::of(errno, &PathBytes(reported.as_bytes().to_vec())),
                         false => failed(errno),
                     }
                 })

@@ -23,7 +23,7 @@ use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Compare, Frame, HardLink, Head, Meta, NO_ENTRY, Offer, Written};
 
 /// A stream that says nothing more, and at whose other end nothing more happens, is over after so many looks.
-const QUIET_LOOKS: usize = 16;
+const MAX_QUIET_LOOKS: usize = 16;
 /// Looks for the first bytes of a sender before what was to be answered is said all the same.
 const FIRST_LOOKS: usize = 1 << 20;
 
@@ -170,7 +170,7 @@ impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<
             (this.data, this.looks) = (rest, 0);
             return Poll::Ready(Ok(()));
         }
-        let over = this.data.is_empty() && (this.is_quiet)() && this.looks > QUIET_LOOKS;
+        let over = this.data.is_empty() && (this.is_quiet)() && this.looks > MAX_QUIET_LOOKS;
         if over {
             return Poll::Ready(Ok(()));
         }
@@ -193,8 +193,8 @@ pub(super) fn receiver(data: &[u8]) {
         Box::new(|head| head.path.to_string()),
     )
     .unwrap();
-    let mut heard = Vec::new();
-    let told = run(async {
+    let mut received = Vec::new();
+    let reported = run(async {
         for _ in 0..2 {
             let counters = receiver.progress.add_stream("direct", None, false);
             let idle = Arc::strong_count(&receiver);
@@ -207,7 +207,8 @@ pub(super) fn receiver(data: &[u8]) {
             let mut reader = FrameReader::new(said);
             reader.allow_clear(Arc::default());
             let after_done = AfterDone::Leave;
-            let ended = receive_stream(&receiver, &counters, &mut reader, &mut heard, b"", after_done).await;
+            let ended =
+                receive_stream(&receiver, &counters, &mut reader, &mut received, b"", after_done).await;
             if let Err(error) = ended {
                 assert_short_line(&error);
             }
@@ -216,10 +217,10 @@ pub(super) fn receiver(data: &[u8]) {
                 tokio::task::yield_now().await;
             }
         }
-        told_in(&heard).await
+        reported_in(&received).await
     });
     let mut outcomes: HashMap<u64, Result<Written, FailureKind>> = HashMap::new();
-    for (id, outcome) in told {
+    for (id, outcome) in reported {
         let kind = outcome.map_err(|failure| failure.kind);
         let first = *outcomes.entry(id).or_insert(kind);
         assert_eq!(first, kind, "entry {id}");
@@ -227,12 +228,12 @@ pub(super) fn receiver(data: &[u8]) {
 }
 
 /// The outcomes in what a receiver has said. A stream that ended early may have been cut in the middle of a frame.
-async fn told_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
-    let mut told = Vec::new();
+async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
+    let mut reported = Vec::new();
     let mut reader = FrameReader::new(bytes);
     while let Ok(Some(Incoming::Frame(frame))) = reader.next().await {
         match frame {
-            Frame::Result { id, outcome } => told.push((id, outcome)),
+            Frame::Result { id, outcome } => reported.push((id, outcome)),
             Frame::Failed { head, .. } => assert_eq!(head.id, NO_ENTRY),
             other => assert!(
                 matches!(
@@ -247,7 +248,7 @@ async fn told_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
             ),
         }
     }
-    told
+    reported
 }
 
 /// Counts what is written, and throws it away.

@@ -11,7 +11,7 @@ use crate::part::{Part, Portion};
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, Piece, RefusalKind, Request, Token,
+    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request, Token,
     VERSION, Written,
 };
 
@@ -137,7 +137,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 id: 5,
                 offset: 1 << 20,
                 len: 1 << 20,
-                pieces: vec![Piece { offset: 0, len: 10 }, Piece { offset: 20, len: 3 }],
+                extents: vec![Extent { offset: 0, len: 10 }, Extent { offset: 20, len: 3 }],
             }),
         ),
         (
@@ -147,7 +147,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                     id: 5,
                     offset: 1 << 20,
                     len: 1 << 20,
-                    pieces: vec![Piece { offset: 0, len: 10 }, Piece { offset: 20, len: 3 }],
+                    extents: vec![Extent { offset: 0, len: 10 }, Extent { offset: 20, len: 3 }],
                 },
                 BlockHash::from_bytes([5; 32]),
             ),

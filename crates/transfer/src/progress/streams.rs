@@ -42,7 +42,7 @@ struct KnownEnds {
     /// How this end's connection does, where it is watched.
     watch: Option<Arc<FlowWatch>>,
     /// What the server told last.
-    told: Option<FlowReport>,
+    reported: Option<FlowReport>,
     /// When the next report to the other end is due.
     schedule: ReportSchedule,
     /// Of the connections that have ended.
@@ -53,7 +53,7 @@ impl KnownEnds {
     fn of(watch: Option<Arc<FlowWatch>>) -> Self {
         Self {
             watch,
-            told: None,
+            reported: None,
             schedule: ReportSchedule::default(),
             ended: Ends::default(),
         }
@@ -64,12 +64,12 @@ impl KnownEnds {
         let mut ends = self.ended.clone();
         ends.go_on(Ends {
             here,
-            there: self.told.map(|report| report.tally()).unwrap_or_default(),
+            there: self.reported.map(|report| report.tally()).unwrap_or_default(),
             advised_there: self
-                .told
+                .reported
                 .map(|report| report.streams.into())
                 .filter(|&streams| streams > 0),
-            retransmits_there: self.told.map(|report| report.retransmits),
+            retransmits_there: self.reported.map(|report| report.retransmits),
         });
         ends
     }
@@ -144,8 +144,8 @@ impl StreamCounters {
         }
     }
 
-    pub(crate) fn hear(&self, report: FlowReport) {
-        self.ends.locked().told = Some(report);
+    pub(crate) fn receive(&self, report: FlowReport) {
+        self.ends.locked().reported = Some(report);
     }
 
     /// How this end does, where the other one is to be told.
@@ -227,7 +227,7 @@ mod tests {
         let progress = Progress::default();
         let counters = progress.add_stream("direct", None, false);
         for reconnect in 1..=10u64 {
-            counters.hear(FlowReport {
+            counters.receive(FlowReport {
                 held_ms: [100; 9],
                 retransmits: 3,
                 ..FlowReport::default()

@@ -218,7 +218,7 @@ impl<P: Parts> Ledger<P> {
     }
 
     /// Whether the entry of a frame can be meant for this copy, and is part of what was asked for (LH-COPY-18). `Ok` with a
-    /// failure: it is told as an entry that failed, whatever it was sent as.
+    /// failure: it is reported as an entry that failed, whatever it was sent as.
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.

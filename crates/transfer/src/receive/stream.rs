@@ -316,7 +316,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     receiver.accepted(instance);
                 }
                 Frame::KeepAlive => {}
-                Frame::Flow(report) => counters.hear(report),
+                Frame::Flow(report) => counters.receive(report),
                 Frame::Refuse { kind, detail } => return Err(refused(kind, detail)),
                 Frame::Hello(_)
                 | Frame::Ack { .. }

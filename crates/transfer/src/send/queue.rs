@@ -63,11 +63,11 @@ struct State {
 
 impl State {
     /// Accounts for the memory of the schedule and for more: bytes of entries, and pieces of work.
-    fn account(&mut self, entry_bytes: u64, pieces: u64) -> Result<(), Exhausted> {
+    fn account(&mut self, entry_bytes: u64, work_items: u64) -> Result<(), Exhausted> {
         let memory = self.schedule.memory();
         let work = memory
             .work
-            .saturating_add(pieces * IN_FLIGHT_BYTES)
+            .saturating_add(work_items * IN_FLIGHT_BYTES)
             .max(WORK_RESERVE);
         let entries = memory.entries.saturating_add(entry_bytes);
         self.held.set_in_steps(entries.saturating_add(work))
@@ -78,7 +78,7 @@ impl State {
         let full = MAX_BATCH_ENTRIES;
         let fits = [full, 1]
             .into_iter()
-            .find(|&pieces| self.account(0, pieces as u64).is_ok());
+            .find(|&work_items| self.account(0, work_items as u64).is_ok());
         fits.unwrap_or(0)
     }
 }
@@ -228,7 +228,7 @@ impl Queue {
             return Err(Error::Forgotten);
         }
         self.on(|schedule, now| {
-            schedule.told_presence(present, now);
+            schedule.reported_presence(present, now);
             if hard_links {
                 schedule.links_understood();
             }

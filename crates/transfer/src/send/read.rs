@@ -356,7 +356,7 @@ impl Reader<'_> {
             id,
             offset,
             len: len as u32,
-            pieces: file.pieces(offset, len as u32)?,
+            extents: file.extents(offset, len as u32)?,
         };
         let data = block.data_len() as u64;
         self.out.put(&match self.clear {
@@ -366,11 +366,11 @@ impl Reader<'_> {
         let begin = self.out.len();
         let mut hasher = BlockHasher::new(offset, len, file.size());
         let mut hashed = 0;
-        for piece in &block.pieces {
-            hasher.update_zeros(u64::from(piece.offset.saturating_sub(hashed)));
-            hashed = piece.offset + piece.len;
-            let room = self.out.room(piece.len as usize);
-            let mut at = offset + u64::from(piece.offset);
+        for extent in &block.extents {
+            hasher.update_zeros(u64::from(extent.offset.saturating_sub(hashed)));
+            hashed = extent.offset + extent.len;
+            let room = self.out.room(extent.len as usize);
+            let mut at = offset + u64::from(extent.offset);
             for part in room.chunks_mut(READ_PART_BYTES) {
                 if file.read_at(part, at)? != part.len() {
                     return Err(Failure::new(FailureKind::Changed));
@@ -378,7 +378,7 @@ impl Reader<'_> {
                 hasher.update(part);
                 at += part.len() as u64;
             }
-            self.out.advance(piece.len as usize);
+            self.out.advance(extent.len as usize);
         }
         hasher.update_zeros(len.saturating_sub(u64::from(hashed)));
         let hash = hasher.finish();

@@ -220,9 +220,9 @@ impl Schedule {
         if self.closed || self.agreed.is_some() || !self.in_flight.has_stream(stream) {
             return Next::Over;
         }
-        let carried = self.in_flight.carried(stream);
+        let in_flight = self.in_flight.of(stream);
         if self.in_flight.is_retiring(stream) {
-            return match carried {
+            return match in_flight {
                 0 => Next::Over,
                 _ => Next::Wait {
                     until: now.saturating_add(MAX_ANSWER_WAIT),
@@ -231,7 +231,7 @@ impl Schedule {
         }
         let room = room
             .min(MAX_BATCH_ENTRIES)
-            .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(carried));
+            .min(MAX_IN_FLIGHT_PER_STREAM.saturating_sub(in_flight));
         self.starved |= room == 0;
         let Some(batch) = self.batch(stream, now, room) else {
             return Next::Wait {
@@ -327,7 +327,7 @@ impl Schedule {
 
     /// Whether a stream carries something.
     pub(crate) fn carries(&self, stream: StreamId) -> bool {
-        self.in_flight.carried(stream) > 0
+        self.in_flight.of(stream) > 0
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -356,8 +356,8 @@ impl Schedule {
 
     /// Bytes of memory that it takes.
     pub(crate) fn memory(&self) -> Memory {
-        let pieces = self.in_flight.len() + self.returned.len() + self.unopened.len();
-        let in_flight = pieces as u64 * IN_FLIGHT_BYTES;
+        let work_items = self.in_flight.len() + self.returned.len() + self.unopened.len();
+        let in_flight = work_items as u64 * IN_FLIGHT_BYTES;
         let waiting = self.manifest.waiting() as u64 * WAITING_BYTES;
         Memory {
             entries: self.entry_bytes + self.links.bytes(),

@@ -8,7 +8,7 @@ use crate::part::{PartFilter, Portion};
 use crate::path::RelPath;
 use crate::send::walk::WalkSink;
 use crate::store::confine::Dir;
-use crate::wire::{Head, Meta, Piece, SourceIdentity};
+use crate::wire::{Extent, Head, Meta, SourceIdentity};
 
 mod local_tree;
 mod of_part;
@@ -41,10 +41,10 @@ pub(crate) trait SourceFile: Send + Sync {
         None
     }
 
-    /// Where there is data in `len` bytes from `offset`, ascending, at most [`crate::wire::MAX_PIECES`]; the rest reads as zeros.
-    fn pieces(&self, offset: u64, len: u32) -> Result<Vec<Piece>, Failure> {
+    /// Where there is data in `len` bytes from `offset`, ascending, at most [`crate::wire::MAX_EXTENTS`]; the rest reads as zeros.
+    fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, Failure> {
         let _ = offset;
-        Ok(vec![Piece { offset: 0, len }])
+        Ok(vec![Extent { offset: 0, len }])
     }
 
     /// Reads from `offset` until `buffer` is full or the file ends. How many bytes that is.
@@ -74,7 +74,7 @@ impl Sources {
     }
 
     /// Local sources as a person names them, with the name each takes in a destination directory (empty for `.`, `..` and
-    /// `/`, whose content goes there). A source that can't be opened is told as a failure when its turn comes; it is an error if
+    /// `/`, whose content goes there). A source that can't be opened is reported as a failure when its turn comes; it is an error if
     /// none can. Without `recursive` a symbolic link named here is followed, as `cp` does.
     pub fn local(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (tree, names) = LocalTree::open(paths, recursive)?;

@@ -172,7 +172,7 @@ async fn write<W: AsyncWrite + Unpin>(
     let mut flushed = false;
     let mut totals_due = Instant::now() + FIRST_TOTALS_AFTER;
     let mut totals_pause = FIRST_TOTALS_AFTER;
-    let mut told_complete = false;
+    let mut reported_complete = false;
     let mut out = Vec::new();
     loop {
         let next = match ready.try_recv() {
@@ -182,7 +182,7 @@ async fn write<W: AsyncWrite + Unpin>(
                     writer.flush().await?;
                     flushed = true;
                 }
-                let wait = match told_complete {
+                let wait = match reported_complete {
                     false => totals_due.saturating_duration_since(Instant::now()),
                     true if counters.tells() => FLOW_EVERY,
                     true => KEEP_ALIVE,
@@ -213,12 +213,12 @@ async fn write<W: AsyncWrite + Unpin>(
                 queue.account.buffers().give(filled.frames.into_bytes());
                 flushed = false;
             }
-            None if told_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),
+            None if reported_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),
             None => {}
         }
-        if !told_complete && Instant::now() >= totals_due {
+        if !reported_complete && Instant::now() >= totals_due {
             let totals = queue.totals();
-            told_complete = matches!(totals, Frame::Totals { complete: true, .. });
+            reported_complete = matches!(totals, Frame::Totals { complete: true, .. });
             totals_pause = totals_pause.saturating_mul(2).min(MAX_TOTALS_PAUSE);
             totals_due = Instant::now() + totals_pause;
             totals.encode(&mut out);
@@ -256,7 +256,7 @@ async fn read_answers<R: AsyncRead + Unpin>(
             }
             Frame::Have { id, more, subtrees } => queue.have(id, &subtrees, more)?,
             Frame::Done { manifest } => queue.completed(manifest),
-            Frame::Flow(report) => counters.hear(report),
+            Frame::Flow(report) => counters.receive(report),
             Frame::Retire => queue.retire(stream),
             Frame::Want { id } => queue.wanted(id),
             Frame::Accept {

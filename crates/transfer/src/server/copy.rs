@@ -7,7 +7,7 @@ use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use tokio::sync::{OnceCell, watch};
 
-use super::heard::LastHeard;
+use super::received::LastReceived;
 use super::{Refusal, Server, full, refusal};
 use crate::account::{Account, Held, Resource};
 use crate::error::Error;
@@ -34,7 +34,7 @@ pub(super) struct Copy {
     pub progress: Arc<Progress>,
     /// Why it is ended while it is carried, if it is.
     early_end: watch::Sender<Option<EarlyEnd>>,
-    pub heard: Arc<LastHeard>,
+    pub received: Arc<LastReceived>,
     account: Arc<Account>,
     /// Its place among the copies, also while it waits for a stream to come back; and memory for its HELLO.
     _held: (Held, Held),
@@ -100,7 +100,7 @@ impl Copy {
             numbers: AtomicU32::new(0),
             progress: Arc::default(),
             early_end: watch::Sender::new(None),
-            heard: Arc::new(LastHeard::new()),
+            received: Arc::new(LastReceived::new()),
             account: account.clone(),
             _held: held,
         }))

@@ -33,7 +33,7 @@ const LET_GO_TIMEOUT: Duration = Duration::from_secs(30);
 enum Rival {
     /// Nobody carries it.
     Gone,
-    /// Nothing has been heard of it since it is looked at.
+    /// Nothing is known of it since it is looked at.
     Silent,
     /// Somebody does.
     Carried,
@@ -72,7 +72,7 @@ impl Server {
             }
             let rivals = rivals(&copies, copy);
             let state = |rival: &Arc<Copy>| {
-                let silence = rival.heard.silence();
+                let silence = rival.received.silence();
                 match rival.streams.load(Ordering::Relaxed) {
                     0 => Rival::Gone,
                     // Whoever lives must not lose its copy by what another key asks for.

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn renaming_replaces_only_when_told() {
+    fn renaming_replaces_only_when_asked() {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::write(tmp.path().join("a"), "a").unwrap();
         std::fs::write(tmp.path().join("b"), "b").unwrap();

@@ -176,17 +176,17 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
 /// How many bytes of a BLOCK frame's body are header, given its first [`BLOCK_FIXED`] bytes.
 pub(crate) fn block_header_len(fixed: &[u8; BLOCK_FIXED]) -> Result<usize, WireError> {
     let [.., low, high] = *fixed;
-    let pieces = usize::from(u16::from_le_bytes([low, high]));
-    if pieces > MAX_PIECES {
+    let extents = usize::from(u16::from_le_bytes([low, high]));
+    if extents > MAX_EXTENTS {
         Err(WireError::Bound)
     } else {
-        Ok(BLOCK_FIXED + 8 * pieces)
+        Ok(BLOCK_FIXED + 8 * extents)
     }
 }
 
 /// Levels of subtrees in HAVE: from the smallest block up to the largest file.
 const HAVE_LEVELS: std::ops::RangeInclusive<u32> = *BLOCK_LOG2.start()..=62;
-/// Bytes of a BLOCK header before its pieces.
+/// Bytes of a BLOCK header before its extents.
 pub(crate) const BLOCK_FIXED: usize = 8 + 8 + 4 + 2;
 
 /// Takes fields off the front of a body.
@@ -353,29 +353,29 @@ impl Fields {
 
     fn block(&mut self) -> Result<Block, WireError> {
         let (id, offset, len, count) = (self.id()?, self.id()?, self.u32()?, usize::from(self.u16()?));
-        if len == 0 || len > 1 << BLOCK_LOG2.end() || count > MAX_PIECES {
+        if len == 0 || len > 1 << BLOCK_LOG2.end() || count > MAX_EXTENTS {
             return Err(WireError::Bound);
         }
-        let mut pieces = Vec::with_capacity(count);
+        let mut extents = Vec::with_capacity(count);
         let mut free_from = 0u32;
         for _ in 0..count {
-            let piece = Piece {
+            let extent = Extent {
                 offset: self.u32()?,
                 len: self.u32()?,
             };
-            let end = piece.offset.checked_add(piece.len).ok_or(WireError::Bound)?;
+            let end = extent.offset.checked_add(extent.len).ok_or(WireError::Bound)?;
             // LH-COPY-4.
-            if piece.len == 0 || piece.offset < free_from || end > len {
-                return Err(WireError::Value("piece"));
+            if extent.len == 0 || extent.offset < free_from || end > len {
+                return Err(WireError::Value("extent"));
             }
             free_from = end;
-            pieces.push(piece);
+            extents.push(extent);
         }
         Ok(Block {
             id,
             offset,
             len,
-            pieces,
+            extents,
         })
     }
 }

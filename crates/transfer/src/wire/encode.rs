@@ -218,10 +218,10 @@ fn put_block(out: &mut Vec<u8>, block: &Block) {
     out.extend_from_slice(&block.id.to_le_bytes());
     out.extend_from_slice(&block.offset.to_le_bytes());
     out.extend_from_slice(&block.len.to_le_bytes());
-    out.extend_from_slice(&(block.pieces.len() as u16).to_le_bytes());
-    for piece in &block.pieces {
-        out.extend_from_slice(&piece.offset.to_le_bytes());
-        out.extend_from_slice(&piece.len.to_le_bytes());
+    out.extend_from_slice(&(block.extents.len() as u16).to_le_bytes());
+    for extent in &block.extents {
+        out.extend_from_slice(&extent.offset.to_le_bytes());
+        out.extend_from_slice(&extent.len.to_le_bytes());
     }
 }
 

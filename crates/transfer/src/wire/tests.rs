@@ -33,22 +33,22 @@ fn block() -> impl Strategy<Value = Block> {
     )
         .prop_map(|(id, offset, runs)| {
             let mut at = 0;
-            let pieces = runs
+            let extents = runs
                 .into_iter()
                 .map(|(gap, len)| {
-                    let piece = Piece {
+                    let extent = Extent {
                         offset: at + gap,
                         len,
                     };
                     at += gap + len;
-                    piece
+                    extent
                 })
                 .collect();
             Block {
                 id,
                 offset,
                 len: at.max(1),
-                pieces,
+                extents,
             }
         })
 }
@@ -410,20 +410,20 @@ fn lh_copy_3_values_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn lh_copy_4_pieces_of_a_block_ascend_within_it() {
-    let block = |len: u32, pieces: &[(u32, u32)]| {
+fn lh_copy_4_extents_of_a_block_ascend_within_it() {
+    let block = |len: u32, extents: &[(u32, u32)]| {
         let mut body = [0; 16].to_vec();
         body.extend_from_slice(&len.to_le_bytes());
-        body.extend_from_slice(&(pieces.len() as u16).to_le_bytes());
-        for (offset, len) in pieces {
+        body.extend_from_slice(&(extents.len() as u16).to_le_bytes());
+        for (offset, len) in extents {
             body.extend_from_slice(&offset.to_le_bytes());
             body.extend_from_slice(&len.to_le_bytes());
         }
         decode(FrameType::Block, body.into())
     };
     assert!(block(10, &[(0, 2), (2, 3), (7, 3)]).is_ok());
-    for pieces in [&[(0, 3), (2, 1)][..], &[(5, 1), (0, 1)], &[(0, 11)], &[(0, 0)]] {
-        assert_eq!(block(10, pieces), Err(WireError::Value("piece")), "{pieces:?}");
+    for extents in [&[(0, 3), (2, 1)][..], &[(5, 1), (0, 1)], &[(0, 11)], &[(0, 0)]] {
+        assert_eq!(block(10, extents), Err(WireError::Value("extent")), "{extents:?}");
     }
     assert_eq!(block(10, &[(u32::MAX, 5)]), Err(WireError::Bound));
     assert_eq!(block((1 << 20) + 1, &[]), Err(WireError::Bound));

@@ -65,14 +65,14 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
         let run = bench
             .push(bench.pipes(), &[bench.local("evil")], to, overwrite)
             .await;
-        let told = match &run.result {
+        let reported = match &run.result {
             Err(error) => error.to_string(),
             Ok(_) => format!("{:?}", run.failures()),
         };
         // `/out` itself may be replaced, being a link in the root; what it points to may not be touched.
         assert!(
-            to == "/out" || told.contains("refused") || told.contains("in the way"),
-            "{to}: {told}"
+            to == "/out" || reported.contains("refused") || reported.contains("in the way"),
+            "{to}: {reported}"
         );
         assert_eq!(surroundings(&bench), before, "{to}");
     }
@@ -302,10 +302,10 @@ impl Connector for Hostile {
         let (ours, mut theirs) = tokio::io::duplex(1 << 20);
         let bytes = self.0.clone();
         self.1.lock().unwrap().push(tokio::spawn(async move {
-            let mut heard = [0; 1024];
-            let _ = theirs.read(&mut heard).await;
+            let mut received = [0; 1024];
+            let _ = theirs.read(&mut received).await;
             let _ = theirs.write_all(&bytes).await;
-            while theirs.read(&mut heard).await.is_ok_and(|n| n > 0) {}
+            while theirs.read(&mut received).await.is_ok_and(|n| n > 0) {}
         }));
         Ok(ours)
     }

@@ -156,7 +156,7 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_never_worked_is_told_or_another_one_taken() {
+async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), "x").unwrap();
     let pipes = bench.pipes();
@@ -180,7 +180,7 @@ async fn a_route_that_never_worked_is_told_or_another_one_taken() {
 
 // LH-COPY-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_changes_while_it_is_read_is_told_and_not_kept() {
+async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
     for change in ["append", "rewrite", "truncate"] {
         let bench = Bench::new();
         std::fs::create_dir(bench.local("s")).unwrap();
@@ -227,7 +227,7 @@ async fn a_file_that_changes_while_it_is_read_is_told_and_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_that_vanish_after_the_walk_are_told_and_the_rest_arrives() {
+async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("s")).unwrap();
     std::fs::write(bench.root("s/a"), noise(12_000_000, 1)).unwrap();
@@ -258,19 +258,19 @@ async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
     let mut bytes = wire::token_hello(77, b"d", &[b""]);
     bytes.extend((first..first + count).flat_map(entry));
     ours.write_all(&bytes).await.unwrap();
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     for id in first..first + count {
-        while wire::result_of(&heard, id).is_none() {
-            assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "entry {id}");
+        while wire::result_of(&received, id).is_none() {
+            assert!(ours.read_buf(&mut received).await.unwrap() > 0, "entry {id}");
         }
     }
     // Cut in the middle of a frame: the copy waits for a stream to come back.
     ours.write_all(&[1, 0]).await.unwrap();
-    heard
+    received
 }
 
 #[tokio::test]
-async fn lh_copy_19_however_many_entries_failed_each_is_told_so_again() {
+async fn lh_copy_19_however_many_entries_failed_each_is_reported_so_again() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("d")).unwrap();
     let verification = Some(FailureKind::Verification as u8);
@@ -294,7 +294,7 @@ fn tiny_disk() -> Option<Dir> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_told_for_each_file_and_what_fits_arrives() {
+async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
     let Some(disk) = tiny_disk() else {
         // An ordinary user may mount in a user namespace of their own: the test runs itself there.
         assert!(
@@ -306,7 +306,7 @@ async fn a_full_disk_is_told_for_each_file_and_what_fits_arrives() {
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "faults::a_full_disk_is_told_for_each_file_and_what_fits_arrives",
+                "faults::a_full_disk_is_reported_for_each_file_and_what_fits_arrives",
             ])
             .env("LONGHAUL_TEST_IN_NAMESPACE", "1")
             .status();

@@ -67,15 +67,15 @@ async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json
     let (reader, mut writer) = tokio::io::split(stream);
     writer.write_all(lines.as_bytes()).await.unwrap();
     let mut answers = BufReader::new(reader).lines();
-    let mut heard = Vec::new();
-    while heard.len() < count {
+    let mut received = Vec::new();
+    while received.len() < count {
         match answers.next_line().await {
-            Ok(Some(line)) => heard.push(serde_json::from_str(&line).unwrap()),
-            _ => return (heard, true),
+            Ok(Some(line)) => received.push(serde_json::from_str(&line).unwrap()),
+            _ => return (received, true),
         }
     }
     let more = tokio::time::timeout(Duration::from_secs(1), answers.next_line()).await;
-    (heard, matches!(more, Ok(Ok(None) | Err(_))))
+    (received, matches!(more, Ok(Ok(None) | Err(_))))
 }
 
 /// A path to the server that takes half of [`ROUND_TRIP`] each way, and any rate.
@@ -116,10 +116,10 @@ async fn delayed(
         }
         let _ = to.shutdown().await;
     });
-    let mut piece = vec![0; 64 << 10];
-    while let Ok(read @ 1..) = from.read(&mut piece).await {
+    let mut extent = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut extent).await {
         let arrives = tokio::time::Instant::now() + ROUND_TRIP / 2;
-        let _ = sender.send((arrives, piece[..read].to_vec()));
+        let _ = sender.send((arrives, extent[..read].to_vec()));
     }
 }
 
@@ -166,7 +166,7 @@ async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_12_what_follows_is_told_until_there_is_nothing_and_as_long_as_it_is_granted() {
+async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long_as_it_is_granted() {
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         std::fs::write(bench.root(name), name).unwrap();
@@ -175,14 +175,14 @@ async fn lh_files_12_what_follows_is_told_until_there_is_nothing_and_as_long_as_
     let look = "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":1}\n";
     // Nothing has been told that anything could follow.
     let lines = format!("{HELLO}{more}{look}{more}{more}{more}");
-    let (heard, _) = say(open(&bench.server, 4), &lines, 6).await;
-    let names: Vec<_> = heard[1..]
+    let (received, _) = say(open(&bench.server, 4), &lines, 6).await;
+    let names: Vec<_> = received[1..]
         .iter()
         .map(|line| line["entries"][0]["name"].as_str())
         .collect();
     assert_eq!(names, [None, Some("YQ=="), Some("Yg=="), Some("Yw=="), None]);
     assert_eq!(
-        (&heard[2]["next"], heard[4]["next"].as_str()),
+        (&received[2]["next"], received[4]["next"].as_str()),
         (&"YQ==".into(), None)
     );
     // LH-FILES-8: each page is a question.
@@ -219,11 +219,11 @@ async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
     });
     tokio::time::sleep(Duration::from_secs(90)).await;
     let mut answers = BufReader::new(reader).lines();
-    let mut heard = 0;
+    let mut received = 0;
     while let Ok(Some(_)) = answers.next_line().await {
-        heard += 1;
+        received += 1;
     }
-    assert!(heard < 10, "{heard} answers");
+    assert!(received < 10, "{received} answers");
 }
 
 const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";
@@ -267,15 +267,15 @@ async fn lh_files_8_grants_hold_from_the_next_question_on() {
 #[tokio::test(start_paused = true)]
 async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
     let bench = Bench::new();
-    let (heard, closed) = say(open(&bench.server, 1), "{\"lowest\":2,\"highest\":9}\n", 1).await;
-    assert_eq!((&heard[0]["files"], closed), (&"refused".into(), true));
-    let (heard, closed) = say(open(&bench.server, 1), "GET / HTTP/1.1\n", 1).await;
-    assert_eq!((&heard[0]["files"], closed), (&"refused".into(), true));
+    let (received, closed) = say(open(&bench.server, 1), "{\"lowest\":2,\"highest\":9}\n", 1).await;
+    assert_eq!((&received[0]["files"], closed), (&"refused".into(), true));
+    let (received, closed) = say(open(&bench.server, 1), "GET / HTTP/1.1\n", 1).await;
+    assert_eq!((&received[0]["files"], closed), (&"refused".into(), true));
     let lines =
         format!("{HELLO}{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"later\":[1]}}\n");
-    let (heard, _) = say(open(&bench.server, 1), &lines, 2).await;
+    let (received, _) = say(open(&bench.server, 1), &lines, 2).await;
     assert_eq!(
-        (&heard[0]["version"], &heard[1]["files"]),
+        (&received[0]["version"], &received[1]["files"]),
         (&1.into(), &"entries".into())
     );
 }
@@ -286,8 +286,8 @@ async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_o
     let lines = format!(
         "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}}\n"
     );
-    let (heard, _) = say(open(&bench.server, 1), &lines, 4).await;
-    let kinds: Vec<_> = heard.iter().map(|line| line["kind"].as_str()).collect();
+    let (received, _) = say(open(&bench.server, 1), &lines, 4).await;
+    let kinds: Vec<_> = received.iter().map(|line| line["kind"].as_str()).collect();
     assert_eq!(
         kinds,
         [None, Some("not_understood"), Some("not_understood"), None]
@@ -298,8 +298,8 @@ async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_o
 async fn lh_files_3_a_line_that_is_too_long_ends_the_session() {
     let bench = Bench::new();
     let line = format!("{HELLO}{{\"files\":\"{}\"}}\n", "x".repeat(40_000));
-    let (heard, closed) = say(open(&bench.server, 1), &line, 2).await;
-    assert_eq!((&heard[1]["files"], closed), (&"refused".into(), true));
+    let (received, closed) = say(open(&bench.server, 1), &line, 2).await;
+    assert_eq!((&received[1]["files"], closed), (&"refused".into(), true));
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,8 +319,8 @@ async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
     }
     // Half of what there is for one key; another still gets its own.
     assert_eq!(held.iter().filter(|(ready, ..)| *ready).count(), 2);
-    let (heard, _) = say(open(&bench.server, 4), HELLO, 1).await;
-    assert_eq!(heard[0]["files"], "ready");
+    let (received, _) = say(open(&bench.server, 4), HELLO, 1).await;
+    assert_eq!(received[0]["files"], "ready");
     // Nothing is asked for: it closes.
     let (_, answers, _writer) = &mut held[0];
     let last = tokio::time::timeout(Duration::from_secs(700), answers.next_line()).await;

@@ -119,7 +119,7 @@ async fn streams_that_say_nothing_are_those_of_their_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_files_are_shared_and_who_has_none_left_is_told_so() {
+async fn open_files_are_shared_and_who_has_none_left_is_reported_so() {
     let bench = Bench::with(Limits {
         open_files: 16,
         file_wait: Duration::from_millis(20),
@@ -142,9 +142,9 @@ async fn open_files_are_shared_and_who_has_none_left_is_told_so() {
     stream.write_all(&files).await.unwrap();
     // The last file has failed with `limit`.
     let limit = [&[14u8][..], &39u64.to_le_bytes(), &[13]].concat();
-    let mut heard = Vec::new();
-    while !heard.windows(limit.len()).any(|w| w == limit) {
-        assert!(stream.read_buf(&mut heard).await.unwrap() > 0);
+    let mut received = Vec::new();
+    while !received.windows(limit.len()).any(|w| w == limit) {
+        assert!(stream.read_buf(&mut received).await.unwrap() > 0);
     }
     assert_eq!(temporaries(&bench.root("d")), 8);
     honest(&bench, 2, "/in/g").await;
@@ -184,15 +184,15 @@ async fn memory_of_copies_is_shared() {
             std::future::pending().await
         };
         // REFUSE, or RESULT of the file, with the word `memory`.
-        let hear = async {
-            let (mut heard, mut from) = (Vec::new(), 0);
-            while !heard[from..].windows(6).any(|w| w == b"memory") {
-                from = heard.len().saturating_sub(6);
-                assert!(reader.read_buf(&mut heard).await.unwrap() > 0, "{what}");
+        let receive = async {
+            let (mut received, mut from) = (Vec::new(), 0);
+            while !received[from..].windows(6).any(|w| w == b"memory") {
+                from = received.len().saturating_sub(6);
+                assert!(reader.read_buf(&mut received).await.unwrap() > 0, "{what}");
             }
         };
         tokio::select! {
-            () = hear => {}
+            () = receive => {}
             () = say => {}
         }
         honest(&bench, 2, &format!("/in/{what}")).await;
@@ -201,7 +201,7 @@ async fn memory_of_copies_is_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_that_are_only_told_take_no_memory() {
+async fn failures_that_are_only_reported_take_no_memory() {
     let bench = Bench::with(Limits {
         bookkeeping: 1 << 20,
         ..Limits::default()
@@ -213,13 +213,13 @@ async fn failures_that_are_only_told_take_no_memory() {
     let bytes = [wire::push_hello(b"d", &[b"s"]), frames, wire::end(count)].concat();
     let mut stream = open(&bench, 1);
     let (mut reader, mut writer) = tokio::io::split(&mut stream);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     // The server closes its half with DONE.
-    let (said, all) = tokio::join!(writer.write_all(&bytes), reader.read_to_end(&mut heard));
+    let (said, all) = tokio::join!(writer.write_all(&bytes), reader.read_to_end(&mut received));
     said.unwrap();
     all.unwrap();
     // LH-COPY-21: DONE, 33 bytes with its type, ends it.
-    assert_eq!(heard[heard.len() - 33], 15);
+    assert_eq!(received[received.len() - 33], 15);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,13 +236,13 @@ async fn a_flood_of_holes_holds_up_nobody_else() {
         let (mut reader, mut writer) = tokio::io::split(open(&bench, 1));
         let hello = wire::push_hello(format!("holes{n}").as_bytes(), &[b"s"]);
         let bytes = [hello, file.clone(), holes.clone()].concat();
-        let (heard, begun) = tokio::sync::oneshot::channel();
+        let (received, begun) = tokio::sync::oneshot::channel();
         streams.push(tokio::spawn(async move { writer.write_all(&bytes).await }));
         tokio::spawn(async move {
             let mut answer = [0; 64];
-            let mut heard = Some(heard);
+            let mut received = Some(received);
             while reader.read(&mut answer).await.is_ok_and(|n| n > 0) {
-                heard.take().map(|heard| heard.send(()));
+                received.take().map(|received| received.send(()));
             }
         });
         begun.await.unwrap();

@@ -260,7 +260,7 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kinds_in_each_others_way_are_told() {
+async fn kinds_in_each_others_way_are_reported() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.local("s/dir")).unwrap();
     std::fs::write(bench.local("s/dir/in"), "x").unwrap();
@@ -334,7 +334,7 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_is_missing_is_told_and_the_others_arrive() {
+async fn a_source_that_is_missing_is_reported_and_the_others_arrive() {
     let bench = Bench::new();
     std::fs::write(bench.local("a"), "a").unwrap();
     std::fs::write(bench.local("c"), "c").unwrap();

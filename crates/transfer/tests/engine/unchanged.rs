@@ -15,7 +15,7 @@ const FILES: u64 = 600;
 const FILE: u64 = 4096;
 const LARGE: u64 = 5 << 20;
 /// What a client that pushes may send before it hears that there is something, and one batch beyond.
-const BEFORE_TOLD: u64 = (1 << 20) + (512 << 10) + FILE;
+const BEFORE_ANSWER: u64 = (1 << 20) + (512 << 10) + FILE;
 
 fn overwriting() -> WriteOptions {
     WriteOptions {
@@ -73,7 +73,7 @@ fn travelled(run: &Run) -> Vec<String> {
 /// The most that travels of a tree that is there.
 fn bound(way: Way) -> u64 {
     match way {
-        Push => BEFORE_TOLD,
+        Push => BEFORE_ANSWER,
         Pull => 0,
     }
 }
@@ -219,7 +219,7 @@ async fn content_is_compared_where_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_replaced_is_told_without_its_data() {
+async fn what_can_not_be_replaced_is_reported_without_its_data() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);

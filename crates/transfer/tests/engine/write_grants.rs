@@ -18,17 +18,21 @@ async fn say_until(bench: &Bench, who: u8, bytes: &[u8], id: u64, code: u8) -> C
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
     ours.write_all(bytes).await.unwrap();
-    let mut heard = Vec::new();
-    while wire::result_of(&heard, id) != Some(code) {
-        assert!(ours.read_buf(&mut heard).await.unwrap() > 0, "{heard:?}");
+    let mut received = Vec::new();
+    while wire::result_of(&received, id) != Some(code) {
+        assert!(ours.read_buf(&mut received).await.unwrap() > 0, "{received:?}");
     }
-    Client { ours, served, heard }
+    Client {
+        ours,
+        served,
+        received,
+    }
 }
 
 struct Client {
     ours: DuplexStream,
     served: JoinHandle<Result<(), Error>>,
-    heard: Vec<u8>,
+    received: Vec<u8>,
 }
 
 impl Client {
@@ -60,7 +64,10 @@ async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment(
         ]
         .concat();
         let client = say_until(&bench, 2, &bytes, 2, 5).await;
-        assert_eq!([0, 1].map(|id| wire::result_of(&client.heard, id)), [Some(5); 2]);
+        assert_eq!(
+            [0, 1].map(|id| wire::result_of(&client.received, id)),
+            [Some(5); 2]
+        );
         assert_eq!(describe(&bench.root("")), before);
         client.leave().await;
         if exists {
@@ -142,10 +149,10 @@ async fn who_may_create_replaces_nothing() {
     };
     let from = [bench.local("s/.")];
     let run = bench.push(bench.pipes_of(3), &from, "/in", overwrite).await;
-    let told = run.result.unwrap_err();
+    let reported = run.result.unwrap_err();
     assert!(
-        matches!(&told, Error::Unauthorised(text) if text.contains("replace what is in /in")),
-        "{told}"
+        matches!(&reported, Error::Unauthorised(text) if text.contains("replace what is in /in")),
+        "{reported}"
     );
     assert!(!bench.root("in/fresh").exists());
     let run = bench

@@ -54,11 +54,11 @@ impl Bench<'_> {
             let line_time = judge::line_time(asked, MIN_PROBE_BYTES);
             let spacing = JITTER_SPACING.max(Duration::from_secs_f64(5.0 * line_time));
             let count = (time.as_secs_f64() / spacing.as_secs_f64()) as u32;
-            let heard = self
+            let received = self
                 .probe
                 .train(MIN_PROBE_BYTES, spacing, count, self.slack(asked))?;
             let draws = if jitter.reorder {
-                heard.len() as f64
+                received.len() as f64
             } else {
                 time.as_secs_f64() / correlation.as_secs_f64()
             };
@@ -70,7 +70,7 @@ impl Bench<'_> {
                 overtakes: jitter.reorder || self.way.reorder.is_some(),
                 draws,
             };
-            let [of_delay, of_jitter] = noise::jitter(&wanted, &heard);
+            let [of_delay, of_jitter] = noise::jitter(&wanted, &received);
             let off = of_delay.verdict == judge::Verdict::Off;
             delay = Some(of_delay.clone());
             Ok(if off { of_delay } else { of_jitter })
@@ -153,10 +153,10 @@ impl Bench<'_> {
                 .max(MIN_REORDER_PROBES)
                 .min(MAX_REORDER_SECONDS * per_second) as u32;
             let spacing = Duration::from_secs_f64(1.0 / per_second);
-            let heard = self
+            let received = self
                 .probe
                 .train(MIN_PROBE_BYTES, spacing, count, self.slack(asked))?;
-            Ok(noise::reorder(&reorder, &heard))
+            Ok(noise::reorder(&reorder, &received))
         })
     }
 
@@ -221,7 +221,7 @@ impl Bench<'_> {
         let time = (FALL_LEAD + before.delay + FALL_TAIL).as_secs_f64();
         let count = (per_second * time) as u32;
         let spacing = Duration::from_secs_f64(1.0 / per_second);
-        let heard = self.probe.train(bytes, spacing, count, self.slack(before))?;
+        let received = self.probe.train(bytes, spacing, count, self.slack(before))?;
         let fall = Fall {
             from: before.delay,
             to: after.delay,
@@ -229,7 +229,7 @@ impl Bench<'_> {
             bytes,
             offered: per_second * (bytes * 8) as f64,
         };
-        Ok(Some(noise::fall(&fall, &heard)))
+        Ok(Some(noise::fall(&fall, &received)))
     }
 }
 

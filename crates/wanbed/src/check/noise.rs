@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::judge::{CLOCK_SLACK, DELAY_SLACK, Finding, MAX_DEVIATIONS, Verdict};
-use super::train::{Heard, Load};
+use super::train::{Load, Received};
 use crate::link::DirectionSnapshot;
 use crate::spec::{BitRate, CodelSpec, CrossSpec, ReorderSpec};
 
@@ -39,15 +39,15 @@ pub(super) struct Jittered {
 }
 
 /// Mean delay and its deviation.
-pub(super) fn jitter(wanted: &Jittered, heard: &[Heard]) -> [Finding; 2] {
+pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
     let Jittered {
         mean,
         deviation,
         amplitude,
         ..
     } = *wanted;
-    let overtaken = overtaken(heard);
-    let all: Vec<f64> = heard
+    let overtaken = overtaken(received);
+    let all: Vec<f64> = received
         .iter()
         .zip(&overtaken)
         .filter(|(_, overtaken)| wanted.reorder || !**overtaken)
@@ -91,7 +91,7 @@ pub(super) fn jitter(wanted: &Jittered, heard: &[Heard]) -> [Finding; 2] {
         1e3 * measured,
         1e3 * tolerance,
         overtaken.iter().filter(|overtaken| **overtaken).count(),
-        heard.len()
+        received.len()
     );
     [of_delay, Finding::new("jitter", deviation, measured, good, text)]
 }
@@ -104,9 +104,9 @@ fn moments(values: &[f64]) -> (f64, f64) {
 }
 
 /// For each probe, in order of arrival, whether one that was sent later came before it.
-fn overtaken(heard: &[Heard]) -> Vec<bool> {
+fn overtaken(received: &[Received]) -> Vec<bool> {
     let mut latest = None;
-    heard
+    received
         .iter()
         .map(|probe| {
             let overtaken = latest.is_some_and(|latest| probe.number < latest);
@@ -117,14 +117,14 @@ fn overtaken(heard: &[Heard]) -> Vec<bool> {
 }
 
 /// Share and lateness of packets that were overtaken.
-pub(super) fn reorder(spec: &ReorderSpec, heard: &[Heard]) -> Finding {
-    let overtaken = overtaken(heard);
-    let (held, mut others): (Vec<(&Heard, &bool)>, Vec<_>) = heard
+pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
+    let overtaken = overtaken(received);
+    let (held, mut others): (Vec<(&Received, &bool)>, Vec<_>) = received
         .iter()
         .zip(&overtaken)
         .partition(|(_, overtaken)| **overtaken);
     if others.len() < MIN_PROBES {
-        let off = Finding::unmeasured("reorder", format!("only {} probes arrived", heard.len()));
+        let off = Finding::unmeasured("reorder", format!("only {} probes arrived", received.len()));
         return Finding {
             verdict: Verdict::Off,
             ..off
@@ -132,7 +132,7 @@ pub(super) fn reorder(spec: &ReorderSpec, heard: &[Heard]) -> Finding {
     }
     others.sort_by_key(|(probe, _)| probe.number);
     // Against the delay of the neighbour that was not held, which jitter and the machine moved alike.
-    let late = |probe: &Heard| {
+    let late = |probe: &Received| {
         let at = others.partition_point(|(other, _)| other.number < probe.number);
         let neighbour = others
             .get(at)
@@ -142,7 +142,7 @@ pub(super) fn reorder(spec: &ReorderSpec, heard: &[Heard]) -> Finding {
     };
     let mut late: Vec<f64> = held.iter().map(|(probe, _)| late(probe)).collect();
     late.sort_by(f64::total_cmp);
-    let (count, by) = (heard.len() as f64, spec.by.as_secs_f64());
+    let (count, by) = (received.len() as f64, spec.by.as_secs_f64());
     let expected = spec.probability * count;
     let luck = MAX_DEVIATIONS * (expected * (1.0 - spec.probability)).sqrt() + 3.0;
     let share_good = (held.len() as f64 - expected).abs() <= luck;
@@ -254,7 +254,7 @@ pub(super) struct Fall {
 }
 
 /// Whether packets arrived no faster than the bottleneck sends.
-pub(super) fn fall(fall: &Fall, heard: &[Heard]) -> Finding {
+pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
     let rate = fall.rate.bits_per_second() as f64;
     let bits = (fall.bytes * 8) as f64;
     let piled_up = (fall.from - fall.to).as_secs_f64() * fall.offered / rate;
@@ -266,7 +266,7 @@ pub(super) fn fall(fall: &Fall, heard: &[Heard]) -> Finding {
         );
         return Finding::unmeasured("fall", why);
     }
-    let mut times: Vec<f64> = heard.iter().map(|probe| probe.at.as_secs_f64()).collect();
+    let mut times: Vec<f64> = received.iter().map(|probe| probe.at.as_secs_f64()).collect();
     times.sort_by(f64::total_cmp);
     let mut most = 0;
     for (first, time) in times.iter().enumerate() {
@@ -275,7 +275,7 @@ pub(super) fn fall(fall: &Fall, heard: &[Heard]) -> Finding {
     }
     let measured = (most as f64 * bits / FALL_WINDOW).max(0.0);
     let allowed = rate * (FALL_WINDOW + FALL_SLACK) / FALL_WINDOW + 2.0 * bits / FALL_WINDOW;
-    let delays = heard.iter().map(Heard::delay);
+    let delays = received.iter().map(Received::delay);
     let (least, greatest) = delays.fold((f64::INFINITY, 0.0_f64), |(least, greatest), delay| {
         (least.min(delay), greatest.max(delay))
     });

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Asked;
-use super::train::Heard;
+use super::train::Received;
 use crate::daemon::Running;
 use crate::error::{Doing, Result};
 use crate::scenario::Link;
@@ -158,8 +158,8 @@ impl Probe {
 
     /// One-way delays of single packets in seconds, each with the link to itself.
     pub(super) fn delays(&self, slack: Duration) -> Result<Vec<f64>> {
-        let heard = self.train(DELAY_BYTES, DELAY_SPACING, DELAY_PROBES, slack)?;
-        Ok(heard.iter().map(Heard::delay).collect())
+        let received = self.train(DELAY_BYTES, DELAY_SPACING, DELAY_PROBES, slack)?;
+        Ok(received.iter().map(Received::delay).collect())
     }
 
     /// Offers more than `rate` and measures what arrives, from when the queue has filled some way to the last packet.

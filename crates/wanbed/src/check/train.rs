@@ -35,7 +35,7 @@ const MAX_BATCH: usize = 40;
 
 /// A probe that arrived.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Heard {
+pub(super) struct Received {
     /// In the order of sending, from 0.
     pub(super) number: u32,
     /// Since the probe's sockets were opened.
@@ -43,7 +43,7 @@ pub(super) struct Heard {
     pub(super) at: Duration,
 }
 
-impl Heard {
+impl Received {
     /// Seconds on the way.
     pub(super) fn delay(&self) -> f64 {
         self.at.saturating_sub(self.sent).as_secs_f64()
@@ -90,7 +90,7 @@ impl Probe {
         spacing: Duration,
         count: u32,
         slack: Duration,
-    ) -> Result<Vec<Heard>> {
+    ) -> Result<Vec<Received>> {
         let payload = bytes - HEADERS;
         let train = self.next_train();
         self.wait_at_most(slack + ARRIVAL_TIMEOUT)?;
@@ -104,7 +104,7 @@ impl Probe {
                     };
                     let at = datagram.at.saturating_duration_since(self.opened);
                     let probes = probes(&buffer[..datagram.length], payload, train);
-                    all.extend(probes.map(|(number, sent)| Heard { number, sent, at }));
+                    all.extend(probes.map(|(number, sent)| Received { number, sent, at }));
                 }
                 all
             });
@@ -155,7 +155,7 @@ impl Probe {
         self.type_of_service(if ecn { ECT_0 } else { 0 })?;
         self.wait_at_most(base + ARRIVAL_TIMEOUT)?;
         let loaded = thread::scope(|scope| {
-            let listener = scope.spawn(|| self.hear_load(&flow));
+            let listener = scope.spawn(|| self.receive_load(&flow));
             let sent = self.offer_load(&flow, counters);
             flow.done.store(true, Ordering::Relaxed);
             let load = listener.join().unwrap_or_default();
@@ -203,7 +203,7 @@ impl Probe {
         Ok(sent)
     }
 
-    fn hear_load(&self, flow: &Flow) -> Load {
+    fn receive_load(&self, flow: &Flow) -> Load {
         let mut load = Load::default();
         let mut buffer = vec![0; 65_536];
         loop {

@@ -18,7 +18,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::check;
-use crate::control::{Answer, Ask, Description, Launch, hear, say};
+use crate::control::{Answer, Ask, Description, Launch, receive, say};
 use crate::error::{Doing, Error, Result};
 use crate::namespace::become_root_of_own_namespace;
 use crate::place::{self, Claim};
@@ -43,7 +43,7 @@ enum End {
 pub fn run() -> Result<()> {
     let _ = rustix::thread::set_name(c"wanbed"); // started by way of /proc/self/exe, it would be called "exe"
     let mut input = BufReader::new(io::stdin());
-    let launch: Launch = hear(&mut input).map_err(|problem| Error::Daemon {
+    let launch: Launch = receive(&mut input).map_err(|problem| Error::Daemon {
         lab: "(new)".to_owned(),
         problem,
     })?;
@@ -54,9 +54,9 @@ pub fn run() -> Result<()> {
         Err(error) => Answer::Error::<Description>(error.into()),
     };
     // Whoever started the lab and is gone already would leave it running unseen.
-    let heard = say(&mut io::stdout(), &answer);
+    let received = say(&mut io::stdout(), &answer);
     let (lab, _claim) = started?;
-    heard.doing(|| format!("telling that lab {} is up", launch.name))?;
+    received.doing(|| format!("telling that lab {} is up", launch.name))?;
     if launch.attached {
         let events = events.clone();
         spawn("lifeline", move || {
@@ -123,7 +123,7 @@ fn may_make_namespaces() -> bool {
 fn serve(mut stream: UnixStream, lab: &Running, events: &Sender<End>, probing: &Mutex<()>) {
     let _ = stream.set_read_timeout(Some(CLIENT_IO_TIMEOUT));
     let _ = stream.set_write_timeout(Some(CLIENT_IO_TIMEOUT));
-    let question = hear::<Ask>(&mut BufReader::new(&stream));
+    let question = receive::<Ask>(&mut BufReader::new(&stream));
     let _ = match question {
         Err(problem) => say(&mut stream, &answer::<()>(Err(Error::Refused(problem)))),
         Ok(Ask::Describe) => say(&mut stream, &Answer::Ok(lab.description())),

@@ -93,7 +93,7 @@ pub fn reap(directory: &Path) -> Result<()> {
 
 fn end_all(inodes: &HashSet<u64>) {
     let begun = Instant::now();
-    let mut told = HashSet::new();
+    let mut reported = HashSet::new();
     while begun.elapsed() < SIGTERM_TIMEOUT + SIGKILL_TIMEOUT {
         let inside = processes_in(inodes);
         if inside.is_empty() {
@@ -102,7 +102,7 @@ fn end_all(inodes: &HashSet<u64>) {
         for process in inside {
             if begun.elapsed() >= SIGTERM_TIMEOUT {
                 let _ = kill_process(process, Signal::KILL);
-            } else if told.insert(process) {
+            } else if reported.insert(process) {
                 let _ = kill_process(process, Signal::TERM);
                 let _ = kill_process(process, Signal::CONT); // a stopped one could not hear it
             }

@@ -108,7 +108,7 @@ pub struct Managed<'a, F> {
     pub queue: &'a mut Queue,
     /// Whether segments that may be marked are.
     pub ecn: bool,
-    /// Hears of each segment that is dropped.
+    /// Learns of each segment that is dropped.
     pub dropped: F,
 }
 

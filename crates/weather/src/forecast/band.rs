@@ -28,7 +28,7 @@ const MAX_ERROR_GROWTH: f64 = 5.0;
 const ROUNDING: f64 = 0.01;
 
 /// By how much the ends move out, in typical errors, the first time; each further time by twice as much.
-const FIRST_REACH: f64 = 1.0;
+const FIRST_REACH_ERRORS: f64 = 1.0;
 
 /// The lower and the upper end of a band and what lies between, on the scale of the quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -92,7 +92,7 @@ impl End {
 
     /// How far beyond all errors the end lies, in typical errors; none where the level still says.
     fn reach(self) -> Option<f64> {
-        (self.level <= 0.0).then(|| FIRST_REACH * 2.0_f64.powf(f64::from(self.reached.min(80))))
+        (self.level <= 0.0).then(|| FIRST_REACH_ERRORS * 2.0_f64.powf(f64::from(self.reached.min(80))))
     }
 }
 
@@ -160,9 +160,9 @@ impl Band {
     }
 
     /// Takes a forecast of the past, the band that was around it, and the value that came.
-    pub fn update(&mut self, forecast: f64, told: Tails, value: f64) {
-        self.lower.update(value < told.lower);
-        self.upper.update(value > told.upper);
+    pub fn update(&mut self, forecast: f64, issued: Tails, value: f64) {
+        self.lower.update(value < issued.lower);
+        self.upper.update(value > issued.upper);
         let error = value - forecast;
         self.remember((error / self.typical) as f32);
         let counted = error.abs().min(MAX_ERROR_GROWTH * self.typical);
@@ -175,7 +175,7 @@ impl Band {
     pub fn extra(&self, ahead: usize) -> f64 {
         // Each value beyond an end whose level is zero or below moves that end out by twice as much, until it is at the end of the scale; bands that were made
         // before are still to come.
-        let width = (self.ends.1 - self.ends.0) / (FIRST_REACH * self.least_typical);
+        let width = (self.ends.1 - self.ends.0) / (FIRST_REACH_ERRORS * self.least_typical);
         let growing = width.max(1.0).log2().ceil() + 1.0;
         TAIL / STEP + (1.0 - TAIL) * (1.0 + growing + ahead as f64)
     }

@@ -29,10 +29,10 @@ impl BestByPastError {
     }
 
     /// Takes what each predictor foretold, and what came.
-    pub fn update(&mut self, foretold: &[f32], value: f64) {
+    pub fn update(&mut self, predicted: &[f32], value: f64) {
         self.count = self.count.saturating_add(1);
-        for ((absolute, squared), foretold) in self.sums.iter_mut().zip(foretold) {
-            let error = (value - f64::from(*foretold)).abs();
+        for ((absolute, squared), predicted) in self.sums.iter_mut().zip(predicted) {
+            let error = (value - f64::from(*predicted)).abs();
             *absolute += error;
             *squared += error * error;
         }
@@ -78,8 +78,8 @@ mod tests {
             (0, None)
         );
         // The first errs by 3 once in four times, the second by 1 each time.
-        for foretold in [[3.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]] {
-            best.update(&foretold, 0.0);
+        for predicted in [[3.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]] {
+            best.update(&predicted, 0.0);
         }
         assert_eq!(best.best(Error::Absolute), 0);
         assert_eq!(best.best(Error::Squared), 1);

@@ -64,7 +64,7 @@ pub struct Family {
     past: Windows,
     experts: Box<[Expert]>,
     /// What each foretells for the next value.
-    foretold: Box<[f32]>,
+    predicted: Box<[f32]>,
     names: &'static [&'static str],
 }
 
@@ -112,7 +112,7 @@ impl Family {
     fn of(sizes: &'static [usize], experts: Vec<Expert>, names: &'static [&'static str]) -> Self {
         Self {
             past: Windows::new(sizes),
-            foretold: vec![0.0; experts.len()].into(),
+            predicted: vec![0.0; experts.len()].into(),
             experts: experts.into(),
             names,
         }
@@ -121,16 +121,16 @@ impl Family {
     /// Takes the newest value, which must be finite, and has each predictor foretell the next one.
     pub fn update(&mut self, value: f64) {
         self.past.push(value as f32);
-        for (expert, foretold) in self.experts.iter_mut().zip(&mut self.foretold) {
+        for (expert, predicted) in self.experts.iter_mut().zip(&mut self.predicted) {
             expert.update(value, &self.past);
-            *foretold = expert.predict(&self.past) as f32;
+            *predicted = expert.predict(&self.past) as f32;
         }
     }
 
     /// What each foretells for the next value, in the order of [`Family::names`]; zeros before the first.
     #[must_use]
-    pub fn foretold(&self) -> &[f32] {
-        &self.foretold
+    pub fn predicted(&self) -> &[f32] {
+        &self.predicted
     }
 
     /// The names of the predictors.
@@ -140,7 +140,7 @@ impl Family {
     }
 
     pub(super) fn heap_bytes(&self) -> usize {
-        self.past.heap_bytes() + size_of_val(&*self.experts) + size_of_val(&*self.foretold)
+        self.past.heap_bytes() + size_of_val(&*self.experts) + size_of_val(&*self.predicted)
     }
 }
 

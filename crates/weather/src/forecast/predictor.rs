@@ -169,18 +169,18 @@ struct Ladder {
 
 impl Ladder {
     /// What is kept of past errors at each step, so that one value alone moves nothing.
-    const KEPT: f32 = 0.9;
+    const ERROR_WEIGHT_KEPT: f32 = 0.9;
 
     /// It stays for so many values after a move: of its new neighbours nothing is known.
-    const STAY: u8 = 5;
+    const MIN_VALUES_BETWEEN_MOVES: u8 = 5;
 
     /// Takes what the window below, the one in use, and the one above foretold.
-    fn update(&mut self, value: f64, foretold: [f64; 3], windows: usize) {
-        for (error, foretold) in self.errors.iter_mut().zip(foretold) {
-            *error = Self::KEPT * *error + (value - foretold).abs() as f32;
+    fn update(&mut self, value: f64, predicted: [f64; 3], windows: usize) {
+        for (error, predicted) in self.errors.iter_mut().zip(predicted) {
+            *error = Self::ERROR_WEIGHT_KEPT * *error + (value - predicted).abs() as f32;
         }
         self.stayed = self.stayed.saturating_add(1);
-        if self.stayed < Self::STAY {
+        if self.stayed < Self::MIN_VALUES_BETWEEN_MOVES {
             return;
         }
         let [below, here, above] = self.errors;
@@ -208,14 +208,14 @@ impl Ladder {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMean {
     ladder: Ladder,
-    foretold: [f32; 3],
+    predicted: [f32; 3],
 }
 
 /// The median of a window whose size adapts in the same way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMedian {
     ladder: Ladder,
-    foretold: [f32; 3],
+    predicted: [f32; 3],
 }
 
 macro_rules! adaptive {
@@ -223,16 +223,16 @@ macro_rules! adaptive {
         impl Predictor for $kind {
             fn update(&mut self, value: f64, past: &Windows) {
                 self.ladder
-                    .update(value, self.foretold.map(f64::from), past.sizes().len());
+                    .update(value, self.predicted.map(f64::from), past.sizes().len());
                 let last = past.sizes().len().saturating_sub(1);
-                self.foretold = self
+                self.predicted = self
                     .ladder
                     .around()
                     .map(|window| past.$of(window.min(last)) as f32);
             }
 
             fn predict(&self, _past: &Windows) -> f64 {
-                let [_, here, _] = self.foretold;
+                let [_, here, _] = self.predicted;
                 f64::from(here)
             }
         }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Rates below this, in bit/s, carry no bulk data, and are hardly told apart from none: the logarithmic scale becomes linear there. With a smaller one, an outage is so far from
+/// Rates below this, in bit/s, carry no bulk data, and are hardly distinguished from none: the logarithmic scale becomes linear there. With a smaller one, an outage is so far from
 /// any rate that its error outweighs all others for long.
 const SMALLEST_RATE: f64 = 1e5;
 
@@ -80,7 +80,7 @@ impl Quantity {
         }
     }
 
-    /// Errors below this, on the scale, are not told apart: a thousandth of a rate or time, a millionth of loss.
+    /// Errors below this, on the scale, are not distinguished: a thousandth of a rate or time, a millionth of loss.
     #[must_use]
     pub(super) const fn least_error(self) -> f64 {
         1e-3

@@ -13,7 +13,7 @@ const CLOCK_STEP_SAMPLES: u8 = 8;
 /// An interval counts towards the typical one with at most so many times that.
 const MAX_INTERVAL_GROWTH: f64 = 4.0;
 
-/// One measurement of one quantity of one path. Under which conditions it was made (size, streams, congestion control) tells series apart: what
+/// One measurement of one quantity of one path. Under which conditions it was made (size, streams, congestion control) distinguishes series: what
 /// was measured under other conditions belongs to another series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {

@@ -95,12 +95,12 @@ struct Horizon {
     band: Band,
     coverage: Coverage,
     /// What was said of the samples to come, oldest in the place that is next.
-    told: Box<[Option<Told>]>,
+    issued: Box<[Option<Issued>]>,
     next: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct Issued {
     forecast: f64,
     tails: Tails,
 }
@@ -113,11 +113,11 @@ impl Series {
             Detail::Full => Family::full(),
             Detail::Compact => Family::small(),
         };
-        let experts = family.foretold().len();
+        let experts = family.predicted().len();
         let horizon = |ahead: &usize| Horizon {
             band: Band::of(quantity, detail),
             coverage: Coverage::default(),
-            told: vec![None; *ahead].into(),
+            issued: vec![None; *ahead].into(),
             next: 0,
         };
         Self {
@@ -181,20 +181,20 @@ impl Series {
         let Next { centre, counted, .. } = self.next;
         let near = |place: f64| place.clamp(centre - counted, centre + counted);
         let came = near(value);
-        let losses = self.family.foretold().iter().map(|foretold| {
-            let less = came - near(f64::from(*foretold));
+        let losses = self.family.predicted().iter().map(|predicted| {
+            let less = came - near(f64::from(*predicted));
             // Of a lower bound, only less than it is an error. Both losses are convex, so the mixture's is no greater than their mean.
             (if exact { less.abs() } else { less.max(0.0) }) / (2.0 * counted)
         });
         self.mixture.update(losses);
         if exact {
-            self.best.update(self.family.foretold(), value);
+            self.best.update(self.family.predicted(), value);
         }
         for horizon in &mut self.horizons {
-            if let Some(told) = horizon.due()
+            if let Some(issued) = horizon.due()
                 && exact
             {
-                horizon.judge(told, value);
+                horizon.judge(issued, value);
             }
         }
     }
@@ -202,14 +202,19 @@ impl Series {
     /// Works out what comes next.
     fn foretell(&mut self) {
         let (from, to) = self.quantity.scale();
-        let foretold = || self.family.foretold().iter().map(|foretold| f64::from(*foretold));
-        let centre = self.mixture.mix(foretold()).clamp(from, to);
+        let predicted = || {
+            self.family
+                .predicted()
+                .iter()
+                .map(|predicted| f64::from(*predicted))
+        };
+        let centre = self.mixture.mix(predicted()).clamp(from, to);
         let typical = self
             .horizons
             .first()
             .map_or(0.0, |horizon| horizon.band.typical_error());
         let counted = MAX_COUNTED_ERROR * typical;
-        let near = foretold().map(|place| place.clamp(centre - counted, centre + counted));
+        let near = predicted().map(|place| place.clamp(centre - counted, centre + counted));
         let forecast = self.mixture.mix(near).clamp(from, to);
         self.next = Next {
             forecast,
@@ -217,25 +222,25 @@ impl Series {
             counted,
         };
         for horizon in &mut self.horizons {
-            horizon.tell(forecast);
+            horizon.issue(forecast);
         }
     }
 
     /// What to expect of the next sample; none before the first.
     #[must_use]
     pub fn forecast(&self) -> Option<Forecast> {
-        self.told(self.horizons.first()?)
+        self.issued(self.horizons.first()?)
     }
 
     /// What to expect at a moment: of so many samples ahead as lie between at the pace of the series, as far as the series has such a horizon.
     #[must_use]
     pub fn forecast_at(&self, moment: Moment) -> Option<Forecast> {
         let steps = self.intake.steps(moment).round();
-        let reaches = |horizon: &&Horizon| horizon.told.len() as f64 >= steps;
-        self.told(self.horizons.iter().find(reaches).or(self.horizons.last())?)
+        let reaches = |horizon: &&Horizon| horizon.issued.len() as f64 >= steps;
+        self.issued(self.horizons.iter().find(reaches).or(self.horizons.last())?)
     }
 
-    fn told(&self, horizon: &Horizon) -> Option<Forecast> {
+    fn issued(&self, horizon: &Horizon) -> Option<Forecast> {
         if self.samples == 0 {
             return None;
         }
@@ -246,7 +251,7 @@ impl Series {
                 p50: self.quantity.from_scale(middle),
                 p90: self.quantity.from_scale(upper),
             },
-            ahead: horizon.told.len(),
+            ahead: horizon.issued.len(),
             samples: self.samples,
             coverage_100: horizon.coverage.over_last(100),
             coverage_1000: horizon.coverage.over_last(1000),
@@ -263,9 +268,9 @@ impl Series {
     /// What each predictor foretells, in the quantity's unit; nothing before the first sample.
     pub fn predictions(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let names = self.family.names().iter().copied();
-        let foretold = self.family.foretold().iter();
+        let predicted = self.family.predicted().iter();
         names
-            .zip(foretold.map(|place| self.quantity.from_scale(f64::from(*place))))
+            .zip(predicted.map(|place| self.quantity.from_scale(f64::from(*place))))
             .take(if self.samples == 0 { 0 } else { usize::MAX })
     }
 
@@ -278,7 +283,7 @@ impl Series {
     /// The bytes that the series takes in memory, without the allocator's own.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
-        let horizon = |horizon: &Horizon| horizon.band.heap_bytes() + size_of_val(&*horizon.told);
+        let horizon = |horizon: &Horizon| horizon.band.heap_bytes() + size_of_val(&*horizon.issued);
         size_of_val(self)
             + self.family.heap_bytes()
             + self.mixture.heap_bytes()
@@ -290,23 +295,23 @@ impl Series {
 
 impl Horizon {
     /// What was said of the sample that has come, if so many samples ago there was something to say.
-    fn due(&self) -> Option<Told> {
-        self.told.get(self.next as usize).copied().flatten()
+    fn due(&self) -> Option<Issued> {
+        self.issued.get(self.next as usize).copied().flatten()
     }
 
-    fn judge(&mut self, told: Told, value: f64) {
-        let Tails { lower, upper, .. } = told.tails;
+    fn judge(&mut self, issued: Issued, value: f64) {
+        let Tails { lower, upper, .. } = issued.tails;
         self.coverage.note((lower..=upper).contains(&value));
-        self.band.update(told.forecast, told.tails, value);
+        self.band.update(issued.forecast, issued.tails, value);
     }
 
     /// Says something of the sample that is as far ahead as the horizon.
-    fn tell(&mut self, forecast: f64) {
+    fn issue(&mut self, forecast: f64) {
         let tails = self.band.around(forecast);
-        if let Some(place) = self.told.get_mut(self.next as usize) {
-            *place = Some(Told { forecast, tails });
+        if let Some(place) = self.issued.get_mut(self.next as usize) {
+            *place = Some(Issued { forecast, tails });
         }
-        self.next = (self.next + 1) % self.told.len().max(1) as u32;
+        self.next = (self.next + 1) % self.issued.len().max(1) as u32;
     }
 }
 

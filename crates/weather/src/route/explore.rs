@@ -12,7 +12,7 @@ use super::{NodeId, Via};
 /// The least that tells something of a route, in bytes, and the most that one transfer explores with.
 const SLICE: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// A forecast that is younger is not explored for, in seconds.
-const FRESH: f64 = 60.0;
+const MAX_FRESH_AGE_SECONDS: f64 = 60.0;
 /// A route is explored only where it may well be this part of the chosen one's time.
 const PROMISING: f64 = 1.0;
 /// Routes that are looked at for exploration.
@@ -111,7 +111,10 @@ fn is_worth_trying(chooser: &Chooser<'_>, request: &Request, via: &Via, chosen: 
         if !map.may_be_explored(hop, now) {
             return false;
         }
-        stale |= map.is_dead(hop) || map.forecast(hop).is_none_or(|known| now - known.at > FRESH);
+        stale |= map.is_dead(hop)
+            || map
+                .forecast(hop)
+                .is_none_or(|known| now - known.at > MAX_FRESH_AGE_SECONDS);
     }
     if !stale || chooser.outcomes.is_held(request.from, request.to, via, now) {
         return false;

@@ -7,7 +7,7 @@
 //! - What a transfer took counts for transfers between the same two ends only, and only its ends may say it ([`Outcomes`]).
 //!
 //! So a report of X touches hops of which X is an end, and transfers of which X is an end, and nothing else. A depot that measures
-//! well and carries badly is left by each pair of ends after [`STRIKES`] transfers that were slower over it than direct was
+//! well and carries badly is left by each pair of ends after [`MAX_SLOWER_TRANSFERS`] transfers that were slower over it than direct was
 //! expected to be, for a time that doubles.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use crate::Quantiles;
 /// A hop of which one end alone reports counts as known by no more samples than these, however many it claims.
 pub const LONE_SAMPLES: u32 = 4;
 /// Transfers in a row that were slower over a route than direct was expected to be, after which it is held back.
-pub const STRIKES: u8 = 2;
+pub const MAX_SLOWER_TRANSFERS: u8 = 2;
 /// How long a route is held back the first time, in seconds; it doubles each time.
 pub const FIRST_HOLD: f64 = 600.0;
 /// At most, in seconds.
@@ -245,7 +245,7 @@ impl Outcomes {
             return Ok(());
         }
         memory.strikes = memory.strikes.saturating_add(1);
-        if memory.strikes >= STRIKES {
+        if memory.strikes >= MAX_SLOWER_TRANSFERS {
             memory.hold(now);
         }
         Ok(())
@@ -308,7 +308,7 @@ impl Memory {
         self.held_until = now + (FIRST_HOLD * 2f64.powi(i32::from(self.holds))).min(LONGEST_HOLD);
         self.holds = self.holds.saturating_add(1);
         // The next bad one holds it back again at once.
-        self.strikes = STRIKES - 1;
+        self.strikes = MAX_SLOWER_TRANSFERS - 1;
     }
 }
 

@@ -29,7 +29,7 @@ use crate::cp::routing::Judged;
 const STANDING_AFTER: Duration = Duration::from_secs(10);
 /// Grants that could not be had are asked for again after this long.
 const GRANTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Paths at once, of a copy whose streams can be told apart by their ports; else one.
+/// Paths at once, of a copy whose streams can be distinguished by their ports; else one.
 const PATHS: u32 = 4;
 
 /// What is reserved of a volume at any moment is at most so many times what it would be if it were spread evenly: where links are full for a part of the time.
@@ -37,7 +37,7 @@ const MOST_BY_EVEN: f64 = 4.0;
 
 /// What became of an action.
 pub struct Done {
-    /// What the planner hears of it.
+    /// What the planner learns of it.
     pub event: Event,
     /// The same for programs, in a word.
     pub state: Option<&'static str>,

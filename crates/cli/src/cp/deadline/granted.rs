@@ -14,7 +14,7 @@ use longhaul_deadline::{Moment, PathId, Piece, Refusal};
 use longhaul_proto::{CircuitGrant, Hop, Host, Route};
 use longhaul_transfer::{Mark, Reserved};
 
-/// Most paths that are told apart in one copy: a reservation has eight at most, and changes few times.
+/// Most paths that are distinguished in one copy: a reservation has eight at most, and changes few times.
 const MAX_PATHS: usize = 1024;
 
 /// Paths that were granted so far; their places are their numbers.
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_that_the_network_holds_whole_is_told() {
+    fn a_circuit_that_the_network_holds_whole_is_reported() {
         let mut one = reservation(serde_json::json!([]));
         assert!(!is_held_by_network(&one));
         for (standing, not_set_up, is_held) in [

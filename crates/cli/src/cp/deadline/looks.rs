@@ -25,9 +25,9 @@ const RAMP: Duration = Duration::from_millis(1500);
 /// What the copy has beside best effort.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beside {
-    /// Reserved ways whose streams are told from others, each with its rate in bit/s; none where nothing is reserved.
+    /// Reserved ways whose streams are distinguished from others, each with its rate in bit/s; none where nothing is reserved.
     Ways(Vec<(PathId, f64)>),
-    /// A reservation whose streams are not told from others.
+    /// A reservation whose streams cannot be distinguished from others.
     Unknown,
 }
 

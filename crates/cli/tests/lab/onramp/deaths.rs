@@ -82,7 +82,7 @@ fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
 }
 
 #[test]
-fn an_on_ramp_that_was_killed_returns_and_one_that_is_told_to_stop_lets_finish() {
+fn an_on_ramp_that_was_killed_returns_and_one_that_is_asked_to_stop_lets_finish() {
     let Some(world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::world::{CLOSED_PORT, FILE, FORBIDDEN_PORT, WEB_PORT, World, nft};
 
 #[test]
-fn programs_that_were_never_told_go_through_two_depots_and_an_off_ramp() {
+fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let server = world.address("server");
@@ -114,7 +114,7 @@ fn programs_that_were_never_told_go_through_two_depots_and_an_off_ramp() {
 }
 
 #[test]
-fn programs_are_told_why_not_and_nothing_is_left_of_what_failed() {
+fn programs_learn_why_not_and_nothing_is_left_of_what_failed() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&["--socks=0", "--http=0"]);

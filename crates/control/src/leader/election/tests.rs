@@ -49,16 +49,16 @@ fn an_answer_that_comes_too_late_makes_nobody_lead() {
 /// A server that gives the lock to one session at a time, and ends a session of which it has not heard for its limit.
 #[derive(Default)]
 struct Server {
-    heard: BTreeMap<(usize, u64), u64>,
+    received: BTreeMap<(usize, u64), u64>,
     holder: Option<(usize, u64)>,
 }
 
 impl Server {
     fn pass(&mut self, now: u64) {
-        self.heard.retain(|_, at| *at + SERVER_LIMIT_MS > now);
+        self.received.retain(|_, at| *at + SERVER_LIMIT_MS > now);
         if self
             .holder
-            .is_some_and(|holder| !self.heard.contains_key(&holder))
+            .is_some_and(|holder| !self.received.contains_key(&holder))
         {
             self.holder = None;
         }
@@ -67,7 +67,7 @@ impl Server {
     /// A session asks; whether it has the lock. One that was ended is none any more.
     fn asked(&mut self, session: (usize, u64), now: u64) -> Option<bool> {
         self.pass(now);
-        *self.heard.get_mut(&session)? = now;
+        *self.received.get_mut(&session)? = now;
         Some(*self.holder.get_or_insert(session) == session)
     }
 }
@@ -124,7 +124,7 @@ proptest! {
                 Step::Connect(at) => {
                     let node = &mut nodes[at];
                     node.session += 1;
-                    server.heard.insert((at, node.session), now);
+                    server.received.insert((at, node.session), now);
                     node.election.take(Event::Connected, now);
                 }
                 Step::Ask(at, there, back) => {
@@ -133,7 +133,7 @@ proptest! {
                     node.answers.push((now + there + back, now, node.session, None));
                 }
                 Step::Break(at) => {
-                    server.heard.remove(&(at, nodes[at].session));
+                    server.received.remove(&(at, nodes[at].session));
                     nodes[at].election.take(Event::Broken, now);
                 }
                 Step::Abandon(at) => {

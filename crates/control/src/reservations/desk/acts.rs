@@ -14,7 +14,7 @@ use longhaul_control_api::reservations::{ReservationChange, ReservationRequest, 
 use super::{Command, Denied, Desk, DeskError, Detail, HOLD_MS, Open, Record};
 use crate::authority::Subject;
 use crate::reservations::asker::Asker;
-use crate::reservations::told;
+use crate::reservations::reported;
 use crate::reservations::wanted::{self, Place, WantedFault};
 
 /// What is asked for, and by whom.
@@ -90,7 +90,7 @@ impl Desk {
             Command::Cancel { id, series } => self.cancel(asker, *id, *series, now, records)?,
             Command::Settle(settled) => self.settled(settled, now, records)?,
         };
-        Ok(self.told(&ids, now))
+        Ok(self.reported(&ids, now))
     }
 
     fn reserve(
@@ -184,7 +184,7 @@ impl Desk {
         }
         let most = wanted::access(&detail.from, &detail.to);
         let request = wanted::changed(&reservation.request, change, most, now)?;
-        let asked = told::asked(&self.names, detail, &request, change.hold);
+        let asked = reported::asked(&self.names, detail, &request, change.hold);
         let mut refused = None;
         for limits in limits {
             let decision = self.book.decide_change(id, &request, &self.terms(limits), now)?;
@@ -301,7 +301,7 @@ impl Desk {
         let found = self.details.get(&id).zip(self.book.reservation(id));
         found
             .filter(|(detail, _)| asker.may(Permission::Read, &detail.subject(&asker.owner)).is_ok())
-            .ok_or(DeskError::Unknown(told::number(id)))
+            .ok_or(DeskError::Unknown(reported::number(id)))
     }
 
     /// A reservation with which the asker may do this, and with which it can be done.
@@ -332,7 +332,7 @@ impl Desk {
 
     fn not_now(&self, id: ReservationId, reservation: &Reservation, done: &'static str) -> DeskError {
         let state = super::show::state(reservation);
-        DeskError::NotNow(told::number(id), state, done)
+        DeskError::NotNow(reported::number(id), state, done)
     }
 
     /// Why it is refused, as the asker may know it.
@@ -349,7 +349,7 @@ impl Desk {
             Answer::Refused(Short::Policy(refusal)) => refusal.into(),
             Answer::Refused(Short::NoRoom(none)) => {
                 let seen = |id: ReservationId| self.seen(asker, id).is_ok();
-                let refusal = told::refusal(&self.names, asked, place, window, &none, &seen);
+                let refusal = reported::refusal(&self.names, asked, place, window, &none, &seen);
                 let open = |search: Box<Search>| {
                     Box::new(Open {
                         search,

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_since_are_told_as_far_as_they_are_remembered() {
+    fn those_since_are_reported_as_far_as_they_are_remembered() {
         let mut changes = Changes::default();
         assert_eq!(changes.since(0), Some(BTreeSet::new()));
         for id in [3, 5, 3] {

@@ -12,7 +12,7 @@ use longhaul_control_api::reservations::{Offers, ReservationRequest};
 use super::{Desk, DeskError};
 use crate::authority::Refused;
 use crate::reservations::names::Names;
-use crate::reservations::told;
+use crate::reservations::reported;
 use crate::reservations::wanted::WantedFault;
 
 /// Why something is not done, and what finds offers in its place.
@@ -96,7 +96,7 @@ impl Open {
             slower: renew(&found.slower),
             volume: renew(&found.volume),
         };
-        (told::offers(&now.names, &self.asked, &offers), is_all)
+        (reported::offers(&now.names, &self.asked, &offers), is_all)
     }
 }
 

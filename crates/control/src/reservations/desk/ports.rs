@@ -8,8 +8,8 @@ use longhaul_circuits::time::Window;
 use longhaul_control_api::reservations::ReservationRequest;
 
 use super::{Desk, DeskError, Detail};
+use crate::reservations::reported;
 use crate::reservations::streams::free_block;
-use crate::reservations::told;
 use crate::reservations::wanted::{Place, WantedFault};
 
 impl Desk {
@@ -65,7 +65,7 @@ impl Desk {
             *other != id && detail.ports.is_some() && beside.ports.is_some() && is_like
         });
         match same {
-            Some((other, _)) => Err(WantedFault::SamePorts(told::number(other)).into()),
+            Some((other, _)) => Err(WantedFault::SamePorts(reported::number(other)).into()),
             None => Ok(()),
         }
     }

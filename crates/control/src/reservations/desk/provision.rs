@@ -11,7 +11,7 @@ use longhaul_circuits::machine::{Event, Life, Provision, Reserve};
 use longhaul_circuits::request::Plan;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::principals::Permission;
-use longhaul_setup::reconcile::LEAD;
+use longhaul_setup::reconcile::SETUP_LEAD_MS;
 
 use super::{Desk, DeskError, Detail, Record, Settled};
 use crate::reservations::asker::Asker;
@@ -79,7 +79,7 @@ impl Desk {
         let found = self.details.get(&id).zip(self.book.reservation(id));
         found.is_some_and(|(detail, reservation)| {
             let plan = &reservation.plan;
-            let begins = plan.window().start.saturating_sub_unsigned(LEAD);
+            let begins = plan.window().start.saturating_sub_unsigned(SETUP_LEAD_MS);
             !plan.0.is_empty() && begins <= now && self.is_managed(detail, reservation)
         })
     }

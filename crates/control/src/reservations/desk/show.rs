@@ -10,14 +10,14 @@ use quantities::Rate;
 
 use super::{Desk, DeskError};
 use crate::reservations::asker::Asker;
-use crate::reservations::{book_moment, told};
+use crate::reservations::{book_moment, reported};
 
 /// Links that one line names at most.
 const MAX_NAMED: usize = 3;
 
 impl Desk {
     /// Reservations as they are now, by number.
-    pub(super) fn told(&self, ids: &[ReservationId], now: Moment) -> Reserved {
+    pub(super) fn reported(&self, ids: &[ReservationId], now: Moment) -> Reserved {
         Reserved {
             reservations: ids.iter().filter_map(|id| self.one(*id, now)).collect(),
         }
@@ -26,7 +26,13 @@ impl Desk {
     fn one(&self, id: ReservationId, now: Moment) -> Option<Reservation> {
         let (detail, reservation) = self.details.get(&id).zip(self.book.reservation(id))?;
         let above = self.book.above(&reservation.plan, now);
-        Some(told::reservation(&self.names, id, detail, reservation, &above))
+        Some(reported::reservation(
+            &self.names,
+            id,
+            detail,
+            reservation,
+            &above,
+        ))
     }
 
     /// A reservation.
@@ -34,7 +40,7 @@ impl Desk {
     /// # Errors
     /// There is none, or the asker may not see it.
     pub fn show(&self, asker: &Asker, id: ReservationId, now: Moment) -> Result<Reservation, DeskError> {
-        let unknown = || DeskError::Unknown(told::number(id));
+        let unknown = || DeskError::Unknown(reported::number(id));
         let detail = self.details.get(&id).ok_or_else(unknown)?;
         let may = asker.may(Permission::Read, &detail.subject(&asker.owner));
         may.map_err(|_| unknown())?;
@@ -69,14 +75,14 @@ impl Desk {
             let Some(reservation) = self.book.reservation(**id) else {
                 return false;
             };
-            let (start, end) = told::span(reservation);
+            let (start, end) = reported::span(reservation);
             let is_active = !self.over.contains_key(id);
             let subject = detail.subject(&asker.owner);
             query.active.is_none_or(|active| active == is_active)
                 && query.own.is_none_or(|own| own == subject.own)
                 && query
                     .series
-                    .is_none_or(|series| detail.series.map(told::number) == Some(series))
+                    .is_none_or(|series| detail.series.map(reported::number) == Some(series))
                 && query.since_ms.is_none_or(|since| end > book_moment(since))
                 && query.before_ms.is_none_or(|before| start < book_moment(before))
                 && asker.may(Permission::Read, &subject).is_ok()

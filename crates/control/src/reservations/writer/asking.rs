@@ -8,7 +8,7 @@ use tokio::sync::{RwLock, mpsc, oneshot, watch};
 
 use super::Clock;
 use crate::reservations::desk::{Command, Desk, DeskError};
-use crate::reservations::{Asker, told_moment};
+use crate::reservations::{Asker, moment_of};
 use crate::store::{Once, StoreError};
 
 /// Why something is not answered.
@@ -108,6 +108,6 @@ impl Book {
     /// The time by which it goes.
     #[must_use]
     pub fn now(&self) -> u64 {
-        told_moment((self.clock)())
+        moment_of((self.clock)())
     }
 }

@@ -29,7 +29,7 @@ fn a_black_hole() {
         found.cost.text
     );
     // A smaller path MTU that routers tell of is no fault.
-    let told = measured(|measured| {
+    let reported = measured(|measured| {
         measured.mtu = Fact::Known(PathMtu {
             bytes: 1400,
             first_hop: 1500,
@@ -37,7 +37,7 @@ fn a_black_hole() {
             method: ProbeMethod::Tcp,
         });
     });
-    assert_eq!(findings(&sound(), &told, Side::Here), []);
+    assert_eq!(findings(&sound(), &reported, Side::Here), []);
     // And it is this end's finding.
     assert_eq!(findings(&sound(), &hole, Side::There), []);
 }

@@ -109,7 +109,7 @@ fn jitter_is_no_queue_before_a_random_loss() {
 }
 
 #[test]
-fn a_queue_that_stands_from_the_start_is_told_from_jitter() {
+fn a_queue_that_stands_from_the_start_is_distinguished_from_jitter() {
     // The handshake met no queue. Steady, a short one shows; under jitter only one that is longer than round trips scatter.
     let queued = only(Side::Sending, bulk(b"cubic"), |sample| sample.info.rtt = 60 * MS);
     assert_eq!(queued, Limit::Path);
@@ -118,7 +118,7 @@ fn a_queue_that_stands_from_the_start_is_told_from_jitter() {
 }
 
 #[test]
-fn a_queue_that_fills_and_empties_is_told_from_jitter() {
+fn a_queue_that_fills_and_empties_is_distinguished_from_jitter() {
     for side in [Side::Sending, Side::Receiving] {
         // From no queue to 60 ms of it and back, in two seconds, with a loss when it is full.
         let mut looks = 0;

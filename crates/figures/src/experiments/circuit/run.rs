@@ -261,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_told_by_their_mean_their_deviation_and_their_extremes() {
+    fn rates_are_reported_by_their_mean_their_deviation_and_their_extremes() {
         let rates: Vec<f64> = (0..20).map(|at| if at < 10 { 90.0 } else { 110.0 }).collect();
         assert_eq!((mean(&rates), of_seconds(&rates)), (100.0, [90.0, 110.0]));
         assert!((deviation_percent(&rates) - 10.0).abs() < 1e-9);

@@ -294,7 +294,9 @@ fn lsr_tenth() -> Case {
     let whole = lsr(4);
     Case {
         name: "lsr-tenth-4gib".into(),
-        title: "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, 5.4 MB hosts".into(),
+        title:
+            "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, 5.4 MB hosts"
+                .into(),
         set: vec![
             set("links.stm16.rate", "240 Mbit/s"),
             set("links.stm16.queue", "400 KB"),

@@ -4,7 +4,7 @@ use crate::runs::Runs;
 use crate::stats::Spread;
 
 use super::cases::Case;
-use super::ways::{OWN, OWN_CLEAR, OWN_TOLD, WAYS, Way};
+use super::ways::{OWN, OWN_CLEAR, OWN_FIXED, WAYS, Way};
 use super::{Cell, Seen};
 
 /// One of the others in a case, and `longhaul cp` by it.
@@ -28,7 +28,7 @@ pub struct Standing {
     /// With nothing set, its share of what the bottleneck carried, 0 to 1; none where no link is the limit.
     pub share: Option<Spread>,
     /// With nothing set by 16 streams, run for run of the same seed.
-    pub by_told: Option<Spread>,
+    pub by_fixed: Option<Spread>,
     /// The others' best.
     pub best: Option<Rival>,
     /// The best of the others that encrypt.
@@ -55,7 +55,7 @@ impl Standing {
             own,
             clear: runs.spread(&cell(&OWN_CLEAR), Seen::at_least_mbps),
             share: share(runs, &cell(&OWN)),
-            by_told: Spread::of(&ratios(runs, case, &OWN, &OWN_TOLD)),
+            by_fixed: Spread::of(&ratios(runs, case, &OWN, &OWN_FIXED)),
             best: rival(&OWN, |_| true),
             best_encrypting: rival(&OWN, |way| way.encrypts),
             best_verifying: rival(&OWN_CLEAR, |way| way.verifies.is_some() && !way.encrypts),
@@ -129,8 +129,8 @@ mod tests {
         let records = [
             ran(&OWN, &case, 1, 800.0),
             ran(&OWN, &case, 2, 600.0),
-            ran(&OWN_TOLD, &case, 1, 400.0),
-            ran(&OWN_TOLD, &case, 2, 600.0),
+            ran(&OWN_FIXED, &case, 1, 400.0),
+            ran(&OWN_FIXED, &case, 2, 600.0),
             ran(&way("gridftp-16"), &case, 1, 400.0),
             ran(&way("gridftp-16"), &case, 2, 800.0),
             ran(&way("rsync-ssh"), &case, 1, 200.0),
@@ -148,7 +148,7 @@ mod tests {
         let verifying = standing.best_verifying.as_ref().unwrap();
         assert_eq!((verifying.way.name, verifying.ratio.median), ("rsync", 3.0));
         assert_eq!(standing.ahead, (1, 2));
-        assert_eq!(standing.by_told.unwrap().max, 2.0);
+        assert_eq!(standing.by_fixed.unwrap().max, 2.0);
         assert_eq!(standing.first(), (OWN, true));
     }
 

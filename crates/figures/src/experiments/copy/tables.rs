@@ -6,7 +6,7 @@ use crate::stats::Spread;
 
 use super::cases::{self, Bottleneck, Case};
 use super::standing::{Rival, Standing, share};
-use super::ways::{OWN_TOLD, WAYS, Way};
+use super::ways::{OWN_FIXED, WAYS, Way};
 use super::{Cell, Seen};
 
 type CopyRuns<'a> = Runs<'a, Cell, Seen>;
@@ -61,7 +61,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
             case.title.clone(),
             cell(Some(standing.own), 1),
             percent(standing.share),
-            cell(standing.by_told, 2),
+            cell(standing.by_fixed, 2),
             standing.first().0.title(),
             name(&standing.best),
             ratio(&standing.best),
@@ -171,7 +171,7 @@ fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
         .map(f64::from)
         .collect();
     let mut remarks = vec![];
-    if way.is_own() && way.name != OWN_TOLD.name {
+    if way.is_own() && way.name != OWN_FIXED.name {
         remarks.extend(
             Spread::of(&streams).map(|streams| format!("came to {} streams", cell(Some(streams), 0))),
         );
@@ -271,7 +271,7 @@ mod tests {
         let case = cases::all().into_iter().next().unwrap();
         let records = [
             ran(&OWN, &case, 1, 800.0),
-            ran(&OWN_TOLD, &case, 1, 820.0),
+            ran(&OWN_FIXED, &case, 1, 820.0),
             ran(&way("gridftp-16"), &case, 1, 400.0),
             stopped(&way("scp"), &case, 1),
         ];

@@ -133,7 +133,7 @@ pub const OWN: Way = way("longhaul", longhaul::NAME, None)
     .verifying(OWN_HASH)
     .pipelined();
 /// The same with 16 streams: beside what it chooses by itself.
-pub const OWN_TOLD: Way = Way {
+pub const OWN_FIXED: Way = Way {
     name: "longhaul-16",
     streams: Some(16),
     ..OWN
@@ -161,7 +161,7 @@ const XRD_CHECKSUM: &str = "every page, CRC-32C on the way";
 /// All of them, in the order of the tables.
 pub const WAYS: [Way; 17] = [
     OWN,
-    OWN_TOLD,
+    OWN_FIXED,
     OWN_CLEAR,
     OWN_OVER_SSH,
     SCP,

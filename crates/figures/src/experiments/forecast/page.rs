@@ -255,9 +255,9 @@ fn draw_series(title: &str, quantity: Quantity, period: f64, values: &[f64]) -> 
     });
     let from = values.len().saturating_sub(SHOWN).max(WARM_UP);
     for (step, &value) in values.iter().enumerate() {
-        if let Some(told) = series.forecast().filter(|_| step >= from) {
-            let told = told.quantiles;
-            for (line, value) in lines.iter_mut().zip([value, told.p10, told.p50, told.p90]) {
+        if let Some(issued) = series.forecast().filter(|_| step >= from) {
+            let issued = issued.quantiles;
+            for (line, value) in lines.iter_mut().zip([value, issued.p10, issued.p50, issued.p90]) {
                 line.points.push(((step - from) as f64 * period, factor * value));
             }
         }

@@ -99,12 +99,13 @@ impl Beside {
 
     fn take(&mut self, point: f64, value: f64, scored: bool) {
         let place = self.quantity.to_scale(point);
-        let told = self.band.around(place);
+        let issued = self.band.around(place);
         if scored {
-            let quantiles = [told.lower, told.middle, told.upper].map(|end| self.quantity.from_scale(end));
+            let quantiles =
+                [issued.lower, issued.middle, issued.upper].map(|end| self.quantity.from_scale(end));
             self.sum.add(point, quantiles, value);
         }
-        self.band.update(place, told, self.quantity.to_scale(value));
+        self.band.update(place, issued, self.quantity.to_scale(value));
     }
 }
 
@@ -153,21 +154,21 @@ pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
             }
             running.1.take(running.0.predict(&none), value, scored);
         }
-        if let Some(told) = series.forecast().map(|told| told.quantiles)
+        if let Some(issued) = series.forecast().map(|issued| issued.quantiles)
             && scored
         {
-            published.add(told.p50, [told.p10, told.p50, told.p90], value);
-            within.push((told.p10..=told.p90).contains(&value));
+            published.add(issued.p50, [issued.p10, issued.p50, issued.p90], value);
+            within.push((issued.p10..=issued.p90).contains(&value));
             sum += value;
         }
-        if let Some(told) = compact.forecast().map(|told| told.quantiles)
+        if let Some(issued) = compact.forecast().map(|issued| issued.quantiles)
             && scored
         {
-            small.add(told.p50, [told.p10, told.p50, told.p90], value);
+            small.add(issued.p50, [issued.p10, issued.p50, issued.p90], value);
         }
-        for ((horizon, told), shares) in HORIZONS.iter().zip(&ahead).zip(&mut shares) {
+        for ((horizon, issued), shares) in HORIZONS.iter().zip(&ahead).zip(&mut shares) {
             // What was said after the value that many before.
-            if let Some([p10, p90]) = step.checked_sub(*horizon).and_then(|then| told.get(then))
+            if let Some([p10, p90]) = step.checked_sub(*horizon).and_then(|then| issued.get(then))
                 && scored
             {
                 let place = usize::from(value >= *p10) + usize::from(value > *p90);
@@ -178,10 +179,10 @@ pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
         let _ = series.observe(Sample::exact(at, value));
         let _ = compact.observe(Sample::exact(at, value));
         running.0.update(value, &none);
-        for (horizon, told) in HORIZONS.iter().zip(&mut ahead) {
+        for (horizon, issued) in HORIZONS.iter().zip(&mut ahead) {
             let then = at + (*horizon as f64 * period * 1e6) as Moment;
-            let quantiles = series.forecast_at(then).map(|told| told.quantiles);
-            told.push(quantiles.map_or([f64::NAN; 2], |told| [told.p10, told.p90]));
+            let quantiles = series.forecast_at(then).map(|issued| issued.quantiles);
+            issued.push(quantiles.map_or([f64::NAN; 2], |issued| [issued.p10, issued.p90]));
         }
     }
     let count = values.len().saturating_sub(WARM_UP).max(1) as f64;

@@ -129,7 +129,10 @@ impl Cell {
             (Hosts::Reno, Way::Direct, ..) | (Hosts::Reno, Way::Depots, 1, _) => 0.5,
             (Hosts::Cubic, Way::Direct, 1, _) => 0.5,
             // These kept two processors half and a quarter busy.
-            _ if self.hosts == Hosts::Cubic && self.losses == Losses::Independent && self.is_far_from_full() => {
+            _ if self.hosts == Hosts::Cubic
+                && self.losses == Losses::Independent
+                && self.is_far_from_full() =>
+            {
                 match self.path {
                     Mnemonic::Short => 0.6,
                     Mnemonic::Long => 0.4,

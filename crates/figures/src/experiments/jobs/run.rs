@@ -130,8 +130,8 @@ fn until_half(here: &Here<'_, Source>, id: &str) -> Result<()> {
     let mut child = follow.spawn().context("cannot start longhaul job")?;
     let out = child.stdout.take().context("it has no output")?;
     let is_half = |line: &str| {
-        let told: Value = serde_json::from_str(line).unwrap_or_default();
-        told["progress"]["bytes"]
+        let reported: Value = serde_json::from_str(line).unwrap_or_default();
+        reported["progress"]["bytes"]
             .as_u64()
             .is_some_and(|bytes| bytes >= BYTES / 2)
     };

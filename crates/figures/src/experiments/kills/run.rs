@@ -13,7 +13,7 @@ use super::{Cell, Direction, Seen, Side};
 use crate::children::Server;
 use crate::copy::{SERVER_PORT, first_copy, serve_for};
 use crate::experiment::Here;
-use crate::watched_copy::{Heard, WatchedCopy};
+use crate::watched_copy::{Received, WatchedCopy};
 
 /// A path that is slow beside the machine, so that there is a middle of a copy, and what is done again shows in what it carries.
 pub const LAB: &str = r#"
@@ -56,11 +56,11 @@ pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
             && commands <= planned
         {
             let due = match kill.state.sign(commands - 1, random.random_range(0.0..1.0)) {
-                Sign::After(time) => copy.until(time, |_| false) == Heard::Nothing,
+                Sign::After(time) => copy.until(time, |_| false) == Received::Nothing,
                 Sign::Event(wanted) => match copy.until(COMMAND_TIMEOUT, wanted) {
-                    Heard::It => true,
-                    Heard::End => false,
-                    Heard::Nothing => bail!("it did not come to be killed: {}", kill.state.words()),
+                    Received::It => true,
+                    Received::End => false,
+                    Received::Nothing => bail!("it did not come to be killed: {}", kill.state.words()),
                 },
             };
             let client_was_there = match kill.side {

@@ -143,12 +143,12 @@ fn map(world: &Controlled<'_, '_, PathBuf>, depots: Vec<Value>) -> Result<Value>
     }))
 }
 
-struct Told {
+struct Reported {
     of_report: ReservedSeen,
     carried_bytes: [u64; 3],
 }
 
-fn reserved(report: &Value, events: &[(f64, Value)], addresses: &[String], seconds: f64) -> Result<Told> {
+fn reserved(report: &Value, events: &[(f64, Value)], addresses: &[String], seconds: f64) -> Result<Reported> {
     let deadline = &report["deadline"];
     if !deadline.is_object() {
         bail!("the copy reports no deadline: {report}");
@@ -180,7 +180,7 @@ fn reserved(report: &Value, events: &[(f64, Value)], addresses: &[String], secon
         }
     }
     let number = |field: &str| deadline[field].as_u64().unwrap_or_default();
-    Ok(Told {
+    Ok(Reported {
         of_report: ReservedSeen {
             met: deadline["met"].as_bool(),
             reserved_bytes: number("reserved_bytes"),
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_each_path_carried_is_told_apart() {
+    fn what_each_path_carried_is_reported_for_each() {
         let [a, b, direct] = [
             "k@10.0.0.1:7510 by circuit 3.1",
             "k@10.0.0.2:7510 by circuit 3.2",
@@ -216,9 +216,9 @@ mod tests {
             (4.0, json!({"event": "stream_opened", "route": b})),
         ];
         let addresses = ["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(str::to_owned);
-        let told = reserved(&report, &events, &addresses, 12.0).unwrap();
-        assert_eq!(told.carried_bytes, [300, 100, 0]);
-        let seen = told.of_report;
+        let reported = reserved(&report, &events, &addresses, 12.0).unwrap();
+        assert_eq!(reported.carried_bytes, [300, 100, 0]);
+        let seen = reported.of_report;
         assert_eq!(
             (seen.reserved_bps, seen.carried_bps),
             ([40.0, 10.0, 0.0], [240.0, 100.0, 0.0])

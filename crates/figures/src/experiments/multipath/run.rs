@@ -12,7 +12,7 @@ use super::{
 use crate::children::Server;
 use crate::copy::{DEPOT_PORT, SERVER_PORT, first_copy, serve, start_depot};
 use crate::experiment::Here;
-use crate::watched_copy::{Heard, WatchedCopy};
+use crate::watched_copy::{Received, WatchedCopy};
 
 /// A copy that has not ended by then has failed.
 const COPY_TIMEOUT: Duration = Duration::from_secs(200);
@@ -64,7 +64,8 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
         }
         Change::Dies | Change::ComesBack => {
             let third = |event: &Value| event["bytes"].as_u64() >= Some(cell.files() * FILE_BYTES / 3);
-            if copy.until(COPY_TIMEOUT, |event| event["event"] == "progress" && third(event)) != Heard::It {
+            if copy.until(COPY_TIMEOUT, |event| event["event"] == "progress" && third(event)) != Received::It
+            {
                 bail!("the copy did not come to a third");
             }
             let from = seconds_so_far(&copy);
@@ -138,7 +139,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn the_parts_before_within_and_after_are_told_apart() {
+    fn the_parts_before_within_and_after_are_distinguished() {
         let events: Vec<(f64, Value)> = (0..40)
             .map(|quarter| {
                 let seconds = f64::from(quarter) / 2.0;

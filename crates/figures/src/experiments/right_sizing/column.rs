@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 /// Bytes of a kilobyte in the paper.
 const KB: u32 = 1024;
 /// The paper's unlucky static buffer: 212.5 KB, the 66th percentile of its path's bandwidth-delay product.
-const UNLUCKY: u32 = 425 * KB / 2;
+const UNLUCKY_BUFFER_BYTES: u32 = 425 * KB / 2;
 
 /// One way of sizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize)]
@@ -113,8 +113,8 @@ impl Column {
     pub const fn held_window(self) -> Option<u32> {
         match self {
             Self::Fixed => Some(64 * KB),
-            Self::Unlucky => Some(UNLUCKY),
-            Self::Unlucky2004 => Some(UNLUCKY / 4 * 3),
+            Self::Unlucky => Some(UNLUCKY_BUFFER_BYTES),
+            Self::Unlucky2004 => Some(UNLUCKY_BUFFER_BYTES / 4 * 3),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Column {
         match self {
             Self::Stock | Self::Kernel | Self::Auto => None,
             Self::Classic | Self::PaperPlus | Self::AutoFixed | Self::Fixed => Some(64 * KB),
-            Self::Unlucky | Self::Unlucky2004 => Some(UNLUCKY),
+            Self::Unlucky | Self::Unlucky2004 => Some(UNLUCKY_BUFFER_BYTES),
             Self::Over => Some(4096 * KB),
         }
     }

@@ -20,7 +20,7 @@ const CONNECTIONS_PER_SENDER: usize = 50;
 const BUDGETS_MB: [u64; 2] = [64, 16];
 /// Seconds that are counted, after the seconds to settle.
 const COUNTED_SECONDS: u32 = 25;
-const SETTLE: u32 = 15;
+const SETTLE_SECONDS: u32 = 15;
 
 /// Four senders at different distances, one receiver behind a bottleneck of 500 Mbit/s.
 const CROWD: &str = r#"
@@ -127,7 +127,7 @@ impl Experiment for Fairness {
     fn cost(&self, _cell: &Cell) -> Cost {
         Cost {
             share: 1.0,
-            seconds: f64::from(SETTLE + COUNTED_SECONDS) + 8.0,
+            seconds: f64::from(SETTLE_SECONDS + COUNTED_SECONDS) + 8.0,
         }
     }
 
@@ -142,7 +142,7 @@ impl Experiment for Fairness {
     }
 
     fn run(&self, here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
-        let limit = Duration::from_secs(u64::from(SETTLE + COUNTED_SECONDS) + 60);
+        let limit = Duration::from_secs(u64::from(SETTLE_SECONDS + COUNTED_SECONDS) + 60);
         let receiver = receive(here, cell)?;
         send(here, limit)?;
         let ends = ends(&receiver.rest(limit)?.join("\n"))?;
@@ -234,8 +234,8 @@ fn receive(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Server> {
     let mut command = here.lab.command("receiver", std::env::current_exe()?)?;
     command
         .args(["drs-receive", "--connections", &all.to_string()])
-        .args(["--seconds", &(SETTLE + COUNTED_SECONDS).to_string()])
-        .args(["--settle", &SETTLE.to_string()]);
+        .args(["--seconds", &(SETTLE_SECONDS + COUNTED_SECONDS).to_string()])
+        .args(["--settle", &SETTLE_SECONDS.to_string()]);
     match cell.sharing {
         // Half of a share, because the kernel doubles it.
         Sharing::Equal => {

@@ -62,7 +62,7 @@ fn what_the_router_made_is_found() {
 }
 
 #[test]
-fn what_somebody_else_chose_is_told_apart() {
+fn what_somebody_else_chose_is_distinguished() {
     for (line, root) in [
         ("qdisc noqueue 0: root refcnt 2 ", Root::Kernels),
         (

@@ -26,7 +26,7 @@ enum Event {
 fn any_wrong() -> impl Strategy<Value = Option<Wrong>> {
     prop_oneof![
         3 => Just(None),
-        1 => Just(Some(Wrong::Unheard)),
+        1 => Just(Some(Wrong::Unreceived)),
         1 => Just(Some(Wrong::Half)),
         1 => Just(Some(Wrong::Nonsense)),
         1 => Just(Some(Wrong::Says(DriverError::failed("it failed")))),
@@ -148,7 +148,7 @@ proptest! {
         let mut right = BTreeMap::new();
         for circuit in &wanted {
             let standing = reconciler.standing(&circuit.id, quiet).unwrap();
-            let parts = circuit.parts_at(&name("us"), quiet, LEAD);
+            let parts = circuit.parts_at(&name("us"), quiet, SETUP_LEAD_MS);
             match standing {
                 Standing::Failed { left, .. } | Standing::Over { left } => prop_assert_eq!(left, 0),
                 Standing::Provisioned => prop_assert!(!parts.is_empty()),

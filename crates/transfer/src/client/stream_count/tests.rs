@@ -464,7 +464,7 @@ proptest! {
 }
 
 #[test]
-fn receiving_ends_speak_where_nothing_is_heard_of_the_sending_ones() {
+fn receiving_ends_speak_where_nothing_is_known_of_the_sending_ones() {
     let mut view = View {
         open: 1,
         rtt: Duration::from_millis(100),

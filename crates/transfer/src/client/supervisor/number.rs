@@ -105,12 +105,12 @@ impl<C: Connector> Supervisor<'_, C> {
         let progress = &self.client.progress;
         let done = progress.bytes_done.load(Ordering::Relaxed);
         let found = progress.bytes_found.load(Ordering::Relaxed);
-        let is_told = found > 0 || progress.walk_complete.load(Ordering::Relaxed);
+        let is_reported = found > 0 || progress.walk_complete.load(Ordering::Relaxed);
         let mut view = View {
             now: self.begun.elapsed(),
             left: found.saturating_sub(done),
             is_unopened: !self.ever_open && *self.open.borrow() == 0,
-            is_size_unknown: !is_told && matches!(self.side, Side::Pull(_)),
+            is_size_unknown: !is_reported && matches!(self.side, Side::Pull(_)),
             ..View::default()
         };
         let streams = progress.streams();
@@ -135,8 +135,8 @@ impl<C: Connector> Supervisor<'_, C> {
                     view.loss_signs = view.loss_signs.saturating_add(here.out_of_order.into());
                     // This end's own answers go through no queue of the data's, but what acknowledges them does: later news than
                     // the sending end's, and less of it.
-                    if let Some(told) = ends.there.evidence() {
-                        round_trips = (told.rtt.max(here.rtt), told.min_rtt.min(here.min_rtt));
+                    if let Some(reported) = ends.there.evidence() {
+                        round_trips = (reported.rtt.max(here.rtt), reported.min_rtt.min(here.min_rtt));
                     }
                 }
             }

@@ -54,13 +54,13 @@ impl<C: Connector> Supervisor<'_, C> {
                 .iter()
                 .filter(|route| **route != DIRECT && !others.contains(route))
             {
-                self.tell(*route, standing, "whoever chooses routes says so".to_owned());
+                self.report(*route, standing, "whoever chooses routes says so".to_owned());
             }
         }
         self.next_look = Instant::now();
     }
 
-    fn tell(&self, route: usize, standing: RouteStanding, reason: String) {
+    fn report(&self, route: usize, standing: RouteStanding, reason: String) {
         self.client.observer.event(Event::RouteJudged {
             route: self.routes.get(route).cloned().unwrap_or_default(),
             standing,
@@ -103,7 +103,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 let slots = self.slots.iter_mut().filter(|slot| slot.route == judged.route);
                 slots.filter(|slot| slot.is_running()).for_each(Slot::give_up);
             }
-            self.tell(judged.route, judged.standing, judged.reason);
+            self.report(judged.route, judged.standing, judged.reason);
         }
         for route in 0..self.routes.len() {
             self.hold_to(route, self.most_on(route));

@@ -11,7 +11,7 @@ fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
             id,
             offset,
             len,
-            pieces: vec![Piece { offset: 0, len }],
+            extents: vec![Extent { offset: 0, len }],
         })
     };
     let file = Frame::File {
@@ -115,7 +115,7 @@ pub(in super::super) fn senders() -> Vec<Seed> {
             id: 0,
             offset: 0,
             len: 1 << 20,
-            pieces: vec![],
+            extents: vec![],
         }),
     ];
     // What is there, what is not, what is in the way; and a large one that is there, with its data behind it and between.

@@ -136,14 +136,14 @@ impl<P: Parts> Ledger<P> {
         head: &Head,
         record: Record<'_>,
         outcome: Result<Written, Failure>,
-        told: Option<Failure>,
+        reported: Option<Failure>,
         out: &mut Vec<Action<P>>,
     ) {
         let outcome = self.record(head, record, outcome, out);
         // A file that had begun to arrive in blocks, and came whole or failed at its source.
         self.give_up(head.id, &outcome, out);
-        let answer = match (outcome, told) {
-            (Err(_), Some(told)) => Err(told),
+        let answer = match (outcome, reported) {
+            (Err(_), Some(reported)) => Err(reported),
             (outcome, _) => outcome,
         };
         for asker in self.being_written.remove(&head.id).unwrap_or_default() {

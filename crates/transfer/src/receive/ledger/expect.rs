@@ -131,7 +131,7 @@ impl Expectation {
             Some((id, Sent::Failed)) if id == head.id => seen.root = Some((head.id, sent)),
             Some((id, Sent::File)) if id == head.id && sent == Sent::Failed => {}
             Some((id, before)) if id == head.id && before == sent => {}
-            // Names in a directory that can't be carried are told as failures of the directory, under numbers of their own.
+            // Names in a directory that can't be carried are reported as failures of the directory, under numbers of their own.
             Some((_, Sent::Directory | Sent::Failed))
                 if self.asked == Asked::Trees && sent == Sent::Failed => {}
             Some((_, Sent::Failed)) if self.asked == Asked::Trees && sent == Sent::Directory => {

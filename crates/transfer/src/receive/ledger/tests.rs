@@ -84,7 +84,7 @@ proptest! {
         prop_assert!(run.actions <= answers + 2 * run.events);
         let mut in_place = 0;
         for (id, report) in &run.reports {
-            let told = report.outcome.clone().map_err(|failure| failure.kind);
+            let reported = report.outcome.clone().map_err(|failure| failure.kind);
             for (question, answers) in &run.answers {
                 let about = match question {
                     Question::Entry(of)
@@ -94,7 +94,7 @@ proptest! {
                 };
                 for answer in answers.iter().filter(|_| about == id) {
                     match (question, outcome_in(answer)) {
-                        (_, Some(outcome)) => prop_assert_eq!(&outcome, &told),
+                        (_, Some(outcome)) => prop_assert_eq!(&outcome, &reported),
                         // A block may have been written before its file failed.
                         (Question::Block(..), None) => {
                             let acknowledged = matches!(answer.0, Frame::Ack { .. });
@@ -154,7 +154,7 @@ fn ledger() -> Ledger<Numbers> {
 }
 
 #[test]
-fn lh_copy_19_a_failure_beyond_any_number_is_told_again_as_it_was() {
+fn lh_copy_19_a_failure_beyond_any_number_is_reported_again_as_it_was() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..5000 {
         let asker = (0, Question::Entry(id));
@@ -180,7 +180,7 @@ fn lh_copy_19_a_failure_beyond_any_number_is_told_again_as_it_was() {
 }
 
 #[test]
-fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_told() {
+fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_reported() {
     let size = 5 * BLOCK + 7;
     let (mut ledger, mut out) = (ledger(), Vec::new());
     // Blocks 0 and 1 together, and block 4.
@@ -198,7 +198,7 @@ fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_told() {
         !ledger.block(&block_of(0, BLOCK, size), asker(BLOCK), &mut out),
         "it is there"
     );
-    let told = |ledger: &Ledger<Numbers>, from| match ledger.have(0, from) {
+    let reported = |ledger: &Ledger<Numbers>, from| match ledger.have(0, from) {
         Some((
             Frame::Have {
                 id: 0,
@@ -212,8 +212,8 @@ fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_told() {
             .collect::<Vec<_>>(),
         _ => panic!("it has some"),
     };
-    assert_eq!(told(&ledger, 0), [(0, 17), (4 * BLOCK, 16)]);
-    assert_eq!(told(&ledger, 1), [(4 * BLOCK, 16)]);
+    assert_eq!(reported(&ledger, 0), [(0, 17), (4 * BLOCK, 16)]);
+    assert_eq!(reported(&ledger, 1), [(4 * BLOCK, 16)]);
     for offset in [3 * BLOCK, 2 * BLOCK, 5 * BLOCK] {
         out.clear();
         let block = block_of(0, offset, size);
@@ -222,7 +222,7 @@ fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_told() {
         ledger.block_hashed(block, hash_of(offset, size), (0, offset), &mut out);
         ledger.block_written(0, offset, 0, Ok(()), &mut out);
     }
-    assert_eq!(told(&ledger, 0), [(0, 18), (4 * BLOCK, 18)]);
+    assert_eq!(reported(&ledger, 0), [(0, 18), (4 * BLOCK, 18)]);
     out.clear();
     ledger
         .file_end(0, root_of(size), (0, Question::FileEnd(0)), &mut out)
@@ -288,7 +288,7 @@ fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
         id,
         offset,
         len,
-        pieces: vec![],
+        extents: vec![],
     };
     for block in [
         at(0, 1, 5),
@@ -437,9 +437,9 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
     assert!(ledger.end(1, &mut out).is_ok() && out.is_empty());
     ledger.compared(Claim::Offer(&offer(0, None)), Ok(Comparison::InPlace), &mut out);
     let unchanged = result(0, Ok(Written::Unchanged));
-    let told =
+    let reported =
         |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
-    assert_eq!(out.iter().filter(told).count(), 2);
+    assert_eq!(out.iter().filter(reported).count(), 2);
     let dropped = |action: &Action<Numbers>| matches!(action, Action::Discard { file: 7, keep: false });
     assert!(out.iter().any(dropped));
     ledger.discarded(&mut out);

@@ -82,10 +82,10 @@ const BLOCK: u64 = 1 << 16;
 
 #[tokio::test]
 async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
-    let ((begun, writes), (go, told)) = (mpsc::channel(), mpsc::channel());
+    let ((begun, writes), (go, reported)) = (mpsc::channel(), mpsc::channel());
     let store = Held {
         begun,
-        go: Mutex::new(told),
+        go: Mutex::new(reported),
         writing: Arc::default(),
     };
     let account = Account::alone();
@@ -112,7 +112,7 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
     };
     receiver.file(announced).await.unwrap();
     let in_memory = Arc::new(Semaphore::new(4));
-    let (answers, mut heard) = tokio::sync::mpsc::channel::<Answer>(8);
+    let (answers, mut received) = tokio::sync::mpsc::channel::<Answer>(8);
     // Thread n brings block n; each says so when it is free again.
     let (free, freed) = mpsc::channel();
     let mut bring = Vec::new();
@@ -121,7 +121,7 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
             id: 0,
             offset: n * BLOCK,
             len: BLOCK as u32,
-            pieces: vec![],
+            extents: vec![],
         };
         assert_eq!(receiver.expects(&block).await.unwrap(), Some(4 * BLOCK));
         let reply = answers.clone().try_reserve_owned().unwrap();
@@ -153,7 +153,7 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
         thread.join().unwrap();
     }
     let mut acknowledged = Vec::new();
-    while let Ok((Frame::Ack { offset, .. }, None)) = heard.try_recv() {
+    while let Ok((Frame::Ack { offset, .. }, None)) = received.try_recv() {
         acknowledged.push(offset / BLOCK);
     }
     acknowledged.sort_unstable();

@@ -145,7 +145,7 @@ impl FrameBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Block, Piece};
+    use crate::wire::{Block, Extent};
 
     #[test]
     fn what_is_read_into_is_not_set_to_zero_first() {
@@ -171,7 +171,7 @@ mod tests {
                 id,
                 offset: 0,
                 len: 8,
-                pieces: vec![Piece { offset: 0, len }],
+                extents: vec![Extent { offset: 0, len }],
             };
             let start = buffer.len();
             buffer.put(&Frame::ClearBlock(block, BlockHash::from_bytes([0; 32])));

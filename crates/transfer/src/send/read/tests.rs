@@ -7,7 +7,7 @@ use crate::limits::BUFFER_BYTES;
 use crate::path::RelPath;
 use crate::send::schedule::Found;
 use crate::send::walk::WalkSink;
-use crate::wire::{Head, Piece};
+use crate::wire::{Extent, Head};
 
 /// One file, of which `changed` is asked once it has been read.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ struct Memory {
     data: Vec<u8>,
     size: u64,
     changed: bool,
-    pieces: Option<Vec<Piece>>,
+    extents: Option<Vec<Extent>>,
 }
 
 impl Source for Memory {
@@ -37,9 +37,9 @@ impl SourceFile for Memory {
         Meta::default()
     }
 
-    fn pieces(&self, _: u64, len: u32) -> Result<Vec<Piece>, Failure> {
-        let whole = || vec![Piece { offset: 0, len }];
-        Ok(self.pieces.clone().unwrap_or_else(whole))
+    fn extents(&self, _: u64, len: u32) -> Result<Vec<Extent>, Failure> {
+        let whole = || vec![Extent { offset: 0, len }];
+        Ok(self.extents.clone().unwrap_or_else(whole))
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize, Failure> {
@@ -56,19 +56,19 @@ impl SourceFile for Memory {
 
 /// Hears reports of one file and writes them down.
 #[derive(Default)]
-struct Heard {
+struct Received {
     open: Mutex<Option<Arc<OpenFile>>>,
     tree: Mutex<Option<crate::tree_hash::TreeHash>>,
     said: Mutex<Vec<String>>,
 }
 
-impl Heard {
+impl Received {
     fn say(&self, what: impl Into<String>) {
         self.said.lock().unwrap().push(what.into());
     }
 }
 
-impl Reports for Heard {
+impl Reports for Received {
     fn offer_read(&self, _: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         self.say(format!("offers {size}"));
         Some((size, hash))
@@ -128,7 +128,7 @@ fn file(size: usize) -> Memory {
         data: (0..size).map(|n| (n % 251) as u8).collect(),
         size: size as u64,
         changed: false,
-        pieces: None,
+        extents: None,
     }
 }
 
@@ -152,14 +152,14 @@ fn open(file: Arc<Entry>) -> Work {
 
 /// What is framed and what is reported when `source` is read for `work`, batch by batch.
 fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
-    let heard = Heard::default();
+    let received = Received::default();
     let (mut announced, mut framed) = (Announced::default(), Vec::new());
     for work in work {
         // Whatever was in the buffer before must not show.
         let mut out = FrameBuffer::new(vec![0xEE; BUFFER_BYTES]);
         let mut reader = Reader {
             source,
-            reports: &heard,
+            reports: &received,
             stream: 0,
             resume: false,
             clear: false,
@@ -170,7 +170,7 @@ fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
         framed.extend_from_slice(out.filled());
         assert_eq!(out.into_bytes().len(), BUFFER_BYTES, "it never grows");
     }
-    (framed, heard.said.into_inner().unwrap())
+    (framed, received.said.into_inner().unwrap())
 }
 
 fn hash_of(data: &[u8]) -> Hash {
@@ -201,12 +201,12 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
     .encode(&mut expected);
     for (offset, end) in [(0, 1 << 16), (1 << 17, 175_000), (1 << 16, 1 << 17)] {
         let len = (end - offset) as u32;
-        let pieces = vec![Piece { offset: 0, len }];
+        let extents = vec![Extent { offset: 0, len }];
         Frame::Block(Block {
             id: 5,
             offset: offset as u64,
             len,
-            pieces,
+            extents,
         })
         .encode(&mut expected);
         expected.extend_from_slice(&source.data[offset..end]);
@@ -224,7 +224,7 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
 fn holes_are_hashed_and_not_sent() {
     let mut source = file(100_000);
     source.data[1000..80_000].fill(0);
-    source.pieces = Some(vec![Piece { offset: 0, len: 1000 }]);
+    source.extents = Some(vec![Extent { offset: 0, len: 1000 }]);
     source.size = 65_536;
     source.data.truncate(65_536);
     let (framed, said) = read(&source, vec![vec![open(entry(100_000))]]);

@@ -51,7 +51,7 @@ impl Schedule {
         });
         let size = blocks.size();
         let is_first = blocks.answered();
-        let told = if more { None } else { blocks.told_all() };
+        let reported = if more { None } else { blocks.reported_all() };
         let (after, is_sent, root) = (blocks.memory(), !blocks.has_unsent(), blocks.root());
         // What came back from a lost stream need not be sent again, either.
         let in_file = subtrees.iter().filter(|subtree| subtree.offset < size);
@@ -82,7 +82,7 @@ impl Schedule {
         if is_first || is_to_conclude {
             self.wake(Wake::All);
         }
-        self.actions.resumed = told.map(|bytes| Resumed { entry, bytes, size });
+        self.actions.resumed = reported.map(|bytes| Resumed { entry, bytes, size });
         fits
     }
 

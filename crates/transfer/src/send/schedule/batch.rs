@@ -34,12 +34,12 @@ enum Follows {
 }
 
 impl Schedule {
-    /// What `stream` takes, `room` pieces at most; nothing at all if it already carries its share of what is left.
+    /// What `stream` takes, `room` of them at most; nothing at all if it already carries its share of what is left.
     pub(super) fn batch(&mut self, stream: StreamId, now: Duration, room: usize) -> Option<Vec<Work>> {
         self.offers.give_up_late_questions(now);
         let unsent = self.unsent_bytes();
         let share = self.in_flight.share(stream, unsent, now);
-        if share == 0 && unsent > 0 && self.in_flight.carried(stream) > 0 && self.returned.is_empty() {
+        if share == 0 && unsent > 0 && self.in_flight.of(stream) > 0 && self.returned.is_empty() {
             return None;
         }
         let largest = (share / BATCHES_OF_SHARE)
@@ -95,7 +95,7 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        let may_cut = |file: &&u64| self.offers.may_cut(**file) && self.may_take_unanswered(**file);
+        let may_cut = |file: &&u64| self.offers.may_cut(**file) && self.may_take_before_answer(**file);
         if let Some(&file) = self.cutting.iter().find(may_cut) {
             let may_follow = match follows {
                 Follows::Anything => true,
@@ -139,8 +139,8 @@ impl Schedule {
 
     /// Whether another block of a file may be taken of which the receiver may have some and has not told: one for each stream. It tells
     /// within a round trip, and a block takes several while a connection is new (LH-COPY-36).
-    fn may_take_unanswered(&self, file: u64) -> bool {
-        let taken = self.open_blocks(file).map_or(0, Blocks::taken_unanswered);
+    fn may_take_before_answer(&self, file: u64) -> bool {
+        let taken = self.open_blocks(file).map_or(0, Blocks::taken_before_answer);
         taken <= self.in_flight.streams()
     }
 

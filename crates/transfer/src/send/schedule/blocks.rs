@@ -26,7 +26,7 @@ pub(super) struct Blocks {
     is_resumed: bool,
     /// Blocks taken while it may have some of the file and has not answered for anything: what it has, or a block. None once it has, or
     /// has nothing.
-    taken_unanswered: Option<usize>,
+    taken_before_answer: Option<usize>,
 }
 
 impl Blocks {
@@ -41,7 +41,7 @@ impl Blocks {
             tree: TreeHash::new(size, block_log2),
             resumed: 0,
             is_resumed: false,
-            taken_unanswered: may_have.then_some(0),
+            taken_before_answer: may_have.then_some(0),
         }
     }
 
@@ -58,7 +58,7 @@ impl Blocks {
             self.unsent.insert(next, end);
         }
         self.unsent_bytes -= end.min(next) - offset;
-        if let Some(taken) = &mut self.taken_unanswered {
+        if let Some(taken) = &mut self.taken_before_answer {
             *taken += 1;
         }
         Some(offset)
@@ -68,7 +68,7 @@ impl Blocks {
     /// off is the beginning.
     fn next(&self) -> Option<u64> {
         let (&first, _) = self.unsent.first_key_value()?;
-        if self.taken_unanswered.is_none() || first == 0 {
+        if self.taken_before_answer.is_none() || first == 0 {
             return Some(first);
         }
         let (&start, &end) = self.unsent.last_key_value()?;
@@ -76,14 +76,14 @@ impl Blocks {
         Some(last.max(start))
     }
 
-    /// The receiver has said what it has, or has written a block. Whether that is the first that is heard of it.
+    /// The receiver has said what it has, or has written a block. Whether that is the first that is known of it.
     pub(super) fn answered(&mut self) -> bool {
-        self.taken_unanswered.take().is_some()
+        self.taken_before_answer.take().is_some()
     }
 
     /// Blocks taken before that, while it may have them.
-    pub(super) fn taken_unanswered(&self) -> usize {
-        self.taken_unanswered.unwrap_or(0)
+    pub(super) fn taken_before_answer(&self) -> usize {
+        self.taken_before_answer.unwrap_or(0)
     }
 
     pub(super) fn has_unsent(&self) -> bool {
@@ -143,7 +143,7 @@ impl Blocks {
     }
 
     /// The receiver has told all that it had. How many bytes that is, the first time that it is said.
-    pub(super) fn told_all(&mut self) -> Option<u64> {
+    pub(super) fn reported_all(&mut self) -> Option<u64> {
         let first = !std::mem::replace(&mut self.is_resumed, true);
         (first && self.resumed > 0).then_some(self.resumed.min(self.size))
     }

@@ -13,7 +13,7 @@ use super::work::{StreamId, Subject};
 /// How often the pause before another repetition doubles, at most.
 const MAX_DOUBLINGS: u32 = 4;
 /// A stream that carries nothing and has not asked for work for so long has no share of what is left.
-const ASKED_OF_LATE: Duration = Duration::from_millis(100);
+const MAX_SINCE_ASKED: Duration = Duration::from_millis(100);
 
 /// See the module.
 #[derive(Default)]
@@ -103,12 +103,12 @@ impl InFlight {
             return Vec::new();
         };
         let repeatable = carrier.repeatable.iter().map(|(_, subject)| *subject);
-        let carried: Vec<Subject> = repeatable.chain(carrier.others.iter().copied()).collect();
-        for subject in &carried {
+        let in_flight: Vec<Subject> = repeatable.chain(carrier.others.iter().copied()).collect();
+        for subject in &in_flight {
             self.unlink(*subject);
         }
         self.streams.remove(&stream);
-        carried
+        in_flight
     }
 
     /// `stream` carries `subject` from now on. False if there is no such stream.
@@ -206,7 +206,7 @@ impl InFlight {
     }
 
     /// How many subjects `stream` carries.
-    pub(super) fn carried(&self, stream: StreamId) -> usize {
+    pub(super) fn of(&self, stream: StreamId) -> usize {
         let carrier = self.streams.get(&stream);
         carrier.map_or(0, Carrier::len)
     }
@@ -217,12 +217,12 @@ impl InFlight {
         if let Some(own) = self.streams.get_mut(&stream) {
             own.asked = Some(now);
         }
-        let asked_of_late = |asked: Duration| now.saturating_sub(asked) <= ASKED_OF_LATE;
+        let asked_of_late = |asked: Duration| now.saturating_sub(asked) <= MAX_SINCE_ASKED;
         let takes_part = |carrier: &Carrier| {
             !carrier.retiring && (carrier.len() > 0 || carrier.asked.is_some_and(asked_of_late))
         };
         let load = |carrier: &Carrier| StreamLoad {
-            carried: carrier.bytes,
+            in_flight: carrier.bytes,
             // Who carries nothing has nothing to be answered.
             rate: match carrier.len() {
                 0 => carrier.rate.latest(),
@@ -351,8 +351,8 @@ impl InFlight {
             let bytes: u64 = flights.map(|flight| u64::from(flight.bytes)).sum();
             assert_eq!(carrier.bytes, bytes);
         }
-        let carried: usize = self.streams.keys().map(|stream| self.carried(*stream)).sum();
-        assert_eq!(carried, self.flights.len());
+        let in_flight: usize = self.streams.keys().map(|stream| self.of(*stream)).sum();
+        assert_eq!(in_flight, self.flights.len());
         let oldest = self.streams.iter().filter_map(|(stream, carrier)| {
             let (since, subject) = carrier.repeatable.first()?;
             Some((*since, *subject, *stream))

@@ -47,7 +47,7 @@ enum Answer {
     Result(u64, Outcome),
     Want(u64),
     /// Whether there may be some of what is sent.
-    Told(bool),
+    Reported(bool),
     Have(u64, Vec<Subtree>),
     Done(Hash),
 }
@@ -66,7 +66,7 @@ enum Outcome {
 struct Line {
     sent: VecDeque<Sent>,
     answers: VecDeque<Answer>,
-    told_done: bool,
+    reported_done: bool,
     stalled: bool,
     retiring: bool,
 }
@@ -187,7 +187,7 @@ impl World {
 
     fn add_stream(&mut self) {
         if self.lines.len() < 4 {
-            let answers = VecDeque::from([Answer::Told(self.has_some)]);
+            let answers = VecDeque::from([Answer::Reported(self.has_some)]);
             let line = Line {
                 answers,
                 ..Line::default()
@@ -195,7 +195,7 @@ impl World {
             self.lines.insert(self.next_stream, line);
             self.schedule.add_stream(self.next_stream);
             self.next_stream += 1;
-            self.tell_done();
+            self.report_done();
         }
     }
 
@@ -205,7 +205,7 @@ impl World {
             self.late.extend(line.answers);
         }
         self.schedule.remove_stream(stream);
-        assert_eq!(self.schedule.in_flight.carried(stream), 0);
+        assert_eq!(self.schedule.in_flight.of(stream), 0);
     }
 
     /// All but the last may retire.
@@ -238,7 +238,7 @@ impl World {
             }
             Next::Over => {
                 if self.schedule.agreed().is_none() {
-                    assert!(self.lines[&stream].retiring && self.schedule.in_flight.carried(stream) == 0);
+                    assert!(self.lines[&stream].retiring && self.schedule.in_flight.of(stream) == 0);
                     self.remove_stream(stream, false);
                 }
                 None
@@ -252,7 +252,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self, answer: Answer) {
+    fn receive(&mut self, answer: Answer) {
         match answer {
             Answer::Ack(id, offset) => self.schedule.acknowledged(id, offset, self.now),
             Answer::Result(id, outcome) => {
@@ -265,8 +265,8 @@ impl World {
                 self.schedule.answered(id, outcome, self.now);
             }
             Answer::Want(id) => self.schedule.wanted(id, self.now),
-            Answer::Told(something) => {
-                self.schedule.told_presence(something, self.now);
+            Answer::Reported(something) => {
+                self.schedule.reported_presence(something, self.now);
                 if self.understands_links {
                     self.schedule.links_understood();
                 }
@@ -298,13 +298,13 @@ impl World {
                     if how % 4 == 0 {
                         self.late.push(answer.clone());
                     }
-                    self.hear(answer);
+                    self.receive(answer);
                 }
             }
             (16, ..) => {
                 if let Some(n) = pick(self.late.len()) {
                     let answer = self.late.swap_remove(n);
-                    self.hear(answer);
+                    self.receive(answer);
                 }
             }
             _ => self.now += Duration::from_millis(u64::from(how) * 20),
@@ -358,7 +358,7 @@ impl World {
                     self.deliver(stream);
                 }
                 while let Some(answer) = self.lines.get_mut(&stream).unwrap().answers.pop_front() {
-                    self.hear(answer);
+                    self.receive(answer);
                     self.act();
                 }
             }
@@ -397,7 +397,7 @@ proptest! {
         prop_assert_eq!(schedule.memory(), Memory::default());
         prop_assert!(world.open.is_empty());
         for stream in world.lines.keys() {
-            prop_assert_eq!(schedule.in_flight.carried(*stream), 0);
+            prop_assert_eq!(schedule.in_flight.of(*stream), 0);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::wire::{Compare, Written};
 
 /// Bytes of files that may be handed out before the receiver has said whether there may be some of them: more than the first windows
 /// of a connection, as long as nobody has set them a hundred times as large as RFC 6928 has them.
-pub(super) const MAX_BYTES_BEFORE_TOLD: u64 = 1 << 20;
+pub(super) const MAX_BYTES_BEFORE_ANSWER: u64 = 1 << 20;
 
 /// What the receiver may have of what is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -35,11 +35,11 @@ pub(super) struct Offers {
     presence: Presence,
     compare: Compare,
     /// Bytes of files that were handed out before it was known.
-    before_told: u64,
+    before_answer: u64,
     /// Files that were offered with data behind it, and not answered for. Few: each counts among those bytes.
     questions: BTreeSet<u64>,
     /// When the receiver told.
-    told_at: Option<Duration>,
+    reported_at: Option<Duration>,
 }
 
 /// How a file goes its way.
@@ -80,7 +80,7 @@ impl Offers {
 
     /// Whether more of files may be handed out.
     fn may_send(&self) -> bool {
-        self.presence != Presence::Unknown || self.before_told < MAX_BYTES_BEFORE_TOLD
+        self.presence != Presence::Unknown || self.before_answer < MAX_BYTES_BEFORE_ANSWER
     }
 
     /// Whether more of this one may be, which has been begun.
@@ -113,8 +113,8 @@ impl Offers {
     /// Answers that have not come by now are waited for no longer: the stream that asked may have stalled.
     pub(super) fn give_up_late_questions(&mut self, now: Duration) {
         if self
-            .told_at
-            .is_some_and(|told| now.saturating_sub(told) >= MAX_ANSWER_WAIT)
+            .reported_at
+            .is_some_and(|reported| now.saturating_sub(reported) >= MAX_ANSWER_WAIT)
         {
             self.questions.clear();
         }
@@ -123,7 +123,7 @@ impl Offers {
     /// So many bytes of files were handed out.
     pub(super) fn sent(&mut self, bytes: u64) {
         if self.presence == Presence::Unknown {
-            self.before_told = self.before_told.saturating_add(bytes);
+            self.before_answer = self.before_answer.saturating_add(bytes);
         }
     }
 
@@ -157,9 +157,9 @@ impl Schedule {
     }
 
     /// The receiver has told whether there may be some of what is to be sent. The first word counts.
-    pub(crate) fn told_presence(&mut self, something: bool, now: Duration) {
+    pub(crate) fn reported_presence(&mut self, something: bool, now: Duration) {
         if self.offers.presence == Presence::Unknown {
-            self.offers.told_at = Some(now);
+            self.offers.reported_at = Some(now);
             self.offers.presence = match something {
                 true => Presence::Something,
                 false => Presence::Nothing,

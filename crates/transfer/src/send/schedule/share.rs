@@ -55,7 +55,7 @@ impl DeliveryRate {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamLoad {
     /// Bytes that it carries and has no answer for.
-    pub carried: u64,
+    pub in_flight: u64,
     /// Bytes a second that it delivers; none where that is not known yet.
     pub rate: Option<f64>,
 }
@@ -73,19 +73,19 @@ pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, u
     let mean = (known.iter().sum::<f64>() / known.len() as f64).max(1.0);
     let rate = |one: &StreamLoad| one.rate.unwrap_or(mean).max(1.0);
     all.sort_by(|one, other| {
-        (one.carried as f64 / rate(one)).total_cmp(&(other.carried as f64 / rate(other)))
+        (one.in_flight as f64 / rate(one)).total_cmp(&(other.in_flight as f64 / rate(other)))
     });
     let (mut bytes, mut rates, mut level) = (unsent as f64, 0.0, f64::INFINITY);
     for one in &all {
-        if one.carried as f64 / rate(one) >= level {
+        if one.in_flight as f64 / rate(one) >= level {
             break;
         }
-        bytes += one.carried as f64;
+        bytes += one.in_flight as f64;
         rates += rate(one);
         level = bytes / rates;
     }
     // What is not a byte is a rounding error.
-    let share = rate(&own) * level - own.carried as f64;
+    let share = rate(&own) * level - own.in_flight as f64;
     if share > 0.01 { share.ceil() as u64 } else { 0 }
 }
 
@@ -95,9 +95,9 @@ mod tests {
 
     use super::*;
 
-    fn load(carried: u64, rate: f64) -> StreamLoad {
+    fn load(in_flight: u64, rate: f64) -> StreamLoad {
         StreamLoad {
-            carried,
+            in_flight,
             rate: (rate > 0.0).then_some(rate),
         }
     }
@@ -154,7 +154,7 @@ mod tests {
             streams in prop::collection::vec((0u64..1 << 24, 0.0f64..1e9), 1..64),
             unsent in 1u64 << 16..1 << 34,
         ) {
-            let all: Vec<StreamLoad> = streams.iter().map(|(carried, rate)| load(*carried, *rate)).collect();
+            let all: Vec<StreamLoad> = streams.iter().map(|(in_flight, rate)| load(*in_flight, *rate)).collect();
             let shares: Vec<u64> = (0..all.len())
                 .map(|own| {
                     let others = all.iter().enumerate().filter(|(other, _)| *other != own);
@@ -165,7 +165,7 @@ mod tests {
             let rounding = all.len() as u64 + unsent / 1_000_000;
             prop_assert!(sum <= unsent + rounding && sum + rounding >= unsent, "{sum} of {unsent}");
             for (one, share) in all.iter().zip(&shares) {
-                prop_assert!(one.carried > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6));
+                prop_assert!(one.in_flight > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6));
             }
         }
     }

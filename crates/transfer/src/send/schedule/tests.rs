@@ -159,7 +159,7 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
 }
 
 #[test]
-fn without_memory_nothing_is_handed_out_and_one_piece_if_there_is_room_for_one() {
+fn without_memory_nothing_is_handed_out_and_one_block_if_there_is_room_for_one() {
     let mut schedule = with_files(&[1, 1]);
     let Next::Wait { until } = schedule.next(1, secs(5), 0) else {
         panic!("no room")
@@ -410,7 +410,7 @@ fn an_answer_about_what_was_not_sent_is_ignored() {
 }
 
 #[test]
-fn two_accounts_that_differ_are_told_apart() {
+fn two_accounts_that_differ_are_distinguished() {
     let mut schedule = with_files(&[1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
@@ -503,7 +503,7 @@ fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
 }
 
 #[test]
-fn parts_that_a_file_does_not_have_are_told_apart() {
+fn parts_that_a_file_does_not_have_are_distinguished() {
     for bad in [part(0, 21), part(2 * LARGE, 18), part(1 << 17, 17), part(0, 22)] {
         let mut schedule = with_files(&[2 * LARGE]);
         assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);

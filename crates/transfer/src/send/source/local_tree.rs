@@ -14,7 +14,7 @@ use crate::send::schedule::Found;
 use crate::send::walk::{SourceRoot, WalkSink, meta_of, walk};
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::journal::Identity;
-use crate::wire::{Head, MAX_PIECES, Meta, Piece, SourceIdentity};
+use crate::wire::{Extent, Head, MAX_EXTENTS, Meta, SourceIdentity};
 
 /// What identities are derived for (BLAKE3 paper, section 2.3).
 const IDENTITY_CONTEXT: &str = "longhaul 2026 identity of a source file";
@@ -124,11 +124,11 @@ impl SourceFile for LocalFile {
         ))
     }
 
-    fn pieces(&self, offset: u64, len: u32) -> Result<Vec<Piece>, Failure> {
+    fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, Failure> {
         let may_have_holes = (self.stat.st_blocks as u64).saturating_mul(512) < self.size();
         match may_have_holes {
-            true => Ok(data_pieces(&self.fd, offset, len)?),
-            false => Ok(vec![Piece { offset: 0, len }]),
+            true => Ok(data_extents(&self.fd, offset, len)?),
+            false => Ok(vec![Extent { offset: 0, len }]),
         }
     }
 
@@ -162,9 +162,9 @@ impl SourceFile for LocalFile {
 }
 
 /// Where data lies in `len` bytes from `offset`, by `SEEK_DATA` and `SEEK_HOLE`.
-fn data_pieces(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Piece>, Errno> {
+fn data_extents(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Extent>, Errno> {
     let end = offset + u64::from(len);
-    let mut pieces = Vec::new();
+    let mut extents = Vec::new();
     let mut at = offset;
     while at < end {
         let data = match fs::seek(fd, SeekFrom::Data(at)) {
@@ -173,7 +173,7 @@ fn data_pieces(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Piece>, Errno>
             Err(Errno::NXIO) => break,
             // A file system that can't tell: all of it is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
-                return Ok(vec![Piece { offset: 0, len }]);
+                return Ok(vec![Extent { offset: 0, len }]);
             }
             Err(errno) => return Err(errno),
         };
@@ -188,15 +188,19 @@ fn data_pieces(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Piece>, Errno>
         if hole <= data {
             break;
         }
-        // The last piece there is room for takes the rest, holes and all.
-        let until = if pieces.len() + 1 == MAX_PIECES { end } else { hole };
-        pieces.push(Piece {
+        // The last extent there is room for takes the rest, holes and all.
+        let until = if extents.len() + 1 == MAX_EXTENTS {
+            end
+        } else {
+            hole
+        };
+        extents.push(Extent {
             offset: (data - offset) as u32,
             len: (until - data) as u32,
         });
         at = until;
     }
-    Ok(pieces)
+    Ok(extents)
 }
 
 fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Failure> {

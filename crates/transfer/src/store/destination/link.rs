@@ -12,7 +12,7 @@ use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{HardLink, Head};
 
 impl Destination {
-    /// Gives the file of the first name the other one, if it is a regular file of the size that is told, the writer may know what is
+    /// Gives the file of the first name the other one, if it is a regular file of the size that is reported, the writer may know what is
     /// there, and the file system can. What is at the other name is replaced as far as a file would be.
     pub(super) fn give_name(&self, link: &HardLink) -> Result<Comparison, Failure> {
         if !self.may_compare {

@@ -63,7 +63,7 @@ impl NewFile {
         }
     }
 
-    /// Writes a block that hashes to `hash`; `data` is that of its pieces.
+    /// Writes a block that hashes to `hash`; `data` is that of its extents.
     pub(super) fn write(
         &self,
         block: &Block,
@@ -71,9 +71,9 @@ impl NewFile {
         hash: BlockHash,
         flusher: &Flusher,
     ) -> Result<(), Failure> {
-        for piece in &block.pieces {
-            let (now, rest) = data.split_at_checked(piece.len as usize).unwrap_or((data, &[]));
-            let at = block.offset + u64::from(piece.offset);
+        for extent in &block.extents {
+            let (now, rest) = data.split_at_checked(extent.len as usize).unwrap_or((data, &[]));
+            let at = block.offset + u64::from(extent.offset);
             match &self.kind {
                 Kind::Temporary(file) => file.write(now, at)?,
                 Kind::Kept(file) => file.write(now, at)?,

@@ -4,7 +4,7 @@ use super::open_dirs::Event;
 use super::*;
 use crate::store::{Announced, MadeDir, Store};
 use crate::tree_hash::BlockHasher;
-use crate::wire::{Block, Meta, Piece};
+use crate::wire::{Block, Extent, Meta};
 
 struct Copy {
     destination: Destination,
@@ -148,7 +148,7 @@ fn write_block(destination: &Destination, file: &<Destination as Store>::File, n
         id: 1,
         offset,
         len: data.len() as u32,
-        pieces: vec![Piece {
+        extents: vec![Extent {
             offset: 0,
             len: data.len() as u32,
         }],

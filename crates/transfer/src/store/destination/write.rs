@@ -198,7 +198,7 @@ impl Store for Destination {
             && let Ok(place) = self.beneath_base(head)
             && let Ok(dir) = self.base.open_dir(&place)
         {
-            // The copy has ended early and says so; nobody hears of this.
+            // The copy has ended early and says so; nobody learns of this.
             let _ = fs::fchmod(dir, Mode::from_raw_mode(meta.mode));
         }
     }

@@ -341,7 +341,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_noted_is_told_apart_from_what_is_durable(batches in prop::collection::vec((prop::collection::vec(0u64..100, 1..20), any::<bool>()), 0..12)) {
+        fn what_was_noted_is_distinguished_from_what_is_durable(batches in prop::collection::vec((prop::collection::vec(0u64..100, 1..20), any::<bool>()), 0..12)) {
             let header = header(100 << 10);
             let (mut bytes, mut encoder, mut tree) = (header.encode(), Encoder::new(&header), header.tree());
             let mut noted = Vec::new();

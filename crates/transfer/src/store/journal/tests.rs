@@ -21,7 +21,7 @@ const BLOCK: usize = 1 << BLOCK_LOG2;
 /// Time that passes with every block.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Content that any part of can be told from any other; every fifth block is a hole.
+/// Content that any part of can be distinguished from any other; every fifth block is a hole.
 fn content(size: usize, seed: u64) -> Vec<u8> {
     (0..size)
         .map(|at| {

@@ -2,13 +2,13 @@ use super::*;
 
 const MS: f64 = 1e-3;
 
-fn heard(delays: impl IntoIterator<Item = f64>, spacing: f64) -> Vec<Heard> {
-    let mut all: Vec<Heard> = delays
+fn received(delays: impl IntoIterator<Item = f64>, spacing: f64) -> Vec<Received> {
+    let mut all: Vec<Received> = delays
         .into_iter()
         .zip(0..)
         .map(|(delay, number)| {
             let sent = f64::from(number) * spacing;
-            Heard {
+            Received {
                 number,
                 sent: Duration::from_secs_f64(sent),
                 at: Duration::from_secs_f64(sent + delay),
@@ -40,7 +40,7 @@ fn a_deviation_and_a_mean_are_judged_by_what_luck_allows() {
     let verdicts = |height: f64, more: f64| {
         let found = jitter(
             &jittered(false),
-            &heard(wave(height).map(|delay| delay + more), MS),
+            &received(wave(height).map(|delay| delay + more), MS),
         );
         found.map(|finding| finding.verdict)
     };
@@ -60,7 +60,7 @@ fn a_deviation_and_a_mean_are_judged_by_what_luck_allows() {
 fn jitter_that_keeps_the_order_lets_none_be_overtaken() {
     let mut delays: Vec<f64> = wave(1.41 * MS).collect();
     delays[1_000] += 1.2 * MS;
-    let verdict = |overtakes| jitter(&jittered(overtakes), &heard(delays.clone(), MS))[1].verdict;
+    let verdict = |overtakes| jitter(&jittered(overtakes), &received(delays.clone(), MS))[1].verdict;
     assert_eq!(verdict(false), Verdict::Off);
     assert_eq!(verdict(true), Verdict::AsAsked);
 }
@@ -73,7 +73,7 @@ fn held_packets_are_counted_and_their_lateness_is_judged() {
     };
     let verdict = |every: usize, by: f64| {
         let delays = (0..10_000).map(|n| if n % every == 7 { 50.0 * MS + by } else { 50.0 * MS });
-        reorder(&spec, &heard(delays, MS / 10.0)).verdict
+        reorder(&spec, &received(delays, MS / 10.0)).verdict
     };
     assert_eq!(verdict(100, 3.0 * MS), Verdict::AsAsked);
     assert_eq!(verdict(50, 3.0 * MS), Verdict::Off);
@@ -155,7 +155,7 @@ fn cross_traffic_is_judged_over_the_time_it_had() {
 }
 
 #[test]
-fn a_burst_after_a_fall_is_told_from_arrivals_at_the_rate() {
+fn a_burst_after_a_fall_is_distinguished_from_arrivals_at_the_rate() {
     let of = Fall {
         from: Duration::from_millis(100),
         to: Duration::from_millis(10),
@@ -176,7 +176,7 @@ fn a_burst_after_a_fall_is_told_from_arrivals_at_the_rate() {
         let sent = f64::from(n) * spacing;
         (sent + base(n)).max(0.6_f64.min(sent + 100.0 * MS)) - sent
     });
-    assert_eq!(fall(&of, &heard(burst, spacing)).verdict, Verdict::Off);
+    assert_eq!(fall(&of, &received(burst, spacing)).verdict, Verdict::Off);
     let mut last = 0.0_f64;
     let spaced: Vec<f64> = (0..900)
         .map(|n| {
@@ -185,9 +185,9 @@ fn a_burst_after_a_fall_is_told_from_arrivals_at_the_rate() {
             last - sent
         })
         .collect();
-    assert_eq!(fall(&of, &heard(spaced, spacing)).verdict, Verdict::AsAsked);
+    assert_eq!(fall(&of, &received(spaced, spacing)).verdict, Verdict::AsAsked);
     assert_eq!(
-        fall(&of, &heard((0..900).map(|_| 100.0 * MS), spacing)).verdict,
+        fall(&of, &received((0..900).map(|_| 100.0 * MS), spacing)).verdict,
         Verdict::Off,
         "it never fell"
     );

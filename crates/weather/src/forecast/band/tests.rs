@@ -17,13 +17,13 @@ fn misses(values: impl Iterator<Item = f64>, ahead: usize) -> (u32, u32, u32) {
     for value in values {
         pending.push_back((forecast, band.around(forecast)));
         if pending.len() >= ahead {
-            let (forecast, told) = pending.pop_front().unwrap();
-            assert!(told.lower <= told.middle && told.middle <= told.upper);
-            assert!(told.lower >= ENDS.0 && told.upper <= ENDS.1);
-            below += u32::from(value < told.lower);
-            above += u32::from(value > told.upper);
+            let (forecast, issued) = pending.pop_front().unwrap();
+            assert!(issued.lower <= issued.middle && issued.middle <= issued.upper);
+            assert!(issued.lower >= ENDS.0 && issued.upper <= ENDS.1);
+            below += u32::from(value < issued.lower);
+            above += u32::from(value > issued.upper);
             count += 1;
-            band.update(forecast, told, value);
+            band.update(forecast, issued, value);
         }
         forecast = value;
     }
@@ -70,14 +70,14 @@ fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
         let mut band = band();
         let mut missed = 0.0;
         for _ in 0..5000 {
-            let told = band.around(14.0);
+            let issued = band.around(14.0);
             let value = match above {
-                true if told.upper < ENDS.1 => told.upper + 1e-9,
-                false if told.lower > ENDS.0 => told.lower - 1e-9,
+                true if issued.upper < ENDS.1 => issued.upper + 1e-9,
+                false if issued.lower > ENDS.0 => issued.lower - 1e-9,
                 _ => 14.0,
             };
-            missed += f64::from(u8::from(value < told.lower || value > told.upper));
-            band.update(14.0, told, value);
+            missed += f64::from(u8::from(value < issued.lower || value > issued.upper));
+            band.update(14.0, issued, value);
         }
         let most = TAIL * 5000.0 + band.extra(1);
         assert!(
@@ -105,9 +105,9 @@ fn of_even_noise_each_end_is_missed_by_one_in_ten() {
 fn a_constant_has_a_narrow_band_in_the_end() {
     let mut band = band();
     for _ in 0..500 {
-        let told = band.around(14.0);
-        band.update(14.0, told, 14.0);
+        let issued = band.around(14.0);
+        band.update(14.0, issued, 14.0);
     }
-    let told = band.around(14.0);
-    assert!(told.upper - told.lower < 0.01, "{told:?}");
+    let issued = band.around(14.0);
+    assert!(issued.upper - issued.lower < 0.01, "{issued:?}");
 }

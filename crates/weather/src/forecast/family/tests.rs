@@ -2,19 +2,19 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn foretold(family: &Family, name: &str) -> f32 {
+fn predicted(family: &Family, name: &str) -> f32 {
     let index = family.names().iter().position(|other| *other == name).unwrap();
-    family.foretold()[index]
+    family.predicted()[index]
 }
 
 #[test]
 fn each_predictor_has_a_name_of_its_own() {
     for family in [Family::full(), Family::small()] {
-        assert_eq!(family.names().len(), family.foretold().len());
+        assert_eq!(family.names().len(), family.predicted().len());
         let mut names = family.names().to_vec();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), family.foretold().len());
+        assert_eq!(names.len(), family.predicted().len());
     }
 }
 
@@ -24,12 +24,12 @@ fn predictors_do_what_their_names_say() {
     for value in [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 7.0] {
         family.update(value);
     }
-    assert_eq!(foretold(&family, "last value"), 7.0);
-    assert!((foretold(&family, "running mean") - 13.0 / 7.0).abs() < 1e-6);
-    assert!((foretold(&family, "mean of 5") - 11.0 / 5.0).abs() < 1e-6);
-    assert_eq!(foretold(&family, "median of 5"), 1.0);
-    assert_eq!(foretold(&family, "trimmed mean of 31"), 1.0);
-    assert_eq!(foretold(&family, "smoothing 0.5"), 4.0);
+    assert_eq!(predicted(&family, "last value"), 7.0);
+    assert!((predicted(&family, "running mean") - 13.0 / 7.0).abs() < 1e-6);
+    assert!((predicted(&family, "mean of 5") - 11.0 / 5.0).abs() < 1e-6);
+    assert_eq!(predicted(&family, "median of 5"), 1.0);
+    assert_eq!(predicted(&family, "trimmed mean of 31"), 1.0);
+    assert_eq!(predicted(&family, "smoothing 0.5"), 4.0);
 }
 
 #[test]
@@ -40,8 +40,8 @@ fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() 
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         family.update((state >> 40) as f64 / f64::from(1 << 24));
     }
-    let (large, small) = (foretold(&family, "mean of 51"), foretold(&family, "mean of 5"));
-    let adaptive = foretold(&family, "adaptive mean");
+    let (large, small) = (predicted(&family, "mean of 51"), predicted(&family, "mean of 5"));
+    let adaptive = predicted(&family, "adaptive mean");
     assert!(
         (adaptive - large).abs() < (adaptive - small).abs(),
         "{adaptive} {large} {small}"
@@ -49,12 +49,15 @@ fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() 
     for step in 0..60 {
         family.update(10.0 + f64::from(step));
     }
-    assert_eq!(foretold(&family, "adaptive mean"), foretold(&family, "mean of 5"));
+    assert_eq!(
+        predicted(&family, "adaptive mean"),
+        predicted(&family, "mean of 5")
+    );
 }
 
 proptest! {
     #[test]
-    fn what_is_foretold_stays_near_what_there_was(values in prop::collection::vec(-20.0..30.0f64, 1..300)) {
+    fn what_is_predicted_stays_near_what_there_was(values in prop::collection::vec(-20.0..30.0f64, 1..300)) {
         for mut family in [Family::full(), Family::small()] {
             for &value in &values {
                 family.update(value);
@@ -62,9 +65,9 @@ proptest! {
             let least = values.iter().copied().fold(f64::INFINITY, f64::min) as f32;
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max) as f32;
             // Only the trend leaves the range, and its slope is less than the range a step.
-            for (name, foretold) in family.names().iter().zip(family.foretold()) {
+            for (name, predicted) in family.names().iter().zip(family.predicted()) {
                 let slack = if *name == "trend" { 2.0 * (most - least) } else { 0.0 } + 1e-4;
-                prop_assert!(*foretold >= least - slack && *foretold <= most + slack, "{name}: {foretold}");
+                prop_assert!(*predicted >= least - slack && *predicted <= most + slack, "{name}: {predicted}");
             }
         }
     }
@@ -73,6 +76,6 @@ proptest! {
     fn of_a_constant_all_foretell_it(value in -20.0..30.0f64, count in 1..120) {
         let mut family = Family::full();
         (0..count).for_each(|_| family.update(value));
-        prop_assert!(family.foretold().iter().all(|foretold| (f64::from(*foretold) - value).abs() < 1e-4));
+        prop_assert!(family.predicted().iter().all(|predicted| (f64::from(*predicted) - value).abs() < 1e-4));
     }
 }

@@ -36,7 +36,7 @@ fn a_moment_counts_once_and_time_goes_forward() {
 }
 
 #[test]
-fn a_gap_is_told_in_typical_intervals_and_hardly_changes_them() {
+fn a_gap_is_reported_in_typical_intervals_and_hardly_changes_them() {
     let mut intake = Intake::new();
     for second in 0..100 {
         take(&mut intake, second * 1_000_000).unwrap();

@@ -54,7 +54,7 @@ proptest! {
     #[test]
     fn the_mixture_keeps_the_bound_over_any_values(values in prop::collection::vec((0.0..=1e9_f64, 1usize..20), 2..40)) {
         let mut series = Series::new(Quantity::Rate, Detail::Full);
-        let experts = series.family.foretold().len();
+        let experts = series.family.predicted().len();
         let (mut suffered, mut losses, mut steps) = (0.0, vec![0.0; experts], 0);
         let values = values.into_iter().flat_map(|(value, times)| vec![value; times]);
         for (at, value) in values.enumerate() {
@@ -62,10 +62,10 @@ proptest! {
                 let Next { centre, counted, forecast } = series.next;
                 let near = |place: f64| place.clamp(centre - counted, centre + counted);
                 let came = near(Quantity::Rate.to_scale(value));
-                let loss = |foretold: f64| (came - near(foretold)).abs() / (2.0 * counted);
+                let loss = |predicted: f64| (came - near(predicted)).abs() / (2.0 * counted);
                 suffered += loss(forecast);
-                for (sum, foretold) in losses.iter_mut().zip(series.family.foretold()) {
-                    *sum += loss(f64::from(*foretold));
+                for (sum, predicted) in losses.iter_mut().zip(series.family.predicted()) {
+                    *sum += loss(f64::from(*predicted));
                 }
                 steps += 1;
             }
@@ -82,10 +82,10 @@ proptest! {
         let (mut below, mut above, mut count) = (0.0, 0.0, 0.0);
         let values = values.into_iter().flat_map(|(value, times)| vec![value; times]);
         for (at, value) in values.enumerate() {
-            if let Some(told) = series.horizons[0].due() {
+            if let Some(issued) = series.horizons[0].due() {
                 let value = Quantity::Rate.to_scale(value);
-                below += f64::from(u8::from(value < told.tails.lower));
-                above += f64::from(u8::from(value > told.tails.upper));
+                below += f64::from(u8::from(value < issued.tails.lower));
+                above += f64::from(u8::from(value > issued.tails.upper));
                 count += 1.0;
             }
             series.observe(Sample::exact(at as Moment * SECOND, value)).unwrap();
@@ -172,8 +172,8 @@ fn who_asks_for_later_gets_the_forecast_for_later() {
     });
     let series = fed(Detail::Full, walk);
     let width = |at| {
-        let told = series.forecast_at(at).unwrap().quantiles;
-        (told.p90 / told.p10).ln()
+        let issued = series.forecast_at(at).unwrap().quantiles;
+        (issued.p90 / issued.p10).ln()
     };
     assert!(width(2007 * SECOND) > 1.5 * width(2000 * SECOND));
 }

@@ -82,7 +82,7 @@ proptest! {
 }
 
 #[test]
-fn who_has_become_good_is_heard_soon() {
+fn who_has_become_good_is_let_in_soon() {
     let mut mixture = FixedShare::new(2, 2.0, 0.01);
     (0..1000).for_each(|_| mixture.update([0.0, 1.0].into_iter()));
     assert!(mixture.weights()[0] > 0.98);

@@ -29,7 +29,7 @@ fn only_ends_report_and_neither_makes_a_hop_better_than_the_other_says() {
 }
 
 #[test]
-fn what_both_ends_say_is_told_apart_and_the_kinder_of_it_is_older_and_rests_on_fewer() {
+fn what_both_ends_say_is_kept_apart_and_the_kinder_of_it_is_older_and_rests_on_fewer() {
     let (a, b) = (NodeId(0), NodeId(1));
     let mut reports = Reports::default();
     reports.take(a, a, b, exact(50.0, 1e-4, 100.0)).unwrap();

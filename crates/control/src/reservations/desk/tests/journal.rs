@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::circuits::following::{Different, Following};
-use crate::reservations::told;
+use crate::reservations::reported;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -47,7 +47,7 @@ fn up_to_date(desk: &Desk, following: &mut Following) {
         let found = desk.beside.those(address, address, &windows);
         let all = desk.reservations().filter(|(id, detail, reservation)| {
             let shares = |place: &Place| place.address.is_some_and(|known| known.overlaps(address));
-            let (start, end) = told::span(reservation);
+            let (start, end) = reported::span(reservation);
             let span = Window::new(start, end);
             let is_in_time = windows.iter().any(|window| window.overlaps(span));
             !desk.over.contains_key(id) && is_in_time && shares(&detail.from) && shares(&detail.to)

@@ -95,7 +95,7 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
 }
 
 #[test]
-fn paths_and_neighbours_are_told_apart_by_source_ports() {
+fn paths_and_neighbours_are_distinguished_by_source_ports() {
     let (mut kept, mut command) = managed();
     let ports = |found: &Reservation| -> Vec<Option<u16>> {
         let paths = found.pieces.iter().flat_map(|piece| &piece.paths);

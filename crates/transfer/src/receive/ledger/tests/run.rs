@@ -136,7 +136,7 @@ pub(super) fn block_of(id: u64, offset: u64, size: u64) -> Block {
         id,
         offset,
         len: BLOCK.min(size - offset) as u32,
-        pieces: vec![],
+        extents: vec![],
     }
 }
 

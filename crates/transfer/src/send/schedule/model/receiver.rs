@@ -12,7 +12,7 @@ pub(super) struct Arriving {
     end: Option<Hash>,
     asked: Vec<StreamId>,
     /// Streams that were told what was there before.
-    told: HashSet<StreamId>,
+    reported: HashSet<StreamId>,
 }
 
 fn line_of(lines: &mut BTreeMap<StreamId, Line>, stream: StreamId) -> &mut VecDeque<Answer> {
@@ -86,7 +86,7 @@ impl World {
                 }
             }
         }
-        self.tell_done();
+        self.report_done();
     }
 
     /// A file of `size` bytes is described on a stream, which is told what is there of it.
@@ -102,7 +102,7 @@ impl World {
             let there = (0..8).filter(|n| kept >> n & 1 == 1).map(|n| n * BLOCK);
             file.offsets.extend(there.filter(|offset| *offset < size));
         }
-        if file.told.insert(stream) && kept > 0 && in_blocks {
+        if file.reported.insert(stream) && kept > 0 && in_blocks {
             let mut offsets: Vec<u64> = file.offsets.iter().copied().collect();
             offsets.sort_unstable();
             let parts = offsets.into_iter().map(|offset| Subtree {
@@ -214,12 +214,12 @@ impl World {
         }
     }
 
-    pub(super) fn tell_done(&mut self) {
+    pub(super) fn report_done(&mut self) {
         if self.end != Some(self.manifest.len()) {
             return;
         }
-        for line in self.lines.values_mut().filter(|line| !line.told_done) {
-            line.told_done = true;
+        for line in self.lines.values_mut().filter(|line| !line.reported_done) {
+            line.reported_done = true;
             line.answers.push_back(Answer::Done(self.manifest.hash()));
         }
     }

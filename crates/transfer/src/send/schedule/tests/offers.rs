@@ -9,7 +9,7 @@ fn offering(presence: Presence, compare: Compare, sizes: &[u64]) -> Schedule {
 }
 
 #[test]
-fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_large() {
+fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_is_large() {
     let presence = Presence::Unknown;
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
@@ -30,7 +30,7 @@ fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_l
     }
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
     schedule.actions();
-    schedule.told_presence(true, secs(0));
+    schedule.reported_presence(true, secs(0));
     assert_eq!(schedule.actions().wake, Wake::All);
     // Nobody is asked any more: it goes on.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 1048576"]);
@@ -40,7 +40,7 @@ fn lh_copy_39_before_it_is_told_a_sender_begins_with_little_and_offers_what_is_l
         take(&mut schedule, 2, secs(1)),
         ["offer 2", "offer 3", "end of 4"]
     );
-    schedule.told_presence(false, secs(0));
+    schedule.reported_presence(false, secs(0));
     schedule.check();
 }
 
@@ -86,7 +86,7 @@ fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
         take(&mut schedule, 1, secs(0)).is_empty(),
         "it is not known whether that pays"
     );
-    schedule.told_presence(true, secs(0));
+    schedule.reported_presence(true, secs(0));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["read 0", "read 1"]);
     schedule.answered(0, Ok(Written::Unchanged), secs(0));
     assert!(schedule.actions().result.is_none(), "nothing was said of it");
@@ -113,7 +113,7 @@ fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_t
         schedule
     };
     let mut wanted = begun();
-    wanted.told_presence(true, secs(0));
+    wanted.reported_presence(true, secs(0));
     assert_eq!(take(&mut wanted, 1, secs(0)), ["offer 1", "end of 2"]);
     assert!(take(&mut wanted, 1, secs(0)).is_empty());
     wanted.actions();
@@ -121,10 +121,10 @@ fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_t
     assert_eq!(wanted.actions().wake, Wake::All);
     assert_eq!(take(&mut wanted, 1, secs(1)), ["block 0 262144"]);
     let mut nothing = begun();
-    nothing.told_presence(false, secs(0));
+    nothing.reported_presence(false, secs(0));
     assert_eq!(take(&mut nothing, 1, secs(0)), ["block 0 262144"]);
     let mut lost = begun();
-    lost.told_presence(true, secs(0));
+    lost.reported_presence(true, secs(0));
     lost.remove_stream(1);
     assert_eq!(take(&mut lost, 2, secs(0)), ["block 0 0"]);
     assert_eq!(take(&mut lost, 2, secs(0)), ["block 0 262144"]);
@@ -135,7 +135,7 @@ fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
     let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
     assert!(schedule.opened(0, 3 << 20, 18, false));
-    schedule.told_presence(true, secs(0));
+    schedule.reported_presence(true, secs(0));
     assert_eq!(take(&mut schedule, 2, secs(1)), ["end of 1"]);
     assert_eq!(take(&mut schedule, 2, secs(2))[0], "block 0 262144");
 }

@@ -28,7 +28,7 @@ fn writes_until_it_is_killed() {
         return;
     };
     // To no buffer: what was told has happened.
-    let tell = |word: &str, bytes: u64| {
+    let report = |word: &str, bytes: u64| {
         let line = format!("{MARK} {word} {bytes}\n");
         let _ = rustix::io::write(std::io::stdout(), line.as_bytes());
     };
@@ -46,7 +46,7 @@ fn writes_until_it_is_killed() {
         assert!(is_true(&content, subtree));
     }
     let mut recorded = resume.bytes();
-    tell("resumed", recorded);
+    report("resumed", recorded);
     let ranges = resume.ranges();
     let is_in = |n: usize| {
         ranges
@@ -66,19 +66,19 @@ fn writes_until_it_is_killed() {
         now += TICK;
         let is_time = journal.written(now, subtree_of(&content, n));
         written += block.len() as u64;
-        tell("wrote", n as u64);
+        report("wrote", n as u64);
         if is_time && journal.note(now) {
-            tell("recorded", written);
+            report("recorded", written);
         }
         if journal.poll(now) == Action::Flush {
             let asked = journal.at_risk(now).bytes;
             assert_eq!(journal.flush(|| now), Ok(Flushed::Recorded));
             recorded += asked;
-            tell("recorded", recorded);
+            report("recorded", recorded);
         }
     }
     journal.finish(false).unwrap();
-    tell("finished", recorded);
+    report("finished", recorded);
 }
 
 fn start(dir: &Path) -> Child {

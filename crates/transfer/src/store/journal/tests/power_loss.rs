@@ -122,7 +122,7 @@ impl Copy {
         journal.finish(true)
     }
 
-    /// A block, in two pieces; nothing where there is a hole already.
+    /// A block, in two extents; nothing where there is a hole already.
     fn write(&self, journal: &Journal<SimDisk>, n: usize, is_torn: bool) -> Result<(), Failure> {
         if is_hole(n) && !is_torn {
             return Ok(());

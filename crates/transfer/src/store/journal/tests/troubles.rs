@@ -187,7 +187,7 @@ fn a_source_that_changed_is_not_gone_on_with() {
 }
 
 #[test]
-fn what_has_its_name_is_replaced_only_when_told_and_what_is_given_up_goes() {
+fn what_has_its_name_is_replaced_only_when_asked_and_what_is_given_up_goes() {
     let disk = SimDisk::default();
     for replace in [false, true] {
         let (journal, _) = open(&disk);

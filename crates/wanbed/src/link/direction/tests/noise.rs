@@ -62,7 +62,7 @@ fn held_segments_arrive_late_whole_and_counted() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_it_is_told_not_to() {
+fn jitter_keeps_the_order_unless_it_is_asked_not_to() {
     for reorder in [false, true] {
         let mut direction = noisy(|spec| {
             spec.jitter = Some(JitterSpec {

@@ -23,7 +23,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 
 /// A notice was not taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum TellError {
+pub(super) enum PostError {
     /// It was a URL when it was submitted.
     #[error("{0}: no http or https URL")]
     Url(String),
@@ -51,40 +51,40 @@ pub(super) enum TellError {
 }
 
 /// Tells it once.
-pub(super) async fn tell(key: &SigningKey, notice: &Notice, limit: Duration) -> Result<(), TellError> {
-    let receiver = Receiver::of(&notice.url).ok_or_else(|| TellError::Url(notice.url.clone()))?;
-    let told = timeout(limit, tell_receiver(key, notice, &receiver)).await;
-    told.unwrap_or(Err(TellError::Slow))
+pub(super) async fn post(key: &SigningKey, notice: &Notice, limit: Duration) -> Result<(), PostError> {
+    let receiver = Receiver::of(&notice.url).ok_or_else(|| PostError::Url(notice.url.clone()))?;
+    let reported = timeout(limit, post_to(key, notice, &receiver)).await;
+    reported.unwrap_or(Err(PostError::Slow))
 }
 
-async fn tell_receiver(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<(), TellError> {
-    let unreachable = |error| TellError::Connect(receiver.authority.clone(), error);
+async fn post_to(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<(), PostError> {
+    let unreachable = |error| PostError::Connect(receiver.authority.clone(), error);
     let connect = TcpStream::connect((receiver.host.as_str(), receiver.port));
     let stream = connect.await.map_err(unreachable)?;
     let status = match receiver.scheme {
-        Scheme::Http => post(key, notice, receiver, TokioIo::new(stream)).await?,
+        Scheme::Http => post_over(key, notice, receiver, TokioIo::new(stream)).await?,
         Scheme::Https => {
             let config = tls::client(Known::BySystem)?;
             let secured = tls::connect(&config, &receiver.host, stream).await;
-            post(key, notice, receiver, TokioIo::new(secured.map_err(unreachable)?)).await?
+            post_over(key, notice, receiver, TokioIo::new(secured.map_err(unreachable)?)).await?
         }
     };
     match status.is_success() {
         true => Ok(()),
-        false => Err(TellError::Refused(receiver.authority.clone(), status)),
+        false => Err(PostError::Refused(receiver.authority.clone(), status)),
     }
 }
 
-async fn post<S>(
+async fn post_over<S>(
     key: &SigningKey,
     notice: &Notice,
     receiver: &Receiver,
     stream: S,
-) -> Result<StatusCode, TellError>
+) -> Result<StatusCode, PostError>
 where
     S: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
 {
-    let broke_off = |error| TellError::BrokeOff(receiver.authority.clone(), error);
+    let broke_off = |error| PostError::BrokeOff(receiver.authority.clone(), error);
     let mut builder = http1::Builder::new();
     builder.max_buf_size(MAX_HEAD_BYTES);
     let (mut sender, connection) = builder.handshake(stream).await.map_err(broke_off)?;
@@ -105,7 +105,7 @@ impl Drop for Connection {
     }
 }
 
-fn signed(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<Request<Full<Bytes>>, TellError> {
+fn signed(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<Request<Full<Bytes>>, PostError> {
     let request = Request::builder()
         .method("POST")
         .uri(&receiver.target)
@@ -117,7 +117,7 @@ fn signed(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<Requ
         )
         .header("idempotency-key", &notice.id)
         .body(Bytes::from(notice.body.clone()))
-        .map_err(TellError::Request)?;
+        .map_err(PostError::Request)?;
     let (mut parts, body) = request.into_parts();
     let now = u64::try_from(system_now() / 1000).unwrap_or_default();
     let nonce = random_nonce()?;

@@ -18,9 +18,9 @@ use longhaul_control_api::reservations::{
 };
 
 use super::desk::Detail;
+use super::moment_of;
 use super::names::Names;
 use super::streams;
-use super::told_moment;
 
 /// The number of a reservation in the API: from 1 on.
 #[must_use]
@@ -45,10 +45,10 @@ pub fn reservation(
 ) -> Reservation {
     let request = &reservation.request;
     let held = reservation.held.as_ref().map(|held| HeldReservation {
-        until_ms: told_moment(held.until),
+        until_ms: moment_of(held.until),
         wish: wish(held.request.wish),
-        start_ms: told_moment(held.request.window.start),
-        end_ms: told_moment(held.request.window.end),
+        start_ms: moment_of(held.request.window.start),
+        end_ms: moment_of(held.request.window.end),
         pieces: pieces(names, &held.plan, Some(detail)),
     });
     Reservation {
@@ -59,8 +59,8 @@ pub fn reservation(
         from: detail.from.name.clone(),
         to: detail.to.name.clone(),
         wish: wish(request.wish),
-        start_ms: told_moment(request.window.start),
-        end_ms: told_moment(request.window.end),
+        start_ms: moment_of(request.window.start),
+        end_ms: moment_of(request.window.end),
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
         disjoint: disjoint(request.diversity),
         preference: preference(request.preference),
@@ -73,7 +73,7 @@ pub fn reservation(
         to_address: detail.to.address.map(|address| address.to_string()),
         circuit: None,
         failure: detail.failure.clone(),
-        created_ms: told_moment(detail.created),
+        created_ms: moment_of(detail.created),
     }
 }
 
@@ -89,8 +89,8 @@ pub fn refusal(
 ) -> Refusal {
     Refusal {
         occurrence: place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
-        start_ms: told_moment(window.start),
-        end_ms: told_moment(window.end),
+        start_ms: moment_of(window.start),
+        end_ms: moment_of(window.end),
         proof: proof(names, &none.proof, seen),
         offers: offers(names, asked, &none.offers),
     }
@@ -120,7 +120,7 @@ fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bo
         admit::Proof::Cut { links, rate, until } => Proof::Cut {
             links: full(links),
             rate_bps: *rate,
-            until_ms: until.map(told_moment),
+            until_ms: until.map(moment_of),
         },
         admit::Proof::Volume { links, volume } => Proof::Volume {
             links: full(links),
@@ -137,9 +137,9 @@ fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bo
 fn full_link(names: &Names, full: &Full, seen: &dyn Fn(ReservationId) -> bool) -> Option<FullLink> {
     let by: BTreeSet<ReservationId> = full.by.iter().copied().filter(|id| seen(*id)).collect();
     Some(FullLink {
-        link: names.told(full.link)?,
+        link: names.reported(full.link)?,
         left_bps: full.left,
-        at_ms: told_moment(full.at),
+        at_ms: moment_of(full.at),
         by_others: u32::try_from(full.by.len().saturating_sub(by.len())).unwrap_or(u32::MAX),
         by: by.into_iter().map(number).collect(),
     })
@@ -151,8 +151,8 @@ fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Off
     Offer {
         request: ReservationRequest {
             wish: wish(request.wish),
-            start_ms: Some(told_moment(request.window.start)),
-            end_ms: told_moment(request.window.end),
+            start_ms: Some(moment_of(request.window.start)),
+            end_ms: moment_of(request.window.end),
             recurrence: None,
             ..asked.clone()
         },
@@ -174,8 +174,8 @@ pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece>
         let mut paths: Vec<ReservedPath> = piece.routes.iter().zip(ports).map(path).collect();
         paths.sort_by_key(|path| std::cmp::Reverse(path.rate_bps));
         Piece {
-            start_ms: told_moment(piece.window.start),
-            end_ms: told_moment(piece.window.end),
+            start_ms: moment_of(piece.window.start),
+            end_ms: moment_of(piece.window.end),
             paths,
         }
     };
@@ -187,7 +187,7 @@ pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece>
 }
 
 fn directions(names: &Names, links: &[LinkId]) -> Vec<LinkDirection> {
-    links.iter().filter_map(|link| names.told(*link)).collect()
+    links.iter().filter_map(|link| names.reported(*link)).collect()
 }
 
 /// A wish.
@@ -222,8 +222,8 @@ pub fn asked(names: &Names, detail: &Detail, request: &Request, hold: bool) -> R
         from: detail.from.name.clone(),
         to: detail.to.name.clone(),
         wish: wish(request.wish),
-        start_ms: Some(told_moment(request.window.start)),
-        end_ms: told_moment(request.window.end),
+        start_ms: Some(moment_of(request.window.start)),
+        end_ms: moment_of(request.window.end),
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
         disjoint: disjoint(request.diversity),
         preference: preference(request.preference),

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, ReadBuf};
 
 /// When any stream of a copy last brought anything.
-pub(super) struct LastHeard {
+pub(super) struct LastReceived {
     begun: Instant,
     /// Milliseconds since then.
     at: AtomicU64,
 }
 
-impl LastHeard {
+impl LastReceived {
     pub(super) fn new() -> Self {
         Self {
             begun: Instant::now(),
@@ -39,11 +39,11 @@ impl LastHeard {
 /// A stream that notes when it brings something, once it is known of which copy it is.
 pub(super) struct Listening<R> {
     inner: R,
-    copy: Arc<OnceLock<Arc<LastHeard>>>,
+    copy: Arc<OnceLock<Arc<LastReceived>>>,
 }
 
 impl<R> Listening<R> {
-    pub(super) fn new(inner: R, copy: Arc<OnceLock<Arc<LastHeard>>>) -> Self {
+    pub(super) fn new(inner: R, copy: Arc<OnceLock<Arc<LastReceived>>>) -> Self {
         Self { inner, copy }
     }
 
