@@ -77,7 +77,7 @@ struct Shared {
     settings: Settings,
     /// Something is to be done.
     wake: Notify,
-    /// A job's end may be to be sent.
+    /// A job's end may have to be sent.
     notices: Notify,
     /// Something has changed here.
     changes: watch::Sender<()>,

@@ -314,5 +314,5 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// Milliseconds since the Unix epoch, by this machine's clock.
 pub(crate) fn now_ms() -> u64 {
-    crate::store::reported(system_now())
+    crate::reservations::api_moment(system_now())
 }

@@ -28,7 +28,7 @@ pub use desk::{Command, Desk, DeskError, Record, Settled};
 pub use writer::{Book, Clock, Writer};
 
 /// A moment of the book as one of the API.
-pub(crate) fn moment_of(moment: i64) -> u64 {
+pub(crate) fn api_moment(moment: i64) -> u64 {
     u64::try_from(moment).unwrap_or_default()
 }
 

@@ -274,7 +274,7 @@ pub(crate) fn kept(number: u64) -> i64 {
 }
 
 /// The other way round.
-pub(crate) fn reported(number: i64) -> u64 {
+fn loaded(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 

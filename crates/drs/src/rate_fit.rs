@@ -77,8 +77,8 @@ pub enum FitState {
 #[derive(Debug, Clone)]
 pub struct RateFit {
     ceiling: Option<u64>,
-    /// What the socket was last told.
-    reported: PacingLimit,
+    /// What the socket was limited to last.
+    applied: PacingLimit,
     phase: Phase,
     last: Option<FitSample>,
     round: Round,
@@ -101,7 +101,7 @@ impl RateFit {
     pub fn new(ceiling: Option<u64>) -> Self {
         Self {
             ceiling,
-            reported: PacingLimit::Unlimited,
+            applied: PacingLimit::Unlimited,
             phase: Phase::Searching,
             last: None,
             round: Round::default(),
@@ -218,8 +218,8 @@ impl RateFit {
                 PacingLimit::Rate(self.ceiling.map_or(rate, |ceiling| rate.min(ceiling)))
             }
         };
-        (limit != self.reported).then(|| {
-            self.reported = limit;
+        (limit != self.applied).then(|| {
+            self.applied = limit;
             limit
         })
     }

@@ -87,7 +87,7 @@ impl Server {
 
     /// Starts `command`, and reads what it prints to its end, so that it never blocks on what it logs.
     fn spawn(command: Command, name: &str) -> Result<Self> {
-        let mut child = spawn_received(command, name)?;
+        let mut child = spawn_piped(command, name)?;
         let (lines, received) = mpsc::channel();
         let out = child
             .stdout
@@ -180,7 +180,7 @@ fn listens(pid: u32, port: u16) -> bool {
 }
 
 /// Starts `command` with nothing to read, and with both of its outputs to be heard.
-fn spawn_received(mut command: Command, name: &str) -> Result<Child> {
+fn spawn_piped(mut command: Command, name: &str) -> Result<Child> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -214,7 +214,7 @@ pub fn output_within(
 ) -> Result<(ExitStatus, String, String)> {
     // A group of its own: what it has started ends with it, and keeps no output open.
     command.process_group(0);
-    let mut child = spawn_received(command, name)?;
+    let mut child = spawn_piped(command, name)?;
     let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
         thread::spawn(move || {
             let mut text = String::new();

@@ -90,7 +90,7 @@ impl Resolver {
                 .dns
                 .lookup_ip(name)
                 .await
-                .map_err(reported)?
+                .map_err(resolve_error)?
                 .iter()
                 .collect();
         }
@@ -169,7 +169,7 @@ fn names_servers(file: &Path) -> bool {
         .any(|line| line.split_whitespace().next() == Some("nameserver"))
 }
 
-fn reported(error: NetError) -> ResolveError {
+fn resolve_error(error: NetError) -> ResolveError {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(_)) => ResolveError::NotFound,
         NetError::Timeout | NetError::NoConnections => ResolveError::NoAnswer,

@@ -64,7 +64,7 @@ pub(crate) struct End {
     /// The program's sequence number that is expected next, but for what waits to be read.
     expected: u32,
     /// Since when something waits to be acknowledged and nothing was heard. (The stack's own time-out ends idle connections as well.)
-    unreceived: Option<Duration>,
+    silent_since: Option<Duration>,
 }
 
 impl End {
@@ -103,7 +103,7 @@ impl End {
             aborted: false,
             rest: VecDeque::new(),
             expected: segment.number(),
-            unreceived: None,
+            silent_since: None,
         };
         end.packet(segment, syn, now, wire);
         end.expected = end.expected.wrapping_add(1);
@@ -115,7 +115,7 @@ impl End {
         if !self.may_come(segment) {
             return;
         }
-        self.unreceived = None;
+        self.silent_since = None;
         let mut pass = Pass {
             incoming: Some(packet),
             wire,
@@ -146,8 +146,13 @@ impl End {
             == PollResult::SocketStateChanged
         {}
         if !self.waits_for_program() {
-            self.unreceived = None;
-        } else if now >= self.unreceived.get_or_insert(now).saturating_add(UNACKNOWLEDGED) {
+            self.silent_since = None;
+        } else if now
+            >= self
+                .silent_since
+                .get_or_insert(now)
+                .saturating_add(UNACKNOWLEDGED)
+        {
             self.socket_mut().abort();
         }
         let state = self.socket().state();
@@ -194,7 +199,9 @@ impl End {
     pub(crate) fn next(&mut self, now: Duration) -> Option<Duration> {
         let at = self.interface.poll_at(instant(now), &self.sockets);
         let at = at.map(|at| Duration::from_micros(u64::try_from(at.total_micros()).unwrap_or(0)));
-        let gone = self.unreceived.map(|since| since.saturating_add(UNACKNOWLEDGED));
+        let gone = self
+            .silent_since
+            .map(|since| since.saturating_add(UNACKNOWLEDGED));
         // The stack may want to be called at once though it has nothing to do.
         let soon = now.saturating_add(LEAST_WAIT);
         let next = at.into_iter().chain(gone).min();

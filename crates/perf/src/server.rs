@@ -213,12 +213,12 @@ impl Server {
             Message::Start => {}
             _ => return Err(Error::Protocol("not started".to_owned())),
         }
-        let mut unreceived = |_: &_| {};
+        let mut ignored = |_: &_| {};
         let carried = tokio::select! {
             carried = within(
                 self.limits.time + 2 * DRAIN,
                 "measuring for longer than this server allows",
-                carry(streams, hello, INTERVAL, &mut unreceived),
+                carry(streams, hello, INTERVAL, &mut ignored),
             ) => carried?,
             // A client has nothing to say in the meantime, so this is its end.
             early = Message::read(control) => return Err(match early {

@@ -64,8 +64,8 @@ impl Between {
         progress: &Progress,
         observer: &Arc<dyn Observer>,
     ) -> Result<Ended, Error> {
-        let hearing = Receiving { progress, observer };
-        let to_destination = match self.push(source, destination, &hearing).await? {
+        let receiving = Receiving { progress, observer };
+        let to_destination = match self.push(source, destination, &receiving).await? {
             Ok(manifest) => {
                 return Ok(Ended {
                     manifest,
@@ -74,7 +74,7 @@ impl Between {
             }
             Err(reason) => reason,
         };
-        match self.pull(source, destination, &hearing).await? {
+        match self.pull(source, destination, &receiving).await? {
             Ok(manifest) => Ok(Ended {
                 manifest,
                 notice: Some(format!(
@@ -98,7 +98,7 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        hearing: &Receiving<'_>,
+        receiving: &Receiving<'_>,
     ) -> Result<Result<Hash, String>, Error> {
         let access = if self.overwrite {
             Access::Write
@@ -121,7 +121,7 @@ impl Between {
             destination: paths.into_iter().next().unwrap_or_default(),
             ..self.ask(destination, port)
         };
-        hearing.copy(source, ask).await
+        receiving.copy(source, ask).await
     }
 
     /// The destination's host is the client.
@@ -129,7 +129,7 @@ impl Between {
         &self,
         source: &mut FarSide,
         destination: &mut FarSide,
-        hearing: &Receiving<'_>,
+        receiving: &Receiving<'_>,
     ) -> Result<Result<Hash, String>, Error> {
         let typed = self.sources.iter().map(|login| login.path.clone()).collect();
         let serve = self.serve(Access::Read, typed);
@@ -143,7 +143,7 @@ impl Between {
             destination: PathBytes(self.destination.path.clone()),
             ..self.ask(source, port)
         };
-        hearing.copy(destination, ask).await
+        receiving.copy(destination, ask).await
     }
 
     fn serve(&self, access: Access, paths: Vec<Vec<u8>>) -> Serve {

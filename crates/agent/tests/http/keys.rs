@@ -91,19 +91,19 @@ async fn who_has_signed_is_answered_by_name() {
 #[tokio::test]
 async fn everybody_else_is_refused_with_the_reason() {
     let keyed = Keyed::new().await;
-    let reported = async |request, status: u16, word: &str| {
+    let assert_refused = async |request, status: u16, word: &str| {
         let (found, problem) = keyed.answer(request).await;
         assert_eq!(found, status, "{problem}");
         assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
     };
-    reported(
+    assert_refused(
         keyed.service.request("GET", "/api/v1/jobs", ""),
         401,
         "not signed",
     )
     .await;
-    reported(keyed.service.request("GET", "/", ""), 401, "not signed").await;
-    reported(
+    assert_refused(keyed.service.request("GET", "/", ""), 401, "not signed").await;
+    assert_refused(
         keyed.service.request("POST", "/api/v1/session", "{}"),
         401,
         "not signed",
@@ -111,39 +111,39 @@ async fn everybody_else_is_refused_with_the_reason() {
     .await;
     let request = keyed.service.signed(&keyed.all, "GET", "/api/v1/jobs", "");
     assert_eq!(keyed.answer(request.clone()).await.0, 200);
-    reported(request, 401, "here before").await;
+    assert_refused(request, 401, "here before").await;
     let mut other = keyed.service.signed(&keyed.all, "POST", "/api/v1/jobs", &copy());
     *other.body_mut() = Bytes::from_static(b"{}");
-    reported(other, 401, "not the one that was signed").await;
+    assert_refused(other, 401, "not the one that was signed").await;
     let stranger = SigningKey::generate().unwrap();
-    reported(
+    assert_refused(
         keyed.service.signed(&stranger, "GET", "/api/v1/jobs", ""),
         401,
         "not let in",
     )
     .await;
-    reported(
+    assert_refused(
         keyed.service.signed(&keyed.read, "POST", "/api/v1/jobs", &copy()),
         403,
         "may read",
     )
     .await;
     // There is no page, and nothing that opens one.
-    reported(keyed.service.signed(&keyed.all, "GET", "/", ""), 404, "/api/v1").await;
-    reported(
+    assert_refused(keyed.service.signed(&keyed.all, "GET", "/", ""), 404, "/api/v1").await;
+    assert_refused(
         keyed.service.signed(&keyed.all, "POST", "/api/v1/session", "{}"),
         404,
         "openapi",
     )
     .await;
-    reported(
+    assert_refused(
         keyed.service.signed(&keyed.all, "POST", "/api/v1/tickets", ""),
         403,
         "socket only",
     )
     .await;
     let large = "x".repeat(2 << 20);
-    reported(
+    assert_refused(
         keyed.service.signed(&keyed.all, "POST", "/api/v1/jobs", &large),
         413,
         "1048576",

@@ -9,10 +9,11 @@ use longhaul_perf::{Limits, Server};
 use longhaul_session::{ListenOptions, Listener, Service, Session};
 
 use super::Perf;
+use crate::answer::{line, reachable};
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
-use crate::{answer as reported, home, logging};
+use crate::{home, logging};
 
 /// Serves until a signal.
 pub(super) fn run(perf: &Perf) -> Result<Exit> {
@@ -89,11 +90,11 @@ pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
 fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     let address = addr.to_string();
     if perf.json {
-        reported::line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
+        line(serde_json::json!({ "event": "listening", "address": address, "key": key }));
         return;
     }
-    reported::line(format_args!("listening on {address}"));
-    reported::line(format_args!("key {key}"));
-    let host = reported::reachable(addr);
+    line(format_args!("listening on {address}"));
+    line(format_args!("key {key}"));
+    let host = reachable(addr);
     eprintln!("longhaul: measure with: longhaul perf --host-key {key} {host}");
 }

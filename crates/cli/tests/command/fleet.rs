@@ -369,8 +369,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
                 let (status, problem) =
                     answer_at_last(&fleet.socket(leader), "POST", "/reservations/1/commit");
                 assert_eq!(status, 503, "{problem}");
-                let is_reported = problem["type"] == "urn:longhaul:problem:not-leading";
-                if is_reported { Ok(()) } else { Err(problem) }
+                let is_not_leading = problem["type"] == "urn:longhaul:problem:not-leading";
+                if is_not_leading { Ok(()) } else { Err(problem) }
             });
             let reserves = more(acknowledged, Instant::now());
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");

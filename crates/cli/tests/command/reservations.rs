@@ -200,7 +200,7 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
 #[test]
 fn what_is_wrong_is_reported_in_a_line() {
     let stage = Stage::new();
-    let report = |arguments: &[&str], code: i32, word: &str| {
+    let assert_fails = |arguments: &[&str], code: i32, word: &str| {
         let output = run(&stage, arguments);
         let error = errors(&output);
         assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
@@ -212,52 +212,52 @@ fn what_is_wrong_is_reported_in_a_line() {
     };
     let base = ["reserve", "dtn1", "store"];
     let with = |options: &[&'static str]| [&base[..], options].concat();
-    report(
+    assert_fails(
         &with(&["--rate", "1G", "--for", "1h"]),
         2,
         "longhaul: no controller is asked: name one with",
     );
     let _controller = controller(&stage, &[]);
-    report(
+    assert_fails(
         &with(&["--rate", "1G", "--until", "soon"]),
         2,
         "longhaul: --until soon: not a moment: write 18:00",
     );
-    report(
+    assert_fails(
         &with(&["--rate", "1G", "--until", "2001-01-01"]),
         2,
         "longhaul: --until: it ends before it begins",
     );
-    report(&with(&["--rate", "1G"]), 2, "--until");
-    report(&with(&["--until", "18:00"]), 2, "--rate");
-    report(
+    assert_fails(&with(&["--rate", "1G"]), 2, "--until");
+    assert_fails(&with(&["--until", "18:00"]), 2, "--rate");
+    assert_fails(
         &with(&["--bytes", "1T", "--rate", "1G", "--for", "1h"]),
         2,
         "cannot be used with",
     );
-    report(
+    assert_fails(
         &with(&["--rate", "1G", "--for", "1h", "--paths", "9"]),
         2,
         "--paths",
     );
     let every = ["--rate", "1G", "--for", "1h", "--every", "daily"];
-    report(&with(&every), 1, "longhaul: recurrence: ");
-    report(
+    assert_fails(&with(&every), 1, "longhaul: recurrence: ");
+    assert_fails(
         &["reserve", "dtn1", "nowhere", "--rate", "1G", "--for", "1h"],
         1,
         "longhaul: to: no host, depot or site",
     );
-    report(
+    assert_fails(
         &["reservations", "7"],
         1,
         "longhaul: there is no reservation 7 that you may see",
     );
-    report(
+    assert_fails(
         &["reservations", "7", "commit"],
         1,
         "longhaul: there is no reservation 7 that you may see",
     );
-    report(&["reservations", "cancel"], 2, "longhaul: say which");
+    assert_fails(&["reservations", "cancel"], 2, "longhaul: say which");
 }
 
 /// What is kept: how often each description is there.

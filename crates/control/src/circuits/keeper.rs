@@ -21,7 +21,7 @@ use super::plan::circuit_name;
 use super::view::CircuitsView;
 use crate::authority::OPERATOR;
 use crate::leader::{self, Leadership};
-use crate::reservations::{Asker, Book, Clock, Command, Settled, moment_of};
+use crate::reservations::{Asker, Book, Clock, Command, Settled, api_moment};
 
 /// How often it is counted what went over paths.
 const COUNT_INTERVAL: Duration = Duration::from_secs(5);
@@ -334,7 +334,7 @@ async fn carried(
         bytes: counted.bytes,
         packets: counted.packets,
         drops: counted.drops,
-        at_ms: moment_of(clock()),
+        at_ms: api_moment(clock()),
     };
     Some((part, carried))
 }

@@ -38,7 +38,7 @@ pub enum RuleFault {
 /// # Errors
 /// [`RuleFault`].
 pub fn windows(first: Window, recurrence: &Recurrence) -> Result<Vec<Window>, RuleFault> {
-    let reported = |error: rrule::RRuleError| RuleFault::Rule(error.to_string());
+    let refused = |error: rrule::RRuleError| RuleFault::Rule(error.to_string());
     let text = recurrence.rule.trim();
     if text.len() > MAX_RULE_BYTES || text.chars().any(char::is_control) {
         return Err(RuleFault::Rule(
@@ -57,8 +57,8 @@ pub fn windows(first: Window, recurrence: &Recurrence) -> Result<Vec<Window>, Ru
     let begin = DateTime::from_timestamp_millis(first.start - first.start.rem_euclid(SECOND_MS));
     let begin = begin.ok_or(RuleFault::Never)?.with_timezone(&zone);
     let below = TimeDelta::milliseconds(first.start.rem_euclid(SECOND_MS));
-    let rule: RRule<Unvalidated> = text.parse().map_err(reported)?;
-    let found = rule.build(begin).map_err(reported)?.all(MAX_OCCURRENCES + 1);
+    let rule: RRule<Unvalidated> = text.parse().map_err(refused)?;
+    let found = rule.build(begin).map_err(refused)?.all(MAX_OCCURRENCES + 1);
     if found.dates.is_empty() {
         return Err(RuleFault::Never);
     }

@@ -17,8 +17,8 @@ use longhaul_control_api::reservations::{
     ReservedPath, SourcePortRange, Wish,
 };
 
+use super::api_moment;
 use super::desk::Detail;
-use super::moment_of;
 use super::names::Names;
 use super::streams;
 
@@ -45,10 +45,10 @@ pub fn reservation(
 ) -> Reservation {
     let request = &reservation.request;
     let held = reservation.held.as_ref().map(|held| HeldReservation {
-        until_ms: moment_of(held.until),
+        until_ms: api_moment(held.until),
         wish: wish(held.request.wish),
-        start_ms: moment_of(held.request.window.start),
-        end_ms: moment_of(held.request.window.end),
+        start_ms: api_moment(held.request.window.start),
+        end_ms: api_moment(held.request.window.end),
         pieces: pieces(names, &held.plan, Some(detail)),
     });
     Reservation {
@@ -59,8 +59,8 @@ pub fn reservation(
         from: detail.from.name.clone(),
         to: detail.to.name.clone(),
         wish: wish(request.wish),
-        start_ms: moment_of(request.window.start),
-        end_ms: moment_of(request.window.end),
+        start_ms: api_moment(request.window.start),
+        end_ms: api_moment(request.window.end),
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
         disjoint: disjoint(request.diversity),
         preference: preference(request.preference),
@@ -73,7 +73,7 @@ pub fn reservation(
         to_address: detail.to.address.map(|address| address.to_string()),
         circuit: None,
         failure: detail.failure.clone(),
-        created_ms: moment_of(detail.created),
+        created_ms: api_moment(detail.created),
     }
 }
 
@@ -89,8 +89,8 @@ pub fn refusal(
 ) -> Refusal {
     Refusal {
         occurrence: place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
-        start_ms: moment_of(window.start),
-        end_ms: moment_of(window.end),
+        start_ms: api_moment(window.start),
+        end_ms: api_moment(window.end),
         proof: proof(names, &none.proof, seen),
         offers: offers(names, asked, &none.offers),
     }
@@ -120,7 +120,7 @@ fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bo
         admit::Proof::Cut { links, rate, until } => Proof::Cut {
             links: full(links),
             rate_bps: *rate,
-            until_ms: until.map(moment_of),
+            until_ms: until.map(api_moment),
         },
         admit::Proof::Volume { links, volume } => Proof::Volume {
             links: full(links),
@@ -139,7 +139,7 @@ fn full_link(names: &Names, full: &Full, seen: &dyn Fn(ReservationId) -> bool) -
     Some(FullLink {
         link: names.reported(full.link)?,
         left_bps: full.left,
-        at_ms: moment_of(full.at),
+        at_ms: api_moment(full.at),
         by_others: u32::try_from(full.by.len().saturating_sub(by.len())).unwrap_or(u32::MAX),
         by: by.into_iter().map(number).collect(),
     })
@@ -151,8 +151,8 @@ fn offer(names: &Names, asked: &ReservationRequest, found: &admit::Offer) -> Off
     Offer {
         request: ReservationRequest {
             wish: wish(request.wish),
-            start_ms: Some(moment_of(request.window.start)),
-            end_ms: moment_of(request.window.end),
+            start_ms: Some(api_moment(request.window.start)),
+            end_ms: api_moment(request.window.end),
             recurrence: None,
             ..asked.clone()
         },
@@ -174,8 +174,8 @@ pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece>
         let mut paths: Vec<ReservedPath> = piece.routes.iter().zip(ports).map(path).collect();
         paths.sort_by_key(|path| std::cmp::Reverse(path.rate_bps));
         Piece {
-            start_ms: moment_of(piece.window.start),
-            end_ms: moment_of(piece.window.end),
+            start_ms: api_moment(piece.window.start),
+            end_ms: api_moment(piece.window.end),
             paths,
         }
     };
@@ -222,8 +222,8 @@ pub fn asked(names: &Names, detail: &Detail, request: &Request, hold: bool) -> R
         from: detail.from.name.clone(),
         to: detail.to.name.clone(),
         wish: wish(request.wish),
-        start_ms: Some(moment_of(request.window.start)),
-        end_ms: moment_of(request.window.end),
+        start_ms: Some(api_moment(request.window.start)),
+        end_ms: api_moment(request.window.end),
         paths: u32::try_from(request.paths).unwrap_or(u32::MAX),
         disjoint: disjoint(request.diversity),
         preference: preference(request.preference),

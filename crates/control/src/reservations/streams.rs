@@ -116,8 +116,12 @@ pub fn ports(plan: &Plan, block: Option<u16>, pinned: bool) -> Vec<Vec<Option<So
                 taken.insert(place);
                 places.insert(&route.path, place);
             }
-            let is_reported = pinned || piece.routes.len() > 1;
-            of_piece.push(place.filter(|_| is_reported).map(|place| range(block, place)));
+            let is_distinguished = pinned || piece.routes.len() > 1;
+            of_piece.push(
+                place
+                    .filter(|_| is_distinguished)
+                    .map(|place| range(block, place)),
+            );
         }
         all.push(of_piece);
     }

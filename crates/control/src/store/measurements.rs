@@ -11,7 +11,7 @@ use sqlx::query::Query;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::{Once, Store, StoreError, kept, reported};
+use super::{Once, Store, StoreError, kept, loaded};
 
 /// Measurements of one transaction, at most, unless one batch alone has more.
 const MAX_TRANSACTION_ROWS: usize = 20_000;
@@ -375,7 +375,7 @@ fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
         from: row.try_get("from_end")?,
         to: row.try_get("to_end")?,
         quantity: quantity_of(&row.try_get::<String, _>("quantity")?)?,
-        at_ms: reported(row.try_get("at")?),
+        at_ms: loaded(row.try_get("at")?),
         value: row.try_get("value")?,
         source: source_of(&row.try_get::<String, _>("source")?),
         conditions: conditions.unwrap_or_default(),
@@ -461,9 +461,9 @@ impl Store {
                 from: row.try_get("from_end")?,
                 to: row.try_get("to_end")?,
                 quantity: quantity_of(&row.try_get::<String, _>("quantity")?)?,
-                at_ms: reported(row.try_get("at")?),
-                span_s: reported(row.try_get("span")?),
-                count: reported(row.try_get("count")?),
+                at_ms: loaded(row.try_get("at")?),
+                span_s: loaded(row.try_get("span")?),
+                count: loaded(row.try_get("count")?),
                 least: row.try_get("least")?,
                 mean: row.try_get("mean")?,
                 greatest: row.try_get("greatest")?,

@@ -7,7 +7,7 @@ use longhaul_control_api::principals::{Principal, Right, Role};
 use longhaul_proto::PublicKey;
 use sqlx::Row as _;
 
-use super::{Store, StoreError, reported};
+use super::{Store, StoreError, loaded};
 use crate::authority::builtin_roles;
 
 impl Store {
@@ -28,7 +28,7 @@ impl Store {
                     key,
                     name: row.try_get("name")?,
                     roles: Vec::new(),
-                    created_ms: reported(row.try_get("created")?),
+                    created_ms: loaded(row.try_get("created")?),
                 });
             }
             if let Some(last) = found.last_mut() {

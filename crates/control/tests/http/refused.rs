@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, now_ms};
 use crate::secured::{now, signed_at};
 
-fn reported(answer: (u16, Value), status: u16, word: &str) {
+fn assert_refused(answer: (u16, Value), status: u16, word: &str) {
     let (found, problem) = answer;
     assert_eq!(found, status, "{problem}");
     assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
@@ -29,7 +29,7 @@ async fn what_is_not_signed_is_refused() {
         ("GET", "/metrics"),
         ("GET", "/api/v1/openapi.json"),
     ] {
-        reported(
+        assert_refused(
             bench.send(bench.service.request(method, path, "")).await,
             401,
             "not signed",
@@ -41,7 +41,7 @@ async fn what_is_not_signed_is_refused() {
 async fn a_key_that_was_granted_nothing_is_refused() {
     let bench = Bench::new().await;
     let stranger = SigningKey::generate().unwrap();
-    reported(
+    assert_refused(
         bench.ask(&stranger, "GET", "/api/v1/map", "").await,
         401,
         "not let in",
@@ -54,7 +54,7 @@ async fn a_request_that_was_here_before_is_refused() {
     let reader = bench.principal("reader", "r").await;
     let request = bench.service.signed(&reader, "GET", "/api/v1/map", "");
     assert_eq!(bench.send(request.clone()).await.0, 200);
-    reported(bench.send(request).await, 401, "here before");
+    assert_refused(bench.send(request).await, 401, "here before");
 }
 
 #[tokio::test]
@@ -69,9 +69,9 @@ async fn an_expired_request_is_refused_and_one_of_before_the_start() {
             |_| {},
         )
     };
-    reported(bench.send(at(now() - 61)).await, 401, "expired");
-    reported(bench.send(at(now() - 119)).await, 401, "");
-    reported(bench.send(at(now() + 30)).await, 401, "future");
+    assert_refused(bench.send(at(now() - 61)).await, 401, "expired");
+    assert_refused(bench.send(at(now() - 119)).await, 401, "");
+    assert_refused(bench.send(at(now() + 30)).await, 401, "future");
     assert_eq!(bench.send(at(now())).await.0, 200);
 }
 
@@ -83,16 +83,16 @@ async fn a_request_that_was_changed_on_the_way_is_refused() {
     let moved = signed_at(&operator, request(), now(), |parts| {
         parts.uri = "/api/v1/roles/x".parse().unwrap();
     });
-    reported(bench.send(moved).await, 401, "is not that of the key");
+    assert_refused(bench.send(moved).await, 401, "is not that of the key");
     let mut other = bench.service.signed(&operator, "PUT", "/api/v1/map", "{}");
     *other.body_mut() = r#"{"sites":[]}"#.into();
-    reported(bench.send(other).await, 401, "not the one that was signed");
+    assert_refused(bench.send(other).await, 401, "not the one that was signed");
     let elsewhere = signed_at(&operator, request(), now(), |parts| {
         parts
             .headers
             .insert("host", HeaderValue::from_static("other.example:1"));
     });
-    reported(bench.send(elsewhere).await, 403, "longhaul control --server-name");
+    assert_refused(bench.send(elsewhere).await, 403, "longhaul control --server-name");
     let with_key = signed_at(
         &operator,
         bench.service.request("POST", "/api/v1/measurements", "{}"),
@@ -103,7 +103,7 @@ async fn a_request_that_was_changed_on_the_way_is_refused() {
                 .insert("idempotency-key", HeaderValue::from_static("k"));
         },
     );
-    reported(bench.send(with_key).await, 401, "does not cover idempotency-key");
+    assert_refused(bench.send(with_key).await, 401, "does not cover idempotency-key");
 }
 
 #[tokio::test]
@@ -118,22 +118,22 @@ async fn what_a_role_does_not_allow_is_refused() {
     for (role, key) in &keys {
         // Nobody makes an operator of itself.
         let own = format!("/api/v1/principals/{}/roles/operator", key.public());
-        reported(bench.ask(key, "PUT", &own, &grant).await, 403, "principals");
-        reported(
+        assert_refused(bench.ask(key, "PUT", &own, &grant).await, 403, "principals");
+        assert_refused(
             bench.ask(key, "GET", "/api/v1/principals", "").await,
             403,
             "principals",
         );
-        reported(
+        assert_refused(
             bench
                 .ask(key, "PUT", "/api/v1/roles/mine", r#"{"rights": []}"#)
                 .await,
             403,
             "principals",
         );
-        reported(bench.ask(key, "PUT", "/api/v1/map", "{}").await, 403, "the map");
+        assert_refused(bench.ask(key, "PUT", "/api/v1/map", "{}").await, 403, "the map");
         let of_others = measured("a", "b");
-        reported(
+        assert_refused(
             bench.ask(key, "POST", "/api/v1/measurements", &of_others).await,
             403,
             "measurements",
@@ -160,8 +160,8 @@ async fn nobody_measures_paths_between_others() {
     };
     assert_eq!(post(measured(&own, "store")).await.0, 200);
     assert_eq!(post(measured("store", &own)).await.0, 200);
-    reported(post(measured(&others, "store")).await, 403, "only of its own");
-    reported(post(measured("a", "b")).await, 403, "measurements[0]");
+    assert_refused(post(measured(&others, "store")).await, 403, "only of its own");
+    assert_refused(post(measured("a", "b")).await, 403, "measurements[0]");
     // One that it may not tell, among others: none is kept.
     let mut mixed: Value = serde_json::from_str(&measured(&own, "x")).unwrap();
     let foreign: Value = serde_json::from_str(&measured("a", "b")).unwrap();
@@ -169,7 +169,7 @@ async fn nobody_measures_paths_between_others() {
         .as_array_mut()
         .unwrap()
         .push(foreign["measurements"][0].clone());
-    reported(post(mixed.to_string()).await, 403, "measurements[1]");
+    assert_refused(post(mixed.to_string()).await, 403, "measurements[1]");
     // What others told is not shown to it.
     assert_eq!(
         bench
@@ -199,9 +199,9 @@ async fn nobody_measures_paths_between_others() {
     };
     assert_eq!(take(report(&own, "store")).await, (200, json!({"is_new": true})));
     assert_eq!(take(report(&own, "store")).await, (200, json!({"is_new": false})));
-    reported(take(report(&others, "store")).await, 403, "only of its own");
+    assert_refused(take(report(&others, "store")).await, 403, "only of its own");
     let question = json!({"from": others, "to": own}).to_string();
-    reported(
+    assert_refused(
         bench
             .ask(&client, "POST", "/api/v1/routes/question", &question)
             .await,
@@ -223,14 +223,14 @@ async fn nobody_registers_another_depot() {
         .to_string()
     };
     let path = |key: &SigningKey| format!("/api/v1/depots/{}", key.public());
-    reported(
+    assert_refused(
         bench
             .ask(&other, "PUT", &path(&depot), &registration(&depot))
             .await,
         403,
         "only of its own",
     );
-    reported(
+    assert_refused(
         bench
             .ask(&other, "PUT", &path(&other), &registration(&depot))
             .await,
@@ -244,7 +244,7 @@ async fn nobody_registers_another_depot() {
             .0,
         200
     );
-    reported(
+    assert_refused(
         bench.ask(&other, "DELETE", &path(&depot), "").await,
         403,
         "only of its own",

@@ -82,11 +82,11 @@ fn create(file: &Path, direct: bool) -> io::Result<File> {
 /// Nothing that a disk or file system could compress or share.
 fn fill(chunk: &mut [u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    for chunk in chunk.chunks_mut(8) {
+    for word in chunk.chunks_mut(8) {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        for (byte, random) in chunk.iter_mut().zip(state.to_le_bytes()) {
+        for (byte, random) in word.iter_mut().zip(state.to_le_bytes()) {
             *byte = random;
         }
     }

@@ -80,13 +80,13 @@ impl Connection {
     /// The kernel answers at once or not at all.
     fn readable(&self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
-        let connect_timeout = Timespec {
+        let timeout = Timespec {
             tv_sec: 2,
             tv_nsec: 0,
         };
         let fd = self.socket.as_fd();
         let mut wait = [PollFd::new(&fd, PollFlags::IN)];
-        match poll(&mut wait, Some(&connect_timeout)) {
+        match poll(&mut wait, Some(&timeout)) {
             Ok(0) => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
                 "the kernel gave no answer",

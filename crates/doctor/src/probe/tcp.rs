@@ -94,17 +94,17 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
 /// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a connection of its own: the packet's
 /// size, and what became of it.
 pub(super) fn segment(address: SocketAddr, size: Option<u32>, rtt: Duration) -> Result<(u32, Fate), String> {
-    let reported = |error: io::Error| error.to_string();
+    let words = |error: io::Error| error.to_string();
     let headers = if address.is_ipv4() { 40 } else { 60 };
     // Lost set-ups are repeated after 1 s and 3 s.
     let connect_timeout = Duration::from_secs(5) + 4 * rtt;
     let largest = size.map(|size| size.saturating_sub(headers));
-    let mut connection = connect(address, largest, connect_timeout).map_err(reported)?;
+    let mut connection = connect(address, largest, connect_timeout).map_err(words)?;
     let before = TcpInfo::read(&connection).map_err(|error| error.to_string())?;
     let options = if before.timestamps { 12 } else { 0 };
     let packet = before.send_mss + options + headers;
     let data = vec![0; before.send_mss as usize];
-    connection.write_all(&data).map_err(reported)?;
+    connection.write_all(&data).map_err(words)?;
     // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller size is not (three).
     let deadline = Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
     let fate = loop {

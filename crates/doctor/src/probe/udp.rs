@@ -22,7 +22,7 @@ pub(super) struct Prober {
     socket: UdpSocket,
     headers: u32,
     first_hop: u32,
-    connect_timeout: Duration,
+    answer_timeout: Duration,
 }
 
 impl Prober {
@@ -48,7 +48,7 @@ impl Prober {
             headers,
             // A datagram's length is a 16-bit number.
             first_hop: first_hop.min(65_535),
-            connect_timeout: ANSWER.max(4 * rtt),
+            answer_timeout: ANSWER.max(4 * rtt),
         })
     }
 
@@ -66,9 +66,9 @@ impl Prober {
             Ok(_) => {}
             Err(error) => return self.said(error),
         }
-        let connect_timeout = Timespec::try_from(self.connect_timeout).unwrap_or_default();
+        let answer_timeout = Timespec::try_from(self.answer_timeout).unwrap_or_default();
         let mut wait = [PollFd::new(&self.socket, PollFlags::empty())];
-        poll(&mut wait, Some(&connect_timeout))?;
+        poll(&mut wait, Some(&answer_timeout))?;
         match self.socket.take_error()? {
             Some(error) => self.said(error),
             None => Ok(Fate::Vanished),

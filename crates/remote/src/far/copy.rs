@@ -26,7 +26,7 @@ use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, to_host};
 /// Between two answers that tell how the copy stands.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Copies, telling what happens, and at last how it ended.
+/// Copies, reporting what happens, and at last how it ended.
 pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: UnboundedSender<Answer>) {
     let server = match reach(&ask, identity).await {
         Ok(server) => server,
@@ -36,11 +36,11 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
         }
     };
     let progress = Arc::new(Progress::default());
-    let telling = Arc::new(Reporting {
+    let reporting = Arc::new(Reporting {
         answers: answers.clone(),
         report_done: ask.report_done,
     });
-    let carried = carry_out(&ask, server, progress.clone(), telling);
+    let carried = carry_out(&ask, server, progress.clone(), reporting);
     let ended = telling_progress(carried, &progress, &answers).await;
     let end = match ended {
         Ok(outcome) => {
@@ -136,7 +136,7 @@ async fn carry_out(
     ask: &CopyAsk,
     server: Reached,
     progress: Arc<Progress>,
-    telling: Arc<Reporting>,
+    reporting: Arc<Reporting>,
 ) -> Result<Outcome, Error> {
     let bytes = |paths: &[PathBytes]| paths.iter().map(|path| path.0.clone()).collect::<Vec<_>>();
     let home = resolve::home();
@@ -175,7 +175,7 @@ async fn carry_out(
         // A far side leaves nothing behind but the copy.
         memory: None,
         progress,
-        observer: telling,
+        observer: reporting,
     };
     match ask.direction {
         Direction::Push => {

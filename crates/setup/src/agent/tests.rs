@@ -82,7 +82,7 @@ async fn a_line_without_end_ends_the_connection() {
 async fn a_driver_is_asked_through_a_socket() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run/agent");
-    let (report, stop) = watch::channel(false);
+    let (stopping, stop) = watch::channel(false);
     let listener = bind(&path).unwrap();
     assert!(matches!(bind(&path), Err(ListenError::Taken(_))));
     let agent = tokio::spawn(listen(listener, Arc::new(Memory::default()), stop));
@@ -104,7 +104,7 @@ async fn a_driver_is_asked_through_a_socket() {
     let counted = crate::driver::counters(&remote, name("us"), part.id.clone()).await;
     assert_eq!(counted, Err(DriverError::missing(&part.id)));
 
-    report.send(true).unwrap();
+    stopping.send(true).unwrap();
     agent.await.unwrap().unwrap();
     assert!(matches!(
         list(&remote, name("us")).await,

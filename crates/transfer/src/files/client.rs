@@ -111,7 +111,7 @@ impl<S: crate::Transport> Channel for Session<S> {
     async fn receive(&mut self) -> Result<FilesAnswer, FilesError> {
         // What a server says before it closes is heard though nothing can be said to it any more.
         match self.answer().await {
-            Err(FilesError::Broken(received)) => Err(self.unsaid.take().unwrap_or(received).into()),
+            Err(FilesError::Broken(reason)) => Err(self.unsaid.take().unwrap_or(reason).into()),
             answered => answered,
         }
     }

@@ -116,10 +116,10 @@ async fn delayed(
         }
         let _ = to.shutdown().await;
     });
-    let mut extent = vec![0; 64 << 10];
-    while let Ok(read @ 1..) = from.read(&mut extent).await {
+    let mut chunk = vec![0; 64 << 10];
+    while let Ok(read @ 1..) = from.read(&mut chunk).await {
         let arrives = tokio::time::Instant::now() + ROUND_TRIP / 2;
-        let _ = sender.send((arrives, extent[..read].to_vec()));
+        let _ = sender.send((arrives, chunk[..read].to_vec()));
     }
 }
 

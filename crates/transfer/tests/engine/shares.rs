@@ -236,13 +236,13 @@ async fn a_flood_of_holes_holds_up_nobody_else() {
         let (mut reader, mut writer) = tokio::io::split(open(&bench, 1));
         let hello = wire::push_hello(format!("holes{n}").as_bytes(), &[b"s"]);
         let bytes = [hello, file.clone(), holes.clone()].concat();
-        let (received, begun) = tokio::sync::oneshot::channel();
+        let (begins, begun) = tokio::sync::oneshot::channel();
         streams.push(tokio::spawn(async move { writer.write_all(&bytes).await }));
         tokio::spawn(async move {
             let mut answer = [0; 64];
-            let mut received = Some(received);
+            let mut begins = Some(begins);
             while reader.read(&mut answer).await.is_ok_and(|n| n > 0) {
-                received.take().map(|received| received.send(()));
+                begins.take().map(|begins| begins.send(()));
             }
         });
         begun.await.unwrap();

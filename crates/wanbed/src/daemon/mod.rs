@@ -54,9 +54,9 @@ pub fn run() -> Result<()> {
         Err(error) => Answer::Error::<Description>(error.into()),
     };
     // Whoever started the lab and is gone already would leave it running unseen.
-    let received = say(&mut io::stdout(), &answer);
+    let answered = say(&mut io::stdout(), &answer);
     let (lab, _claim) = started?;
-    received.doing(|| format!("telling that lab {} is up", launch.name))?;
+    answered.doing(|| format!("telling that lab {} is up", launch.name))?;
     if launch.attached {
         let events = events.clone();
         spawn("lifeline", move || {

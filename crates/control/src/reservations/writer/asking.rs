@@ -8,7 +8,7 @@ use tokio::sync::{RwLock, mpsc, oneshot, watch};
 
 use super::Clock;
 use crate::reservations::desk::{Command, Desk, DeskError};
-use crate::reservations::{Asker, moment_of};
+use crate::reservations::{Asker, api_moment};
 use crate::store::{Once, StoreError};
 
 /// Why something is not answered.
@@ -108,6 +108,6 @@ impl Book {
     /// The time by which it goes.
     #[must_use]
     pub fn now(&self) -> u64 {
-        moment_of((self.clock)())
+        api_moment((self.clock)())
     }
 }

@@ -300,8 +300,7 @@ fn lsr_tenth() -> Case {
         set: vec![
             set("links.stm16.rate", "240 Mbit/s"),
             set("links.stm16.queue", "400 KB"),
-            set("nodes.geneva.buffers", "5.4 MB"),
-            set("nodes.sunnyvale.buffers", "5.4 MB"),
+            set("nodes.*.buffers", "5.4 MB"),
         ],
         hop: Hop {
             rate: Rate::nearest(whole.hop.rate.bits_per_second() / 10.0),

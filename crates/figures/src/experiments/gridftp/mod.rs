@@ -128,23 +128,17 @@ impl Cell {
             (Hosts::Reno, Way::Direct, 1, _) => 0.2,
             (Hosts::Reno, Way::Direct, ..) | (Hosts::Reno, Way::Depots, 1, _) => 0.5,
             (Hosts::Cubic, Way::Direct, 1, _) => 0.5,
-            // These kept two processors half and a quarter busy.
-            _ if self.hosts == Hosts::Cubic
-                && self.losses == Losses::Independent
-                && self.is_far_from_full() =>
+            // Independent losses hold these to half the path or less: they kept two processors half and a quarter busy.
+            (Hosts::Cubic, Way::Direct, _, path) | (Hosts::Cubic, Way::Depots, 1, path)
+                if self.losses == Losses::Independent =>
             {
-                match self.path {
+                match path {
                     Mnemonic::Short => 0.6,
                     Mnemonic::Long => 0.4,
                 }
             }
             _ => 1.0,
         }
-    }
-
-    /// Whether independent losses hold the streams to half the path or less.
-    fn is_far_from_full(&self) -> bool {
-        matches!((self.way, self.streams), (Way::Direct, 4) | (Way::Depots, 1))
     }
 
     fn all() -> Vec<Self> {

@@ -11,7 +11,7 @@ pub enum Wrong {
     /// It isn't done, and the driver says so.
     Says(DriverError),
     /// It is done, and nobody learns of it.
-    Unreceived,
+    Unreported,
     /// Some of it is done.
     Half,
     /// It isn't done, and nonsense is answered.
@@ -153,7 +153,7 @@ impl Network {
             Request::Counters { .. } => panic!("nobody asked for counters"),
         };
         match wrong {
-            Some(Wrong::Unreceived | Wrong::Half) => Err(DriverError::failed("it broke off")),
+            Some(Wrong::Unreported | Wrong::Half) => Err(DriverError::failed("it broke off")),
             _ => Ok(reply),
         }
     }

@@ -26,7 +26,7 @@ enum Event {
 fn any_wrong() -> impl Strategy<Value = Option<Wrong>> {
     prop_oneof![
         3 => Just(None),
-        1 => Just(Some(Wrong::Unreceived)),
+        1 => Just(Some(Wrong::Unreported)),
         1 => Just(Some(Wrong::Half)),
         1 => Just(Some(Wrong::Nonsense)),
         1 => Just(Some(Wrong::Says(DriverError::failed("it failed")))),

@@ -82,10 +82,10 @@ const BLOCK: u64 = 1 << 16;
 
 #[tokio::test]
 async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
-    let ((begun, writes), (go, reported)) = (mpsc::channel(), mpsc::channel());
+    let ((begun, writes), (go, may_go)) = (mpsc::channel(), mpsc::channel());
     let store = Held {
         begun,
-        go: Mutex::new(reported),
+        go: Mutex::new(may_go),
         writing: Arc::default(),
     };
     let account = Account::alone();
