@@ -109,7 +109,11 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     let mut out = Vec::new();
     let (mut concluded, mut said_done) = (false, false);
     let mut said_retire = false;
-    let quiet = if counters.reports() { FLOW_EVERY } else { KEEP_ALIVE };
+    let quiet = if counters.reports() {
+        FLOW_EVERY
+    } else {
+        KEEP_ALIVE
+    };
     loop {
         out.clear();
         tokio::select! {
