@@ -13,7 +13,12 @@
 
 CARGO ?= cargo
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),$(CURDIR)/target)
-FIGURES := $(TARGET_DIR)/release/longhaul-figures
+# How `build` compiles the programs: as releases are, or (`PROFILE=dev`) as tests are, which compiles hardly anything again behind `make test`.
+PROFILE ?= release
+PROGRAMS := $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+FIGURES := $(PROGRAMS)/longhaul-figures
+# Tests that take long mostly wait, for paths and for time limits: twice as many go at a time as there are processors.
+export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
 .PHONY: demo demo-small test test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
@@ -47,7 +52,7 @@ test-page: build
 	@scripts/install-deps chromium:chromium unshare:util-linux mount:mount
 	@# As `make test` builds it: examples have the features of tests, with which half of the release would be compiled once more.
 	$(CARGO) build --workspace --locked --example history
-	PROGRAMS=$(TARGET_DIR)/release HISTORY=$(TARGET_DIR)/debug/examples/history e2e/run.sh $(SCREENSHOTS)
+	PROGRAMS=$(PROGRAMS) HISTORY=$(TARGET_DIR)/debug/examples/history e2e/run.sh $(SCREENSHOTS)
 
 bench: bench-deps build
 	benches/relay/run.sh
@@ -84,7 +89,8 @@ web: deps
 	scripts/web build
 
 build: web
-	$(CARGO) build --release --workspace --locked
+	@# Examples have the features of tests; without them the others would be compiled again.
+	$(CARGO) build --profile $(PROFILE) --workspace --locked $(if $(filter dev,$(PROFILE)),--lib --bins --examples)
 
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \

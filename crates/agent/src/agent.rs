@@ -23,7 +23,7 @@ use crate::notice;
 use crate::places::{Browse, Place};
 use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
 
-/// How long a job is its agent's after that was last heard of: no job is stuck for longer when its agent dies.
+/// How long a job is its agent's after that was last seen: no job is stuck for longer when its agent dies.
 pub const LEASE: Duration = Duration::from_secs(20);
 /// How often leases are renewed, and progress is written down.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
@@ -296,7 +296,7 @@ impl Agent {
         };
         self.run_jobs(stop).await;
         if let Err(error) = notices.await {
-            tracing::warn!(%error, "what tells of ends has failed");
+            tracing::warn!(%error, "what reports ends has failed");
         }
         self.shared.store.close().await;
     }

@@ -23,7 +23,7 @@ const MAX_ERROR_BYTES: usize = 2000;
 /// Most bytes of one line of JSON: a report names up to a thousand failures.
 const MAX_LINE_BYTES: u64 = 16 << 20;
 
-/// The program that copies, and what it is told beside the job's arguments.
+/// The program that copies, and what it gets beside the job's arguments.
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Its file.
@@ -39,7 +39,7 @@ pub struct Ended {
     pub with: AttemptEnd,
 }
 
-/// Copies as the `arguments` of the program say, until that ends, or until `stop` is true. `progress` is told how far it has come.
+/// Copies as the `arguments` of the program say, until that ends, or until `stop` is true. `progress` receives how far it has come.
 pub async fn run(
     program: &Program,
     arguments: &[String],

@@ -6,7 +6,7 @@
 //! | [`store`] | keeps jobs, in SQLite or PostgreSQL; each change is one transaction around a step of [`longhaul_jobs::Life`] |
 //! | `attempt` | one attempt: a process of this program that copies |
 //! | [`agent`] | which jobs run here, and what becomes of them |
-//! | [`notice`] | tells a URL that a job has ended |
+//! | [`notice`] | reports to a URL that a job has ended |
 //! | [`places`] | named ends of copies, and what is in them |
 //! | [`http`] | the API |
 //!

@@ -1,4 +1,4 @@
-//! Telling a URL that a job has ended.
+//! Notices to a URL that a job has ended.
 //!
 //! A notice is written with the job's end, in one transaction, and removed once it was taken: it is sent at least once, whatever ends the agent. Each
 //! time it has the same `Idempotency-Key`, by which a receiver knows it again. It is signed with the agent's key (RFC 9421). No redirect is followed.
@@ -20,12 +20,12 @@ use crate::store::{Store, StoreError};
 
 /// Most bytes of a URL.
 const MAX_URL_BYTES: usize = 2048;
-/// Notices that are told at once, and of one receiver.
+/// Notices that are sent at once, and to one receiver.
 const MAX_CONCURRENT_NOTICES: usize = 16;
 const AT_ONCE_OF_ONE: usize = 4;
 /// How long one may take: to resolve, to connect, to send, and to be answered.
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
-/// After so long one that is being told is taken to have been lost with its agent.
+/// After so long one that is being sent is taken to have been lost with its agent.
 const LOST_AFTER: Duration = Duration::from_secs(90);
 /// How often a store that others share is looked at for what they have left, and one that did not answer is asked again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
@@ -36,7 +36,7 @@ pub const POLICY: RetryPolicy = RetryPolicy {
     max_in_vain: 33,
 };
 
-/// Where a job's end is told: an `http` or `https` URL.
+/// Where a job's end is reported: an `http` or `https` URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Receiver {
     /// With or without TLS.
@@ -121,14 +121,14 @@ pub fn next(attempts: i64, id: &str) -> Next {
     POLICY.pause(attempts, seed).map_or(Next::GiveUp, Next::Again)
 }
 
-/// Tells what is due until `stop` is true. `wake`: there may be more.
+/// Sends what is due until `stop` is true. `wake`: there may be more.
 pub(crate) async fn run(store: Store, key: SigningKey, wake: &Notify, mut stop: watch::Receiver<bool>) {
     let mut under_way = JoinSet::new();
     let mut has_taken_own = false;
     loop {
         let result = async {
             if !has_taken_own && !store.is_shared() {
-                // Nobody else tells what is in there.
+                // Nobody else sends what is in there.
                 store.notices_lost().await?;
             }
             has_taken_own = true;
@@ -153,7 +153,7 @@ pub(crate) async fn run(store: Store, key: SigningKey, wake: &Notify, mut stop: 
     }
 }
 
-/// Begins to tell what is due, and says in how long the next one is. Some are sent together, and the next when all of those are over: a receiver that
+/// Begins to send what is due, and says in how long the next one is. Some are sent together, and the next when all of those are over: a receiver that
 /// does not answer has its share of each time, and no more.
 async fn step(
     store: &Store,
@@ -196,7 +196,7 @@ async fn report_one(store: &Store, key: &SigningKey, notice: &Notice) {
         },
     };
     if let Err(error) = kept {
-        tracing::warn!(job, %error, "the store did not take what became of a notice; it may be told again");
+        tracing::warn!(job, %error, "the store did not take what became of a notice; it may be sent again");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Errors as an HTTP service tells them: RFC 9457, `application/problem+json`.
+//! Errors as an HTTP service reports them: RFC 9457, `application/problem+json`.
 
 use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};

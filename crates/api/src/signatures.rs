@@ -23,7 +23,7 @@ pub use sign::sign;
 pub enum Purpose {
     /// Asking a service of Longhaul's.
     Api,
-    /// Telling somebody's service that something has happened.
+    /// Reporting to somebody's service that something has happened.
     Notice,
 }
 

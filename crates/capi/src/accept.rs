@@ -136,7 +136,7 @@ fn accepted(
         return None;
     };
     let fd = socket.as_raw_fd();
-    // A session comes as a socket of IPv4 or IPv6, whichever the on-ramp likes; told is what the listener is.
+    // A session comes as a socket of IPv4 or IPv6, whichever the on-ramp likes; reported is what the listener is.
     let (peer, local) = match at {
         SocketAddr::V4(_) => (
             canonical(peer),

@@ -468,7 +468,7 @@ impl Attempt {
         if system::wait(self.fd, libc::POLLOUT, MAX_LOOPBACK) == 0 {
             return Err(libc::ETIMEDOUT);
         }
-        // Says what has become of it, and settles for the kernel that the program was told.
+        // Says what has become of it, and settles for the kernel that it was reported to the program.
         match connect() {
             Err(libc::EISCONN) => Ok(()),
             other => other,

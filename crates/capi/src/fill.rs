@@ -33,7 +33,7 @@ const DRAIN_PAUSE: Duration = Duration::from_micros(50);
 /// What a send buffer was before it was made small.
 #[derive(Debug, Clone, Copy)]
 pub struct SendBuffer {
-    /// As the kernel tells it: twice what is asked for.
+    /// As the kernel reports it: twice what is asked for.
     pub size: c_int,
     /// Whether the program had set it, so that the kernel does not fit it to the path.
     pub locked: bool,
@@ -65,7 +65,7 @@ pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
     (sent, buffer)
 }
 
-/// Waits until less than `size` bytes are in the send buffer. A route that stands is told of before the on-ramp has thrown away what was put in front, so a
+/// Waits until less than `size` bytes are in the send buffer. A route that stands is reported before the on-ramp has thrown away what was put in front, so a
 /// program that makes its send buffer small at once would find no room in it.
 pub fn drain_below(fd: c_int, size: c_int) {
     let end = Instant::now() + DRAIN_TIMEOUT;

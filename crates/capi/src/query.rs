@@ -13,7 +13,7 @@ use crate::system::{RawAddress, errno, fail, give, local_address, peer_address, 
 use crate::table::State;
 use crate::{listen, ramp, settle};
 
-/// An address in the form that a program is told it.
+/// An address in the form in which it is reported to a program.
 pub fn reported(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8> {
     if native {
         SockaddrLsl::of(Some(address), name).bytes().to_vec()
@@ -54,7 +54,7 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         return Some(reported(local, None, native));
     }
     let own = local_address(fd)?;
-    // It is connected to the on-ramp; told is what it would be for its destination.
+    // It is connected to the on-ramp; reported is what it would be for its destination.
     let chosen = leads
         .filter(|_| own.ip().to_canonical().is_loopback())
         .and_then(source);

@@ -9,7 +9,7 @@ use crate::ramp;
 use crate::system::{self, Errno, disconnect, option};
 use crate::table::{self, Entry, State, Table};
 
-/// Milliseconds that the reset of a loopback connection may take after its failure was told.
+/// Milliseconds that the reset of a loopback connection may take after its failure was reported.
 const MAX_RESET_WAIT: c_int = 1_000;
 
 /// Reads the on-ramp's result for a socket, if it has come. It stays where it is, for other processes that have the socket too.

@@ -1,6 +1,6 @@
 //! Starting the on-ramp where none runs.
 //!
-//! It is to be nobody's child that the program could meet: no signal tells of its end, and no `wait` of the program's finds it. So it is
+//! It is to be nobody's child that the program could meet: no signal reports its end, and no `wait` of the program's finds it. So it is
 //! started by a child that sends no signal and is gone at once.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
@@ -109,7 +109,7 @@ fn spawn(program: &Path) -> Result<io::PipeReader, Errno> {
     let path = CString::new(program.as_os_str().as_bytes()).map_err(|_| libc::ENOENT)?;
     let arguments: [*const c_char; 3] = [c"longhaul".as_ptr(), c"onramp".as_ptr(), ptr::null()];
     let (ended, held) = io::pipe().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
-    // Without a signal among its flags, a child tells nobody of its end.
+    // Without a signal among its flags, a child reports its end to nobody.
     // SAFETY: a fork; the child calls nothing but system calls.
     let child = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     match child {

@@ -68,9 +68,9 @@ pub enum State {
         /// Whether `connect` has said so.
         reported: bool,
     },
-    /// It failed, which the program has not been told.
+    /// It failed, which has not been reported to the program.
     Failed(Errno),
-    /// It failed, which the program has been told.
+    /// It failed, which has been reported to the program.
     Spent,
     /// It takes sessions.
     Listening(Listening),
@@ -173,7 +173,7 @@ impl Table {
     }
 }
 
-/// The cookies of all sockets that this process has; `None` where they can't be told.
+/// The cookies of all sockets that this process has; `None` where they can't be known.
 fn open_sockets() -> Option<BTreeSet<u64>> {
     let folder = std::fs::read_dir("/proc/self/fd").ok()?;
     let numbers = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<c_int>().ok());

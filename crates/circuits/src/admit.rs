@@ -127,7 +127,7 @@ pub enum Counter {
     Offer,
     /// They aren't, which is quicker.
     Refuse,
-    /// They aren't yet: whoever asks is told how to look for them ([`Search`]).
+    /// They aren't yet: whoever asks receives how to look for them ([`Search`]).
     Later,
 }
 

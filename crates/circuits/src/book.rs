@@ -51,7 +51,7 @@ pub struct Reservation {
 /// What becomes of a request, and the change that makes it so.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// What the asker is told.
+    /// What the asker receives.
     pub answer: Answer,
     /// What is to be journalled and applied where it is granted.
     pub change: Option<Change>,

@@ -112,13 +112,13 @@ pub enum Action {
     GiveBackHeld,
     /// Confirm that it was given back.
     ConfirmAbort,
-    /// Tell whoever asked that it was held for too long.
+    /// Report to whoever asked that it was held for too long.
     TellTimeout,
     /// Set the routes up when the window begins, and confirm.
     SetUp,
     /// Tear the routes down, and confirm.
     TearDown,
-    /// Tell whoever asked that it failed.
+    /// Report to whoever asked that it failed.
     TellFailed,
     /// Tear down what is set up, and confirm the end.
     End,

@@ -235,7 +235,7 @@ impl Resident {
     }
 }
 
-/// A URL that can be told of ends.
+/// A URL that ends can be reported to.
 fn receiver(url: &str) -> Result<String, String> {
     match Receiver::of(url) {
         Some(_) => Ok(url.to_owned()),

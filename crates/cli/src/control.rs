@@ -34,7 +34,7 @@ pub struct Control {
     service: Service,
 }
 
-/// What the daemon is told.
+/// What the daemon is given.
 #[derive(Args, Clone)]
 struct Service {
     /// PostgreSQL to keep all in, as postgres://user@host/name (also $LONGHAUL_CONTROL_STORE; a password belongs into that or into ~/.pgpass) [default: a file].

@@ -125,7 +125,7 @@ impl Relay {
             }
         }
         let (stop, stopped) = watch::channel(false);
-        // An error says that the sender is gone, which has told before.
+        // An error says that the sender is gone, which has reported before.
         let stopped = || {
             let mut stopped = stopped.clone();
             async move { drop(stopped.wait_for(|stopped| *stopped).await) }

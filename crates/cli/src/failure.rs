@@ -1,4 +1,4 @@
-//! What a person is told of an error.
+//! What is shown to a person of an error.
 
 /// An error and what led to it, in one line. A cause that the text before has said already is not said again.
 pub fn line(error: &anyhow::Error) -> String {

@@ -251,7 +251,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Nothing yet; told as JSON lines as well.
+    /// Nothing yet; reported as JSON lines as well.
     pub const fn new(json: bool) -> Self {
         Self {
             json,

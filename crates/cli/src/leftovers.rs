@@ -1,4 +1,4 @@
-//! `longhaul leftovers`: what copies that nobody went on with left in a directory, told and removed.
+//! `longhaul leftovers`: what copies that nobody went on with left in a directory, reported and removed.
 
 use std::ffi::OsString;
 
@@ -44,7 +44,7 @@ pub struct Leftovers {
     options: PlaceOptions,
 }
 
-/// A directory whose leftovers have been told, and where in it the search for others has got to.
+/// A directory whose leftovers have been reported, and where in it the search for others has got to.
 struct Level {
     directory: PathBytes,
     after: Option<PathBytes>,

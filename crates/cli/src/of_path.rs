@@ -42,7 +42,7 @@ impl OfPath {
     }
 }
 
-/// What a probe from `from` to `to` brought, whichever end tells of it: the round trip, in seconds, and of its train the rate and the share of losses, as far as
+/// What a probe from `from` to `to` brought, whichever end reports it: the round trip, in seconds, and of its train the rate and the share of losses, as far as
 /// they are known.
 pub fn of_probe(
     (from, to): (String, String),

@@ -160,7 +160,7 @@ pub fn asked_socket() -> Result<PathBuf> {
     }
 }
 
-/// Where programs look for the on-ramp that are not told.
+/// Where programs look for the on-ramp when nothing names its place.
 pub fn default_socket() -> Result<PathBuf> {
     let state = home::state_dir().context(
         "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with --socket",

@@ -84,7 +84,7 @@ struct Measure {
     /// Leave this much of the beginning out of the count; it comes on top of the time.
     #[arg(short = 'O', long, value_name = "TIME", value_parser = some_time)]
     omit: Option<Time>,
-    /// How often to tell.
+    /// How often to report.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     interval: Time,
     /// Send the measured bytes as they are. Both ends still prove their keys, and compare their counts, under TLS; but whoever is on

@@ -191,7 +191,7 @@ impl Own {
             command.arg("--routes").arg(routes);
         }
         command
-            // Its notices are not the program's; what goes wrong is still told.
+            // Its notices are not the program's; what goes wrong is still reported.
             .env(
                 "RUST_LOG",
                 std::env::var_os("RUST_LOG").unwrap_or_else(|| "warn".into()),

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::cp::routing::Judged;
 use crate::report::{FailedEntry, Report, hex};
 
-/// Failures listed in the report; all are counted and told as they happen.
+/// Failures listed in the report; all are counted and reported as they happen.
 const MAX_LISTED_FAILURES: usize = 1000;
 /// Changes of routes that the report lists.
 const MAX_JUDGED: usize = 100;
@@ -166,7 +166,7 @@ impl Watch {
         }
     }
 
-    /// Tells of something that is no failure, and that a person may want to change.
+    /// Reports something that is no failure, and that a person may want to change.
     pub fn notice(&self, text: &str) {
         let text = printable(text.as_bytes());
         if self.show.json {

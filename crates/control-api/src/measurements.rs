@@ -188,7 +188,7 @@ pub struct MeasurementPage {
     pub next: Option<String>,
 }
 
-/// Measurements as pScheduler tells them: `GET /pscheduler`.
+/// Measurements as pScheduler reports them: `GET /pscheduler`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PschedulerPage {
     /// Each as its HTTP archiver would send it. Those of ends without a host name or an address are left out.

@@ -34,7 +34,7 @@ pub struct Controller {
 
 pub use reservations::{Action, Granted};
 
-/// How often something is sent to one controller before it is told that no answer came.
+/// How often something is sent to one controller before that counts as no answer.
 const SENT_AT_MOST: u32 = 3;
 /// For how long several are asked for what only the one that leads does: until another leads in place of one that is gone.
 const FAILOVER_TIME: Duration = Duration::from_secs(30);
@@ -139,7 +139,7 @@ impl Controller {
         .await
     }
 
-    /// Tells what a transfer took.
+    /// Reports what a transfer took.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -147,7 +147,7 @@ impl Controller {
         self.ask("POST", "/transfers", Some(report)).await
     }
 
-    /// Tells what was measured.
+    /// Reports what was measured.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -181,7 +181,7 @@ impl Controller {
         self.ask("GET", "/probes", None::<&()>).await
     }
 
-    /// Tells what came of a probe.
+    /// Reports what came of a probe.
     ///
     /// # Errors
     /// [`ClientError`].

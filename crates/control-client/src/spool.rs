@@ -26,7 +26,7 @@ pub const MAX_ENTRY_BYTES: usize = 256 << 10;
 #[derive(Debug, Clone)]
 pub struct Spool(pub PathBuf);
 
-/// Something to tell.
+/// Something to report.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Entry {
@@ -37,7 +37,7 @@ pub enum Entry {
 }
 
 impl Spool {
-    /// Keeps it until it is told. The folder is made where it is not there.
+    /// Keeps it until it is reported. The folder is made where it is not there.
     ///
     /// # Errors
     /// It cannot be written, or is too long.
@@ -72,10 +72,10 @@ impl Spool {
         waiting
     }
 
-    /// Tells it all, the oldest first. What cannot be read, and what the controller will not have, is forgotten.
+    /// Reports it all, the oldest first. What cannot be read, and what the controller will not have, is forgotten.
     ///
     /// # Errors
-    /// The controller cannot be told now: what is left waits.
+    /// Nothing can be reported to the controller now: what is left waits.
     pub async fn report(&self, controller: &Controller) -> Result<(), ClientError> {
         for path in self.waiting() {
             let reported = match read(&path) {
@@ -85,7 +85,7 @@ impl Spool {
             };
             match reported {
                 Err(error) if error.is_passing() => return Err(error),
-                // Another program may have told it.
+                // Another program may have reported it.
                 _ => drop(std::fs::remove_file(&path)),
             }
         }

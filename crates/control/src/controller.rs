@@ -38,7 +38,7 @@ use crate::weather::Weather;
 /// How long the start waits until it is known who leads.
 const FIRST_LEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a controller is told when it starts.
+/// What a controller is given when it starts.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// What it is known by.
@@ -210,7 +210,7 @@ impl Controller {
         let mut writers = tokio::task::JoinSet::new();
         writers.spawn(writer.run(writers_end.clone()));
         writers.spawn(book_writer.run(writers_end));
-        // Whoever asks from now on is told who leads, if that can be known.
+        // Whoever asks from now on learns who leads, if that can be known.
         let mut first = this.0.leadership.clone();
         let _ = timeout(
             FIRST_LEADER_TIMEOUT,
@@ -227,7 +227,7 @@ impl Controller {
         Ok((this, work))
     }
 
-    /// What it was told when it started.
+    /// What it was given when it started.
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.0.settings

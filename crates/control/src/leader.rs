@@ -5,7 +5,7 @@
 //! | [`election`] | what is made of the server's answers and of their absence. Pure |
 //! | [`candidate`] | the task that asks for the lock, over a connection that it keeps for that |
 //!
-//! Whoever has the lock of PostgreSQL leads. The server takes it back when it has not heard of its holder for [`SERVER_LIMIT_MS`]; the holder stops
+//! Whoever has the lock of PostgreSQL leads. The server takes it back when nothing has come from its holder for [`SERVER_LIMIT_MS`]; the holder stops
 //! to lead [`LEASE_MS`] after it asked last, which is before that. Should a machine stand still so long that two lead all the same, the epoch
 //! of the journal refuses what the older one writes ([`crate::store::reservations`]).
 
@@ -16,10 +16,10 @@ use tokio::sync::watch;
 
 /// How long who leads does so after it asked the server for the last time and was answered, in milliseconds.
 pub const LEASE_MS: u64 = 4_000;
-/// How long the server leaves the lock to whom it does not hear, in milliseconds.
+/// How long the server leaves the lock to whom nothing comes from, in milliseconds.
 pub const SERVER_LIMIT_MS: u64 = 8_000;
 
-/// A controller that leads, as others are told.
+/// A controller that leads, as others are to know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leader {
     /// What it is known by.

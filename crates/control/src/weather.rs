@@ -184,7 +184,7 @@ impl Weather {
         }
     }
 
-    /// The number of an end, which it gets when it is first heard of.
+    /// The number of an end, which it gets when it is first named.
     fn id(&mut self, name: &str) -> NodeId {
         if let Some(id) = self.ids.get(name) {
             return *id;

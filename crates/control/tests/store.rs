@@ -47,18 +47,18 @@ fn kept(reporter: &str, measurements: &[Measurement]) -> Kept {
 /// A writer that writes until this is dropped.
 struct Writing {
     ingest: Ingest,
-    hears: mpsc::UnboundedReceiver<Kept>,
+    kept: mpsc::UnboundedReceiver<Kept>,
     _end: watch::Sender<bool>,
 }
 
 fn writing(store: &Store) -> Writing {
-    let (sender, hears) = mpsc::unbounded_channel();
+    let (sender, kept) = mpsc::unbounded_channel();
     let (ingest, writer) = ingest(store.clone(), sender);
     let (end, ends) = watch::channel(false);
     tokio::spawn(writer.run(ends));
     Writing {
         ingest,
-        hears,
+        kept,
         _end: end,
     }
 }
@@ -203,7 +203,7 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
     let values: Vec<Measurement> = found.iter().take(3).map(|(_, found)| found.clone()).collect();
     assert_eq!(values, batch);
     assert!(found.is_sorted_by_key(|(number, _)| *number));
-    assert_eq!(writing.hears.recv().await.unwrap().measurements, batch);
+    assert_eq!(writing.kept.recv().await.unwrap().measurements, batch);
 }
 
 async fn questions_for_measurements_are_answered_in_pages(store: Store) {

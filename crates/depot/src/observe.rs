@@ -1,4 +1,4 @@
-//! What a depot saw of the hops that it relays over, for whoever wants to hear of it.
+//! What a depot saw of the hops that it relays over, for whoever wants to receive it.
 
 use std::fmt;
 use std::sync::Arc;

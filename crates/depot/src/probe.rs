@@ -76,7 +76,7 @@ pub(crate) async fn serve(
         };
         answer(&mut from).await
     };
-    // However it ends, there is nobody to be told: who measures sees it.
+    // However it ends, there is nobody to report to: who measures sees it.
     let arrived = match timeout(PROBE_TIMEOUT, answered).await {
         Ok(Ok(arrived)) => arrived,
         Ok(Err(error)) => {

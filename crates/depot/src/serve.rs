@@ -85,7 +85,7 @@ pub(crate) async fn serve(
         }
         // It may end as cleanly as it came.
         Err(Failure::Nothing) => upstream.close(),
-        // Dropped, and so reset; nobody is there to be told.
+        // Dropped, and so reset; nobody is there to report to.
         Err(Failure::Lost(error)) => lost(&shared, peer, "lost", &error),
         Err(Failure::Abandoned(error)) => lost(&shared, peer, "abandoned", &error),
     }

@@ -52,7 +52,7 @@ pub(crate) enum Failure {
     Lost(io::Error),
     /// The peer died while the next hop was dialled.
     Abandoned(io::Error),
-    /// The peer is to be told why; with the OPEN, if there was one.
+    /// The reason is to be reported to the peer; with the OPEN, if there was one.
     Refused(Option<Box<Open>>, Refused),
 }
 
@@ -267,7 +267,7 @@ async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io:
     }
 }
 
-/// Tells the initiator that it has been dialled on (LH-DEPOT-2); from then on every byte towards it is from further on,
+/// Reports to the initiator that it has been dialled on (LH-DEPOT-2); from then on every byte towards it is from further on,
 /// the statuses of later places included (LH-DEPOT-6).
 async fn answer_ok(
     shared: &Shared,

@@ -63,7 +63,7 @@ fn mode_word(mode: crate::Mode) -> String {
         .unwrap_or_default()
 }
 
-/// The log as a full path, since the program may change its folder; made now, so that a mistake is told now.
+/// The log as a full path, since the program may change its folder; made now, so that a mistake is reported now.
 fn writable(log: &Path) -> Result<PathBuf> {
     append(log, b"")?;
     log.canonicalize()

@@ -83,7 +83,7 @@ impl Auto {
 
     /// What to do about a verdict.
     pub(crate) fn decide(&mut self, sample: &Sample, verdict: &Verdict) -> Orders {
-        // `None` where the kernel does not tell which buffers the program set.
+        // `None` where the kernel does not report which buffers the program set.
         let locks = Locks::of(&sample.buffers);
         self.in_a_row = if self.last == Some(verdict.limit) {
             self.in_a_row.saturating_add(1)

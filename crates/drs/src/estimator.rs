@@ -1,4 +1,4 @@
-//! What limits a flow right now, told from [`Sample`]s and nothing else: no socket, no clock.
+//! What limits a flow right now, found from [`Sample`]s and nothing else: no socket, no clock.
 //!
 //! Samples are gathered into intervals of about one round trip and at least 100 ms. Of each interval the counters' differences
 //! and the single looks are kept; `sending` and `receiving` make a [`Limit`] of them and of the little that is remembered of the
@@ -93,7 +93,7 @@ impl Estimator {
 }
 
 /// Keeps single intervals from flickering: a limit that differs from the last verdict is believed when two intervals in a row say
-/// it. So a change is told one interval late.
+/// it. So a change is reported one interval late.
 #[derive(Debug, Clone, Copy, Default)]
 struct Smoothing {
     verdict: Option<Limit>,

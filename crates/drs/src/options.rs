@@ -29,7 +29,7 @@ impl Locks {
         })
     }
 
-    /// What a sample says; `None` where the kernel did not tell.
+    /// What a sample says; `None` where the kernel did not report it.
     pub(crate) fn of(buffers: &Buffers) -> Option<Self> {
         Some(Self {
             send: buffers.send_locked?,

@@ -182,7 +182,7 @@ impl PaperPlus {
             return Orders::default();
         };
         let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread)) else {
-            // A kernel that does not tell what it offered: the clamp alone has to do.
+            // A kernel that does not report what it offered: the clamp alone has to do.
             self.pending = None;
             return Orders::default();
         };

@@ -35,7 +35,7 @@ pub struct FlowGuard {
 /// Why a flow cannot be fitted.
 #[derive(Debug, thiserror::Error)]
 pub enum RateFitError {
-    /// The socket tells too little of its flow.
+    /// The socket reports too little of its flow.
     #[error(transparent)]
     TcpInfo(#[from] TcpInfoError),
     /// The socket is not connected, or there is no descriptor for it.
@@ -98,7 +98,7 @@ impl RateFitter {
     /// the socket has already is a ceiling, too.
     ///
     /// # Errors
-    /// [`RateFitError`]: it is no connected TCP socket, the kernel tells too little, or there is no descriptor or thread to be had.
+    /// [`RateFitError`]: it is no connected TCP socket, the kernel reports too little, or there is no descriptor or thread to be had.
     pub fn add(&self, socket: impl AsFd, ceiling: Option<u64>) -> Result<FlowGuard, RateFitError> {
         let socket = socket
             .as_fd()

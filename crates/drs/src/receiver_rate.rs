@@ -1,7 +1,7 @@
 //! What a receiver can know of the path from what its program reads: round trips, and bytes in each.
 //!
 //! The round trip is that of Dynamic Right-Sizing (Fisk and Feng 2001): data beyond the window on offer cannot come before the offer
-//! was heard and answered, so the time in which one window of data is read is at least a round trip; the least of
+//! was received and answered, so the time in which one window of data is read is at least a round trip; the least of
 //! these is the estimate. It needs nothing but a count of bytes and a clock.
 
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub struct Sample {
     pub queues: Queues,
     /// How much may wait there.
     pub buffers: Buffers,
-    /// What the congestion control tells of itself, where it tells anything.
+    /// What the congestion control reports of itself, where it reports anything.
     pub congestion: Congestion,
     /// The rate, in bytes a second, that this flow is held to because its path carries no more ([`crate::RateFit`]). The kernel does not know it: whoever
     /// fits the rate says it.

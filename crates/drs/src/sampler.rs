@@ -1,4 +1,4 @@
-//! Takes samples: everything that the kernel tells about one TCP socket, in seven or eight system calls and without allocating.
+//! Takes samples: everything that the kernel reports about one TCP socket, in seven or eight system calls and without allocating.
 
 use std::{
     io,
@@ -165,7 +165,7 @@ fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
     ))
 }
 
-/// What the congestion control tells; that it tells nothing is no error, the estimator does with less.
+/// What the congestion control reports; that it reports nothing is no error, the estimator does with less.
 fn congestion(socket: BorrowedFd<'_>) -> Congestion {
     let mut bytes = [0; 64];
     let length =
@@ -261,7 +261,7 @@ mod tests {
             let buffers = Sampler::new().sample(&sender, Duration::ZERO).unwrap().buffers;
             buffers.send_locked.zip(buffers.receive_locked)
         };
-        // Kernels before 5.14 do not tell.
+        // Kernels before 5.14 do not report it.
         assert!([None, Some((false, false))].contains(&locks()));
         let size = 50_000u32.to_ne_bytes();
         kernel::set_option(sender.as_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, &size).unwrap();

@@ -18,7 +18,7 @@ impl Tally {
         self.last = Some(*verdict);
     }
 
-    /// Counts time that was told rather than measured: by the other end, say.
+    /// Counts time that was reported rather than measured: by the other end, say.
     pub fn hold(&mut self, limit: Limit, time: Duration) {
         if let Some(held) = self.held.get_mut(limit as usize) {
             *held = held.saturating_add(time);

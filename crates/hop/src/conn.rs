@@ -27,7 +27,7 @@ pub struct Conn {
     /// `None` once the reactor has refused to take it again.
     reactor: Option<AsyncFd<Arc<OwnedFd>>>,
     socket: Arc<OwnedFd>,
-    /// The reactor does not tell of bytes to read; see [`Conn::mute`].
+    /// The reactor does not report bytes to read; see [`Conn::mute`].
     muted: bool,
     /// The last write was refused: the next must wait for the kernel to say that there is room.
     write_blocked: AtomicBool,
@@ -113,7 +113,7 @@ impl Conn {
         }
     }
 
-    /// Stops the reactor from telling of bytes to read, if there are any. For a reader that is held up elsewhere: its
+    /// Stops the reactor from reporting bytes to read, if there are any. For a reader that is held up elsewhere: its
     /// thread would be woken by every packet that comes in meanwhile, for nothing.
     pub fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.muted || self.reactor()?.poll_read_ready(cx)?.is_pending() {
@@ -123,7 +123,7 @@ impl Conn {
         self.register_again(cx, Interest::WRITABLE)
     }
 
-    /// Has the reactor tell of bytes to read again.
+    /// Has the reactor report bytes to read again.
     pub fn listen(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if !self.muted {
             return Ok(());
@@ -222,7 +222,7 @@ impl Conn {
         Ok(SocketAddr::try_from(local)?)
     }
 
-    /// Tells the peer that no more bytes follow (FIN), leaving the other direction open.
+    /// Reports to the peer that no more bytes follow (FIN), leaving the other direction open.
     pub fn shutdown_write(&self) -> io::Result<()> {
         Ok(rustix::net::shutdown(&self.socket, Shutdown::Write)?)
     }
@@ -234,7 +234,7 @@ impl Conn {
 
     /// From now on the close is no reset: for who has ended its direction in another way, or has nothing to say of the end.
     pub fn end_cleanly(&self) {
-        // Refused only by a socket that is already dead; then there is nobody left to tell.
+        // Refused only by a socket that is already dead; then there is nobody left to report to.
         let _ = sockopt::set_socket_linger(&self.socket, None);
     }
 

@@ -65,7 +65,7 @@ pub struct Gate {
 #[derive(Debug)]
 struct State {
     newcomers: Newcomers,
-    /// How to tell each newcomer to go.
+    /// How to order each newcomer to go.
     evictions: HashMap<u64, oneshot::Sender<()>>,
     verified: Shares<Payer>,
 }
@@ -133,7 +133,7 @@ impl Gate {
             .evicted
             .and_then(|number| state.evictions.remove(&number))
         {
-            // Who has just left by itself needs no telling.
+            // Who has just left by itself needs no order.
             let _ = evict.send(());
         }
         drop(state);

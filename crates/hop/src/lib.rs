@@ -2,7 +2,7 @@
 //! are let in. Both ends of a session and the depots between them stand on this.
 //!
 //! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only when told to, lends its descriptor to splice(2) and
-//!   tells what the kernel knows of it. Today every connection is TCP; what stands above asks [`Conn::splices`] and takes no
+//!   reports what the kernel knows of it. Today every connection is TCP; what stands above asks [`Conn::splices`] and takes no
 //!   descriptor for granted.
 //! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
 //! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only.

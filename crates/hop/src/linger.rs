@@ -20,6 +20,6 @@ pub async fn answer_and_linger(
         stream.shutdown().await?;
         tokio::io::copy(&mut (&mut stream).take(MAX_LINGER_BYTES), &mut tokio::io::sink()).await
     };
-    // A peer that is gone or does not read has nothing to be told.
+    // A peer that is gone or does not read needs no report.
     let _ = timeout(time, answered).await;
 }

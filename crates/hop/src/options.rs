@@ -31,7 +31,7 @@ pub struct Options {
     pub congestion: Option<String>,
     /// The address of this host that a connection is dialled from; the system's choice if `None`. Of no account to what listens.
     pub source: Option<IpAddr>,
-    /// The ports of this host, one of which a connection is dialled from; the system's choice if `None`. Circuits are told by them which streams are theirs.
+    /// The ports of this host, one of which a connection is dialled from; the system's choice if `None`. Circuits find by them which streams are theirs.
     pub source_ports: Option<RangeInclusive<u16>>,
 }
 

@@ -21,7 +21,7 @@ const MAX_ADDRESSES: usize = 32;
 const MAX_QUESTIONS: usize = 4096;
 const FILES: [&str; 2] = ["/etc/resolv.conf", "/etc/hosts"];
 
-/// Looks names up. What it is told by the system's files follows their changes.
+/// Looks names up. What it reads in the system's files follows their changes.
 #[derive(Debug, Default)]
 pub struct Resolver {
     current: Mutex<Option<Current>>,

@@ -195,7 +195,7 @@ impl Inside {
         let _ = tokio::time::timeout(DRAIN, ended).await;
     }
 
-    /// The time, as connections are told it.
+    /// The time, as connections are given it.
     pub(crate) fn now(&self) -> Duration {
         self.began.elapsed()
     }

@@ -1,5 +1,5 @@
 //! The TUN device: made, given its addresses, and all routes.
-#![allow(unsafe_code)] // The TUN driver is told what to make by an ioctl that no crate wraps.
+#![allow(unsafe_code)] // What the TUN driver is to make is said by an ioctl that no crate wraps.
 
 use std::io;
 use std::net::IpAddr;
@@ -113,7 +113,7 @@ fn all_routes(index: u32, family: AddressFamily) -> RouteNetlinkMessage {
     RouteNetlinkMessage::NewRoute(message)
 }
 
-/// Where the kernel is told.
+/// A socket to the kernel (rtnetlink), and the number of the last request.
 struct Kernel {
     socket: Socket,
     number: u32,
@@ -127,7 +127,7 @@ impl Kernel {
         Ok(Self { socket, number: 0 })
     }
 
-    /// Has one thing done, and hears whether it was.
+    /// Has one thing done, and learns whether it was.
     fn ask(&mut self, what: RouteNetlinkMessage) -> io::Result<()> {
         self.number += 1;
         let mut header = NetlinkHeader::default();

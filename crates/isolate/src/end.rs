@@ -1,7 +1,7 @@
 //! The far end of one connection of the program's: a TCP stack that has this one connection and nothing else.
 //!
 //! One for each, so that a packet costs the same however many connections there are, and none has to wait for another's. Without I/O and
-//! clock: packets come and go as bytes, time is told.
+//! clock: packets come and go as bytes, time is given.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -56,14 +56,14 @@ pub(crate) struct End {
     ended: bool,
     /// Whether [`End::close`] was called.
     closed: bool,
-    /// Whether the stack was told so.
+    /// Whether that was reported to the stack.
     reported: bool,
     aborted: bool,
     /// What had not been read when both directions had ended: the stack keeps a connection no longer than that.
     rest: VecDeque<u8>,
     /// The program's sequence number that is expected next, but for what waits to be read.
     expected: u32,
-    /// Since when something waits to be acknowledged and nothing was heard. (The stack's own time-out ends idle connections as well.)
+    /// Since when something waits to be acknowledged and nothing was received. (The stack's own time-out ends idle connections as well.)
     silent_since: Option<Duration>,
 }
 
@@ -125,7 +125,7 @@ impl End {
         self.poll(now, wire);
     }
 
-    /// Whether it is something that the program's kernel may send: it has been told of a window, and the stack takes it on trust that nothing
+    /// Whether it is something that the program's kernel may send: it has received a window, and the stack takes it on trust that nothing
     /// lies beyond the end of its buffer.
     fn may_come(&self, segment: &Segment) -> bool {
         let waiting = u32::try_from(self.socket().recv_queue()).unwrap_or(u32::MAX);
@@ -253,7 +253,7 @@ impl End {
         self.closed = true;
     }
 
-    /// Tells the stack that no more bytes will be written. Where both ends have said so it takes no notice of windows that open, so that is left
+    /// Reports to the stack that no more bytes will be written. Where both ends have said so it takes no notice of windows that open, so that is left
     /// until all was acknowledged.
     fn report_close(&mut self) {
         let waits = self.socket().state() == State::CloseWait && self.socket().send_queue() > 0;

@@ -45,7 +45,7 @@ pub(crate) struct Segment {
     length: u32,
 }
 
-/// Why nothing is at a destination, as the program's kernel is told.
+/// Why nothing is at a destination, as it is reported to the program's kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unreachable {
     /// `ENETUNREACH`.
@@ -140,7 +140,7 @@ pub(crate) fn datagram(pair: &Pair, payload: &[u8]) -> Option<Vec<u8>> {
     written(udp.size(payload.len()), |out| udp.write(out, payload).is_ok())
 }
 
-/// Tells the program's kernel that what it has sent did not arrive.
+/// Reports to the program's kernel that what it has sent did not arrive.
 pub(crate) fn unreachable(pair: &Pair, sent: &[u8], why: Unreachable) -> Option<Vec<u8>> {
     use etherparse::icmpv4::DestUnreachableHeader as V4;
     let quoted = sent.get(..sent.len().min(QUOTED))?;

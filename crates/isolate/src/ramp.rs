@@ -37,7 +37,7 @@ pub struct Wishes {
 
 /// What the on-ramp said.
 enum Way {
-    /// With whom to tell how far it is, who would know.
+    /// With whom to report how far it is to, who would know.
     Direct(Option<UnixSeqpacket>),
     Refused(Errno),
     Via(SocketAddr, u64, UnixSeqpacket),
@@ -119,7 +119,7 @@ pub(crate) async fn direct(to: SocketAddr) -> Result<TcpStream, Errno> {
     }
 }
 
-/// Tells the on-ramp how long a round trip to a destination takes.
+/// Reports to the on-ramp how long a round trip to a destination takes.
 async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
     let Ok(info) = TcpInfo::read(stream.as_fd()) else {
         return;

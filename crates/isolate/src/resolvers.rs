@@ -1,4 +1,4 @@
-//! The host's name servers, and what the program is told of them.
+//! The host's name servers, and what the program gets of them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 

@@ -209,7 +209,7 @@ impl Place {
 struct Far {
     /// It sends no more.
     ended: bool,
-    /// It was told that no more is sent.
+    /// It was reported that no more is sent.
     reported: bool,
     /// It takes no more for now.
     full: bool,

@@ -65,7 +65,7 @@ impl Inside {
             }
         };
         flow.last.set(Instant::now());
-        // What cannot be sent now is lost, as datagrams may be; an error of the one before is told by the answer's side.
+        // What cannot be sent now is lost, as datagrams may be; an error of the one before is reported by the answer's side.
         let _ = flow.socket.try_send(payload);
     }
 

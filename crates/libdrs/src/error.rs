@@ -25,7 +25,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// What the kernel's refusal to tell of a socket means.
+    /// What the kernel's refusal to report on a socket means.
     pub(crate) fn of_refusal(error: &std::io::Error) -> Self {
         match error.raw_os_error().map(Errno::from_raw_os_error) {
             Some(Errno::BADF) => Self::BadDescriptor,

@@ -231,7 +231,7 @@ fn direction(adjacency: &AdjacencyText, out: Option<&PortText>, into: Option<&Po
         .copied()
         .filter(|metric| (0.0..=4e9).contains(metric));
     Direction {
-        // A port from which nothing may be reserved tells nothing of what it carries.
+        // A port from which nothing may be reserved says nothing of what it carries.
         capacity: rate.filter(|rate| *rate > Rate::ZERO).map(|rate| Capacity {
             rate,
             source: CapacitySource::Bound,

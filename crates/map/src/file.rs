@@ -163,7 +163,7 @@ pub fn read_onto(map: &mut Map, text: &str, file: &Path) -> Result<(), FileError
     })
 }
 
-/// The fault as it is told of a file: items are counted within it.
+/// The fault as it is reported of a file: items are counted within it.
 fn in_file(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> String {
     let reported = fault.to_string();
     let item = match fault.item() {

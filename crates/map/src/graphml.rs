@@ -6,7 +6,7 @@
 //! | a junction | a node whose `hyperedge` is 1, and each `hyperedge` element |
 //! | a position | `Latitude` and `Longitude`, if both are there and on the Earth |
 //! | a link | each `edge`, also where several join the same two nodes; one from a node to itself is left out |
-//! | a capacity | `LinkSpeedRaw` in bit/s; else `LinkSpeed` with `LinkSpeedUnits`; else what `LinkLabel`, `LinkType` or `LinkNote` tell (`OC-192c`, `45 Mbps`) |
+//! | a capacity | `LinkSpeedRaw` in bit/s; else `LinkSpeed` with `LinkSpeedUnits`; else what `LinkLabel`, `LinkType` or `LinkNote` say (`OC-192c`, `45 Mbps`) |
 //! | a latency | the positions of its ends |
 //!
 //! Where edges are directed, one and its opposite become one link; one without an opposite carries nothing back.
@@ -34,7 +34,7 @@ const NO_LABEL: [&str; 3] = ["", "None", "?"];
 /// What a reader knows better than the document, or assumes where it says nothing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Assumptions {
-    /// The capacity of links of which none is told; they have none if it is left out.
+    /// The capacity of links of which none is given; they have none if it is left out.
     pub capacity: Option<Rate>,
 }
 
@@ -103,7 +103,7 @@ struct Reader<'a, 'input> {
     file: &'a Path,
     /// What a node is told to be, and an edge, by the identifiers of keys: the name of the attribute in lower case.
     keys: HashMap<&'a str, String>,
-    /// What nodes are told where they say nothing themselves, by identifiers of keys.
+    /// What nodes are given where they say nothing themselves, by identifiers of keys.
     node_defaults: HashMap<&'a str, &'a str>,
     edge_defaults: HashMap<&'a str, &'a str>,
     /// The names of sites, by identifiers of nodes.
@@ -186,7 +186,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         }
     }
 
-    /// What an element is told, or else what `defaults` say.
+    /// What an element is given, or else what `defaults` say.
     fn attributes<'s>(
         &'s self,
         element: Node<'a, 'input>,
@@ -392,7 +392,7 @@ fn elements<'a, 'input: 'a>(
         .filter(move |node| node.is_element() && node.tag_name().name() == name)
 }
 
-/// The capacity that an edge tells.
+/// The capacity that an edge gives.
 fn capacity(attributes: &Attributes<'_>) -> Option<Capacity> {
     let text = |name: &str| attributes.get(name).copied().filter(|text| !text.is_empty());
     let raw = || {

@@ -7,7 +7,7 @@
 //! | [`file`] | `map.toml` in, a map out, or an error that names the line |
 //! | [`graphml`] | the same for GraphML, as the Internet Topology Zoo writes it |
 //! | [`esnet`] | the same for ESnet's topology, as OSCARS publishes it |
-//! | [`registration`] | depots that tell of themselves, put on a map, and off it when they fall silent |
+//! | [`registration`] | depots that report on themselves, put on a map, and off it when they fall silent |
 //! | [`graph`] | nodes and directed edges, for what looks for paths |
 //! | [`render`] | a map as tables for people |
 //! | [`routes`] | `routes.toml` for routes that were chosen |

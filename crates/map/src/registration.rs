@@ -1,4 +1,4 @@
-//! Depots that tell of themselves: what they say, and what a map makes of it. Who may register, and whether a registration was signed by the key that it
+//! Depots that report on themselves: what they say, and what a map makes of it. Who may register, and whether a registration was signed by the key that it
 //! names, is for whoever takes it in.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -13,7 +13,7 @@ use crate::model::{Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Ma
 use crate::names::{MAX_NAME_BYTES, is_name};
 use crate::{Moment, text_form};
 
-/// Longest version that a depot tells of its software, in bytes.
+/// Longest version that a depot reports of its software, in bytes.
 const MAX_VERSION_BYTES: usize = 64;
 /// Of a key, so many characters tell two depots of the same name apart, counted behind its `lhk1:`.
 const KEY_CHARS: usize = 8;

@@ -159,7 +159,7 @@ impl Record {
 
     fn check_time(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
         let seconds = |ms: u64| ms as f64 / 1000.0;
-        // It is told when it is over.
+        // It is reported when it is over.
         let end_ms = self.start_ms.saturating_add((self.duration_s * 1000.0) as u64);
         let ahead_s = seconds(end_ms.saturating_sub(now_ms));
         if ahead_s > bounds.max_clock_ahead.as_secs_f64() {

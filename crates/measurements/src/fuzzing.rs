@@ -17,7 +17,7 @@ pub const TARGETS: &[Target] = &[Target {
 /// The time as of which records are checked: a minute after those of the seeds began.
 pub const NOW_MS: u64 = 1_791_990_460_000;
 
-/// Any text as what pScheduler archives: a record, or one line that says why not. A record that passes the check can be kept and told again.
+/// Any text as what pScheduler archives: a record, or one line that says why not. A record that passes the check can be kept and reported again.
 fn archived(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;

@@ -60,7 +60,7 @@ pub enum Method {
     Transfer,
     /// A hop of a session, as its depot saw it.
     Relay,
-    /// Another program that sent traffic to measure, as its archive tells it.
+    /// Another program that sent traffic to measure, as its archive has it.
     Archive,
 }
 

@@ -80,7 +80,7 @@ pub async fn serve(listener: TcpListener, page: Page) {
         let page = page.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            // A reader that fails or dawdles has nobody to tell.
+            // A reader that fails or dawdles has nobody to report to.
             let _ = tokio::time::timeout(READER_TIMEOUT, answer(stream, &page)).await;
         });
     }

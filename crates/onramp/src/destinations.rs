@@ -29,7 +29,7 @@ pub struct Destinations {
     sizes: Bounded<(Host, u16), VecDeque<u64>>,
 }
 
-/// What is known of a destination, to be told. Sizes in bytes, both ways together.
+/// What is known of a destination, to be reported. Sizes in bytes, both ways together.
 #[derive(Debug)]
 pub(crate) struct ReportedDestination {
     pub(crate) host: Host,

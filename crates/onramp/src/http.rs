@@ -75,7 +75,7 @@ pub(crate) async fn serve(guest: Guest) {
         .serve_connection(TokioIo::new(conn), service)
         .with_upgrades();
     let mut serving = std::pin::pin!(serving);
-    // A client that breaks the rules, or goes, has nothing more to be told.
+    // A client that breaks the rules, or goes, needs no more reports.
     tokio::select! {
         _ = &mut serving => return,
         () = phases.reached(Phase::Draining) => serving.as_mut().graceful_shutdown(),

@@ -133,7 +133,7 @@ impl Onramp {
         &self.places
     }
 
-    /// Reads the table of routes again; one with a mistake changes nothing, and is told of in the log. It is read again by itself when its
+    /// Reads the table of routes again; one with a mistake changes nothing, and is reported in the log. It is read again by itself when its
     /// file changes, too.
     pub fn reload(&self) {
         self.engine.table().reload();

@@ -85,7 +85,7 @@ pub(crate) async fn serve(guest: Guest) {
     }
 }
 
-/// Completes when a client has given up: nobody ends what it has to say before it knows that it is heard. What it says ahead of the answer
+/// Completes when a client has given up: nobody ends what it has to say before it knows that somebody reads it. What it says ahead of the answer
 /// is kept.
 async fn gone(conn: &mut Conn, early: &mut Vec<u8>) {
     let mut more = [0; 4096];
@@ -102,7 +102,7 @@ async fn gone(conn: &mut Conn, early: &mut Vec<u8>) {
 enum End {
     /// There is nothing to say to it.
     Silent,
-    /// It is told so.
+    /// It gets that answer.
     Answered(Vec<u8>),
 }
 

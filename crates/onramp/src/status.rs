@@ -1,4 +1,4 @@
-//! What an on-ramp that runs says of itself: asked for over its socket, told in JSON.
+//! What an on-ramp that runs says of itself: asked for over its socket, reported in JSON.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::engine::Engine;
 
 /// Within this it answers.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
-/// Most destinations and hosts that are told, the latest ones, each.
+/// Most destinations and hosts that are reported, the latest ones, each.
 const MAX_REPORTED: usize = 256;
 /// Longest answer that is read, in bytes.
 const MAX_STATUS: usize = 1024 * 1024;

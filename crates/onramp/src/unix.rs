@@ -41,7 +41,7 @@ const MAX_TICKETS: usize = 64;
 /// What is thrown away at once of what a program put in front.
 const DISCARDED_AT_ONCE: usize = 16 * 1024;
 
-/// For how long a program may remember that a destination is connected to directly. It is told when rules change; this is for what else is
+/// For how long a program may remember that a destination is connected to directly. It is informed when rules change; this is for what else is
 /// weighed, such as what connections to a destination have carried.
 const REMEMBER_FOR: Duration = Duration::from_secs(10);
 
@@ -490,7 +490,7 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a reply. A program that is gone has nothing to be told; one that does not read gets no more than the socket holds.
+/// Sends a reply. A program that is gone needs no reply; one that does not read gets no more than the socket holds.
 pub(crate) async fn report(socket: &UnixSeqpacket, reply: Reply<'_>) {
     if let Ok(bytes) = reply.encode().finished() {
         let _ = socket.send(bytes).await;

@@ -128,7 +128,7 @@ impl Server {
             // The client closes when it has the report.
             Ok(()) => control.close().await.map_err(Error::Cut),
             Err(error) => {
-                // Best effort: most errors are that nobody hears any more.
+                // Best effort: most errors are that nobody receives any more.
                 let _ = timeout(DRAIN, Message::refused(&error).write(&mut control)).await;
                 let _ = control.close().await;
                 Err(error)

@@ -1,4 +1,4 @@
-//! Who has something to itself: told by thread, so that it is known what a signal handler may wait for and what a fork leaves behind.
+//! Who has something to itself: known by thread, so that it is known what a signal handler may wait for and what a fork leaves behind.
 //!
 //! A thread that meets its own claim was interrupted while it held it, and would wait for itself. After a fork the thread that forked
 //! goes on with what it held (`pthread_self` is the same in the child), and all that others held is nobody's.

@@ -94,7 +94,7 @@ pub fn may_be_handler() -> bool {
 
 fn is_as_in_handler(signal: c_int, blocked: &libc::sigset_t) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: asks only. What the C library keeps for itself it refuses to tell.
+    // SAFETY: asks only. What the C library keeps for itself it refuses to show.
     let action = unsafe {
         if libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) != 0 {
             return false;

@@ -1,4 +1,4 @@
-//! What this library is within one process: what the hooks tell it, what it knows, and whom it belongs to.
+//! What this library is within one process: what the hooks report to it, what it knows, and whom it belongs to.
 //!
 //! After `fork` the child goes on with the connections that it inherited, with a helper of its own. The child of `vfork` borrows its
 //! parent's memory, and one of a bare `clone` was not announced: in both the process number is not the owner's, and nothing is touched.

@@ -46,7 +46,7 @@ pub struct RouteSettings {
 
 impl Settings {
     /// `DRS_MODE`, `DRS_LOG` and those of this module. Right-sizing is what is meant where nothing is said, or `DRS_MODE` says it. `None` when a
-    /// word is none that this knows: then nothing is done at all, since there is nobody to tell.
+    /// word is none that this knows: then nothing is done at all, since there is nobody to report to.
     pub fn from_environment() -> Option<Self> {
         let path = |name| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
         let routes = match var_os(ROUTES_VARIABLE) {

@@ -121,7 +121,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The code that tells the initiator.
+    /// The code that is reported to the initiator.
     #[must_use]
     pub const fn code(&self) -> StatusCode {
         match self {

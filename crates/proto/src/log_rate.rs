@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A token bucket for lines of a log that counts what it left out, so that the next line can tell.
+/// A token bucket for lines of a log that counts what it left out, so that the next line can report it.
 ///
 /// Time is a duration since any fixed point and only grows.
 #[derive(Debug, Clone)]

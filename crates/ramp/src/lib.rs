@@ -12,12 +12,12 @@
 //!
 //! The order: [`Request::Ask`] is answered with [`Reply::Direct`], [`Reply::Refuse`] or [`Reply::Via`]. After `Via` the program connects
 //! its own socket to that listener on loopback, and sends [`Request::Begin`] with the ticket and its socket's address; the answer,
-//! [`Reply::Done`], comes when the route stands or has failed. Where [`Reply::Direct`] says so, the program tells with [`Request::Measured`] how long a round
+//! [`Reply::Done`], comes when the route stands or has failed. Where [`Reply::Direct`] says so, the program reports with [`Request::Measured`] how long a round
 //! trip took once it is connected, which is not answered.
 //!
 //! A program that says so in its `Ask` may be told with `Direct` for how long the same question has the same answer. The on-ramp says
 //! [`Reply::Forget`] on the connection that such an answer went over when its rules change, and the end of that connection says it as well. So before a remembered
-//! answer is used, that connection is looked at: nothing to read means that it holds. [`Request::Remembered`] tells how often that was so.
+//! answer is used, that connection is looked at: nothing to read means that it holds. [`Request::Remembered`] reports how often that was so.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)] // what is read here comes from another process

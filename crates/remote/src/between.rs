@@ -33,7 +33,7 @@ pub struct Between {
     pub hard_links: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
-    /// Every entry that is done is told, not only counted.
+    /// Every entry that is done is reported, not only counted.
     pub report_done: bool,
     /// Ports to listen on.
     pub ports: Option<crate::PortRange>,
@@ -201,7 +201,7 @@ async fn begun(
     }
 }
 
-/// Hears how a copy goes.
+/// Receives how a copy goes.
 struct Receiving<'a> {
     progress: &'a Progress,
     observer: &'a Arc<dyn Observer>,

@@ -1,5 +1,5 @@
 //! Several addresses tried beside each other, each a little after the one before (RFC 8305, section 5); the first that proves to be the
-//! right host is taken. An address may belong to another machine as well, in another network: only the key tells.
+//! right host is taken. An address may belong to another machine as well, in another network: only the key shows it.
 
 use std::fmt;
 use std::future::Future;

@@ -1,6 +1,6 @@
 //! The far side: `longhaul serve --over-stdio`, started over ssh by whoever copies, as the user who logged in.
 //!
-//! It does what its standard input asks, serves one key and the paths it was told, and ends with its standard input, whatever is under
+//! It does what its standard input asks, serves one key and the paths it was given, and ends with its standard input, whatever is under
 //! way then.
 
 use std::collections::VecDeque;
@@ -193,7 +193,7 @@ fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
     of.as_fd().try_clone_to_owned()
 }
 
-/// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The receiver hears when all is written.
+/// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The receiver learns when all is written.
 fn write_answers(mut out: File) -> (mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>) {
     let (sender, mut answers) = mpsc::unbounded_channel();
     let (done, written) = oneshot::channel();

@@ -5,7 +5,7 @@
 //!   copy of this very program that it brings along, and talks to it in [`message`]s, one line of JSON each.
 //! - [`Way`] is how the data goes: a connection to the far side, one from it, or the ssh connection itself. [`Ways`] decides, without
 //!   I/O; [`LoginConnector`] does what is decided, and opens the streams of a copy.
-//! - [`serve_over_stdio`] is the far side. It serves the one client whose key it was told, and the paths it was told, as the user who
+//! - [`serve_over_stdio`] is the far side. It serves the one client whose key it was given, and the paths it was given, as the user who
 //!   logged in, and ends with its standard input.
 //! - [`between`] has two far sides copy among themselves.
 //!

@@ -79,7 +79,7 @@ pub enum Access {
     Write,
 }
 
-/// See [`Ask::Copy`]. The paths of this host are as typed, those of the other are beneath its root, as it told.
+/// See [`Ask::Copy`]. The paths of this host are as typed, those of the other are beneath its root, as it reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyAsk {
     /// The other far side's key.
@@ -122,7 +122,7 @@ pub struct CopyAsk {
     /// The data of large files travels in the clear, if the other side allows it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
-    /// Every entry that is done is told, not only counted.
+    /// Every entry that is done is reported, not only counted.
     pub report_done: bool,
 }
 
@@ -151,7 +151,7 @@ pub enum Answer {
         /// The paths beneath its root, in the order of the question.
         paths: Vec<PathBytes>,
     },
-    /// A session stands over a connection that the far side made, to this host of those it was told.
+    /// A session stands over a connection that the far side made, to this host of those that were named to it.
     Dialled {
         /// Whom it reached.
         host: String,

@@ -96,13 +96,13 @@ impl FarSide {
         })
     }
 
-    /// Asks, and hears the answer.
+    /// Asks, and receives the answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
         let asked = self.channel.ask(ask).await;
         self.receive(asked.is_ok()).await
     }
 
-    /// Hears the next answer.
+    /// Receives the next answer.
     pub(crate) async fn receive(&mut self, asked: bool) -> Result<Answer, Error> {
         match self.channel.answer().await.filter(|_| asked) {
             Some(Answer::Refused { reason }) => Err(Error::Refused {
@@ -179,7 +179,7 @@ impl FilesChannel for FarSide {
 
     async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Error> {
         for ask in asks {
-            // Why it could not be said is heard next.
+            // Why it could not be said is received next.
             let _ = self.channel.ask(&Ask::Files(ask.clone())).await;
         }
         Ok(())

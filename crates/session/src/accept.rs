@@ -19,7 +19,7 @@ use crate::{
     Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, secured::Secured, tls,
 };
 
-/// How long a refused initiator is heard out, lest a reset overtake the answer (LH-STATUS-6).
+/// How long what a refused initiator still sends is read, lest a reset overtake the answer (LH-STATUS-6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// Who could not read the OPEN does not know its place (LH-CHAIN-2).
@@ -88,7 +88,7 @@ impl Acceptor {
     /// once, and on whose account it goes (LH-ADMIT-1).
     ///
     /// # Errors
-    /// [`TurnedAway`], with the OPEN if one could be read; its initiator is yet to be told.
+    /// [`TurnedAway`], with the OPEN if one could be read; its initiator is yet to be answered.
     pub async fn receive<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -187,7 +187,7 @@ impl Acceptor {
         Secured::establish(hop, connection, |state| tls::is_bound(state, &binding)).await
     }
 
-    /// LH-STATUS-6: says why, and hears the initiator out for a moment.
+    /// LH-STATUS-6: says why, and reads what the initiator sends for a moment.
     async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, open: Option<&Open>, why: Declined) {
         answer_and_linger(stream, &self.answer(open, why), LINGER_TIME).await;
     }
@@ -275,7 +275,7 @@ impl Incoming<'_> {
     }
 }
 
-/// Why a service takes no session: what its initiator is told.
+/// Why a service takes no session: what is reported to its initiator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Declined {
     /// The code.
@@ -300,12 +300,12 @@ pub struct TurnedAway<'a, S = Conn> {
     pub open: Option<Box<Open>>,
     /// Why not.
     pub error: Error,
-    /// Whom to tell, and what.
+    /// Whom to answer, and what.
     unreported: Option<(S, Declined)>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
-    /// Tells the initiator why, if it is still there, and sees to it that it can be read (LH-STATUS-6).
+    /// Reports to the initiator why, if it is still there, and sees to it that it can be read (LH-STATUS-6).
     pub async fn report(self) -> Error {
         if let Some((stream, why)) = self.unreported {
             self.acceptor.refuse(stream, self.open.as_deref(), why).await;
@@ -322,7 +322,7 @@ enum NotAdmitted {
 }
 
 impl NotAdmitted {
-    /// What the initiator is told.
+    /// What is reported to the initiator.
     fn reported(&self, not_offered: impl FnOnce() -> String) -> Declined {
         let (code, detail) = match self {
             Self::Refused(Refusal::NoService) => (StatusCode::NoService, not_offered()),

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Says of the next bytes of a session that they travel as they are (LH-CLEAR-1). Both ends must say the same of the same bytes;
-/// what tells them so must itself be protected.
+/// what shows them that must itself be protected.
 ///
 /// For each direction there is one who says so, and who then writes or reads.
 #[derive(Debug, Default)]

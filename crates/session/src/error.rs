@@ -242,7 +242,7 @@ impl Error {
     }
 }
 
-/// Why an endpoint was not reached. The address that was tried is told where it is not the endpoint itself.
+/// Why an endpoint was not reached. The address that was tried is named where it is not the endpoint itself.
 fn reason(endpoint: &Endpoint, source: &io::Error) -> String {
     let (endpoint, source) = (endpoint.to_string(), source.to_string());
     match source

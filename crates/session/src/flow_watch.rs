@@ -1,7 +1,7 @@
 //! Watches the flow of a session's own hop: what limits it, and what right-sizing did about it.
 //!
 //! A watch is driven by the data itself: each read and write looks, at most once every [`SAMPLE_PERIOD`]. A flow that stands
-//! still is not looked at, and the kernel's counters tell how long it stood once it goes on.
+//! still is not looked at, and the kernel's counters show how long it stood once it goes on.
 
 use std::{
     os::fd::AsFd,

@@ -352,7 +352,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Ok(())
     }
 
-    /// Nothing that comes is read any more; the peer is told why, as far as it takes it at once.
+    /// Nothing that comes is read any more; the reason is reported to the peer, as far as it takes it at once.
     fn fail(&mut self, cx: &mut Context<'_>, fault: Fault) -> io::Error {
         self.reading = Reading::Failed;
         self.rest.clear();
@@ -377,7 +377,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
 #[derive(Debug)]
 enum Fault {
     Record(RecordError),
-    /// The peer has found a fault, and tells which.
+    /// The peer has found a fault, and reports which.
     Alert(AlertDescription),
 }
 

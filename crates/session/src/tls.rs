@@ -115,7 +115,7 @@ pub(crate) fn client_config(
             identity.certified(),
         )));
     config.alpn_protocols = vec![application_protocol(binding)];
-    // Depots see the ClientHello; it need not tell them a name, and nothing that could link sessions.
+    // Depots see the ClientHello; it need not show them a name, and nothing that could link sessions.
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
     // For the record layer, which is this crate's own (see `secured`).

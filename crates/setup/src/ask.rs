@@ -37,7 +37,7 @@ pub enum Request {
         /// Which.
         id: PartId,
     },
-    /// What is there of an owner; what is there of others may be told with it.
+    /// What is there of an owner; what is there of others may be reported with it.
     List {
         /// The owner.
         owner: Name,

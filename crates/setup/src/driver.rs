@@ -8,7 +8,7 @@ use crate::circuit::{Name, Part, PartId};
 /// An answer that is on its way.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
-/// Sets up parts of circuits, tears them down, and tells what is there.
+/// Sets up parts of circuits, tears them down, and reports what is there.
 ///
 /// Requests are asked one after the other by one owner, and each can be asked again: what is so already stays so.
 pub trait Driver: Send + Sync {

@@ -26,7 +26,7 @@ use ledger::{Ledger, RESOURCES};
 /// Lines of the log that one key may cause at once, and each second.
 const LOG_BURST: u32 = 50;
 const LOG_PER_SECOND: u32 = 5;
-/// After so long what was left out is told, if no other line has told it.
+/// After so long what was left out is reported, if no other line has reported it.
 const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 
 /// Memory is accounted in steps of so many bytes.
@@ -60,7 +60,7 @@ pub(crate) struct Account {
     /// One file at a time is read for this key to be compared; none likewise.
     pub comparing: Option<Mutex<()>>,
     log: Mutex<LogRate>,
-    /// Somebody will tell how many lines were left out.
+    /// Somebody will report how many lines were left out.
     log_pending: AtomicBool,
 }
 
@@ -143,7 +143,7 @@ impl Account {
         waited.map_err(|_| Exhausted::Share(Resource::OpenFiles).into())
     }
 
-    /// Writes a `line` of the log that this key causes, unless it causes too many; how many are left out is told a little later.
+    /// Writes a `line` of the log that this key causes, unless it causes too many; how many are left out is reported a little later.
     pub(crate) fn log(self: &Arc<Self>, line: impl FnOnce()) {
         if let Some(left_out) = self.admit_log() {
             self.report_left_out(left_out);
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(
             account.log.locked().take_left_out(),
             0,
-            "told without another line"
+            "reported without another line"
         );
         account.log(|| lines += 1);
         assert_eq!(lines, LOG_BURST + 1);

@@ -45,7 +45,7 @@ pub const MAX_STREAMS: u32 = 64;
 
 /// A byte stream to the server, as the engine needs it.
 pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Segments this host's connection sent again so far, if the kernel tells.
+    /// Segments this host's connection sent again so far, if the kernel reports them.
     fn retransmits(&self) -> Option<u64> {
         None
     }
@@ -62,7 +62,7 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     }
 }
 
-/// Nothing in it is protected, so that it need not hear of what is not.
+/// Nothing in it is protected, so that it need not know of what is not.
 impl Transport for tokio::io::DuplexStream {
     fn clear(&self) -> Option<Arc<Clear>> {
         Some(Arc::default())
@@ -133,7 +133,7 @@ pub trait Connector: Send + Sync + 'static {
 pub struct Outcome {
     /// BLAKE3 over the record of every entry (path, kind, size, hash of content), the same on both sides.
     pub manifest: Hash,
-    /// Streams that are closing; to be waited for, if at all, after the user has been told.
+    /// Streams that are closing; to be waited for, if at all, after the outcome has been shown to the user.
     pub closing: JoinSet<()>,
 }
 
@@ -150,7 +150,7 @@ pub struct Client<C> {
     pub connector: Arc<C>,
     /// Said first on every stream.
     pub hello: Hello,
-    /// How it is told that a file is there already, and need not be sent.
+    /// How it is found that a file is there already, and need not be sent.
     pub compare: Compare,
     /// Number of streams; when none, as many as the path turns out to need ([`stream_count`]).
     pub streams: Option<u32>,
@@ -158,7 +158,7 @@ pub struct Client<C> {
     pub memory: Option<StreamMemory>,
     /// Counts.
     pub progress: Arc<Progress>,
-    /// Hears.
+    /// Receives what happens.
     pub observer: Arc<dyn Observer>,
 }
 

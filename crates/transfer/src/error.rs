@@ -35,7 +35,7 @@ pub enum FailureKind {
     IsDirectory = 10,
     /// What arrived does not hash to what was sent; the file was not kept.
     Verification = 11,
-    /// Any other error of the operating system, told in the detail.
+    /// Any other error of the operating system, named in the detail.
     Io = 12,
     /// A bound of the other side (files open at once, directories in one copy) was met.
     Limit = 13,

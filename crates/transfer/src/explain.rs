@@ -109,7 +109,7 @@ fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
     }
 }
 
-/// The first hop waits for its depot: what the far end sees tells more.
+/// The first hop waits for its depot: what the far end sees says more.
 fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
     let far = match picture.receiving.chief() {
         Some((Limit::ReceivingApplication, _)) if picture.push => {

@@ -1,4 +1,4 @@
-//! What a server tells of its end of a stream's connection.
+//! What a server reports of its end of a stream's connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::wire::{FLOW_LIMITS, FlowReport};
 /// After how long the first report is due: there is no verdict sooner.
 const FIRST_REPORT_AFTER: Duration = Duration::from_millis(100);
 
-/// When a server tells how its end of a stream does: soon after it began, when the other end decides how many streams it takes, and
+/// When a server reports how its end of a stream does: soon after it began, when the other end decides how many streams it takes, and
 /// then with pauses that double up to [`FLOW_EVERY`].
 #[derive(Debug, Default)]
 pub(crate) struct ReportSchedule {
@@ -21,7 +21,7 @@ pub(crate) struct ReportSchedule {
 }
 
 impl ReportSchedule {
-    /// Whether one is due; it is then taken to be told. The first call begins the schedule.
+    /// Whether one is due; it is then taken to be reported. The first call begins the schedule.
     pub(crate) fn is_due(&mut self, now: Instant) -> bool {
         match self.next {
             None => {

@@ -22,7 +22,7 @@ use crate::wire::{block_header_len, decode};
 pub(crate) const SILENCE: Duration = Duration::from_secs(30);
 /// How long a side may say nothing.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How often a server tells how its end of a stream does.
+/// How often a server reports how its end of a stream does.
 pub(crate) const FLOW_EVERY: Duration = Duration::from_millis(500);
 /// How much is read ahead, in bytes.
 const READ_AHEAD: usize = 64 * 1024;
@@ -45,7 +45,7 @@ pub(crate) struct FrameReader<R> {
     buf: BytesMut,
     /// Bytes of the block just announced that are still to be read.
     data_left: usize,
-    /// Where the stream is told of bytes in the clear, if there may be any.
+    /// Where the stream receives word of bytes in the clear, if there may be any.
     clear: Option<Arc<Clear>>,
     /// Bytes of frames taken so far, without the data of blocks.
     taken: u64,
@@ -214,7 +214,7 @@ async fn received<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T
         Ok(result) => Ok(result?),
         Err(_) => Err(Error::Stream(std::io::Error::new(
             std::io::ErrorKind::TimedOut,
-            format!("nothing heard for {} s", SILENCE.as_secs()),
+            format!("nothing received for {} s", SILENCE.as_secs()),
         ))),
     }
 }

@@ -19,7 +19,7 @@ use crate::wire::Compare;
 /// Bytes in the pipe.
 const PIPE: usize = 4 << 20;
 
-/// Copies `sources` to `destination`; `names` is what each source is called in messages, `compare` how it is told that a file is
+/// Copies `sources` to `destination`; `names` is what each source is called in messages, `compare` how it is found that a file is
 /// there already, and `hard_links` whether names of one file are to be names of one file there, too.
 pub async fn copy_local(
     sources: Sources,

@@ -1,4 +1,4 @@
-//! Locks that outlive a panicking holder: state behind them is kept consistent at every step, so poison tells nothing.
+//! Locks that outlive a panicking holder: state behind them is kept consistent at every step, so poison says nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 

@@ -122,7 +122,7 @@ impl FromStr for Portion {
     }
 }
 
-/// How it is told which files are of a part.
+/// How it is found which files are of a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartFilter {
     pub part: Part,

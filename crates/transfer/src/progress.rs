@@ -47,7 +47,7 @@ pub struct Progress {
     streams: Mutex<Vec<Arc<StreamCounters>>>,
     /// The walk has found more, or is over.
     found: Notify,
-    /// Streams that the server allows, once it has told.
+    /// Streams that the server allows, once it has reported that.
     max_streams: watch::Sender<Option<usize>>,
     standstill: watch::Sender<Option<Standstill>>,
 }
@@ -96,7 +96,7 @@ impl Progress {
         }
     }
 
-    /// How many streams the server allows the copy, once it has told.
+    /// How many streams the server allows the copy, once it has reported that.
     pub(crate) fn max_streams(&self) -> watch::Receiver<Option<usize>> {
         self.max_streams.subscribe()
     }
@@ -120,19 +120,19 @@ impl Progress {
         self.streams.locked().clone()
     }
 
-    /// Counters of a new stream over `route`, watched by `flow`; `tells` at a server's end.
+    /// Counters of a new stream over `route`, watched by `flow`; `reports` at a server's end.
     pub(crate) fn add_stream(
         &self,
         route: &str,
         flow: Option<Arc<FlowWatch>>,
-        tells: bool,
+        reports: bool,
     ) -> Arc<StreamCounters> {
         let mut streams = self.streams.locked();
         let counters = Arc::new(StreamCounters::new(
             streams.len() as u32,
             route,
             flow,
-            tells,
+            reports,
             self.max_streams.clone(),
         ));
         streams.push(counters.clone());

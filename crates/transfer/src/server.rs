@@ -108,7 +108,7 @@ impl Server {
         }
     }
 
-    /// Writes a `line` of the log that a session of `key` causes, unless it causes too many; those left out are counted and told.
+    /// Writes a `line` of the log that a session of `key` causes, unless it causes too many; those left out are counted and reported.
     pub fn log(&self, key: PublicKey, line: impl FnOnce()) {
         self.account(key).log(line);
     }
@@ -324,7 +324,7 @@ fn full(exhausted: &Exhausted) -> Refusal {
 }
 
 impl Refusal {
-    /// What the client is told of an error, if it is told.
+    /// What is reported to the client of an error, if it is reported.
     fn of(error: &Error) -> Option<Self> {
         match error {
             Error::Protocol(detail) | Error::Refused(detail) => Some(refusal(detail)),

@@ -91,7 +91,7 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// When not all in it could be written: its permissions, if this copy made it.
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta);
 
-    /// When everything is in place and before anybody is told so: what is still to be forced to disk. What failed, each with
+    /// When everything is in place and before it is reported: what is still to be forced to disk. What failed, each with
     /// what it was in its detail.
     fn finish(&self) -> Vec<Failure>;
 }

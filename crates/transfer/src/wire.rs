@@ -204,7 +204,7 @@ pub(crate) enum Frame {
     Accept {
         version: u16,
         max_streams: u16,
-        /// None from a server that does not tell.
+        /// None from a server that does not report it.
         instance: Option<CopyInstance>,
         /// The data of blocks may travel in the clear (LH-COPY-43).
         clear: bool,
@@ -231,7 +231,7 @@ pub(crate) enum Frame {
         hash: Hash,
         data: Bytes,
     },
-    /// A file that the receiver may have: what tells whether it does (LH-COPY-40).
+    /// A file that the receiver may have: what shows whether it does (LH-COPY-40).
     Offer(Offer),
     /// Another name of a file that is in place (LH-COPY-45).
     HardLink(HardLink),

@@ -222,7 +222,7 @@ pub enum InvalidRequest {
     /// No program.
     #[error("on_end: name a program")]
     NoProgram,
-    /// Nothing that can be told.
+    /// Nothing that can be reported.
     #[error("on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it")]
     Url,
     /// `longhaul cp` does not understand it.

@@ -1,4 +1,4 @@
-//! Tells one: a signed POST.
+//! Sends one: a signed POST.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ pub(super) enum PostError {
     Request(axum::http::Error),
 }
 
-/// Tells it once.
+/// Sends it once.
 pub(super) async fn post(key: &SigningKey, notice: &Notice, limit: Duration) -> Result<(), PostError> {
     let receiver = Receiver::of(&notice.url).ok_or_else(|| PostError::Url(notice.url.clone()))?;
     let reported = timeout(limit, post_to(key, notice, &receiver)).await;

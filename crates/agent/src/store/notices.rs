@@ -100,7 +100,7 @@ impl Store {
         Ok(taken)
     }
 
-    /// Whoever was telling notices is gone, and those that waited for a later moment may be tried now.
+    /// Whoever was sending notices is gone, and those that waited for a later moment may be tried now.
     ///
     /// # Errors
     /// The store does not answer.

@@ -1,4 +1,4 @@
-//! Brings a controller and this machine up to date with each other: what copies measured is told, and the tables of routes are fetched.
+//! Brings a controller and this machine up to date with each other: what copies measured is reported, and the tables of routes are fetched.
 //!
 //! A copy that ends leaves its report on the disk and starts this in a process of its own, for which nobody waits. One at a time works; what
 //! another copy leaves meanwhile it finds as well.
@@ -25,7 +25,7 @@ const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
 const SYNC_DELAY: Duration = Duration::from_secs(1);
 /// By how much its niceness is raised.
 const LOWEST_PRIORITY: i32 = 19;
-/// Passes over what waits: copies may leave more while it is told.
+/// Passes over what waits: copies may leave more while it is reported.
 const MAX_PASSES: usize = 10;
 /// Held by whoever is at it.
 const LOCK: &str = "sync.lock";
@@ -42,7 +42,7 @@ pub struct SyncNow {
 }
 
 impl SyncNow {
-    /// Tells and fetches.
+    /// Reports and fetches.
     pub async fn run(self) -> Result<Exit> {
         if self.later {
             // Where it stays as it is, it takes a few milliseconds from others.
@@ -74,7 +74,7 @@ impl SyncNow {
         };
         let reported = timeout(SYNC_TIMEOUT, all).await.with_context(|| {
             format!(
-                "the controller did not hear all within {} s; the rest waits",
+                "the controller did not receive all within {} s; the rest waits",
                 SYNC_TIMEOUT.as_secs()
             )
         })??;
@@ -120,6 +120,6 @@ pub fn start(identity: Option<&Path>) {
     match command.spawn() {
         // Its parent ends, and whoever takes its place reaps it.
         Ok(child) => drop(child),
-        Err(error) => tracing::info!(%error, "the controller will hear of this copy with the next one"),
+        Err(error) => tracing::info!(%error, "this copy is reported to the controller with the next one"),
     }
 }

@@ -82,7 +82,7 @@ impl Cp {
         })
     }
 
-    /// To be told in JSON.
+    /// To be reported in JSON.
     pub fn wants_json(&self) -> bool {
         self.json
     }

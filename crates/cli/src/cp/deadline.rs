@@ -217,7 +217,7 @@ impl Keeper {
         self.use_ways().await;
     }
 
-    /// Has the copy go by what is promised now, and tells the planner which of the ways carry nothing.
+    /// Has the copy go by what is promised now, and reports to the planner which of the ways carry nothing.
     async fn use_ways(&mut self) {
         self.book.ask_for_grants(unix_ms()).await;
         let used = self.with(|shared| match shared.planner.promise() {
@@ -260,7 +260,7 @@ impl Keeper {
         what(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Tells the planner, and does what follows.
+    /// Reports to the planner, and does what follows.
     async fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -284,7 +284,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps what is reported, and tells programs of it.
+    /// Keeps what is reported, and reports it to programs.
     fn note(&mut self, action: &Action, done: &book::Done) {
         let line = self.book.line(action, done);
         let (reservation, ends) = (self.book.id(), self.book.ends().cloned());

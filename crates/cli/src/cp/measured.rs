@@ -12,7 +12,7 @@ use crate::of_path::{OfPath, limit_of, loss_share};
 
 /// A rate over fewer bytes says nothing of a path.
 const MIN_BYTES_OF_A_RATE: u64 = 1 << 20;
-/// Payload of a segment, in bytes, where nothing tells it.
+/// Payload of a segment, in bytes, where nothing shows it.
 const USUAL_MSS: u64 = 1448;
 
 /// What holds for all of a copy.
@@ -98,7 +98,7 @@ pub fn measured(
             conditions,
         };
         let rtt = (of.rtts > 0).then(|| (of.rtt / of.rtts).as_secs_f64());
-        // Of what the server sends into a chain, this end hears only what was lost on the server's own hop.
+        // Of what the server sends into a chain, this end sees only what was lost on the server's own hop.
         let hears_of_losses = whole.push || is_direct;
         let loss = loss_share(of.lost, of.segments).filter(|_| hears_of_losses);
         let has_rate = of.bytes >= MIN_BYTES_OF_A_RATE && whole.seconds > 0.0;

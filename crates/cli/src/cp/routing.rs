@@ -1,7 +1,7 @@
 //! By which routes a copy with a server goes when the command line doesn't say, and what is reported of it afterwards.
 //!
 //! Nobody else is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
-//! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, tells the controller.
+//! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, reports to the controller.
 
 mod report;
 mod reported;
@@ -45,7 +45,7 @@ pub struct Routing {
     push: bool,
     begun_ms: u64,
     begun: Instant,
-    /// Whether routes are chosen at all: else the command line names them, and only what they did is told.
+    /// Whether routes are chosen at all: else the command line names them, and only what they did is reported.
     chooses: bool,
     said: Mutex<Said>,
     /// Asks the controller.
@@ -282,7 +282,7 @@ pub fn question(
     }
 }
 
-/// How many bytes there are to copy, where that can be told without walking: all of them are files.
+/// How many bytes there are to copy, where that can be known without walking: all of them are files.
 pub fn size_of(sources: &[PathBuf]) -> Option<u64> {
     let mut bytes = 0u64;
     for source in sources {

@@ -1,4 +1,4 @@
-//! A depot that a controller knows: says that it is there, tells what it saw of hops, and measures the paths to other depots when its turn comes.
+//! A depot that a controller knows: says that it is there, reports what it saw of hops, and measures the paths to other depots when its turn comes.
 //!
 //! The depot itself does none of it and waits for none of it: sessions are relayed whether a controller answers or not.
 
@@ -30,12 +30,12 @@ const VALID_FOR: Duration = Duration::from_secs(90);
 /// How often it is said again where the controller does not say, at least, and at most.
 const MIN_REGISTER_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_REGISTER_INTERVAL: Duration = Duration::from_secs(600);
-/// How often what was seen of hops is told.
+/// How often what was seen of hops is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How often the controller is asked what to measure, at least, and at most.
 const MIN_PROBES_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_PROBES_INTERVAL: Duration = Duration::from_secs(600);
-/// How long the controller may take to hear that the depot ends.
+/// How long the controller may take to learn that the depot ends.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Measurements of one file of the spool: with long names of ends these stay within what a file may have.
 const MAX_SPOOLED_MEASUREMENTS: usize = 500;
@@ -208,7 +208,7 @@ impl Registered {
         }
     }
 
-    /// Keeps what was seen until it is told.
+    /// Keeps what was seen until it is reported.
     fn put(&self) {
         let Some(spool) = &self.spool else { return };
         let seen = {
@@ -218,7 +218,7 @@ impl Registered {
         for part in seen.chunks(MAX_SPOOLED_MEASUREMENTS) {
             let measurements = part.to_vec();
             if let Err(error) = spool.put(&Entry::Measurements(Batch { measurements })) {
-                tracing::warn!(%error, "the controller will not hear of some hops");
+                tracing::warn!(%error, "some hops cannot be reported to the controller");
             }
         }
     }
@@ -227,7 +227,7 @@ impl Registered {
         if let Some(spool) = &self.spool
             && let Err(error) = spool.report(&self.controller).await
         {
-            tracing::debug!(%error, "the controller will hear of hops later");
+            tracing::debug!(%error, "hops are reported to the controller later");
         }
     }
 

@@ -46,7 +46,7 @@ impl Doctor {
     }
 }
 
-/// The server's side: tells this machine's facts to keys that may read something.
+/// The server's side: reports this machine's facts to keys that may read something.
 pub struct Answering {
     grants: Arc<GrantsInForce>,
     server: Server,

@@ -55,12 +55,12 @@ impl Show {
     }
 }
 
-/// A name was changed, as a program hears it.
+/// A name was changed, as a program receives it.
 pub fn done(path: &str) -> String {
     json!({ "event": "done", "path": path }).to_string()
 }
 
-/// What failed, as a program hears it.
+/// What failed, as a program receives it.
 pub fn failed(location: &Location, failure: &FilesFailure) -> String {
     json!({
         "event": "failed", "path": printable(&failure.path.0), "kind": failure.kind, "message": location.failed(failure),

@@ -67,7 +67,7 @@ pub struct Entries {
 }
 
 impl Entries {
-    /// What the on-ramp is told.
+    /// What the on-ramp is given.
     pub fn config(&self) -> Result<OnrampConfig> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let mut config = default_config(identity)?;

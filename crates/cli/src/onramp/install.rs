@@ -11,7 +11,7 @@ const STOP_MARGIN_SECONDS: u64 = 10;
 
 /// Writes the unit, with the options that were given, and says how to start it.
 pub fn install(entries: &Entries) -> Result<Exit> {
-    // What it would not start with is told now.
+    // What it would not start with is reported now.
     let drain = entries.config()?.drain;
     let mut arguments = vec!["onramp".to_owned()];
     arguments.extend(entries.arguments()?);

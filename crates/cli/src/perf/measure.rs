@@ -1,4 +1,4 @@
-//! `longhaul perf SERVER`: measures, tells each interval, and closes with both ends' counts.
+//! `longhaul perf SERVER`: measures, reports each interval, and closes with both ends' counts.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -46,7 +46,7 @@ fn test(perf: &Perf) -> Result<Test> {
         None => Length::Milliseconds(millis(asked.time)),
     };
     if length == Length::Milliseconds(0) || millis(asked.interval) < 10 {
-        bail!("measure for a millisecond or more, and tell every 10 ms at most");
+        bail!("measure for a millisecond or more, and report every 10 ms at most");
     }
     Ok(Test {
         streams: asked.parallel,

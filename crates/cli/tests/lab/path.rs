@@ -180,12 +180,12 @@ impl LongPath {
         self.fetched_hearing(name, arguments, |_| {})
     }
 
-    /// The same; `hears` is told of each event.
+    /// The same; `observe` receives each event.
     pub fn fetched_hearing(
         &self,
         name: &str,
         arguments: &[&str],
-        mut hears: impl FnMut(&serde_json::Value),
+        mut observe: impl FnMut(&serde_json::Value),
     ) -> serde_json::Value {
         let target = tempfile::tempdir_in(self.dir.path()).unwrap();
         let mut cp = self.longhaul("client");
@@ -197,7 +197,7 @@ impl LongPath {
         let mut report = serde_json::Value::Null;
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {
             report = serde_json::from_str(&line.unwrap()).unwrap();
-            hears(&report);
+            observe(&report);
         }
         assert!(child.wait().unwrap().success(), "{report}");
         assert_eq!(

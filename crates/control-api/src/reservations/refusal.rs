@@ -83,7 +83,7 @@ pub struct Offers {
     /// The record of the journal behind which they were good, where they were looked for beside what was decided meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<u64>,
-    /// Whether there may be more: none were looked for because others were being looked for, or some went to others meanwhile. Asking again may tell.
+    /// Whether there may be more: none were looked for because others were being looked for, or some went to others meanwhile. Asking again may show it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
 }

@@ -40,7 +40,7 @@ pub async fn take(
     Ok(Json(keep(&controller, &caller, &headers, batch).await?))
 }
 
-/// Keeps a batch, if it makes sense and `caller` may tell all of it.
+/// Keeps a batch, if it makes sense and `caller` may report all of it.
 pub(super) async fn keep(
     controller: &Controller,
     caller: &Caller,
@@ -55,7 +55,7 @@ pub(super) async fn keep(
         });
     }
     let once = once(caller, headers, &batch)?;
-    // One end has one name, whoever tells of it: a depot knows the others by their keys, a client knows servers by their addresses. A batch is of few ends.
+    // One end has one name, whoever reports it: a depot knows the others by their keys, a client knows servers by their addresses. A batch is of few ends.
     let mut names = HashMap::<String, String>::new();
     for measurement in &mut batch.measurements {
         for end in [&mut measurement.from, &mut measurement.to] {

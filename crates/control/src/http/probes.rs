@@ -15,7 +15,7 @@ use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 use crate::probes::{SLOT_MS, kind, turns};
 
-/// How far ahead a depot is told, in slots: a minute and a half.
+/// How far ahead a depot receives them, in slots: a minute and a half.
 const SLOTS_AHEAD: u64 = 30;
 /// A path that has carried real traffic within this time is not measured, in milliseconds.
 const IN_USE_MS: u64 = 30_000;

@@ -1,4 +1,4 @@
-//! pScheduler's measurements, taken and told as its HTTP archiver sends them.
+//! pScheduler's measurements, taken and reported as its HTTP archiver sends them.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -49,7 +49,7 @@ pub async fn take(
         .map_err(|fault| invalid(fault.to_string()))?;
     let measurements = measurements(&record);
     if measurements.is_empty() {
-        // The way is told, and nothing of what is kept here.
+        // The way is reported, and nothing of what is kept here.
         return Ok(Json(BatchKept {
             kept: 0,
             duplicates: 0,
@@ -69,7 +69,7 @@ pub async fn put(
     take(controller, caller, text).await
 }
 
-/// Measurements as pScheduler would have told them, in the order in which they were kept. Those of ends without a host name or address are left out.
+/// Measurements as pScheduler would have reported them, in the order in which they were kept. Those of ends without a host name or address are left out.
 #[utoipa::path(get, path = "/api/v1/pscheduler", params(MeasurementQuery), responses((status = OK, body = PschedulerPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn list(
     State(controller): State<Controller>,

@@ -142,7 +142,7 @@ impl Candidate {
         Ok(is_held)
     }
 
-    /// Takes what happened, and tells those who wait for it.
+    /// Takes what happened, and reports it to those who wait for it.
     fn take(&mut self, event: Event) -> Standing {
         let standing = self.election.take(event, self.now());
         let leadership = match standing {

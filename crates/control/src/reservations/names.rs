@@ -152,7 +152,7 @@ impl Names {
         self.links.get(usize::try_from(id.0).ok()?)
     }
 
-    /// A link as the API tells it.
+    /// A link as the API reports it.
     #[must_use]
     pub fn reported(&self, id: LinkId) -> Option<LinkDirection> {
         let known = self.link(id)?;

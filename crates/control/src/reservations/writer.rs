@@ -253,7 +253,7 @@ impl Writer {
                 }
                 Err(StoreError::Fenced) if leadership == Leadership::Alone => self.epoch = None,
                 Err(StoreError::Fenced) => {
-                    // Another one leads: this one will hear of it, and takes no epoch from it.
+                    // Another one leads: this one will learn of it, and takes no epoch from it.
                     self.epoch = None;
                     failed = StoreError::NotLeading { leader: None };
                     break;

@@ -24,7 +24,7 @@ const ROWS_OF_STATEMENTS: [usize; 4] = [500, 50, 5, 1];
 /// Columns of a row.
 const COLUMNS: usize = 6;
 
-/// A quantity of a path as one reporter tells it.
+/// A quantity of a path as one reporter has it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeriesKey {
     /// Who says so.
@@ -62,7 +62,7 @@ impl SeriesKey {
 /// Measurements that were kept.
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Who told them.
+    /// Who reported them.
     pub reporter: String,
     /// What they are.
     pub measurements: Vec<Measurement>,
@@ -113,7 +113,7 @@ pub struct Writer {
     kept: mpsc::UnboundedSender<Kept>,
 }
 
-/// What batches are given to, and what writes them. `kept` is told of each batch that has been written.
+/// What batches are given to, and what writes them. `kept` receives each batch that has been written.
 #[must_use]
 pub fn ingest(store: Store, kept: mpsc::UnboundedSender<Kept>) -> (Ingest, Writer) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING_BATCHES);

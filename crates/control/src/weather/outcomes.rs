@@ -11,7 +11,7 @@ use super::{USUAL_STREAMS, Weather};
 use crate::places::Speaker;
 
 impl Weather {
-    /// Takes what became of a transfer between two ends, told by one of them.
+    /// Takes what became of a transfer between two ends, reported by one of them.
     pub fn take_report(&mut self, speaker: &Speaker, report: &TransferReport, now: f64) {
         let (Some(from), Some(to)) = (&report.from, &report.to) else {
             return;

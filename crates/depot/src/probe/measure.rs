@@ -40,7 +40,7 @@ pub struct ProbeFigures {
     pub round_trips: Vec<Duration>,
     /// What the train brought, by what of it got through when.
     pub train: Option<Train>,
-    /// Segments sent, and those of them that were sent again, where the kernel tells.
+    /// Segments sent, and those of them that were sent again, where the kernel reports them.
     pub segments: Option<(u64, u64)>,
     /// Whether losses are the path's: a congestion control that does not mind them makes some itself.
     pub counts_losses: bool,
@@ -229,7 +229,7 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     Ok(Train::of(bytes, took, &looks.0))
 }
 
-/// Says something, and hears it again.
+/// Sends something, and receives it again.
 async fn said<S: AsyncRead + AsyncWrite + Unpin>(conn: &mut S, message: ProbeMessage) -> io::Result<()> {
     conn.write_all(&message.encode()).await?;
     received(conn, message).await

@@ -77,7 +77,7 @@ impl Batch {
     fn give_up(&mut self, from: &impl AsFd) {
         self.deadline = None;
         self.since = None;
-        // The kernel tells of what has come meanwhile as soon as the mark is gone.
+        // The kernel reports what has come meanwhile as soon as the mark is gone.
         self.set(from, 1);
     }
 

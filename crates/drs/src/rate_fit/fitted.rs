@@ -196,7 +196,7 @@ impl Fitted {
         let verdict = if has_queue {
             self.step_back(sample, round, floor, siblings)
         } else {
-            // A queue that is new stretches round trips unequally, so only rounds without one tell of noise.
+            // A queue that is new stretches round trips unequally, so only rounds without one show the noise.
             floor.observe_scatter(round);
             self.step_up(sample, round, floor, siblings, is_filled);
             Verdict::Followed

@@ -2,7 +2,7 @@
 //!
 //! The least single round trip that the kernel knows is the wrong floor on a path whose delay varies: smoothed round trips lie above
 //! it for good, by several deviations. So smoothed ones are held against the least smoothed one, and by more than they
-//! scatter. Two things tell by how much they do, and a queue of constant length changes neither: the kernel's mean deviation, of round
+//! scatter. Two things show by how much they do, and a queue of constant length changes neither: the kernel's mean deviation, of round
 //! trips that have little to do with each other, and the deviation of smoothed ones within a round, where the delay varies so slowly that
 //! the smoothed ones go with it. Where they scatter by much, several round trips are looked at together.
 
@@ -60,7 +60,7 @@ impl RttFloor {
         self.scatter.unwrap_or_default()
     }
 
-    /// Whether a round has told how much round trips scatter.
+    /// Whether a round has shown how much round trips scatter.
     pub(super) fn knows_scatter(&self) -> bool {
         self.scatter.is_some()
     }

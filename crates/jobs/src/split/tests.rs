@@ -291,7 +291,7 @@ proptest! {
         prop_assert_eq!(Parts::of(&job.parts).left, 0);
     }
 
-    /// Asked to stop, it stops as soon as its agents have heard of it, and nothing begins meanwhile.
+    /// Asked to stop, it stops as soon as its agents have received that, and nothing begins meanwhile.
     #[test]
     fn once_it_is_cancelled_nothing_begins(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)) {
         let mut job = Job::new(count);

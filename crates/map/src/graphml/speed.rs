@@ -16,7 +16,7 @@ const EUROPEAN_LINES: [f64; 5] = [64e3, 2.048e6, 8.448e6, 34.368e6, 139.264e6];
 /// Of a label, so many parts are looked at.
 const MAX_TOKENS: usize = 64;
 
-/// The speed that a label tells, if it tells one; the first, if several.
+/// The speed that a label gives, if it gives one; the first, if several.
 pub fn read(label: &str) -> Option<Capacity> {
     let tokens = tokens(label);
     (0..tokens.len()).find_map(|at| read_at(tokens.get(at..).unwrap_or_default(), before(&tokens, at)))

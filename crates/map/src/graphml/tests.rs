@@ -26,7 +26,7 @@ fn zoo(name: &str) -> Map {
     map
 }
 
-/// How many links tell a capacity, and how many have a latency.
+/// How many links give a capacity, and how many have a latency.
 fn known(map: &Map) -> (usize, usize) {
     let links = map.links.iter();
     let reported = links

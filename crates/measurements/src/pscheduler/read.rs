@@ -292,7 +292,7 @@ fn conditions(run: &Run) -> Conditions {
         let word = reference.get("longhaul")?.get("limit")?.as_str()?;
         Limit::ALL.into_iter().find(|limit| limit.word() == word)
     });
-    // A test that was told how fast to send, or with which window, does not say what the path carries.
+    // A test whose rate or window was prescribed does not say what the path carries.
     let by_test = match (spec.bandwidth.or(spec.fq_rate), spec.window_size) {
         (Some(_), _) => Some(Limit::Pacing),
         (None, Some(_)) => Some(Limit::SendBuffer),

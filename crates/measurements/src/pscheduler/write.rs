@@ -27,14 +27,14 @@ const ICMP_ERRORS: [&str; 16] = [
     "precedence-cutoff-in-effect",
 ];
 
-/// Why a record cannot be told so.
+/// Why a record cannot be written so.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// Nobody knows the host of an end: pScheduler names hosts.
-    #[error("{0:?} has no host name or address, by which pScheduler tells measurements")]
+    #[error("{0:?} has no host name or address, by which pScheduler names the ends of a measurement")]
     NoHost(String),
     /// A delay without a histogram.
-    #[error("pScheduler tells delays one way by a histogram, and the measurement has none")]
+    #[error("pScheduler reports delays one way by a histogram, and the measurement has none")]
     NoHistogram,
     /// What its kind says is there is not.
     #[error("the measurement has no {0}")]
@@ -44,7 +44,7 @@ pub enum WriteError {
     Moment,
 }
 
-/// Writes a record as pScheduler's HTTP archiver would send it. `host` tells the host name or address of an end of the path.
+/// Writes a record as pScheduler's HTTP archiver would send it. `host` gives the host name or address of an end of the path.
 ///
 /// # Errors
 /// [`WriteError`].

@@ -2,7 +2,7 @@
 //! what is done besides shows neither in the result nor in `errno`.
 //!
 //! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`, `accept4`), those that end or rename a
-//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, and `_exit`, which ends a process without telling.
+//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, and `_exit`, which ends a process without a word.
 //! Reading and writing are not among them: the kernel keeps the accounts.
 //!
 //! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that: nothing is allocated, looked up or

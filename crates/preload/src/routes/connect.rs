@@ -2,7 +2,7 @@
 //!
 //! A blocking socket waits for the result where a signal can interrupt it and the thread can be cancelled, as in the kernel's: in a `recv` of
 //! the control, which the kernel goes on with after a handler with `SA_RESTART`. Where it was interrupted, or its `SO_SNDTIMEO` has passed, the
-//! attempt goes on without the program, which is then told by `poll`: so it is begun again as one of a socket that does not wait.
+//! attempt goes on without the program, which then learns of it by `poll`: so it is begun again as one of a socket that does not wait.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -176,7 +176,7 @@ impl Routes {
                 if is_filled {
                     return Step::Fails(reported);
                 }
-                // What comes of it is told by `poll` now.
+                // What comes of it `poll` reports now.
                 self.give_up(held, descriptor);
                 match self.start(descriptor, inode, destination, true) {
                     Step::Wait(_) | Step::Direct => Step::Fails(reported),

@@ -2,7 +2,7 @@
 //! their destinations.
 //!
 //! The program's socket stays its own. Where the on-ramp knows a route, it is really connected, to a listener of the on-ramp's on loopback in
-//! place of its destination, and over a Unix socket (the *control*) the on-ramp is told which destination is meant, and tells when the route
+//! place of its destination, and over a Unix socket (the *control*) the on-ramp learns which destination is meant, and reports when the route
 //! stands. Questions go over a connection that the process keeps (the *line*), which becomes the control of what takes a route. Until then a socket whose program does not wait is kept from being writable by what is put in front of it (`fill`), so `poll`,
 //! `select` and `epoll` say what they would. `errno`, `SO_ERROR` and the peer's address are the destination's, and the
 //! socket's own address is what it would be for that.
@@ -248,7 +248,7 @@ impl Routes {
         leads.map(|_| Ok(known))
     }
 
-    /// Tells the on-ramp how far the destination of a direct connection is, once that stands, if it would know.
+    /// Reports to the on-ramp how far the destination of a direct connection is, once that stands, if it would know.
     pub fn measure(&self, descriptor: RawFd) {
         let Some(mut held) = self.held(descriptor) else {
             return;

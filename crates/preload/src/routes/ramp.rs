@@ -136,7 +136,7 @@ impl Ramp {
         true
     }
 
-    /// Tells the on-ramp of connections by remembered answers, where it does not know of them.
+    /// Reports connections to the on-ramp by remembered answers, where it does not know of them.
     pub fn account(&self) {
         if let Some(mut line) = self.line.hold() {
             report_unreported(&mut line);
@@ -190,7 +190,7 @@ impl Ramp {
             Some(Ok(Reply::Direct {
                 measure, remember, ..
             })) => {
-                // From before it was asked, so that the on-ramp does not cease to tell of changes before this ends.
+                // From before it was asked, so that the on-ramp does not cease to report changes before this ends.
                 let until = remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
                 if let (Some(until), Over::Line(mut line)) = (until, over) {
                     line.remembered().remember(&ask, until);
@@ -272,7 +272,7 @@ fn still_holds(line: &mut HeldLine<'_>) -> bool {
     }
 }
 
-/// Tells the on-ramp of connections by remembered answers, if there are such that it does not know of.
+/// Reports connections to the on-ramp by remembered answers, if there are such that it does not know of.
 #[inline(never)] // so that its room on the stack is free again for what follows
 fn report_unreported(line: &mut HeldLine<'_>) {
     let connections = std::mem::take(&mut line.remembered().unreported);
@@ -298,7 +298,7 @@ fn exchange_over(
     Ok(length)
 }
 
-/// Says something, and hears the answer; its length in bytes. The socket is looked up before each use.
+/// Sends something, and receives the answer; its length in bytes. The socket is looked up before each use.
 fn exchange<'a>(
     socket: impl Fn() -> Option<BorrowedFd<'a>>,
     bytes: &[u8],
@@ -309,7 +309,7 @@ fn exchange<'a>(
     receive(&socket, room)
 }
 
-/// Hears an answer; its length in bytes.
+/// Receives an answer; its length in bytes.
 fn receive<'a>(
     socket: &impl Fn() -> rustix::io::Result<BorrowedFd<'a>>,
     room: &mut [u8; MAX_REPLY],
@@ -322,7 +322,7 @@ fn receive<'a>(
     }
 }
 
-/// Says something. `None` when nobody hears it.
+/// Sends something. `None` when nobody receives it.
 pub fn say(socket: BorrowedFd<'_>, request: &Request<'_>) -> Option<()> {
     let bytes = request.encode();
     let bytes = bytes.finished().ok()?;

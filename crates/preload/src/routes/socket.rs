@@ -95,7 +95,7 @@ pub fn disconnect(socket: BorrowedFd<'_>) {
     let _ = sockopt::socket_error(socket);
 }
 
-/// Tells the kernel that the program has seen its connection stand, as a second `connect` does.
+/// Has the kernel know that the program has seen its connection stand, as a second `connect` does.
 pub fn settle(socket: BorrowedFd<'_>) {
     if let Some(peer) = peer(socket) {
         let _ = rustix::net::connect(socket, &peer);

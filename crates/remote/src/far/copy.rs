@@ -1,4 +1,4 @@
-//! A far side as the client of another one: the data goes between the two, and whoever started them hears how it goes.
+//! A far side as the client of another one: the data goes between the two, and whoever started them receives how it goes.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use crate::message::{
 };
 use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, to_host};
 
-/// Between two answers that tell how the copy stands.
+/// Between two answers that report how the copy stands.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Copies, reporting what happens, and at last how it ended.
@@ -233,7 +233,7 @@ fn kind(error: &Error) -> CopyErrorKind {
     }
 }
 
-/// Tells what happens. Entries that are done are reported one by one only to a near side that wants them, and has to keep up.
+/// Reports what happens. Entries that are done are reported one by one only to a near side that wants them, and has to keep up.
 struct Reporting {
     answers: UnboundedSender<Answer>,
     report_done: bool,

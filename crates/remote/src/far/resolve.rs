@@ -34,7 +34,7 @@ pub(super) fn typed(home: &Path, path: &[u8]) -> PathBuf {
     home.join(OsStr::from_bytes(beneath_home))
 }
 
-/// A source. One that is missing is named all the same: the copy tells. With `follow`, a symbolic link is what it leads to.
+/// A source. One that is missing is named all the same: the copy reports it. With `follow`, a symbolic link is what it leads to.
 pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, String> {
     let full = typed(home, path);
     let ends_in_directory = path.ends_with(b"/") || path.ends_with(b"/.") || path == b".";

@@ -359,7 +359,7 @@ async fn a_handshake_belongs_to_its_own_open() {
     assert!(one.is_err() && two.is_err());
 }
 
-/// LH-ACCEPT-1: who has as many set-ups under way as fit is told so, and its OPEN is not remembered.
+/// LH-ACCEPT-1: who has as many set-ups under way as fit gets that answer, and its OPEN is not remembered.
 #[tokio::test(start_paused = true)]
 async fn without_room_the_principal_is_informed() {
     let identity = Identity::generate().unwrap();

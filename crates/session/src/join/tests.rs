@@ -169,7 +169,7 @@ async fn what_was_said_before_a_close_arrives() {
         while writes.write_all(&chunk).await.is_ok() {}
     };
     let answering = async {
-        // It has heard enough, says all it has to say, and goes with bytes unread once its end has been taken.
+        // It has received enough, says all it has to say, and goes with bytes unread once its end has been taken.
         program.read_u8().await.unwrap();
         program.write_all(&answer).await.unwrap();
         program.shutdown().await.unwrap();

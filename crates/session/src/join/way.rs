@@ -80,7 +80,7 @@ impl Way {
         self.state == State::Ended
     }
 
-    /// Whether whom it writes to will hear of it again.
+    /// Whether whom it writes to will receive more of it.
     pub(super) fn is_owed(&self) -> bool {
         !self.has_ended() && !self.discards
     }
@@ -133,7 +133,7 @@ impl Way {
         if !self.discards {
             match Pin::new(to).poll_shutdown(cx) {
                 Poll::Pending => return Step::Waiting,
-                // It is gone; how, its own direction tells.
+                // It is gone; how, its own direction shows.
                 Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::NotConnected => {}
                 Poll::Ready(Err(error)) => return Step::CannotWrite(error),
                 Poll::Ready(Ok(())) => {}

@@ -133,7 +133,7 @@ where
         };
         incoming.consume(discard);
         offered = offered.saturating_sub(discard);
-        // Once more after a failure, for the alert that tells the peer; then there is nothing left to say.
+        // Once more after a failure, for the alert to the peer; then there is nothing left to say.
         if let Some(error) = failed.take_if(|_| !matches!(next, Next::Process)) {
             let reported = async {
                 io.write_all(&outgoing).await?;

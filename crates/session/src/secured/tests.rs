@@ -183,7 +183,7 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
         let failed = receive(&mut far, 1 << 16).await.unwrap_err();
         assert_eq!(failed.kind(), io::ErrorKind::InvalidData, "{at}: {failed}");
         assert!(far.read_u8().await.is_err(), "nothing is read behind it");
-        // The other end is told.
+        // The other end learns of it.
         assert_eq!(
             near.read_u8().await.unwrap_err().kind(),
             io::ErrorKind::InvalidData

@@ -203,7 +203,7 @@ impl<C: Connector> Attempt<C> {
     }
 }
 
-/// Greets on a stream that takes a lost one's place, and waits until the server has told which copy it has come to: one that was started
+/// Greets on a stream that takes a lost one's place, and waits until the server has reported which copy it has come to: one that was started
 /// again has none of it, and what is sent to it before that is known is sent for nothing. What is left to be said first: nothing.
 async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     queue: &Queue,
@@ -240,7 +240,7 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     }
 }
 
-/// Closes in good order: says so, and hears the other side say so, lest a reset overtakes the last words.
+/// Closes in good order: says so, and receives the same from the other side, lest a reset overtakes the last words.
 pub(crate) async fn close(stream: impl AsyncRead + AsyncWrite + Unpin) {
     close_and_report(stream, || ()).await;
 }

@@ -29,7 +29,7 @@ pub(super) const DIRECT: usize = 0;
 /// A route is late when opening takes so many times as long as the other one took, and longer by [`MIN_LATENESS`].
 const LATE_FACTOR: u32 = 3;
 const MIN_LATENESS: Duration = Duration::from_millis(100);
-/// A route that moves nothing for so long, in time and in round trips, while the direct one does, is stalled. (A server tells how its end of a
+/// A route that moves nothing for so long, in time and in round trips, while the direct one does, is stalled. (A server reports how its end of a
 /// stream does twice as often.)
 const MIN_STALL: Duration = Duration::from_secs(1);
 const STALL_RTTS: u32 = 6;

@@ -42,7 +42,7 @@ pub(super) struct Supervisor<'a, C> {
     /// How many streams are open.
     open: watch::Sender<u32>,
     ever_open: bool,
-    /// The server has told how many streams it allows.
+    /// The server has reported how many streams it allows.
     accepted: bool,
     without_stream_since: Option<Instant>,
     /// Streams that saw the end of the copy, and close.

@@ -1,8 +1,8 @@
 //! Pages of a directory, asked for before whoever reads them wants them, so that none waits a round trip for the one before (LH-FILES-12).
 //!
-//! Behind which name a page begins only the page before it tells. So behind the first question go others that ask for nothing but what
+//! Behind which name a page begins only the page before it says. So behind the first question go others that ask for nothing but what
 //! follows, and the server answers them in order. How many are under way is the flow control: one at first, since most directories are short
-//! and whoever looks at one may soon look elsewhere, and one more with each page that is taken. What nobody wants any more is heard and
+//! and whoever looks at one may soon look elsewhere, and one more with each page that is taken. What nobody wants any more is received and
 //! thrown away.
 
 use std::collections::VecDeque;
@@ -13,12 +13,12 @@ use super::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
 /// Pages that are under way ahead of the reader, at most. A page has half a megabyte: these fill 300 Mbit/s over 100 ms.
 const MAX_AHEAD: usize = 8;
 
-/// Where questions about files are said and answers heard, in the order of the questions.
+/// Where questions about files are sent and answers received, in the order of the questions.
 pub trait Channel {
-    /// Why nothing is heard any more.
+    /// Why nothing is received any more.
     type Error;
 
-    /// Says these questions, without waiting for answers. That they could not be said may be told when an answer is to be heard.
+    /// Sends these questions, without waiting for answers. That they could not be sent may be reported when an answer is to be received.
     fn say(&mut self, asks: &[FilesAsk]) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// The next answer: never one of those that answer no question.
@@ -50,7 +50,7 @@ struct Step {
 }
 
 impl Ahead {
-    /// Asks on `channel`, and hears the answer. When this fails, or is dropped before it is done, the channel is of no more use.
+    /// Asks on `channel`, and receives the answer. When this fails, or is dropped before it is done, the channel is of no more use.
     ///
     /// # Errors
     /// The channel's.
@@ -156,7 +156,7 @@ mod tests {
         /// Most questions that waited at a time.
         most_waiting: usize,
         said: usize,
-        /// Turns: how often something was said after something had been heard.
+        /// Turns: how often something was sent after something had been received.
         turns: usize,
         received_since: bool,
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks hears what a server would say that is asked one question after the other, whatever is asked between.
+        /// Whoever asks receives what a server would say that is asked one question after the other, whatever is asked between.
         #[test]
         fn lh_files_12_answers_are_those_to_the_questions(
             names in prop::array::uniform2(0u16..60),

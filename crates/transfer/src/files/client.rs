@@ -64,7 +64,7 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
-    /// Asks, and hears the answer: never [`FilesAnswer::Ready`], [`FilesAnswer::Working`] or [`FilesAnswer::Refused`].
+    /// Asks, and receives the answer: never [`FilesAnswer::Ready`], [`FilesAnswer::Working`] or [`FilesAnswer::Refused`].
     ///
     /// # Errors
     /// [`FilesError`].
@@ -109,7 +109,7 @@ impl<S: crate::Transport> Channel for Session<S> {
     }
 
     async fn receive(&mut self) -> Result<FilesAnswer, FilesError> {
-        // What a server says before it closes is heard though nothing can be said to it any more.
+        // What a server says before it closes is received though nothing can be said to it any more.
         match self.answer().await {
             Err(FilesError::Broken(reason)) => Err(self.unsaid.take().unwrap_or(reason).into()),
             answered => answered,

@@ -57,7 +57,7 @@ pub enum FilesFailureKind {
     Limit,
     /// The question is not understood.
     NotUnderstood,
-    /// Another error of the operating system, told in the detail; or a kind that this release does not know.
+    /// Another error of the operating system, named in the detail; or a kind that this release does not know.
     #[serde(other)]
     Io,
 }

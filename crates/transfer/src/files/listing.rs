@@ -1,7 +1,7 @@
 //! A directory of any length in the order of its names, in bounded memory.
 //!
 //! A directory has no order of its own, and sorting a million names takes memory for a million. So one pass over it keeps the smallest names
-//! behind the last one that was told, as many as there is room for; pages are cut from these, and when they are used up, there is
+//! behind the last one that was listed, as many as there is room for; pages are cut from these, and when they are used up, there is
 //! another pass. A name that is made or removed meanwhile is reported or not; every other one is reported once.
 
 use std::collections::{BinaryHeap, VecDeque};
@@ -65,11 +65,11 @@ impl<'a> SmallestNames<'a> {
     }
 }
 
-/// What one pass found and no page has told yet.
+/// What one pass found and no page has listed yet.
 #[derive(Debug, Default)]
 struct Kept {
     path: RelPath,
-    /// The last name that was told; none before the first.
+    /// The last name that was listed; none before the first.
     reported: Option<Vec<u8>>,
     names: VecDeque<Vec<u8>>,
     /// There are others behind the last of these.

@@ -40,7 +40,7 @@ pub enum FilesAsk {
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// What follows what was told of a directory last? Answered by [`FilesAnswer::Entries`], with none after its end (LH-FILES-12).
+    /// What follows what was listed of a directory last? Answered by [`FilesAnswer::Entries`], with none after its end (LH-FILES-12).
     More {
         /// As in [`FilesAsk::Look`].
         #[serde(default)]
@@ -182,7 +182,7 @@ pub enum LeftoverUsage {
     InUse,
     /// It is not this user's, or nothing that a copy makes.
     Foreign,
-    /// It cannot be known; only its age tells.
+    /// It cannot be known; only its age says something.
     #[serde(other)]
     Unknown,
 }

@@ -138,7 +138,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
     for ask in [rm(""), mv("", "x", true), mkdir("", false)] {
         assert_eq!(world.failure(&ask, &Anything), Some(RefusedPath), "{ask:?}");
     }
-    // A link is itself: told, renamed and removed, and what it leads to stays.
+    // A link is itself: listed, renamed and removed, and what it leads to stays.
     let FilesAnswer::Entries { entries, .. } = world.ask(&look("in/way-out"), &Anything) else {
         panic!("no entries")
     };

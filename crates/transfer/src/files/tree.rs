@@ -46,7 +46,7 @@ impl Permission for Anything {
 pub struct Files {
     root: Arc<Dir>,
     listing: Listing,
-    /// The directory that was looked at last, and the last name that was told of it; none where there was nothing behind it.
+    /// The directory that was looked at last, and the last name that was listed of it; none where there was nothing behind it.
     reported: Option<(PathBytes, PathBytes)>,
 }
 

@@ -182,7 +182,7 @@ impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<
 }
 
 /// What a sender says behind HELLO, over one stream and again over another: no panic, nothing but answers, and every outcome
-/// the same however often it is told (LH-COPY-19).
+/// the same however often it is reported (LH-COPY-19).
 pub(super) fn receiver(data: &[u8]) {
     let receiver = Receiver::new(
         Nowhere,

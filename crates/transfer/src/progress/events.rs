@@ -1,4 +1,4 @@
-//! What happens in a copy, and who is told.
+//! What happens in a copy, and who receives it.
 
 use std::fmt;
 use std::time::Duration;
@@ -145,13 +145,13 @@ impl RouteStanding {
     }
 }
 
-/// Hears events. Called from several threads; must not block.
+/// Receives events. Called from several threads; must not block.
 pub trait Observer: Send + Sync + 'static {
     /// Something happened.
     fn event(&self, event: Event);
 }
 
-/// Hears nothing.
+/// Receives events and does nothing with them.
 impl Observer for () {
     fn event(&self, _: Event) {}
 }

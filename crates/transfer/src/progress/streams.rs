@@ -27,8 +27,8 @@ pub struct StreamCounters {
     pub retransmits_known: AtomicBool,
     /// Whether it is open.
     pub open: AtomicBool,
-    /// This is the server's end, which tells the other one how it does.
-    tells: bool,
+    /// This is the server's end, which reports to the other one how it does.
+    reports: bool,
     ends: Mutex<KnownEnds>,
     /// Whether it is to end once all that it carries is answered.
     retiring: watch::Sender<bool>,
@@ -41,7 +41,7 @@ pub struct StreamCounters {
 struct KnownEnds {
     /// How this end's connection does, where it is watched.
     watch: Option<Arc<FlowWatch>>,
-    /// What the server told last.
+    /// What the server reported last.
     reported: Option<FlowReport>,
     /// When the next report to the other end is due.
     schedule: ReportSchedule,
@@ -80,7 +80,7 @@ impl KnownEnds {
 pub struct Ends {
     /// This end's.
     pub here: Seen,
-    /// The server's, as far as it has told.
+    /// The server's, as far as it has reported them.
     pub there: Tally,
     /// How many streams the server advises.
     pub advised_there: Option<u32>,
@@ -127,7 +127,7 @@ impl StreamCounters {
         number: u32,
         route: &str,
         flow: Option<Arc<FlowWatch>>,
-        tells: bool,
+        reports: bool,
         max_streams: watch::Sender<Option<usize>>,
     ) -> Self {
         Self {
@@ -137,7 +137,7 @@ impl StreamCounters {
             retransmits: AtomicU64::new(0),
             retransmits_known: AtomicBool::new(false),
             open: AtomicBool::new(true),
-            tells,
+            reports,
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
             max_streams,
@@ -148,22 +148,22 @@ impl StreamCounters {
         self.ends.locked().reported = Some(report);
     }
 
-    /// How this end does, where the other one is to be told.
+    /// How this end does, where that is reported to the other one.
     pub(crate) fn report(&self) -> Option<FlowReport> {
         let ends = self.ends.locked();
-        let watch = ends.watch.as_ref().filter(|_| self.tells)?;
+        let watch = ends.watch.as_ref().filter(|_| self.reports)?;
         Some(FlowReport::of(&watch.seen()))
     }
 
-    /// The same, when it is time to tell it.
+    /// The same, when it is time to report it.
     pub(crate) fn due_report(&self) -> Option<FlowReport> {
-        let due = self.tells() && self.ends.locked().schedule.is_due(Instant::now());
+        let due = self.reports() && self.ends.locked().schedule.is_due(Instant::now());
         due.then(|| self.report()).flatten()
     }
 
-    /// Whether there is something to tell.
-    pub(crate) fn tells(&self) -> bool {
-        self.tells && self.ends.locked().watch.is_some()
+    /// Whether there is something to report.
+    pub(crate) fn reports(&self) -> bool {
+        self.reports && self.ends.locked().watch.is_some()
     }
 
     /// What both ends have seen.
@@ -193,7 +193,7 @@ impl StreamCounters {
         self.open.store(false, Ordering::Relaxed);
     }
 
-    /// The server has accepted the stream, and told how many a copy may have (LH-COPY-9).
+    /// The server has accepted the stream, and reported how many a copy may have (LH-COPY-9).
     pub(crate) fn accepted(&self, max_streams: u16) {
         let max_streams = Some(usize::from(max_streams).max(1));
         self.max_streams.send_if_modified(|known| {

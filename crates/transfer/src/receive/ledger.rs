@@ -39,7 +39,7 @@ use outcomes::Outcomes;
 
 /// Entries that may wait in the manifest for one before them (LH-COPY-30).
 const MAX_WAITING_ENTRIES: usize = 1 << 20;
-/// Failures of directories to be finished that are told at the end (LH-COPY-30).
+/// Failures of directories to be finished that are reported at the end (LH-COPY-30).
 const MAX_NOTES: usize = 1024;
 /// Bytes that a record in the manifest takes while it waits for one before it.
 const WAITING_BYTES: u64 = 64;
@@ -69,7 +69,7 @@ pub(crate) enum Action<P: Parts> {
     Place(Placement<P>),
     /// Remove what was written of a file, or leave it for a later copy if `keep`; then say so with [`Ledger::discarded`].
     Discard { file: P::File, keep: bool },
-    /// Tell the observer what became of an entry; once for each.
+    /// Report to the observer what became of an entry; once for each.
     Report(Report),
     /// So many bytes more, or fewer, are written.
     Count(i64),
@@ -315,7 +315,7 @@ impl<P: Parts> Ledger<P> {
         out.push(Action::Finish(directories));
     }
 
-    /// The directories are finished, but for what failed, which the sender hears before DONE (LH-COPY-25).
+    /// The directories are finished, but for what failed, which the sender receives before DONE (LH-COPY-25).
     pub(crate) fn finished(&mut self, failed: Vec<(Head, Failure)>) {
         self.memory.directories = 0;
         let notes = failed.into_iter().take(MAX_NOTES);

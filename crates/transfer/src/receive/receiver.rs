@@ -145,7 +145,7 @@ impl<S: Store> Receiver<S> {
         self.ended.locked().take()
     }
 
-    /// Tells the ledger of something that makes it remember no more than `EVENT_BYTES`, and `more` bytes.
+    /// Reports something to the ledger that makes it remember no more than `EVENT_BYTES`, and `more` bytes.
     fn event_of<R>(
         &self,
         more: u64,
@@ -364,13 +364,13 @@ impl<S: Store> Receiver<S> {
         if !may_resume || self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
             return Ok(None);
         }
-        // Without a place it can't be written either, which its first block will tell.
+        // Without a place it can't be written either, which its first block will show.
         let Ok(place) = self.account.open_file().await else {
             return Ok(None);
         };
         let (receiver, file) = (self.clone(), announced.clone());
         let resumed = blocking(move || receiver.store.resume(&file)).await?;
-        // What can't be gone on with is begun again, and what is wrong with it is told then.
+        // What can't be gone on with is begun again, and what is wrong with it is reported then.
         let Ok(Some((file, in_place))) = resumed else {
             return Ok(None);
         };

@@ -109,7 +109,11 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
     let mut out = Vec::new();
     let (mut concluded, mut said_done) = (false, false);
     let mut said_retire = false;
-    let quiet = if counters.tells() { FLOW_EVERY } else { KEEP_ALIVE };
+    let quiet = if counters.reports() {
+        FLOW_EVERY
+    } else {
+        KEEP_ALIVE
+    };
     loop {
         out.clear();
         tokio::select! {
@@ -263,7 +267,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     block_log2,
                     identity,
                 } => {
-                    // The walk is ahead of it, and what that has found may be told much later.
+                    // The walk is ahead of it, and what that has found may be reported much later.
                     receiver.progress.set_found(0, size, false);
                     let id = head.id;
                     let announced = Announced {

@@ -175,7 +175,7 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
     .unwrap();
     let walk = queue.clone();
     tokio::task::spawn_blocking(move || walk.walk());
-    // Small, so that the sender hears what is there before it has sent much from the file's start.
+    // Small, so that the sender receives what is there before it has sent much from the file's start.
     let (near, far) = tokio::io::duplex(4096);
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);

@@ -1,7 +1,7 @@
 //! The sender's queue: the one place from which all streams of a copy pull their work.
 //!
 //! What goes where is decided by the [`Schedule`]; this holds it under a lock, gives it the time, keeps its memory and its
-//! open files on the account, wakes who waits, and tells the observer.
+//! open files on the account, wakes who waits, and reports to the observer.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -42,7 +42,7 @@ pub(crate) struct Queue {
     /// Streams wait here for work, and everyone for the end.
     work: Notify,
     started: Instant,
-    /// The copy at the other end, once it has told which one it is.
+    /// The copy at the other end, once it has reported which one it is.
     instance: OnceLock<CopyInstance>,
     pub sources: Sources,
     /// Whether files are to be gone on with, should the copy end early.
@@ -127,7 +127,7 @@ impl Queue {
         }))
     }
 
-    /// What the receiver has, as far as it is known before it tells, and how files are compared; to be said before there are streams.
+    /// What the receiver has, as far as it is known before it reports, and how files are compared; to be said before there are streams.
     pub(crate) fn expect(&self, presence: Presence, compare: Compare) {
         self.on(|schedule, _| schedule.expect(presence, compare));
     }
@@ -181,7 +181,7 @@ impl Queue {
         self.act(state);
         match next {
             Next::Send(work) => Taken::Work(work),
-            // Memory may be given back by other copies, which nobody tells.
+            // Memory may be given back by other copies, which nobody reports.
             Next::Wait { .. } if room == 0 => Taken::Nothing(MEMORY_POLL_INTERVAL),
             Next::Wait { until } => Taken::Nothing(until.saturating_sub(now)),
             Next::Over => Taken::Over,
@@ -198,7 +198,7 @@ impl Queue {
         self.on(|schedule, now| schedule.acknowledged(id, offset, now));
     }
 
-    /// The receiver had these parts of a file before, and tells of `more` or has told all.
+    /// The receiver had these parts of a file before, and reports `more` or has reported all.
     ///
     /// # Errors
     /// [`Error::Protocol`] if the file has no such parts.
@@ -211,7 +211,7 @@ impl Queue {
         }
     }
 
-    /// The other end has accepted a stream: which copy that has come to, where it tells, whether some of what is to be sent may be
+    /// The other end has accepted a stream: which copy that has come to, where it reports, whether some of what is to be sent may be
     /// there, and whether it understands HARD_LINK.
     ///
     /// # Errors
@@ -318,7 +318,7 @@ impl Queue {
         }
     }
 
-    /// Tells the observer, once for each entry.
+    /// Reports to the observer, once for each entry.
     fn report(&self, result: EntryResult) {
         self.progress.entries_done.fetch_add(1, Ordering::Relaxed);
         let path = (self.label)(&result.entry.head);
@@ -340,7 +340,7 @@ impl Queue {
         }
     }
 
-    /// Tells the observer of a failure.
+    /// Reports a failure to the observer.
     pub(crate) fn note(&self, path: String, failure: Failure) {
         self.progress.failures.fetch_add(1, Ordering::Relaxed);
         self.observer.event(Event::Failed { path, failure });
@@ -383,7 +383,7 @@ impl Queue {
             if state.schedule.wants_entries() && state.account(cost, 0).is_ok() {
                 break;
             }
-            // Memory may be given back by other copies, which nobody tells.
+            // Memory may be given back by other copies, which nobody reports.
             let waited = self.room.wait_timeout(state, MEMORY_POLL_INTERVAL);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }

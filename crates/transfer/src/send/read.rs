@@ -63,7 +63,7 @@ fn block_log2(size: u64) -> u32 {
     fits.map_or(LARGE_BLOCK_LOG2, |(_, log2)| log2)
 }
 
-/// Hears what comes of reading.
+/// Receives what comes of reading.
 pub(crate) trait Reports {
     /// The file of this entry, if it is open and still to be sent.
     fn open_file(&self, id: u64) -> Option<Arc<OpenFile>>;

@@ -18,7 +18,7 @@ use of_part::OfPart;
 
 /// A place that files come from: what there is, and the content of each file. All of it may block.
 pub(crate) trait Source: Send + Sync {
-    /// Tells `sink` of every entry, in one order, each directory before what is in it; false if `sink` stopped it.
+    /// Gives `sink` every entry, in one order, each directory before what is in it; false if `sink` stopped it.
     fn walk(&self, sink: &dyn WalkSink) -> bool;
 
     /// Opens the file of an entry that the walk found.

@@ -21,14 +21,14 @@ use crate::send::read::{Announced, FrameBuffer, Reader};
 use crate::send::schedule::{StreamId, Work};
 use crate::wire::{Frame, NO_ENTRY};
 
-/// How often the receiver hears what the walk has found so far: the number of streams follows from it, so at first soon, and then with
+/// How often the receiver gets what the walk has found so far: the number of streams follows from it, so at first soon, and then with
 /// pauses that double.
 const FIRST_TOTALS_AFTER: Duration = Duration::from_millis(10);
 const MAX_TOTALS_PAUSE: Duration = Duration::from_millis(200);
 
 /// Whether, and how, the data of blocks goes in the clear on a stream.
 pub(crate) struct ClearData {
-    /// Where the stream is told which bytes are. None: it can't.
+    /// Where the stream finds which bytes are. None: it can't.
     pub stream: Option<Arc<Clear>>,
     /// This end wants it.
     pub wanted: bool,
@@ -184,7 +184,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 }
                 let wait = match reported_complete {
                     false => totals_due.saturating_duration_since(Instant::now()),
-                    true if counters.tells() => FLOW_EVERY,
+                    true if counters.reports() => FLOW_EVERY,
                     true => KEEP_ALIVE,
                 };
                 match tokio::time::timeout(wait, ready.recv()).await {
@@ -213,7 +213,7 @@ async fn write<W: AsyncWrite + Unpin>(
                 queue.account.buffers().give(filled.frames.into_bytes());
                 flushed = false;
             }
-            None if reported_complete && !counters.tells() => Frame::KeepAlive.encode(&mut out),
+            None if reported_complete && !counters.reports() => Frame::KeepAlive.encode(&mut out),
             None => {}
         }
         if !reported_complete && Instant::now() >= totals_due {

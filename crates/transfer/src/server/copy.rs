@@ -119,7 +119,7 @@ impl Copy {
         self.early_end.send_replace(Some(why));
     }
 
-    /// Resolves when its streams are to end, with what their client is told.
+    /// Resolves when its streams are to end, with what is reported to their client.
     pub(super) async fn ended_early(&self) -> Error {
         let mut early_end = self.early_end.subscribe();
         let why = early_end.wait_for(Option::is_some).await;

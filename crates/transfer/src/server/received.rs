@@ -1,4 +1,4 @@
-//! When a copy was last heard of: a client whose host or network went away without a word leaves connections that stand for a while.
+//! When something of a copy last arrived: a client whose host or network went away without a word leaves connections that stand for a while.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,13 +23,13 @@ impl LastReceived {
         }
     }
 
-    /// Something was heard just now.
+    /// Something arrived just now.
     pub(super) fn note(&self) {
         let millis = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.at.fetch_max(millis, Ordering::Relaxed);
     }
 
-    /// How long nothing has been heard.
+    /// How long nothing has arrived.
     pub(super) fn silence(&self) -> Duration {
         let at = Duration::from_millis(self.at.load(Ordering::Relaxed));
         self.begun.elapsed().saturating_sub(at)

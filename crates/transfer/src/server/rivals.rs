@@ -17,7 +17,7 @@ use crate::part::Portion;
 use crate::store::Rivals;
 use crate::wire::Request;
 
-/// How long a copy waits for a rival whose client is there: it may have been killed, which its host tells at once. Shorter where nothing
+/// How long a copy waits for a rival whose client is there: it may have been killed, which its host reports at once. Shorter where nothing
 /// says that the rival has anything.
 const RIVAL_TIMEOUT: Duration = Duration::from_secs(3);
 const MAYBE_RIVAL_TIMEOUT: Duration = Duration::from_millis(250);

@@ -120,7 +120,7 @@ impl Dir {
         Ok(true)
     }
 
-    /// Makes the directory `path` and those missing above it; tells `made` of each that is new. `Ok(true)` if `path` itself is.
+    /// Makes the directory `path` and those missing above it; reports each that is new to `made`. `Ok(true)` if `path` itself is.
     pub(crate) fn make_dirs(
         &self,
         path: &RelPath,
@@ -228,7 +228,7 @@ pub(crate) enum Kind {
 impl Kind {
     const ALL: [Self; 4] = [Self::File, Self::Directory, Self::Symlink, Self::Other];
 
-    /// None if the system does not tell.
+    /// None if the system does not say.
     fn of(kind: fs::FileType) -> Option<Self> {
         match kind {
             fs::FileType::Unknown => None,

@@ -200,7 +200,7 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Makes durable what was written before [`Self::poll`] asked for it, and records it. `clock` tells the time when that is
+    /// Makes durable what was written before [`Self::poll`] asked for it, and records it. `clock` gives the time when that is
     /// done. Blocking.
     ///
     /// # Errors

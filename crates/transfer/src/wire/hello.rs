@@ -12,7 +12,7 @@ const MAGIC: [u8; 4] = *b"LHCP";
 /// Most sources of one copy.
 pub(crate) const MAX_SOURCES: usize = 16 * 1024;
 
-/// Names one copy among all a server carries (LH-COPY-10): 128 random bits, so that knowing it is having been told.
+/// Names one copy among all a server carries (LH-COPY-10): 128 random bits, so that knowing it is having received it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
@@ -58,7 +58,7 @@ pub struct Hello {
     pub portion: Portion,
 }
 
-/// How it is told that a file is there already.
+/// How it is found that a file is there already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Compare {
     /// By its size and modification time, in nanoseconds: nothing is read.

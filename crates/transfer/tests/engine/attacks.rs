@@ -153,7 +153,7 @@ async fn names_that_climb_are_refused_before_anything_happens() {
         ] {
             let (result, answer) = attack(&bench, &bytes).await;
             assert!(matches!(result, Err(Error::Protocol(_))), "{name:?}: {result:?}");
-            assert!(!answer.is_empty(), "it is told why");
+            assert!(!answer.is_empty(), "it gets the reason");
         }
     }
     assert_eq!(surroundings(&bench), before);

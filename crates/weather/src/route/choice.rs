@@ -40,7 +40,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The figures that are used unless others are told.
+    /// The figures that are used unless others are given.
     pub const DEFAULT: Self = Self {
         small: 256 << 10,
         margin: 0.05,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::choice::{Chooser, Rated, Request};
 use super::{NodeId, Via};
 
-/// The least that tells something of a route, in bytes, and the most that one transfer explores with.
+/// The least that shows something of a route, in bytes, and the most that one transfer explores with.
 const SLICE: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// A forecast that is younger is not explored for, in seconds.
 const MAX_FRESH_AGE_SECONDS: f64 = 60.0;

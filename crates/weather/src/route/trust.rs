@@ -236,7 +236,7 @@ impl Outcomes {
             .clamp(-GREATEST_FACTOR.ln(), GREATEST_FACTOR.ln());
         memory.log_factor += GAIN * (log - memory.log_factor);
         if via.is_direct() {
-            // There is nothing to be slower than; a failure is told by `failed`.
+            // There is nothing to be slower than; a failure is reported by `failed`.
             return Ok(());
         }
         if took <= direct {

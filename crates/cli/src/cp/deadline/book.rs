@@ -84,7 +84,7 @@ pub struct Book {
     failed: BTreeSet<PathId>,
     /// When to ask for grants.
     grants_due: Option<GrantsDue>,
-    /// Verdicts on routes that the planner has heard of.
+    /// Verdicts on routes that the planner has received.
     judged: usize,
 }
 

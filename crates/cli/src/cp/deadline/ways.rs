@@ -202,7 +202,7 @@ mod tests {
         let failed = at(&mut ways, 5, &streams);
         assert_eq!((failed[0].path, failed[0].works), (PathId(3), false));
         assert_eq!(failed[0].line, format!("{name} carries nothing: grant refused"));
-        assert_eq!(at(&mut ways, 20, &streams), [], "it is told once");
+        assert_eq!(at(&mut ways, 20, &streams), [], "it is reported once");
         assert!(
             ways.report()[0]
                 .line()

@@ -1,4 +1,4 @@
-//! What the controller is told of a copy that is over.
+//! What is reported to the controller of a copy that is over.
 
 use std::path::PathBuf;
 
@@ -17,13 +17,13 @@ use crate::exit::Exit;
 use crate::report::Report;
 
 impl Routing {
-    /// Where that lies which the controller is to be told.
+    /// Where that lies which is to be reported to the controller.
     fn spool(&self) -> Option<Spool> {
         let (_, state) = self.source.controller()?;
         Some(Spool(reports_dir(state)))
     }
 
-    /// Leaves alone what failed, and has the controller told what the copy did, without waiting for that.
+    /// Leaves alone what failed, and has what the copy did reported to the controller, without waiting for that.
     pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
         // An answer is of no use any more.
         if let Some(asking) = self.asking().take() {
@@ -42,7 +42,7 @@ impl Routing {
         let entries = self.entries(report, judged, progress);
         for entry in &entries {
             if let Err(error) = spool.put(entry) {
-                tracing::info!(%error, "the controller will not hear of this copy");
+                tracing::info!(%error, "this copy cannot be reported to the controller");
             }
         }
         if !entries.is_empty() {

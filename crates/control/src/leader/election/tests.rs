@@ -46,7 +46,7 @@ fn an_answer_that_comes_too_late_makes_nobody_lead() {
     assert_eq!(election.take(Event::Held { sent: 0 }, LEASE_MS), Standing::Lost);
 }
 
-/// A server that gives the lock to one session at a time, and ends a session of which it has not heard for its limit.
+/// A server that gives the lock to one session at a time, and ends a session of which nothing has arrived for its limit.
 #[derive(Default)]
 struct Server {
     received: BTreeMap<(usize, u64), u64>,
@@ -90,7 +90,7 @@ enum Step {
     Ask(usize, u64, u64),
     /// Its connection ends at the server as well.
     Break(usize),
-    /// Or at its own side only: the server hears no more of it.
+    /// Or at its own side only: the server receives no more of it.
     Abandon(usize),
     /// Nothing happens for so long.
     Pass(u64),

@@ -406,7 +406,7 @@ impl Flow {
         }
     }
 
-    /// The segment has come, and its timestamp tells that it was not lost (RFC 3522).
+    /// The segment has come, and its timestamp shows that it was not lost (RFC 3522).
     fn undo(&mut self, now: f64) {
         if let Some((_, window, threshold)) = self.undo.take_if(|(at, ..)| now >= *at) {
             (self.window, self.threshold) = (self.window.max(window), threshold);

@@ -18,7 +18,7 @@ struct Copy {
     limit: fn(usize) -> Limit,
     /// Segments lost in a million.
     loss: u64,
-    /// Whether this end sees them before it is told.
+    /// Whether this end sees them before they are reported to it.
     sees_losses: bool,
     /// What the stream that carries least does of what all carry.
     least_share: Option<f64>,

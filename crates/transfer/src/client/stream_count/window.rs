@@ -215,7 +215,7 @@ impl Window {
         view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS
     }
 
-    /// What limited the copy, and for which part of the time. A sending end knows what holds it, and a receiving one that hears nothing of it
+    /// What limited the copy, and for which part of the time. A sending end knows what holds it, and a receiving one that receives nothing of it
     /// in time sees some of that for itself.
     fn limit(&self, view: &View) -> (Tally, Option<(Limit, f64)>) {
         let sending = view.sending.since(&self.begun.sending);

@@ -71,10 +71,10 @@ impl<C: Connector> Supervisor<'_, C> {
             SlotState::Failed
         };
         if !self.ever_open {
-            // Whoever knows other routes is told at once.
+            // Whoever knows other routes learns of it at once.
             self.next_look = Instant::now();
         }
-        // What was said of who asks, or by the hop itself, tells more than a later echo. What befalls reserved ways is not what a copy ends by.
+        // What was said of who asks, or by the hop itself, says more than a later echo. What befalls reserved ways is not what a copy ends by.
         if self.is_reserved(number) && self.ever_open {
             return Ok(());
         }

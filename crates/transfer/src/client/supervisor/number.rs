@@ -16,7 +16,7 @@ use crate::client::stream_count::{RoundTrips, RouteRtt, View};
 use crate::client::{Connector, Side};
 use crate::progress::Standstill;
 
-/// Streams that a client opens before the server has told how many it allows (LH-COPY-9), or one for each route: a server that allows
+/// Streams that a client opens before the server has reported how many it allows (LH-COPY-9), or one for each route: a server that allows
 /// fewer refuses the rest, and the copy goes on without them.
 const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
 /// Total from which every route that the user gave gets a stream.

@@ -83,7 +83,7 @@ impl<C: Connector> Supervisor<'_, C> {
             look.opened |= counters.is_some();
             if let Some(open) = slot.open() {
                 look.open += 1;
-                // Of what a server has for a stream, this end knows nothing; but it tells of itself.
+                // Of what a server has for a stream, this end knows nothing; but it reports on itself.
                 look.busy |= match &self.side {
                     Side::Push(queue) => queue.carries(open.number),
                     Side::Pull(_) => true,

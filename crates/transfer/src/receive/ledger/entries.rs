@@ -130,7 +130,7 @@ impl<P: Parts> Ledger<P> {
         self.settle_as(head, record, outcome, None, out);
     }
 
-    /// Records an entry and answers who asked, with the failure `told` if that is another one.
+    /// Records an entry and answers who asked, with the failure `reported` if that is another one.
     fn settle_as(
         &mut self,
         head: &Head,

@@ -23,7 +23,7 @@ pub enum Asked {
     Part(PartFilter, bool),
 }
 
-/// What an entry is, as far as its frame tells.
+/// What an entry is, as far as its frame says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
     File,

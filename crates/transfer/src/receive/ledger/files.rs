@@ -207,7 +207,7 @@ impl<P: Parts> Ledger<P> {
     /// answered, or will be with those who asked before.
     pub(crate) fn block(&mut self, block: &Block, asker: P::Asker, out: &mut Vec<Action<P>>) -> bool {
         let Some(file) = self.files.get_mut(&block.id) else {
-            // LH-COPY-20: also of a failure that an earlier answer told and that was lost.
+            // LH-COPY-20: also of a failure that an earlier answer reported and that was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
             out.push(Action::Answer(
                 asker,
@@ -241,7 +241,7 @@ impl<P: Parts> Ledger<P> {
     ) {
         let id = block.id;
         let Some(file) = self.files.get_mut(&id) else {
-            return; // It failed meanwhile, and who asked has been told.
+            return; // It failed meanwhile, and who asked has the answer.
         };
         let Some(in_flight) = file.in_flight.get_mut(&block.offset) else {
             return;

@@ -44,7 +44,7 @@ fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded and told once, every question
+    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded and reported once, every question
     /// is answered, the same at any time; one thread at a time writes a file, no file stays open, and memory goes back.
     #[test]
     fn any_interleaving_concludes_each_entry_once(

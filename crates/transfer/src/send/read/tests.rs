@@ -54,7 +54,7 @@ impl SourceFile for Memory {
     }
 }
 
-/// Hears reports of one file and writes them down.
+/// Receives reports of one file and writes them down.
 #[derive(Default)]
 struct Received {
     open: Mutex<Option<Arc<OpenFile>>>,

@@ -33,7 +33,7 @@ impl Schedule {
         }
     }
 
-    /// HAVE: the receiver has these parts of a file, or none, and has told all that it has if no `more` follow. What
+    /// HAVE: the receiver has these parts of a file, or none, and has reported all that it has if no `more` follow. What
     /// is in flight is left to be answered. False if the file has no such parts.
     pub(crate) fn have(&mut self, id: u64, subtrees: &[Subtree], more: bool) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {

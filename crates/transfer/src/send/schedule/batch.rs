@@ -137,7 +137,7 @@ impl Schedule {
         None
     }
 
-    /// Whether another block of a file may be taken of which the receiver may have some and has not told: one for each stream. It tells
+    /// Whether another block of a file may be taken of which the receiver may have some and has not reported it: one for each stream. It reports
     /// within a round trip, and a block takes several while a connection is new (LH-COPY-36).
     fn may_take_before_answer(&self, file: u64) -> bool {
         let taken = self.open_blocks(file).map_or(0, Blocks::taken_before_answer);

@@ -7,7 +7,7 @@ use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 /// Bytes of memory that an open file takes, and each separate run of its blocks that have been read, or are still to be sent.
 const OPEN_FILE_BYTES: u64 = 256;
 const RUN_BYTES: u64 = 112;
-/// Separate runs of blocks that a receiver may tell of; more of what it has travels again (LH-COPY-36).
+/// Separate runs of blocks that a receiver may report; more of what it has travels again (LH-COPY-36).
 const MAX_RUNS: usize = 64 * 1024;
 
 /// See the module.
@@ -20,9 +20,9 @@ pub(super) struct Blocks {
     /// The sum of that.
     unsent_bytes: u64,
     tree: TreeHash,
-    /// Bytes that the receiver had from an earlier copy, as far as it has told.
+    /// Bytes that the receiver had from an earlier copy, as far as it has reported them.
     resumed: u64,
-    /// It has told all.
+    /// It has reported all.
     is_resumed: bool,
     /// Blocks taken while it may have some of the file and has not answered for anything: what it has, or a block. None once it has, or
     /// has nothing.
@@ -142,7 +142,7 @@ impl Blocks {
         Some(bytes)
     }
 
-    /// The receiver has told all that it had. How many bytes that is, the first time that it is said.
+    /// The receiver has reported all that it had. How many bytes that is, the first time that it is said.
     pub(super) fn reported_all(&mut self) -> Option<u64> {
         let first = !std::mem::replace(&mut self.is_resumed, true);
         (first && self.resumed > 0).then_some(self.resumed.min(self.size))

@@ -133,7 +133,7 @@ pub(super) enum Stage {
     Whole,
     /// In blocks; none until it has been opened.
     Blocks(Option<Box<Blocks>>),
-    /// Not at all: the receiver is told that it failed.
+    /// Not at all: the receiver gets a report that it failed.
     Failed(Failure),
 }
 

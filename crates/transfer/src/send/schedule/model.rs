@@ -96,7 +96,7 @@ struct World {
     arriving: HashMap<u64, Arriving>,
     written: BTreeMap<u64, Outcome>,
     compare: Compare,
-    /// Whether the receiver may have some, as it tells first on each stream.
+    /// Whether the receiver may have some, as it reports first on each stream.
     has_some: bool,
     manifest: Manifest,
     end: Option<u64>,

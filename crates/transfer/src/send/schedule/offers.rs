@@ -1,6 +1,6 @@
 //! Files that the receiver may have already: when each is offered before it is sent (LH-COPY-39 to LH-COPY-41).
 //!
-//! A client that pushes does not know whether there is anything, and does not wait to hear it: it begins with data, no more of it
+//! A client that pushes does not know whether there is anything, and does not wait for the report: it begins with data, no more of it
 //! than a first round trip can carry, and offers everything else once the server has said that there may be some of it. So
 //! a copy to an empty place costs nothing, and one that was made before moves next to nothing.
 
@@ -20,7 +20,7 @@ pub(super) const MAX_BYTES_BEFORE_ANSWER: u64 = 1 << 20;
 /// What the receiver may have of what is to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Presence {
-    /// It has not told.
+    /// It has not reported.
     Unknown,
     /// Nothing.
     #[default]
@@ -38,7 +38,7 @@ pub(super) struct Offers {
     before_answer: u64,
     /// Files that were offered with data behind it, and not answered for. Few: each counts among those bytes.
     questions: BTreeSet<u64>,
-    /// When the receiver told.
+    /// When the receiver reported.
     reported_at: Option<Duration>,
 }
 
@@ -147,7 +147,7 @@ impl Offers {
 }
 
 impl Schedule {
-    /// What the receiver has, as far as it is known before it tells, and how files are compared. To be said first.
+    /// What the receiver has, as far as it is known before it reports, and how files are compared. To be said first.
     pub(crate) fn expect(&mut self, presence: Presence, compare: Compare) {
         self.offers = Offers {
             presence,
@@ -156,7 +156,7 @@ impl Schedule {
         };
     }
 
-    /// The receiver has told whether there may be some of what is to be sent. The first word counts.
+    /// The receiver has reported whether there may be some of what is to be sent. The first word counts.
     pub(crate) fn reported_presence(&mut self, something: bool, now: Duration) {
         if self.offers.presence == Presence::Unknown {
             self.offers.reported_at = Some(now);

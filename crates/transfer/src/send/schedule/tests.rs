@@ -460,7 +460,7 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
     assert!(schedule.actions().resumed.is_none());
     assert_eq!(schedule.bytes_done(), 5 << 18);
     schedule.check();
-    // The rest is read, and makes up the hash with what was told.
+    // The rest is read, and makes up the hash with what was reported.
     assert_eq!(
         schedule.block_read(0, 4 << 18, block_hash(4 << 18, 2 * LARGE)),
         None

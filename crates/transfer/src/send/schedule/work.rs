@@ -133,7 +133,7 @@ pub(crate) struct Actions {
     pub close: Option<u64>,
     /// An entry has its result, for the observer.
     pub result: Option<EntryResult>,
-    /// The receiver has told what it had of a file, for the observer.
+    /// The receiver has reported what it had of a file, for the observer.
     pub resumed: Option<Resumed>,
 }
 

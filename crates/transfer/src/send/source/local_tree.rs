@@ -171,7 +171,7 @@ fn data_extents(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Extent>, Errn
             Ok(data) => data,
             // No data up to the file's end.
             Err(Errno::NXIO) => break,
-            // A file system that can't tell: all of it is data.
+            // A file system that can't say: all of it is data.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {
                 return Ok(vec![Extent { offset: 0, len }]);
             }

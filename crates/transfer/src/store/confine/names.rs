@@ -15,7 +15,7 @@ pub(crate) struct Names {
 
 impl Names {
     /// Adds a name, of 255 bytes at most (NAME_MAX); of a longer one, which no directory has, the first 255. And what it is, where the
-    /// directory tells.
+    /// directory says.
     pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
         let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
         self.begins.push(self.buffer.len());
@@ -31,7 +31,7 @@ impl Names {
             .sort_unstable_by(|a, b| name_at(buffer, *a).cmp(name_at(buffer, *b)));
     }
 
-    /// The names in their order, and what each is, where the directory told.
+    /// The names in their order, and what each is, where the directory said.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&OsStr, Option<Kind>)> {
         self.begins.iter().map(|&begin| {
             let name = OsStr::from_bytes(name_at(&self.buffer, begin));

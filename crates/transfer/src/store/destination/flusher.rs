@@ -12,7 +12,7 @@ use crate::error::Failure;
 use crate::store::journal::{Action, Journal};
 use crate::tree_hash::Subtree;
 
-/// A journal, and what its writer and the flusher tell each other.
+/// A journal, and what its writer and the flusher report to each other.
 pub(super) struct Journaled {
     pub journal: Journal,
     /// The flusher knows that something of it is at risk.

@@ -62,7 +62,7 @@ impl KeptFile {
 impl Drop for KeptFile {
     fn drop(&mut self) {
         if !self.has_ended {
-            // What could not be recorded travels again; nobody is left to be told.
+            // What could not be recorded travels again; nobody is left to report it to.
             let _ = self.file.journal.let_go();
         }
     }

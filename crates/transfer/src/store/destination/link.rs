@@ -46,7 +46,7 @@ impl Destination {
                     return Err(errno.into());
                 }
             }
-            // The same content, or something else: to be told when it is sent. Or a file system, or its owner, that allows no more names.
+            // The same content, or something else: to be found when it is sent. Or a file system, or its owner, that allows no more names.
             Err(_) => return Ok(Comparison::Wanted),
         }
         self.open_dirs.changed(&path, &dir);

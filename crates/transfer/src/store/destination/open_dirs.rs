@@ -17,7 +17,7 @@ use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::Dir;
 
-/// Failures to force a directory to disk that are told; more would say the same.
+/// Failures to force a directory to disk that are reported; more would say the same.
 const MAX_SYNC_FAILURES: usize = 16;
 
 /// See the module.

@@ -1,4 +1,4 @@
-//! Which file a journal is about, as the side that reads the file tells it.
+//! Which file a journal is about, as the side that reads the file names it.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What copies that did not end left in a directory: found, told, and removed when it is nobody's any more.
+//! What copies that did not end left in a directory: found, reported, and removed when it is nobody's any more.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -26,11 +26,11 @@ const STAT_BLOCK_BYTES: u64 = 512;
 pub enum LeftoverUse {
     /// No copy is writing it.
     Idle,
-    /// It cannot be known: files that are written whole are not locked. Only its age tells.
+    /// It cannot be known: files that are written whole are not locked. Only its age says something.
     Unknown,
     /// A copy is writing it.
     InUse,
-    /// It is not this user's, or nothing that a copy makes. It is told, and never opened or removed.
+    /// It is not this user's, or nothing that a copy makes. It is reported, and never opened or removed.
     Foreign,
 }
 

@@ -58,7 +58,7 @@ pub trait Storage {
     fn clear(&self, file: &Self::File, start: u64, end: u64) -> Result<(), Errno>;
     /// Reads a file from its beginning, `limit` bytes at most.
     fn read(&self, file: &Self::File, limit: usize) -> Result<Vec<u8>, Errno>;
-    /// Fills `bytes` with what a file has from `offset` on, as it is on the disk where the system can tell: what was synced is read back. False if it
+    /// Fills `bytes` with what a file has from `offset` on, as it is on the disk where the system can say: what was synced is read back. False if it
     /// ends before.
     fn read_back(&self, file: &Self::File, bytes: &mut [u8], offset: u64) -> Result<bool, Errno>;
     /// Writes all of `data` at `offset`.

@@ -59,7 +59,7 @@ fn a_dead_hop_is_left_alone_for_longer_each_time() {
     let hop = map.hop(NodeId(0), NodeId(1)).unwrap();
     map.found_dead(hop, 100.0);
     assert!(!map.is_usable(hop) && !map.may_be_explored(hop, 109.9) && map.may_be_explored(hop, 110.0));
-    // The same failure, told by somebody else.
+    // The same failure, reported by somebody else.
     map.found_dead(hop, 105.0);
     assert!(map.may_be_explored(hop, 110.0));
     map.found_dead(hop, 111.0);

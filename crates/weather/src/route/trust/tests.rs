@@ -54,7 +54,7 @@ fn what_both_ends_say_is_kept_apart_and_the_kinder_of_it_is_older_and_rests_on_f
 const MESH: u32 = 6;
 const LIAR: NodeId = NodeId(3);
 
-/// What one transfer is told when the reports of all are in.
+/// What one transfer receives when the reports of all are in.
 fn chosen(reports: &[(NodeId, NodeId, NodeId, HopForecast)], outcomes: &Outcomes, bytes: u64) -> Choice {
     let pairs: Vec<(NodeId, NodeId)> = (0..MESH)
         .flat_map(|a| (0..MESH).map(move |b| (NodeId(a), NodeId(b))))

@@ -129,7 +129,7 @@ impl<P: Parts> Ledger<P> {
                 let keep = failure.is_some_and(is_worth_keeping);
                 out.push(Action::Discard { file: place, keep });
             }
-            // Whoever writes brings it back, and hears then what is to be done with it.
+            // Whoever writes brings it back, and receives then what is to be done with it.
             Writer::Writing => self.unremoved += 1,
             Writer::Unopened | Writer::Refused(_) | Writer::Placing => {}
         }

@@ -255,7 +255,7 @@ impl Run {
                 Action::Discard { file, .. } => self.work.push(Work::Discard(file)),
                 Action::Report(report) => {
                     let before = self.reports.insert(report.head.id, report);
-                    assert!(before.is_none(), "told twice: {before:?}");
+                    assert!(before.is_none(), "reported twice: {before:?}");
                 }
                 Action::Count(bytes) => self.counted += bytes,
                 Action::Finish(directories) => {

@@ -11,7 +11,7 @@ pub(super) struct Arriving {
     size: u64,
     end: Option<Hash>,
     asked: Vec<StreamId>,
-    /// Streams that were told what was there before.
+    /// Streams that received what was there before.
     reported: HashSet<StreamId>,
 }
 
@@ -89,7 +89,7 @@ impl World {
         self.report_done();
     }
 
-    /// A file of `size` bytes is described on a stream, which is told what is there of it.
+    /// A file of `size` bytes is described on a stream, which receives what is there of it.
     fn describe(&mut self, stream: StreamId, id: u64, size: u64) {
         let Plan::File { kept, .. } = self.plans[id as usize] else {
             return;

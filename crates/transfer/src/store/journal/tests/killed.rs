@@ -27,7 +27,7 @@ fn writes_until_it_is_killed() {
     let Some(dir) = std::env::var_os(DIR_VARIABLE) else {
         return;
     };
-    // To no buffer: what was told has happened.
+    // To no buffer: what was reported has happened.
     let report = |word: &str, bytes: u64| {
         let line = format!("{MARK} {word} {bytes}\n");
         let _ = rustix::io::write(std::io::stdout(), line.as_bytes());
@@ -120,7 +120,7 @@ fn a_process_that_is_killed_at_random_moments_goes_on() {
             let (word, bytes) = (words.next(), words.next().and_then(|word| word.parse().ok()));
             match (word, bytes) {
                 (Some("resumed"), Some(bytes)) => {
-                    // The process may have been killed before it could tell of the last it recorded.
+                    // The process may have been killed before it could report the last it recorded.
                     assert!(bytes >= recorded, "{bytes} of {recorded} bytes are left");
                     recorded = bytes;
                 }

@@ -153,7 +153,7 @@ impl SimDisk {
             .collect()
     }
 
-    /// Counts a step; false if it is the last, whose caller does not hear of it.
+    /// Counts a step; false if it is the last, whose caller does not learn of it.
     fn step(state: &mut State) -> Result<bool, Errno> {
         if state.last_step.is_some_and(|last| state.steps >= last) {
             return Err(Errno::IO);

@@ -85,7 +85,7 @@ fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
     write(&journal, SECOND * 2, 3..6);
     disk.set_trouble(Trouble::SyncFails);
     assert_eq!(flush(&journal, SECOND * 3).unwrap_err().kind, FailureKind::Io);
-    // The next sync may well succeed: the kernel told of the error once.
+    // The next sync may well succeed: the kernel reported the error once.
     disk.set_trouble(Trouble::None);
     write(&journal, SECOND * 3, 6..20);
     assert_eq!(journal.poll(SECOND * 5), Action::Nothing);
