@@ -146,7 +146,12 @@ impl Relay {
         let before = (self.forward.moved, self.backward.moved);
         let pipes = &self.context.pipes;
         let there = self.forward.advance(cx, upstream, downstream, pipes);
-        let back = self.backward.advance(cx, downstream, upstream, pipes);
+        // The kernel reports the error of a socket once: after a write that failed with it, the same socket reads as ended, and a FIN would
+        // go ahead of the reset.
+        let back = match &there {
+            Advance::Failed(_) => Advance::Waiting,
+            Advance::Waiting | Advance::Ended => self.backward.advance(cx, downstream, upstream, pipes),
+        };
         self.context
             .traffic
             .count(self.forward.moved - before.0, self.backward.moved - before.1);
@@ -227,6 +232,73 @@ impl Future for Relay {
                 Poll::Ready(relay.report(Ending::Finished))
             }
             Some(ending) => Poll::Ready(relay.abort(ending)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_hop::{Dialled, Options, dial};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::pipe::PipeBounds;
+    use super::*;
+    use crate::metrics::Metrics;
+
+    /// A connection over loopback: the depot's end, and the other.
+    async fn pair() -> (Conn, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let dialled = dial(std::slice::from_ref(&address), |_| Options::default(), deadline);
+        let (dialled, accepted) = tokio::join!(dialled, listener.accept());
+        let Dialled { conn, .. } = dialled.unwrap();
+        (conn, accepted.unwrap().0)
+    }
+
+    fn context() -> RelayContext {
+        let hour = Duration::from_secs(3600);
+        RelayContext {
+            pipes: PipePool::new(PipeBounds {
+                size: 1 << 16,
+                total: 1 << 20,
+                spare: 1,
+            }),
+            silence: Silence {
+                open: hour,
+                half_closed: hour,
+            },
+            traffic: Metrics::new().traffic.clone(),
+            forward_limit: Arc::new(RateLimit::new(None)),
+            backward_limit: Arc::new(RateLimit::new(None)),
+            most_bytes: u64::MAX,
+        }
+    }
+
+    /// LH-END-3, where a side has died by the time that bytes for it arrive: writing them takes its error, and no end may be passed on
+    /// for what it seems to read then.
+    #[tokio::test]
+    async fn a_death_that_a_write_finds_is_no_end_of_stream() {
+        for initiator_dies in [false, true] {
+            let (upstream, initiator) = pair().await;
+            let (downstream, acceptor) = pair().await;
+            let (dies, mut lives, at) = if initiator_dies {
+                (initiator, acceptor, Side::Upstream)
+            } else {
+                (acceptor, initiator, Side::Downstream)
+            };
+            lives.write_all(b"x").await.unwrap();
+            dies.set_zero_linger().unwrap();
+            drop(dies);
+            let report = Relay::new(upstream, downstream, false, context()).await;
+            assert!(
+                matches!(&report.ending, Ending::Died(side, error)
+                    if *side == at && error.kind() == io::ErrorKind::ConnectionReset),
+                "{report:?}"
+            );
+            let error = lives.read_u8().await.unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
         }
     }
 }

@@ -17,6 +17,12 @@ const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCA
 
 /// The initiator's end of a session, the program's end of a TCP connection, and what joins them.
 async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<Joined>) {
+    let (near, program, join) = unjoined(options).await;
+    (near, program, tokio::spawn(join))
+}
+
+/// The same, before it moves anything.
+async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     let server = Arc::new(Identity::generate().unwrap());
     let trust = ServerTrust::Pinned(server.public());
     let listen = ListenOptions::new(LOOPBACK, server, Arc::new(|_| true), vec![Service::COPY]);
@@ -36,7 +42,7 @@ async fn joined(options: JoinOptions) -> (Session, TcpStream, JoinHandle<Joined>
     let (dialled, accepted) = tokio::join!(dialled, programs.accept());
     let Dialled { conn, .. } = dialled.unwrap();
     let join = Join::new(far.unwrap(), conn, options);
-    (near.unwrap(), accepted.unwrap().0, tokio::spawn(join))
+    (near.unwrap(), accepted.unwrap().0, join)
 }
 
 /// Bytes that differ from place to place.
@@ -130,6 +136,24 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     let done = join.await.unwrap();
     assert!(matches!(done.ending, Ending::Died(End::Session, _)), "{done:?}");
+}
+
+/// Where the program has died by the time that bytes for it arrive, writing them takes the connection's error, and what it seems to read then
+/// is no end: the session would look complete.
+#[tokio::test]
+async fn a_death_that_a_write_finds_is_no_end_of_stream() {
+    let (mut near, program, join) = unjoined(JoinOptions::default()).await;
+    near.write_all(b"x").await.unwrap();
+    near.flush().await.unwrap();
+    program.set_zero_linger().unwrap();
+    drop(program);
+    let done = join.await;
+    assert!(
+        matches!(&done.ending, Ending::Died(End::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset),
+        "{done:?}"
+    );
+    let error = near.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
 /// A side that takes nothing holds the other back; when it dies, that is noticed though nothing can be written to it.
