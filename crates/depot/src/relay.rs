@@ -146,12 +146,7 @@ impl Relay {
         let before = (self.forward.moved, self.backward.moved);
         let pipes = &self.context.pipes;
         let there = self.forward.advance(cx, upstream, downstream, pipes);
-        // The kernel reports the error of a socket once: after a write that failed with it, the same socket reads as ended, and a FIN would
-        // go ahead of the reset.
-        let back = match &there {
-            Advance::Failed(_) => Advance::Waiting,
-            Advance::Waiting | Advance::Ended => self.backward.advance(cx, downstream, upstream, pipes),
-        };
+        let back = self.backward.advance(cx, downstream, upstream, pipes);
         self.context
             .traffic
             .count(self.forward.moved - before.0, self.backward.moved - before.1);

@@ -8,8 +8,8 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 
 use drs::TcpInfo;
@@ -31,6 +31,9 @@ pub struct Conn {
     muted: bool,
     /// The last write was refused: the next must wait for the kernel to say that there is room.
     write_blocked: AtomicBool,
+    /// The error of the socket, once something other than a read has taken it. The kernel reports it once, and after that a socket that was
+    /// reset reads as ended.
+    taken_error: OnceLock<Errno>,
 }
 
 impl Conn {
@@ -43,6 +46,7 @@ impl Conn {
             socket,
             muted: false,
             write_blocked: AtomicBool::new(false),
+            taken_error: OnceLock::new(),
         })
     }
 
@@ -80,12 +84,13 @@ impl Conn {
     }
 
     /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`; on a
-    /// muted connection without a waker left behind: [`Conn::listen`] is next.
-    pub fn poll_read_with<R>(
+    /// muted connection without a waker left behind: [`Conn::listen`] is next. `read` says how many bytes it has read; 0 is the end of
+    /// stream, and an error where the connection has failed (LH-END-3).
+    pub fn poll_read_with(
         &self,
         cx: &mut Context<'_>,
-        mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<R>,
-    ) -> Poll<io::Result<R>> {
+        mut read: impl FnMut(BorrowedFd<'_>) -> rustix::io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
         loop {
             let guard = if self.muted {
                 None
@@ -98,8 +103,22 @@ impl Conn {
                     None => return Poll::Pending,
                 },
                 Err(Errno::INTR) => {}
+                Ok(0) => return Poll::Ready(self.end_of_stream().map(|()| 0)),
                 other => return Poll::Ready(other.map_err(Into::into)),
             }
+        }
+    }
+
+    /// What an end of stream that was read is: an end, or the error that a write has taken.
+    fn end_of_stream(&self) -> io::Result<()> {
+        self.taken_error.get().map_or(Ok(()), |&errno| Err(errno.into()))
+    }
+
+    /// Keeps an error for the reads to come.
+    fn keep_error(&self, errno: Errno) {
+        // EPIPE is of a direction that had ended before, this end's or the peer's: what the peer has said is complete.
+        if errno != Errno::PIPE {
+            let _ = self.taken_error.set(errno);
         }
     }
 
@@ -169,7 +188,10 @@ impl Conn {
                 Err(Errno::INTR) => {}
                 other => {
                     self.write_blocked.store(false, Ordering::Relaxed);
-                    return Poll::Ready(other.map_err(Into::into));
+                    return Poll::Ready(other.map_err(|errno| {
+                        self.keep_error(errno);
+                        errno.into()
+                    }));
                 }
             }
         }
@@ -256,7 +278,10 @@ impl Conn {
     /// The pending error of the socket, which this call clears.
     fn take_error(&self) -> io::Error {
         match sockopt::socket_error(&self.socket) {
-            Ok(Err(errno)) | Err(errno) => errno.into(),
+            Ok(Err(errno)) | Err(errno) => {
+                self.keep_error(errno);
+                errno.into()
+            }
             Ok(Ok(())) => io::ErrorKind::ConnectionReset.into(),
         }
     }
@@ -286,9 +311,10 @@ impl AsyncRead for Conn {
                 Err(Errno::AGAIN) => guard.clear_ready(),
                 Err(Errno::INTR) => {}
                 Err(error) => return Poll::Ready(Err(error.into())),
+                Ok((0, _)) if wanted > 0 => return Poll::Ready(self.end_of_stream()),
                 Ok((received, _)) => {
                     // Less than was asked for was all there was: the next read need not find out by asking.
-                    if received > 0 && received < wanted {
+                    if received < wanted {
                         guard.clear_ready();
                     }
                     buffer.advance(received);

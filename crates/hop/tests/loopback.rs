@@ -63,6 +63,40 @@ async fn a_connection_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not
     assert_eq!(received, b"whole");
 }
 
+/// The error of the first write that fails, once the peer's reset has come.
+async fn write_error(conn: &mut Conn) -> io::Error {
+    loop {
+        if let Err(error) = conn.write_all(b"too late").await {
+            return error;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// LH-END-3: the kernel reports a reset once, to whichever of reading and writing comes first.
+#[tokio::test]
+async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
+    let (mut near, far) = pair().await;
+    drop(far);
+    assert_eq!(
+        write_error(&mut near).await.kind(),
+        io::ErrorKind::ConnectionReset
+    );
+    for _ in 0..2 {
+        let error = near.read_to_end(&mut Vec::new()).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+    }
+    // Of a peer that had ended its own direction before, what it has said is complete.
+    let (mut near, mut far) = pair().await;
+    far.write_all(b"whole").await.unwrap();
+    far.shutdown().await.unwrap();
+    drop(far);
+    assert_eq!(write_error(&mut near).await.kind(), io::ErrorKind::BrokenPipe);
+    let mut received = Vec::new();
+    near.read_to_end(&mut received).await.unwrap();
+    assert_eq!(received, b"whole");
+}
+
 /// LH-STATUS-6: an answer is read although its reader had sent what nobody took.
 #[tokio::test]
 async fn an_answer_outlives_what_its_reader_had_sent() {

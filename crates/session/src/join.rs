@@ -236,12 +236,7 @@ impl<F: Far> Join<F> {
         let before = (self.to_tcp.moved, self.to_session.moved);
         let buffers = &self.options.buffers;
         let there = self.to_tcp.advance(cx, session, conn, buffers);
-        // The kernel reports the error of a socket once: after a write that failed with it, the same socket reads as ended, and the session
-        // would end cleanly where it was cut short.
-        let back = match &there {
-            Step::CannotRead(_) | Step::CannotWrite(_) => Step::Waiting,
-            Step::Waiting | Step::Ended => self.to_session.advance(cx, conn, session, buffers),
-        };
+        let back = self.to_session.advance(cx, conn, session, buffers);
         let moved = (self.to_tcp.moved - before.0, self.to_session.moved - before.1);
         if let Some(on_moved) = self.options.on_moved.as_ref().filter(|_| moved != (0, 0)) {
             on_moved(moved.0, moved.1);
