@@ -297,7 +297,8 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     let joined = |event: &Value| event["event"] == "route" && event["standing"] == "joined";
     assert!(events.iter().any(joined), "{events:?}");
     assert_eq!(report["routing"]["chosen"], json!(["the-depot"]));
-    assert_eq!(carried(&report).values().sum::<u64>(), BYTES as u64);
+    // More, where one route repeats what has long been in flight on the other.
+    assert!(carried(&report).values().sum::<u64>() >= BYTES as u64);
     // It may have been asked after the copy was over; what a copy can't report in time, a later one reports.
     let mut more = 0..100;
     let has_received = |what| !scripted.received(what).is_empty();
