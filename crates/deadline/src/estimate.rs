@@ -11,8 +11,8 @@ const TIME_OVER_MEASURED: u32 = 4;
 /// ... but from no less than this: on most paths slow start is over by then.
 const MEASURED_AT_VERY_LEAST: Duration = Duration::from_secs(2);
 /// What is measured of the past is taken for the next hours as one in ten less, or more, than by these factors.
-const LOW: f64 = 0.75;
-const HIGH: f64 = 1.25;
+const P10_FACTOR: f64 = 0.75;
+const P90_FACTOR: f64 = 1.25;
 /// No rate is slower, in bit/s, so that logarithms exist.
 const LEAST_BPS: f64 = 1.0;
 
@@ -77,9 +77,9 @@ pub fn blend(forecast: Option<Rates>, measured: Option<Measured>, long_enough: D
 
 fn spread(bps: f64) -> Rates {
     Rates {
-        p10: bps * LOW,
+        p10: bps * P10_FACTOR,
         p50: bps,
-        p90: bps * HIGH,
+        p90: bps * P90_FACTOR,
     }
 }
 

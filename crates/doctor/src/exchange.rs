@@ -1,6 +1,6 @@
 //! Asks another machine for its facts, over any byte stream that is secured already.
 //!
-//! Both ways go messages: a length (u32, little-endian, at most [`MOST`]) and as much JSON. Asked is `"time"` or `"facts"`; answered is
+//! Both ways go messages: a length (u32, little-endian, at most [`MAX_MESSAGE_BYTES`]) and as much JSON. Asked is `"time"` or `"facts"`; answered is
 //! `{"time":µs}`, `{"facts":{...}}` or `{"refused":"why"}`. Nothing larger is read, nothing is waited for without end, and
 //! what comes is typed before it is used.
 
@@ -22,7 +22,7 @@ use crate::gather;
 use crate::path::Skew;
 
 /// The largest message, in bytes; facts take some thousand.
-pub(crate) const MOST: u32 = 256 * 1024;
+pub(crate) const MAX_MESSAGE_BYTES: u32 = 256 * 1024;
 /// Questions answered in one session.
 const MAX_QUESTIONS: usize = 16;
 /// Time for each message, the gathering included.
@@ -206,7 +206,9 @@ impl Server {
 
 pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
-    let length = u32::try_from(json.len()).ok().filter(|length| *length <= MOST);
+    let length = u32::try_from(json.len())
+        .ok()
+        .filter(|length| *length <= MAX_MESSAGE_BYTES);
     let length =
         length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the facts are too long"))?;
     let mut bytes = length.to_le_bytes().to_vec();
@@ -227,7 +229,7 @@ pub(crate) async fn receive<T: serde::de::DeserializeOwned>(
     }
     stream.read_exact(rest).await?;
     let length = u32::from_le_bytes(length);
-    if length > MOST {
+    if length > MAX_MESSAGE_BYTES {
         return Err(malformed());
     }
     // Grows with what really comes.

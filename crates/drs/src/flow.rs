@@ -12,7 +12,7 @@ use crate::{
     auto::{Auto, unsent_allowance},
     classic::Classic,
     open_receive_window, options,
-    orders::{MOST, Orders},
+    orders::{MAX_ACTIONS, Orders},
     paper_plus::PaperPlus,
     slow_start::SlowStartGuard,
 };
@@ -54,7 +54,7 @@ pub struct Flow {
     /// The window that the first look is to open, in bytes.
     receive_window: Option<u32>,
     refused: [Option<Action>; 8],
-    applied: [Applied; MOST],
+    applied: [Applied; MAX_ACTIONS],
     latest: Option<Verdict>,
 }
 
@@ -128,7 +128,7 @@ impl Flow {
             unsent_limit: None,
             receive_window: None,
             refused: [None; 8],
-            applied: [NOTHING; MOST],
+            applied: [NOTHING; MAX_ACTIONS],
             latest: None,
         }
     }

@@ -3,12 +3,12 @@
 use crate::{Action, Advice, Cause};
 
 /// The most that one decision asks for.
-pub(crate) const MOST: usize = 4;
+pub(crate) const MAX_ACTIONS: usize = 4;
 
 /// A fixed-size list, so that deciding never allocates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Orders {
-    list: [Option<(Action, Cause)>; MOST],
+    list: [Option<(Action, Cause)>; MAX_ACTIONS],
     pub advice: Option<Advice>,
 }
 

@@ -8,7 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// Bytes before the code.
 const HEADER: usize = 12;
 /// Longest message, in bytes (LH-STATUS-2).
-const LONGEST: usize = 1024;
+const MAX_STATUS_BYTES: usize = 1024;
 const FROM_ACCEPTOR: u8 = 1;
 const FORWARDED: u8 = 2;
 const OPTION_REPORTER: u16 = 1;
@@ -106,7 +106,7 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Reported>
     let mut bytes = vec![0; HEADER];
     stream.read_exact(&mut bytes).await?;
     let length = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
-    if bytes[..4] != [0xf1, 0x4c, 0x48, 0x53] || !(HEADER + 2..=LONGEST).contains(&length) {
+    if bytes[..4] != [0xf1, 0x4c, 0x48, 0x53] || !(HEADER + 2..=MAX_STATUS_BYTES).contains(&length) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a STATUS"));
     }
     bytes.resize(length, 0);

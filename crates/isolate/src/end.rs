@@ -26,7 +26,7 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(180);
 const LEAST_WAIT: Duration = Duration::from_millis(1);
 /// How far behind the one that is expected a sequence number may be: what comes again, and was there before. What is further off is nothing
 /// that the program's kernel sends, and where half of all numbers lie between two, before and behind cannot be distinguished from each other.
-const BEHIND: i64 = 1 << 24;
+const MAX_BYTES_BEHIND: i64 = 1 << 24;
 
 /// Where packets go.
 pub(crate) trait Wire {
@@ -133,7 +133,7 @@ impl End {
         let ahead = i64::from(segment.number().wrapping_sub(expected).cast_signed());
         // The end of all bytes takes a number, and no room.
         let room = i64::try_from(BUFFER).unwrap_or(0) - i64::from(waiting) + 1;
-        ahead >= -BEHIND && ahead + i64::from(segment.length()) <= room
+        ahead >= -MAX_BYTES_BEHIND && ahead + i64::from(segment.length()) <= room
     }
 
     /// Sends what is to be sent by now. To be called after anything else, and at [`End::next`].

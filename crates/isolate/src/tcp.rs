@@ -25,7 +25,7 @@ const MAX_CONNECTIONS: usize = 2048;
 /// Longest packet that asks for a connection, in bytes: its headers, with all their options.
 const MAX_SYN: usize = 256;
 /// How long nothing is answered where nothing answered: until a kernel has given up by itself (`tcp_syn_retries`).
-const SILENCE: Duration = Duration::from_secs(140);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(140);
 
 /// What is known of connections.
 #[derive(Default)]
@@ -165,7 +165,7 @@ impl Place {
             }
             Err(Errno::TIMEDOUT) => {
                 self.become_stage(Stage::Silent);
-                tokio::time::sleep(SILENCE).await;
+                tokio::time::sleep(SILENCE_TIMEOUT).await;
             }
             Err(errno) => self.refuse(errno, &segment, &syn),
         }

@@ -19,9 +19,9 @@ use crate::packet::{self, Pair, Unreachable};
 /// Flows at a time. One more takes the place of the one that was silent for longest.
 const MAX_FLOWS: usize = 512;
 /// A flow that is silent for so long is over (RFC 4787, REQ-5).
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 /// One to a name server has no more to say by then.
-const IDLE_DNS: Duration = Duration::from_secs(15);
+const DNS_IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// What is known of flows.
 pub(crate) struct Flows {
@@ -104,7 +104,11 @@ fn connected(to: SocketAddr) -> io::Result<UdpSocket> {
 
 /// Brings the program what comes back.
 async fn answers(inside: Rc<Inside>, pair: Pair, flow: Rc<Flow>) {
-    let idle = if pair.far.port() == DNS { IDLE_DNS } else { IDLE };
+    let idle = if pair.far.port() == DNS {
+        DNS_IDLE_TIMEOUT
+    } else {
+        IDLE_TIMEOUT
+    };
     loop {
         let until = flow.last.get() + idle;
         tokio::select! {

@@ -15,8 +15,8 @@ const MAX_REMEMBERED: usize = 2048;
 /// a connection that goes directly from a program is never seen here.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 /// Connections that are looked back on, and the least number that says anything.
-const LOOK_BACK: usize = 16;
-const LEAST: usize = 4;
+const RECENT_CONNECTIONS: usize = 16;
+const MIN_CONNECTIONS: usize = 4;
 /// Of those looked back on, the share that may have carried more: one in so many.
 const EXCEPTION: usize = 8;
 /// Weight of a new round-trip time (RFC 6298, section 2).
@@ -101,7 +101,7 @@ impl Destinations {
     /// A connection has ended that carried so many bytes, both ways together.
     pub fn carried(&mut self, destination: &Destination, bytes: u64, now: Duration) {
         let sizes = self.sizes.entry(key(destination), now, VecDeque::new);
-        if sizes.len() >= LOOK_BACK {
+        if sizes.len() >= RECENT_CONNECTIONS {
             sizes.pop_front();
         }
         sizes.push_back(bytes);
@@ -118,7 +118,7 @@ fn key(destination: &Destination) -> (Host, u16) {
 
 /// What all but one in [`EXCEPTION`] stayed within.
 fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
-    if sizes.len() < LEAST {
+    if sizes.len() < MIN_CONNECTIONS {
         return None;
     }
     let mut sizes: Vec<u64> = sizes.iter().copied().collect();
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_few_small_ones_make_a_habit_and_one_large_one_does_not_break_it() {
         let mut memory = Destinations::default();
-        for _ in 0..LEAST {
+        for _ in 0..MIN_CONNECTIONS {
             assert_eq!(memory.known(&at(1), NOW).usually_below, None);
             memory.carried(&at(1), 100, NOW);
         }
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn what_was_long_ago_is_forgotten() {
         let mut memory = Destinations::default();
-        for _ in 0..LEAST {
+        for _ in 0..MIN_CONNECTIONS {
             memory.carried(&at(1), 100, NOW);
         }
         memory.measured(at(1).address().unwrap(), Duration::from_millis(3), NOW);

@@ -9,7 +9,7 @@ use tokio::{task::JoinSet, time::timeout};
 use crate::{
     Error, Interval, StreamTotal,
     carry::{Carried, Stream, carry},
-    pump::{DRAIN, SILENCE},
+    pump::{DRAIN, SILENCE_TIMEOUT},
     wire::{Attach, Direction, Hello, Length, Message, Protection, Report, StreamReport, Token, VERSION},
 };
 
@@ -157,7 +157,7 @@ async fn run(
     match (local, early) {
         (Ok(local), Some(report)) => Ok((local, report)),
         (Ok(local), None) => {
-            let after = SILENCE + DRAIN;
+            let after = SILENCE_TIMEOUT + DRAIN;
             let silent = Error::Silent {
                 doing: "waiting for the server's report",
                 after,

@@ -19,7 +19,7 @@ use tokio::{
 use crate::{Error, wire::Protection};
 
 /// A stream on which nothing moves for this long is gone.
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long what was sent may take to arrive once sending is over.
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 /// Handed to the session at once, in bytes.
@@ -190,13 +190,13 @@ async fn moved(
     end: Option<Instant>,
     moving: impl Future<Output = io::Result<usize>>,
 ) -> Result<Option<usize>, Error> {
-    let silent = Instant::now() + SILENCE;
+    let silent = Instant::now() + SILENCE_TIMEOUT;
     match timeout_at(end.map_or(silent, |end| end.min(silent)), moving).await {
         Ok(moved) => moved.map(Some).map_err(Error::Cut),
         Err(_) if end.is_some_and(|end| end <= silent) => Ok(None),
         Err(_) => Err(Error::Silent {
             doing,
-            after: SILENCE,
+            after: SILENCE_TIMEOUT,
         }),
     }
 }
@@ -222,7 +222,7 @@ mod tests {
             moved("x", None, never()).await,
             Err(Error::Silent { .. })
         ));
-        assert_eq!(now.elapsed().as_secs(), SILENCE.as_secs());
+        assert_eq!(now.elapsed().as_secs(), SILENCE_TIMEOUT.as_secs());
         let soon = Some(Instant::now() + Duration::from_secs(1));
         assert!(matches!(moved("x", soon, never()).await, Ok(None)));
     }

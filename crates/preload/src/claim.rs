@@ -19,7 +19,7 @@ const CLAIM_RETRY_INTERVAL: Timespec = Timespec {
 };
 /// For how long something that another thread holds is asked for. It is held for some tens of microseconds of processor time, so this
 /// is for a machine that gives the holder none.
-const LONGEST: Duration = Duration::from_millis(250);
+const CLAIM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A word that is either one of a few states, or the thread that holds what it stands for.
 pub struct Claim(AtomicU64);
@@ -58,7 +58,7 @@ impl Claim {
             }
             if attempt < MAX_YIELDS {
                 rustix::thread::sched_yield();
-            } else if LONGEST.as_nanos() / 50_000 > pauses {
+            } else if CLAIM_TIMEOUT.as_nanos() / 50_000 > pauses {
                 pauses += 1;
                 let _ = rustix::thread::nanosleep(&CLAIM_RETRY_INTERVAL);
             } else {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode as Permissions, OFlags};
 use crate::claim::Claim;
 
 /// Where the log's descriptor is put: out of the way of programs that count on getting low numbers, and below the usual limit of 1024.
-const HIGH: RawFd = 1000;
+const MIN_DESCRIPTOR: RawFd = 1000;
 /// Lines in the making at once.
 const LINES: usize = 8;
 /// Longest line, in bytes.
@@ -72,7 +72,7 @@ impl Log {
     }
 
     fn keep(&self, file: OwnedFd) {
-        let high = rustix::io::fcntl_dupfd_cloexec(&file, HIGH);
+        let high = rustix::io::fcntl_dupfd_cloexec(&file, MIN_DESCRIPTOR);
         let file = high.unwrap_or(file);
         if let Ok(stat) = rustix::fs::fstat(&file) {
             self.device.store(stat.st_dev, Ordering::Relaxed);
@@ -93,7 +93,7 @@ impl Log {
         }
         let moved = self
             .file()
-            .and_then(|file| rustix::io::fcntl_dupfd_cloexec(file, HIGH).ok());
+            .and_then(|file| rustix::io::fcntl_dupfd_cloexec(file, MIN_DESCRIPTOR).ok());
         let moved = moved.map_or(-1, IntoRawFd::into_raw_fd);
         self.descriptor.store(moved, Ordering::Release);
         // Who began a line before that may be about to write it to the old number.

@@ -12,7 +12,7 @@ use tokio::{
 use crate::{Error, Identity, Session, SessionInfo, accept::Acceptor};
 
 /// Sessions that are set up and wait for [`Listener::accept`].
-const READY: usize = 64;
+const MAX_READY_SESSIONS: usize = 64;
 
 /// Where to listen, as whom, and for whom.
 #[derive(Clone)]
@@ -81,7 +81,7 @@ impl Listener {
             ListenError::Io(source) => failed(source),
         })?;
         let address = listener.local_addr().map_err(failed)?;
-        let (sender, ready) = mpsc::channel(READY);
+        let (sender, ready) = mpsc::channel(MAX_READY_SESSIONS);
         let gate = Gate::new(options.gate);
         let acceptor = Arc::new(Acceptor::new(options));
         let events = Arc::new(EventLog::new());

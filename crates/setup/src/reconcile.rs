@@ -5,7 +5,7 @@
 //! answers. First of all each driver lists what it has, for it may have kept what somebody before a crash had it set up; and it lists
 //! again from time to time, for it may have lost something. Then it tears down what is not wanted, and sets up what is missing.
 //!
-//! A circuit whose part is refused, or is not there [`GRACE`] after it had to be, has failed: all its parts are torn down. So are parts
+//! A circuit whose part is refused, or is not there [`GRACE_MS`] after it had to be, has failed: all its parts are torn down. So are parts
 //! of which nobody knows what they are, as long as they carry the name of this owner. Parts of other owners are not looked at.
 //!
 //! Moments are what the caller says, in milliseconds. The machine doesn't rely on them going forward only.
@@ -30,7 +30,7 @@ use side::{Doing, Side};
 pub const SETUP_LEAD_MS: u64 = 60_000;
 
 /// How long a part may be missing after its start, or in mid-window, before its circuit has failed, in milliseconds.
-pub const GRACE: u64 = 60_000;
+pub const GRACE_MS: u64 = 60_000;
 
 /// How long it takes until what failed once is asked again, in milliseconds; each further failure doubles it.
 pub const FIRST_BACK_OFF: u64 = 1_000;

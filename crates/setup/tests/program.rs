@@ -14,7 +14,7 @@ use longhaul_setup::remote::Remote;
 use longhaul_setup::streams::Streams;
 
 /// Long enough for any machine that does anything at all.
-const LONG: Duration = Duration::from_secs(60);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps one part in a file.
 const KEEPER: &str = r#"
@@ -88,7 +88,7 @@ impl Script {
 #[tokio::test]
 async fn a_program_sets_up_lists_counts_and_tears_down() {
     let script = Script::of(KEEPER);
-    let driver = script.driver(LONG);
+    let driver = script.driver(PROGRAM_TIMEOUT);
     let part = part();
     assert_eq!(list(&driver, name("us")).await, Ok(vec![]));
     set_up(&driver, part.clone()).await.unwrap();
@@ -146,7 +146,7 @@ async fn what_a_program_does_wrong_is_reported_in_one_line() {
         let time = if commands == "yes >&2" {
             Duration::from_millis(500)
         } else {
-            LONG
+            PROGRAM_TIMEOUT
         };
         let error = set_up(&Script::of(commands).driver(time), part())
             .await
@@ -158,7 +158,7 @@ async fn what_a_program_does_wrong_is_reported_in_one_line() {
         );
         assert!(!error.contains(['\n', '\u{1b}']), "{error:?}");
     }
-    let nobody = Program::new("/no/such/program", vec![], LONG);
+    let nobody = Program::new("/no/such/program", vec![], PROGRAM_TIMEOUT);
     let error = set_up(&nobody, part()).await.unwrap_err().to_string();
     assert!(
         error.contains("/no/such/program") && error.contains("can't be started"),
@@ -175,7 +175,7 @@ async fn a_program_that_takes_too_long_is_killed_with_what_it_started() {
     assert!(error.to_string().contains("longer than 2 s"), "{error}");
     let child = std::fs::read_to_string(script.0.path().join("child")).unwrap();
     let stat = format!("/proc/{}/stat", child.trim());
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + PROGRAM_TIMEOUT;
     // It may still be there as a zombie until whoever inherited it looks.
     while std::fs::read_to_string(&stat).is_ok_and(|line| !line.contains(") Z")) {
         assert!(Instant::now() < deadline, "it still runs");
@@ -188,11 +188,11 @@ async fn an_agent_is_reached_through_a_commands_input_and_output() {
     let script = Script::of(
         "while read -r line; do echo '{\"answer\":\"parts\",\"parts\":[]}'; echo >>\"$1/asked\"; done",
     );
-    let remote = Remote::command("/bin/sh", script.arguments(), LONG);
+    let remote = Remote::command("/bin/sh", script.arguments(), PROGRAM_TIMEOUT);
     for _ in 0..3 {
         assert_eq!(list(&remote, name("us")).await, Ok(vec![]));
     }
-    let ended = Remote::command("/bin/true", vec![], LONG);
+    let ended = Remote::command("/bin/true", vec![], PROGRAM_TIMEOUT);
     let error = list(&ended, name("us")).await.unwrap_err();
     assert!(matches!(error, DriverError::Failed { .. }), "{error}");
 }

@@ -19,7 +19,7 @@ use crate::wire::{
 use crate::wire::{block_header_len, decode};
 
 /// A peer that says nothing for this long is gone (LH-COPY-28); it would say KEEPALIVE every [`KEEP_ALIVE`].
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a side may say nothing.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How often a server reports how its end of a stream does.
@@ -210,11 +210,11 @@ fn head(buf: &[u8]) -> Result<(usize, FrameType), WireError> {
 
 /// Waits for a read, but not beyond the silence a living peer would keep.
 async fn received<T>(read: impl Future<Output = std::io::Result<T>>) -> Result<T, Error> {
-    match tokio::time::timeout(SILENCE, read).await {
+    match tokio::time::timeout(SILENCE_TIMEOUT, read).await {
         Ok(result) => Ok(result?),
         Err(_) => Err(Error::Stream(std::io::Error::new(
             std::io::ErrorKind::TimedOut,
-            format!("nothing received for {} s", SILENCE.as_secs()),
+            format!("nothing received for {} s", SILENCE_TIMEOUT.as_secs()),
         ))),
     }
 }
@@ -235,7 +235,7 @@ pub(crate) fn broken(error: WireError) -> Error {
 pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 /// Idle buffers kept, at most.
-const IDLE: usize = 16;
+const MAX_IDLE_BUFFERS: usize = 16;
 
 impl Buffers {
     /// A buffer with whatever content and length it had.
@@ -246,7 +246,7 @@ impl Buffers {
     /// For the next one.
     pub(crate) fn give(&self, buffer: Vec<u8>) {
         let mut idle = self.0.locked();
-        if idle.len() < IDLE {
+        if idle.len() < MAX_IDLE_BUFFERS {
             idle.push(buffer);
         }
     }

@@ -32,7 +32,7 @@ use copy::{Copy, EarlyEnd, Leave, Side};
 use received::Listening;
 
 /// Tokens of copies that are over, remembered so that a late stream doesn't begin one again.
-const REMEMBERED: usize = 4096;
+const MAX_REMEMBERED_TOKENS: usize = 4096;
 
 /// Serves one directory.
 pub struct Server {
@@ -300,7 +300,7 @@ impl Copies {
                 ended,
             });
         }
-        if self.over.len() == REMEMBERED {
+        if self.over.len() == MAX_REMEMBERED_TOKENS {
             self.over.pop_front();
         }
         self.over.push_back(token);

@@ -27,11 +27,11 @@ const ASKERS: u64 = 6;
 /// What is acknowledged before each blow, and after it.
 const ACKNOWLEDGED: usize = 60;
 /// How long anything may take before it counts as never: far more than it does.
-const NEVER: Duration = Duration::from_secs(180);
+const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
 /// How long whoever asks waits for an answer before another controller is asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// And between two that have not answered.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A moment far ahead, in milliseconds: 2100.
 const FAR_MS: u64 = 4_102_444_800_000;
 /// The grid on which reservations begin; they last one and a half of it.
@@ -99,9 +99,9 @@ fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> Result<T, 
     loop {
         match look() {
             Ok(found) => return found,
-            Err(seen) => assert!(began.elapsed() < NEVER, "never: {what}; {seen:?}"),
+            Err(seen) => assert!(began.elapsed() < WAIT_TIMEOUT, "never: {what}; {seen:?}"),
         }
-        thread::sleep(PAUSE);
+        thread::sleep(POLL_INTERVAL);
     }
 }
 
@@ -177,7 +177,7 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
                 // It does not lead, cannot work now, or is not there: with the same key it counts once, wherever it is asked.
                 Some((503, _)) | None => {
                     at = (at + 1) % CONTROLLERS;
-                    thread::sleep(PAUSE);
+                    thread::sleep(POLL_INTERVAL);
                 }
                 Some(other) => panic!("{other:?}"),
             }
@@ -210,7 +210,7 @@ fn known(socket: &Path) -> Vec<Value> {
             // After a blow it may not have found its store again.
             match answer(socket, "GET", &path, "", None) {
                 Some((200, page)) => break page,
-                Some((503, _)) | None if began.elapsed() < NEVER => thread::sleep(PAUSE),
+                Some((503, _)) | None if began.elapsed() < WAIT_TIMEOUT => thread::sleep(POLL_INTERVAL),
                 other => panic!("{other:?}"),
             }
         };
@@ -247,9 +247,12 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
                     overbooked(&all);
                     break;
                 }
-                Some(lost) => assert!(began.elapsed() < NEVER, "controller {at} has lost {lost:?}"),
+                Some(lost) => assert!(
+                    began.elapsed() < WAIT_TIMEOUT,
+                    "controller {at} has lost {lost:?}"
+                ),
             }
-            thread::sleep(PAUSE);
+            thread::sleep(POLL_INTERVAL);
         }
     }
     // Each record once, none missing, and none of a writer behind one of a newer.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::stage::*;
 
-/// What a push sends before it hears that there is something: 1 MiB, and one batch of small files.
+/// What a push sends before it receives that there is something: 1 MiB, and one batch of small files.
 const BEFORE_ANSWER: u64 = 3 << 19;
 const FILES: u64 = 400;
 const FILE: u64 = 10_000;

@@ -15,7 +15,7 @@ use crate::controller::{Controller, now_ms};
 use crate::places::seconds;
 
 /// Of the time for which a registration holds, when the next one is expected.
-const AGAIN_SHARE: f64 = 1.0 / 3.0;
+const RENEWAL_SHARE: f64 = 1.0 / 3.0;
 
 fn subject(caller: &Caller, key: &PublicKey) -> Subject {
     Subject::own_if(caller.key == Some(*key))
@@ -73,7 +73,7 @@ pub async fn register(
         .map_or_else(|| registration.name.clone(), str::to_owned);
     Ok(Json(Registered {
         name,
-        again_in_s: registration.valid_for.min(policy.max_valid_for).as_secs_f64() * AGAIN_SHARE,
+        again_in_s: registration.valid_for.min(policy.max_valid_for).as_secs_f64() * RENEWAL_SHARE,
         until_ms: (until * 1000.0) as u64,
     }))
 }

@@ -15,7 +15,7 @@ const REQUEST: u16 = 0x1;
 const DUMP: u16 = 0x300;
 const HEADER: usize = 16;
 /// The most that answers to one question may amount to: some thousand devices.
-const MOST: usize = 8 << 20;
+const MAX_ANSWER_BYTES: usize = 8 << 20;
 
 /// A socket to the kernel.
 pub(super) struct Connection {
@@ -68,7 +68,7 @@ impl Connection {
             if end || (flags & DUMP == 0 && !answers.is_empty()) {
                 return Ok(answers);
             }
-            if bytes > MOST {
+            if bytes > MAX_ANSWER_BYTES {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidData,
                     "the kernel's answer has no end",

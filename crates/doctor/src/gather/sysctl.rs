@@ -7,7 +7,7 @@ use crate::fact::Name;
 use crate::facts::Tcp;
 
 /// A setting is a line; nothing here is longer.
-const MOST: u64 = 4096;
+const MAX_SETTING_BYTES: u64 = 4096;
 
 pub(super) fn tcp() -> Tcp {
     let ipv4 = |name: &str| read(&format!("net/ipv4/tcp_{name}"));
@@ -48,7 +48,7 @@ fn read(path: &str) -> Result<String, String> {
 pub(super) fn read_file(path: &str) -> Result<String, String> {
     let mut text = String::new();
     File::open(path)
-        .and_then(|file| file.take(MOST).read_to_string(&mut text))
+        .and_then(|file| file.take(MAX_SETTING_BYTES).read_to_string(&mut text))
         .map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => format!("{path} is not to be seen here"),
             _ => format!("{path}: {error}"),

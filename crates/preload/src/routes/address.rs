@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use libc::{sockaddr, socklen_t};
 
 /// Most bytes of an address: `struct sockaddr_in6`.
-const MOST: usize = 28;
+const MAX_ADDRESS_BYTES: usize = 28;
 /// Fewest bytes of an IPv4 address, `struct sockaddr_in`.
 const V4_BYTES: usize = 16;
 /// Fewest bytes of an IPv6 address (RFC 2133, without the zone), as the kernel has it.
@@ -14,7 +14,7 @@ const V6_BYTES: usize = 24;
 /// An address in the form of its socket's family, as the program gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destination {
-    bytes: [u8; MOST],
+    bytes: [u8; MAX_ADDRESS_BYTES],
     length: u8,
 }
 
@@ -40,8 +40,8 @@ impl Given {
         if address.is_null() || length < 2 {
             return Self::Other;
         }
-        let mut bytes = [0; MOST];
-        let known = length.min(MOST);
+        let mut bytes = [0; MAX_ADDRESS_BYTES];
+        let known = length.min(MAX_ADDRESS_BYTES);
         // SAFETY: the caller's promise; no more than there is room for.
         unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), bytes.as_mut_ptr(), known) };
         let [low, high, ..] = bytes;
@@ -57,7 +57,7 @@ impl Given {
 impl Destination {
     /// Of a socket of IPv6, or of IPv4. An IPv4 address is mapped for the former.
     pub fn new(address: SocketAddr, v6: bool) -> Self {
-        let mut bytes = [0; MOST];
+        let mut bytes = [0; MAX_ADDRESS_BYTES];
         let ip = match (address.ip(), v6) {
             (IpAddr::V4(ip), true) => IpAddr::V6(ip.to_ipv6_mapped()),
             (ip, _) => ip,

@@ -20,7 +20,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Longest reply that is understood, in bytes.
 pub const MAX_REPLY: usize = 512;
 /// Where a descriptor that is kept is put, out of the way of programs that count on getting low numbers.
-const HIGH: i32 = 1000;
+const MIN_DESCRIPTOR: i32 = 1000;
 
 /// Where the on-ramp listens, and the line to it.
 pub struct Ramp {
@@ -118,7 +118,7 @@ impl Ramp {
         }
         again(|| connect(&socket, address)).ok()?;
         // High, and closed when another program is executed.
-        Some(match rustix::io::fcntl_dupfd_cloexec(&socket, HIGH) {
+        Some(match rustix::io::fcntl_dupfd_cloexec(&socket, MIN_DESCRIPTOR) {
             Ok(high) => (high, true),
             Err(_) => (socket, false),
         })

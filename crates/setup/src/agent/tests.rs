@@ -12,7 +12,7 @@ use crate::remote::Remote;
 use crate::testing::{name, part};
 
 /// Long enough for any machine that does anything at all.
-const LONG: Duration = Duration::from_secs(60);
+const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps what it is asked to set up.
 #[derive(Default)]
@@ -86,7 +86,7 @@ async fn a_driver_is_asked_through_a_socket() {
     let listener = bind(&path).unwrap();
     assert!(matches!(bind(&path), Err(ListenError::Taken(_))));
     let agent = tokio::spawn(listen(listener, Arc::new(Memory::default()), stop));
-    let remote = Remote::socket(&path, LONG);
+    let remote = Remote::socket(&path, PROGRAM_TIMEOUT);
 
     let part = part("us", "c", "a", "ab", 5);
     set_up(&remote, part.clone()).await.unwrap();
@@ -140,7 +140,7 @@ fn liar(folder: &Path, says: Vec<u8>) -> Remote {
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });
-    Remote::socket(path, LONG)
+    Remote::socket(path, PROGRAM_TIMEOUT)
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longhaul_circuits::time::Moment;
 use serde::{Deserialize, Serialize};
 
-use super::{GRACE, SETUP_LEAD_MS};
+use super::{GRACE_MS, SETUP_LEAD_MS};
 use crate::circuit::{Circuit, CircuitFault, Name, Part, PartId};
 
 /// How a circuit stands.
@@ -131,14 +131,14 @@ impl Wanted {
         self.late_at(now).is_some_and(|late| now >= late)
     }
 
-    /// When what is missing will have been for too long: [`GRACE`] after it went missing, and after the piece's start.
+    /// When what is missing will have been for too long: [`GRACE_MS`] after it went missing, and after the piece's start.
     fn late_at(&self, now: Moment) -> Option<Moment> {
         let since = self.missing_since?;
         let (_, piece) = self
             .circuit
             .held(SETUP_LEAD_MS)
             .find(|(held, _)| held.holds(now))?;
-        Some(since.max(piece.window.start).saturating_add_unsigned(GRACE))
+        Some(since.max(piece.window.start).saturating_add_unsigned(GRACE_MS))
     }
 
     /// The moments at which something changes by itself.
@@ -147,7 +147,7 @@ impl Wanted {
         let changes = pieces.flat_map(move |(held, piece)| {
             let late = self
                 .missing_since
-                .map(|since| since.max(piece.window.start).saturating_add_unsigned(GRACE));
+                .map(|since| since.max(piece.window.start).saturating_add_unsigned(GRACE_MS));
             [Some(held.start), Some(held.end), late].into_iter().flatten()
         });
         changes.filter(|_| self.failure.is_none())

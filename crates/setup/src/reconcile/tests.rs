@@ -137,7 +137,7 @@ fn what_fails_is_asked_again_later_each_time_and_given_up_after_the_grace() {
         let fails = driver == "driver of b" && matches!(request, Request::SetUp { .. });
         fails.then(|| DriverError::failed("the line card is busy"))
     });
-    let late = START + GRACE as Moment;
+    let late = START + GRACE_MS as Moment;
     network.run(&mut reconciler, EARLY, late - 1, &mut failing);
     assert_eq!(standing(&reconciler, late - 1), Standing::SettingUp);
     let times =
@@ -163,7 +163,7 @@ fn a_driver_that_is_silent_fails_new_circuits_and_no_old_ones() {
     let silent = || {
         Answers::by(|driver, _| (driver == "driver of b").then(|| DriverError::failed("no route to host")))
     };
-    let late = START + GRACE as Moment;
+    let late = START + GRACE_MS as Moment;
     let (mut new, mut network) = (reconciler(), Network::default());
     new.want([circuit("c", 5, START, END)]);
     network.run(&mut new, EARLY, late, &mut silent());

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 
 use super::FILES_VERSION;
 use super::ahead::{Ahead, Channel};
-use super::lines::{LineError, Lines, SILENCE, write_lines};
+use super::lines::{LineError, Lines, SILENCE_TIMEOUT, write_lines};
 use super::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES};
 use crate::client::{Connector, close};
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub enum FilesError {
     #[error("the session with the server broke off: {0}")]
     Broken(#[from] io::Error),
     /// It fell silent.
-    #[error("the server has said nothing for {} s", SILENCE.as_secs())]
+    #[error("the server has said nothing for {} s", SILENCE_TIMEOUT.as_secs())]
     Silent,
     /// It answers something else than what it was asked.
     #[error("the server broke the files protocol: {0}; do both sides run the same release?")]
@@ -135,7 +135,7 @@ impl<S: crate::Transport> Session<S> {
 
     async fn answer(&mut self) -> Result<FilesAnswer, FilesError> {
         loop {
-            let line = timeout(SILENCE, self.lines.next()).await;
+            let line = timeout(SILENCE_TIMEOUT, self.lines.next()).await;
             let line = match line.map_err(|_| FilesError::Silent)? {
                 Ok(Some(line)) => line,
                 Ok(None) | Err(LineError::Cut) => {

@@ -11,7 +11,7 @@ use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// A server that says nothing for this long, when it is asked, is gone (LH-FILES-5).
-pub(crate) const SILENCE: Duration = Duration::from_secs(30);
+pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often a server says that it still works (LH-FILES-5).
 pub(crate) const WORKING_EVERY: Duration = Duration::from_secs(5);
 /// Bytes read at once.

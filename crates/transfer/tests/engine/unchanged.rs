@@ -14,7 +14,7 @@ use crate::harness::*;
 const FILES: u64 = 600;
 const FILE: u64 = 4096;
 const LARGE: u64 = 5 << 20;
-/// What a client that pushes may send before it hears that there is something, and one batch beyond.
+/// What a client that pushes may send before it receives that there is something, and one batch beyond.
 const BEFORE_ANSWER: u64 = (1 << 20) + (512 << 10) + FILE;
 
 fn overwriting() -> WriteOptions {

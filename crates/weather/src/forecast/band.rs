@@ -7,7 +7,7 @@ use super::{Detail, Quantity};
 pub const LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
 
 /// The share of values asked to lie beyond each end of the band.
-const TAIL: f64 = 0.1;
+const TAIL_SHARE: f64 = 0.1;
 
 /// By how much a level moves with one value that lies beyond its end.
 const STEP: f64 = 0.02;
@@ -75,7 +75,7 @@ struct End {
 
 impl End {
     const NEW: Self = Self {
-        level: TAIL,
+        level: TAIL_SHARE,
         reached: 0,
     };
 
@@ -83,7 +83,7 @@ impl End {
         if missed && self.level <= 0.0 {
             self.reached += 1;
         }
-        let moved = if missed { TAIL - 1.0 } else { TAIL };
+        let moved = if missed { TAIL_SHARE - 1.0 } else { TAIL_SHARE };
         self.level = (self.level + STEP * moved).min(MAX_LEVEL);
         if self.level > 0.0 {
             self.reached = 0;
@@ -177,7 +177,7 @@ impl Band {
         // before are still to come.
         let width = (self.ends.1 - self.ends.0) / (FIRST_REACH_ERRORS * self.least_typical);
         let growing = width.max(1.0).log2().ceil() + 1.0;
-        TAIL / STEP + (1.0 - TAIL) * (1.0 + growing + ahead as f64)
+        TAIL_SHARE / STEP + (1.0 - TAIL_SHARE) * (1.0 + growing + ahead as f64)
     }
 
     /// The error at this share of those remembered, from the least to the greatest.

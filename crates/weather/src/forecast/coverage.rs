@@ -1,8 +1,8 @@
 //! How often what was said came true, lately.
 
 /// How many outcomes are remembered one by one.
-const REMEMBERED: u64 = 1000;
-const WORDS: usize = REMEMBERED.div_ceil(64) as usize;
+const MAX_OUTCOMES: u64 = 1000;
+const WORDS: usize = MAX_OUTCOMES.div_ceil(64) as usize;
 
 /// Which of the last 1,000 values fell into the bands that were forecast for them.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,7 +15,7 @@ pub struct Coverage {
 impl Coverage {
     /// Notes an outcome: whether the value fell into the band.
     pub fn note(&mut self, held: bool) {
-        let at = self.count % REMEMBERED;
+        let at = self.count % MAX_OUTCOMES;
         if let Some(word) = self.held.get_mut((at / 64) as usize) {
             let bit = 1 << (at % 64);
             *word = if held { *word | bit } else { *word & !bit };
@@ -32,11 +32,11 @@ impl Coverage {
     /// The share of the last `outcomes` values, at most 1,000, that fell into their bands; none before there were as many.
     #[must_use]
     pub fn over_last(&self, outcomes: u64) -> Option<f64> {
-        if outcomes == 0 || outcomes > REMEMBERED || self.count < outcomes {
+        if outcomes == 0 || outcomes > MAX_OUTCOMES || self.count < outcomes {
             return None;
         }
         let held = |back: u64| {
-            let at = (self.count - back) % REMEMBERED;
+            let at = (self.count - back) % MAX_OUTCOMES;
             let word = self.held.get((at / 64) as usize)?;
             Some(word >> (at % 64) & 1)
         };

@@ -14,7 +14,7 @@ const SLICE: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// A forecast that is younger is not explored for, in seconds.
 const MAX_FRESH_AGE_SECONDS: f64 = 60.0;
 /// A route is explored only where it may well be this part of the chosen one's time.
-const PROMISING: f64 = 1.0;
+const MAX_TIME_FACTOR: f64 = 1.0;
 /// Routes that are looked at for exploration.
 const LOOKED_AT: usize = 32;
 
@@ -121,7 +121,7 @@ fn is_worth_trying(chooser: &Chooser<'_>, request: &Request, via: &Via, chosen: 
     }
     let expected = map.expected(request.from, via, request.to, &request.transfer, now);
     match (expected, chosen) {
-        (Some(expected), Some(chosen)) => expected.time.p10 < chosen.expected.time.p50 * PROMISING,
+        (Some(expected), Some(chosen)) => expected.time.p10 < chosen.expected.time.p50 * MAX_TIME_FACTOR,
         _ => true,
     }
 }

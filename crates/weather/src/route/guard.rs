@@ -77,7 +77,7 @@ impl Guard {
 }
 
 /// How much slower than its p90 a copy is before its route is chosen anew.
-pub const BEHIND: f64 = 2.0;
+pub const REROUTE_FACTOR: f64 = 2.0;
 /// The part of its p90 that passes first, behind the round trips around the data.
 const FIRST_LOOK: f64 = 0.1;
 
@@ -94,7 +94,7 @@ pub fn behind(expected: &Expected, bytes: u64, at: f64, arrived: u64) -> Option<
     let should = bytes as f64 * (moved / moving).min(1.0);
     let late = (moved / moving).max(1.0);
     let factor = should * late / (arrived as f64).max(1.0);
-    (factor >= BEHIND).then_some(factor)
+    (factor >= REROUTE_FACTOR).then_some(factor)
 }
 
 #[cfg(test)]

@@ -18,15 +18,15 @@ const CUBIC_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 const RENO_BETA: f64 = 0.5;
 /// The loss above which BBR (version 1) no longer holds the bottleneck's rate: its paper shows the rate to fall beyond 15 %; half of
 /// that is taken, because depots and ends run what their kernels have.
-const BBR_BEARS: f64 = 0.075;
+const MAX_BBR_LOSS: f64 = 0.075;
 /// Losses that are followed one by one at most; beyond, the long run is taken to have begun.
 const MAX_FOLLOWED_LOSSES: usize = 24;
 /// The window after a loss has settled when it differs from the one before by less than this part.
-const SETTLED: f64 = 0.02;
+const MAX_SETTLED_CHANGE: f64 = 0.02;
 /// A full segment's payload, in bytes.
 const SEGMENT: f64 = ETHERNET_MSS as f64;
 /// A path that is slower than this, in bit/s, is taken to be that fast, so that times stay finite.
-const SLOWEST: f64 = 1.0;
+const MIN_RATE_BPS: f64 = 1.0;
 
 /// The median of an exponential distribution, by its mean: how much of `1 / loss` goes before the first loss in half of all cases.
 pub const MEDIAN_FIRST_LOSS: f64 = std::f64::consts::LN_2;
@@ -98,7 +98,7 @@ fn cubic_factor() -> f64 {
 impl Hop {
     /// The window that fills the hop, or that hosts allow where that is less; in segments, never less than one.
     fn full_window(&self) -> f64 {
-        (self.rate.max(SLOWEST) * self.rtt / 8.0)
+        (self.rate.max(MIN_RATE_BPS) * self.rtt / 8.0)
             .min(self.window)
             .max(SEGMENT)
             / SEGMENT
@@ -107,7 +107,7 @@ impl Hop {
     /// What it carries with that window, in bit/s.
     #[must_use]
     pub fn without_loss(&self) -> f64 {
-        self.rate.max(SLOWEST).min(if self.rtt > 0.0 {
+        self.rate.max(MIN_RATE_BPS).min(if self.rtt > 0.0 {
             self.window.max(SEGMENT) * 8.0 / self.rtt
         } else {
             f64::INFINITY
@@ -132,7 +132,7 @@ impl Hop {
     /// The loss that the congestion control minds.
     fn loss_that_counts(&self) -> f64 {
         match self.control {
-            Control::Bbr if self.loss <= BBR_BEARS => 0.0,
+            Control::Bbr if self.loss <= MAX_BBR_LOSS => 0.0,
             _ => self.loss.clamp(0.0, 1.0),
         }
     }
@@ -197,7 +197,7 @@ impl Hop {
             if left <= 0.0 {
                 return (seconds, segments * loss);
             }
-            let settled = (next - window).abs() < SETTLED * window;
+            let settled = (next - window).abs() < MAX_SETTLED_CHANGE * window;
             window = next.max(1.0);
             if settled {
                 break;

@@ -26,7 +26,7 @@ use super::looks::Beside;
 use crate::cp::routing::Judged;
 
 /// How often it is asked how a reservation stands.
-const STANDING_AFTER: Duration = Duration::from_secs(10);
+const STANDING_INTERVAL: Duration = Duration::from_secs(10);
 /// Grants that could not be had are asked for again after this long.
 const GRANTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Paths at once, of a copy whose streams can be distinguished by their ports; else one.
@@ -287,7 +287,7 @@ impl Book {
 
     /// What the controller says of the paths, every now and then: those that pass a link on which there is too little have failed.
     pub async fn standing(&mut self) -> Vec<Event> {
-        let is_due = self.looked.is_some_and(|at| at.elapsed() >= STANDING_AFTER);
+        let is_due = self.looked.is_some_and(|at| at.elapsed() >= STANDING_INTERVAL);
         let (Some(id), Some((controller, ..)), true) = (self.id, &self.controller, is_due) else {
             return Vec::new();
         };

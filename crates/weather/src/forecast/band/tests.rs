@@ -31,7 +31,7 @@ fn misses(values: impl Iterator<Item = f64>, ahead: usize) -> (u32, u32, u32) {
 }
 
 fn within(misses: (u32, u32, u32), ahead: usize) -> bool {
-    let most = TAIL * f64::from(misses.2) + band().extra(ahead);
+    let most = TAIL_SHARE * f64::from(misses.2) + band().extra(ahead);
     f64::from(misses.0) <= most && f64::from(misses.1) <= most
 }
 
@@ -79,7 +79,7 @@ fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
             missed += f64::from(u8::from(value < issued.lower || value > issued.upper));
             band.update(14.0, issued, value);
         }
-        let most = TAIL * 5000.0 + band.extra(1);
+        let most = TAIL_SHARE * 5000.0 + band.extra(1);
         assert!(
             missed <= most && missed > 0.08 * 5000.0,
             "{missed} of at most {most}"
@@ -97,7 +97,7 @@ fn of_even_noise_each_end_is_missed_by_one_in_ten() {
     let (below, above, count) = misses(values, 1);
     for missed in [below, above] {
         let share = f64::from(missed) / f64::from(count);
-        assert!((share - TAIL).abs() < 0.005, "{share}");
+        assert!((share - TAIL_SHARE).abs() < 0.005, "{share}");
     }
 }
 
