@@ -30,11 +30,13 @@ const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
 /// Streams that a way comes to which is left to choose, where one does not fill the path: for the estimate of its time alone.
 const STREAMS_LEFT_TO_CHOICE: u32 = 8;
 /// Copies that are not expected to be faster, because a window, losses or waiting hold them back, go side by side, and the others alone.
-const LIGHT_BPS: f64 = 60e6;
-/// What the copies that go side by side are expected to carry together, at most: a third of what one alone does.
-const SIDE_BY_SIDE_BPS: f64 = 300e6;
+pub const LIGHT_BPS: f64 = 250e6;
+/// What the copies that go side by side are expected to carry together, at most: half of what one alone does.
+pub const SIDE_BY_SIDE_BPS: f64 = 500e6;
+/// What a copy that encrypts takes of the processors, as a multiple of one at the same rate that does not.
+const ENCRYPTING_LOAD: f64 = 2.0;
 /// How many go side by side, at most, in networks of their own.
-const MAX_SIDE_BY_SIDE: u32 = 10;
+pub const MAX_SIDE_BY_SIDE: u32 = 10;
 /// What they come to in bytes, at most: source and copies lie in memory, beside the programs.
 const SIDE_BY_SIDE_BYTES: u64 = 12 * GIB;
 /// What two processors encrypt or copy, about, where nothing else is the limit.
@@ -137,8 +139,9 @@ impl Case {
             true => self.hop.rate.bits_per_second(),
             false => 8.0 * bytes as f64 / (moving + waiting),
         };
+        let load = if way.encrypts { ENCRYPTING_LOAD } else { 1.0 };
         let side_by_side = [
-            expected / SIDE_BY_SIDE_BPS,
+            load * expected / SIDE_BY_SIDE_BPS,
             bytes as f64 / SIDE_BY_SIDE_BYTES as f64,
             1.0 / f64::from(MAX_SIDE_BY_SIDE),
         ];
