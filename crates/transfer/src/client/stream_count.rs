@@ -7,12 +7,14 @@
 //! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to what the response functions of Reno and
 //!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
 //! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to
-//!   [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill the path without the queue.
+//!   [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill the path without the queue. One that was full before the copy began shows in what it drops alone
+//!   ([`overflow`]).
 //! - Windows that hardly grow any more, with no queue, are tried with twice as many streams: each new one brings a slow start of its own.
 //! - A processor or a disk is tried with twice as many, and left again where that did not pay.
 //!
 //! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
 
+mod overflow;
 mod response;
 mod round_trips;
 #[cfg(test)]
@@ -22,6 +24,7 @@ mod window;
 use std::time::Duration;
 
 use drs::Limit;
+use overflow::{Dropped, Overflow};
 use response::Losses;
 pub(super) use round_trips::{Queue, RoundTrips, RouteRtt};
 pub(super) use window::View;
@@ -131,6 +134,8 @@ pub(super) struct StreamCount {
     queue_stood: Duration,
     /// Losses without a queue.
     losses: Losses,
+    /// A queue that is known by nothing but what it drops.
+    overflow: Overflow,
     /// Whether a window has shown what the path needs.
     judged: bool,
 }
@@ -172,6 +177,7 @@ impl StreamCount {
             loss_windows: 0,
             queue_stood: Duration::ZERO,
             losses: Losses::default(),
+            overflow: Overflow::default(),
             judged: false,
         }
     }
@@ -343,7 +349,12 @@ impl StreamCount {
 
     fn decide(&mut self, view: &View, seen: &Seen) {
         let rate = seen.rate;
+        let dropped = self.overflow.judge(seen, view);
+        if dropped == Dropped::StandingQueue {
+            return self.retire_at_overflow(view, rate);
+        }
         let limit = match seen.limit {
+            Some(Limit::Loss | Limit::Growing) if dropped == Dropped::Queue => None,
             // It has carried more, and nothing stands in it.
             Some(Limit::Path)
                 if seen.has_lost && !view.has_queue() && self.fills_path(rate) == Some(false) =>
@@ -454,11 +465,9 @@ impl StreamCount {
 
     /// A queue stands.
     fn retire(&mut self, view: &View, rate: f64) {
-        let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
-        let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
-        if self.wanted <= least || soon_over {
+        let Some(least) = self.least_at_queue(view, rate) else {
             return;
-        }
+        };
         // So many have enough in flight to fill the path when its queue has drained.
         let filling = match view.min_rtt.saturating_add(view.queue.at_least).as_secs_f64() {
             0.0 => self.wanted,
@@ -481,6 +490,27 @@ impl StreamCount {
         let by_losses = each.map_or(0, |each| response::streams_for(rate, each));
         let next = next.max(least).max(by_losses.min(self.wanted));
         self.want(next, view);
+    }
+
+    /// A queue overflows: half as many fill the path.
+    fn retire_at_overflow(&mut self, view: &View, rate: f64) {
+        self.judged = true;
+        self.trial = None;
+        self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
+        // They were the queue's.
+        (self.losses, self.loss_windows) = (Losses::default(), 0);
+        let Some(least) = self.least_at_queue(view, rate) else {
+            return;
+        };
+        self.grow_after_queue = view.now.saturating_add(GROW_AGAIN_AFTER);
+        self.want((self.wanted / 2).max(least), view);
+    }
+
+    /// To how many streams a queue may lead; none where there are no more, or the copy is soon over.
+    fn least_at_queue(&self, view: &View, rate: f64) -> Option<usize> {
+        let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
+        let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();
+        (self.wanted > least && !soon_over).then_some(least)
     }
 }
 

@@ -32,17 +32,22 @@ impl Losses {
 
     /// What one stream carries in the long run, in bytes a second; none where too few were lost to say.
     pub(super) fn carried_by_one(&self, view: &View) -> Option<f64> {
-        if self.lost < MIN_LOSSES || self.segments == 0 || view.mss == 0 {
+        if self.lost < MIN_LOSSES || self.segments == 0 {
             return None;
         }
-        let hop = Hop {
-            loss: Probability::nearest(self.lost as f64 / self.segments as f64),
-            mss: view.mss,
-            control: view.congestion.unwrap_or(CongestionControl::Cubic),
-            ..Hop::new(view.min_rtt.max(Duration::from_micros(1)), Rate::ZERO)
-        };
-        Some(hop.carried_under_loss() / 8.0)
+        carried_by_one(self.lost as f64 / self.segments as f64, view)
     }
+}
+
+/// What one stream carries in the long run where this part of its segments is lost, 0 to 1, in bytes a second; none before there was a segment.
+pub(super) fn carried_by_one(loss: f64, view: &View) -> Option<f64> {
+    let hop = Hop {
+        loss: Probability::nearest(loss),
+        mss: view.mss,
+        control: view.congestion.unwrap_or(CongestionControl::Cubic),
+        ..Hop::new(view.min_rtt.max(Duration::from_micros(1)), Rate::ZERO)
+    };
+    (view.mss > 0).then(|| hop.carried_under_loss() / 8.0)
 }
 
 /// How many streams that carry `each` come to `rate`, both in the same unit.

@@ -18,6 +18,8 @@ struct Copy {
     limit: fn(usize) -> Limit,
     /// Segments lost in a million.
     loss: u64,
+    /// Millionths of segments lost so far.
+    lost: u64,
     /// Whether this end sees them before they are reported to it.
     sees_losses: bool,
     /// What the stream that carries least does of what all carry.
@@ -40,6 +42,7 @@ impl Copy {
             rate,
             limit,
             loss: 0,
+            lost: 0,
             sees_losses: false,
             least_share: None,
             rtt_percent: |_| 100,
@@ -67,7 +70,8 @@ impl Copy {
         self.view
             .sending
             .hold(limit, TICK * u32::try_from(self.view.open).unwrap());
-        self.view.lost = self.view.moved / 1448 * self.loss / 1_000_000;
+        self.lost += moved * self.loss / 1448;
+        self.view.lost = self.lost / 1_000_000;
         self.view.loss_signs = if self.sees_losses { self.view.lost } else { 0 };
         self.view.now += TICK;
         self.view.left = self.total - self.done;
@@ -326,6 +330,27 @@ fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
         let seconds = retired_after(least_share);
         assert!((13..17).contains(&seconds), "{seconds}");
     }
+}
+
+#[test]
+fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_not_hold() {
+    // As BBR's streams carry as much, whatever is lost, and however many they are.
+    let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |_| 50 * MB);
+    (copy.loss, copy.sees_losses) = (110_000, true);
+    let mut count = auto();
+    assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
+    assert_eq!(count.needed(), Some(2));
+    // What it drops afterwards, less of it as it is, is not answered with more, although others take their part.
+    (copy.loss, copy.rate) = (10_000, |_| 20 * MB);
+    assert_eq!(copy.run(&mut count, 90), [2]);
+}
+
+#[test]
+fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
+    // At 5 %, a stream of CUBIC has about five segments in flight.
+    let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |streams| streams as u64 * 90_000);
+    (copy.loss, copy.sees_losses) = (50_000, true);
+    assert_eq!(copy.run(&mut auto(), 8).last(), Some(&64));
 }
 
 #[test]
