@@ -36,10 +36,12 @@ pub(super) enum Dropped {
 impl Overflow {
     /// Counts a window.
     pub(super) fn judge(&mut self, seen: &Seen, view: &View) -> Dropped {
+        // A queue that is seen is seen to elsewhere.
+        let is_seen = view.has_queue();
         let is_held = is_held_by_losses(seen, view);
-        if loss(seen) < OVERFLOW_LOSS || is_held {
+        if is_seen || is_held || loss(seen) < OVERFLOW_LOSS {
             self.stood = self.stood.saturating_sub(seen.length);
-            return match self.has_stood && !is_held {
+            return match self.has_stood && !is_seen && !is_held {
                 true => Dropped::Queue,
                 false => Dropped::Path,
             };
