@@ -31,14 +31,16 @@ const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
 const STREAMS_LEFT_TO_CHOICE: u32 = 8;
 /// Copies that are not expected to be faster, because a window, losses or waiting hold them back, go side by side, and the others alone.
 pub const LIGHT_BPS: f64 = 250e6;
-/// What the copies that go side by side are expected to carry together, at most: half of what one alone does.
-pub const SIDE_BY_SIDE_BPS: f64 = 500e6;
+/// What the copies that go side by side are expected to carry together, at most: less than one alone does.
+pub const SIDE_BY_SIDE_BPS: f64 = 800e6;
 /// What a copy that encrypts takes of the processors, as a multiple of one at the same rate that does not.
 const ENCRYPTING_LOAD: f64 = 2.0;
 /// How many go side by side, at most, in networks of their own.
 pub const MAX_SIDE_BY_SIDE: u32 = 10;
 /// What they come to in bytes, at most: source and copies lie in memory, beside the programs.
 const SIDE_BY_SIDE_BYTES: u64 = 12 * GIB;
+/// A copy that is stopped has put less in place than this multiple of what it was expected to carry until then.
+const MAX_UNEXPECTED: f64 = 2.0;
 /// What two processors encrypt or copy, about, where nothing else is the limit.
 const PROCESSORS_BPS: f64 = 2e9;
 
@@ -107,8 +109,33 @@ impl Case {
         }
     }
 
-    /// What a copy takes, set-up included: what one connection carries by its path's window and losses, several of them at once.
+    /// What a copy takes, set-up included.
     pub fn cost(&self, way: &Way) -> Cost {
+        let expected = self.expected(way);
+        let load = if way.encrypts { ENCRYPTING_LOAD } else { 1.0 };
+        let side_by_side = [
+            load * expected.bits_per_second / SIDE_BY_SIDE_BPS,
+            self.max_in_place(expected) / SIDE_BY_SIDE_BYTES as f64,
+            1.0 / f64::from(MAX_SIDE_BY_SIDE),
+        ];
+        Cost {
+            share: match expected.bits_per_second < LIGHT_BPS {
+                true => side_by_side.into_iter().fold(0.0, f64::max).min(1.0),
+                false => 1.0,
+            },
+            seconds: SET_UP_SECONDS + expected.seconds.min(self.time_limit.as_secs_f64()),
+        }
+    }
+
+    /// How many bytes it puts in place at most, before it is complete or stopped.
+    fn max_in_place(&self, expected: Expected) -> f64 {
+        let (_, bytes) = self.data.extent();
+        let until_stopped = expected.bits_per_second / 8.0 * self.time_limit.as_secs_f64();
+        (bytes as f64).min(MAX_UNEXPECTED * until_stopped)
+    }
+
+    /// How fast a copy is expected to be: what one connection carries by its path's window and losses, several of them at once.
+    fn expected(&self, way: &Way) -> Expected {
         let (files, bytes) = self.data.extent();
         let alone = Hop {
             window: [self.hop.window, way.window.map(ByteCount::nearest)]
@@ -134,25 +161,25 @@ impl Case {
             true => files as f64 * ROUND_TRIPS_OF_A_FILE * self.hop.rtt.as_secs_f64() / streams.max(4.0),
             false => 0.0,
         };
-        let expected = match way.is_own() {
-            // Nobody knows what it makes of the path.
-            true => self.hop.rate.bits_per_second(),
-            false => 8.0 * bytes as f64 / (moving + waiting),
-        };
-        let load = if way.encrypts { ENCRYPTING_LOAD } else { 1.0 };
-        let side_by_side = [
-            load * expected / SIDE_BY_SIDE_BPS,
-            bytes as f64 / SIDE_BY_SIDE_BYTES as f64,
-            1.0 / f64::from(MAX_SIDE_BY_SIDE),
-        ];
-        Cost {
-            share: match expected < LIGHT_BPS {
-                true => side_by_side.into_iter().fold(0.0, f64::max).min(1.0),
-                false => 1.0,
+        let seconds = moving + waiting;
+        Expected {
+            bits_per_second: match way.is_own() {
+                // Nobody knows what it makes of the path.
+                true => self.hop.rate.bits_per_second(),
+                false => 8.0 * bytes as f64 / seconds,
             },
-            seconds: SET_UP_SECONDS + (moving + waiting).min(self.time_limit.as_secs_f64()),
+            seconds,
         }
     }
+}
+
+/// What a copy is expected to come to.
+#[derive(Clone, Copy, Debug)]
+struct Expected {
+    /// Its rate; the most that it can be where nobody knows.
+    bits_per_second: f64,
+    /// Its time, unless it is stopped.
+    seconds: f64,
 }
 
 /// All cases, in the order of the page.
@@ -393,7 +420,7 @@ mod tests {
                 } else {
                     1
                 };
-                let (_, bytes) = case.data.extent();
+                let bytes = case.max_in_place(case.expected(way)) as u64;
                 assert!(copies * bytes <= SIDE_BY_SIDE_BYTES, "{}@{}", way.name, case.name);
             }
         }
