@@ -346,6 +346,17 @@ fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_no
 }
 
 #[test]
+fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
+    let wanted = |loss| {
+        let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
+        (copy.loss, copy.sees_losses) = (loss, true);
+        copy.rtt_percent = |_| 117;
+        copy.run(&mut auto(), 60)
+    };
+    assert_eq!(wanted(110_000), wanted(0));
+}
+
+#[test]
 fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
     // At 5 %, a stream of CUBIC has about five segments in flight.
     let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |streams| streams as u64 * 90_000);
