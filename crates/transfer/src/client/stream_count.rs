@@ -364,7 +364,7 @@ impl StreamCount {
             limit => limit,
         };
         if limit == Some(Limit::Path) {
-            self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
+            self.note_full(rate);
         }
         // A flow by itself says that the path is full as long as it has no other explanation.
         if limit == Some(Limit::Path) && view.may_have_queue() {
@@ -458,6 +458,11 @@ impl StreamCount {
         rate < FULL_PART * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
     }
 
+    /// The path is full at such a rate.
+    fn note_full(&mut self, rate: f64) {
+        self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
+    }
+
     /// Whether that is about as much as the path carries; none where that is not known.
     fn fills_path(&self, rate: f64) -> Option<bool> {
         self.full_rate.map(|full| rate >= FULL_PART * full)
@@ -496,7 +501,7 @@ impl StreamCount {
     fn retire_at_overflow(&mut self, view: &View, rate: f64) {
         self.judged = true;
         self.trial = None;
-        self.full_rate = Some(self.full_rate.map_or(rate, |full| full.max(rate)));
+        self.note_full(rate);
         // They were the queue's.
         (self.losses, self.loss_windows) = (Losses::default(), 0);
         let Some(least) = self.least_at_queue(view, rate) else {

@@ -36,26 +36,24 @@ pub(super) enum Dropped {
 impl Overflow {
     /// Counts a window.
     pub(super) fn judge(&mut self, seen: &Seen, view: &View) -> Dropped {
+        let loss = loss(seen);
         // A queue that is seen is seen to elsewhere.
-        let is_seen = view.has_queue();
-        let is_held = is_held_by_losses(seen, view);
-        if is_seen || is_held || loss(seen) < OVERFLOW_LOSS {
-            self.stood = self.stood.saturating_sub(seen.length);
-            return match self.has_stood && !is_seen && !is_held {
-                true => Dropped::Queue,
-                false => Dropped::Path,
-            };
-        }
+        let is_explained = view.has_queue() || is_held_by_losses(loss, seen, view);
+        let overflows = !is_explained && loss >= OVERFLOW_LOSS;
         // Slow start may end with as much loss, for a window.
-        let is_new = self.stood.is_zero();
-        self.stood = self.stood.saturating_add(seen.length);
-        if self.stood >= QUEUE_STANDS.max(view.rtt.saturating_mul(QUEUE_STANDS_RTTS)) {
-            (self.stood, self.has_stood) = (Duration::ZERO, true);
-            return Dropped::StandingQueue;
+        let is_again = overflows && !self.stood.is_zero();
+        if overflows {
+            self.stood = self.stood.saturating_add(seen.length);
+            if self.stood >= QUEUE_STANDS.max(view.rtt.saturating_mul(QUEUE_STANDS_RTTS)) {
+                (self.stood, self.has_stood) = (Duration::ZERO, true);
+                return Dropped::StandingQueue;
+            }
+        } else {
+            self.stood = self.stood.saturating_sub(seen.length);
         }
-        match is_new && !self.has_stood {
-            true => Dropped::Path,
-            false => Dropped::Queue,
+        match is_again || (self.has_stood && !is_explained) {
+            true => Dropped::Queue,
+            false => Dropped::Path,
         }
     }
 }
@@ -67,7 +65,7 @@ fn loss(seen: &Seen) -> f64 {
 }
 
 /// Whether the streams carry no more than a congestion control that answers losses lets them.
-fn is_held_by_losses(seen: &Seen, view: &View) -> bool {
+fn is_held_by_losses(loss: f64, seen: &Seen, view: &View) -> bool {
     let each = seen.rate / view.open.max(1) as f64;
-    response::carried_by_one(loss(seen), view).is_some_and(|held| each <= MAX_RESPONSE_FACTOR * held)
+    response::carried_by_one(loss, view).is_some_and(|held| each <= MAX_RESPONSE_FACTOR * held)
 }
