@@ -423,12 +423,14 @@ impl StreamCount {
         let may_gain = loses_for_long && self.wanted < self.unpaid_from;
         let waits = (view.now < self.grow_after && !may_gain)
             || (view.now < self.grow_after_queue && !loses_for_long);
-        if waits || soon_over || self.fills_path(rate) == Some(true) {
+        // A queue may have stood only when the streams that filled it had slowed down already: the path carries what it has carried before.
+        let full_rate = self.full_rate.map(|full| full.max(self.peak_rate));
+        if waits || soon_over || full_rate.is_some_and(|full| rate >= FULL_PART * full) {
             return;
         }
         let each = self.losses.carried_by_one(view);
         let next = self.wanted.saturating_mul(factor);
-        let next = self.full_rate.map_or(next, |full| {
+        let next = full_rate.map_or(next, |full| {
             // Too few losses to say: each goes on carrying what it did.
             let each = each
                 .filter(|_| limit == Limit::Loss)

@@ -276,6 +276,22 @@ fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
 }
 
 #[test]
+fn a_path_carries_what_it_has_carried_before_its_queue_was_seen() {
+    let mut count = auto();
+    // Slow start fills the path, and its queue is seen when losses have slowed the streams down.
+    let mut copy = Copy::new(LARGE, 60, |_| Limit::Sender, |_| 120 * MB);
+    copy.run(&mut count, 1);
+    (copy.limit, copy.rate, copy.rtt_percent) = (|_| Limit::Path, |_| 60 * MB, |_| 130);
+    copy.run(&mut count, 2);
+    assert_eq!(count.wanted(), 16);
+    // From then on losses hold each stream.
+    (copy.limit, copy.rtt_percent, copy.loss) = (|_| Limit::Loss, |_| 100, 100);
+    copy.rate = |streams| (streams as u64 * 7 / 2 * MB).min(120 * MB);
+    copy.run(&mut count, 8);
+    assert!(count.wanted() >= 32, "{}", count.wanted());
+}
+
+#[test]
 fn a_queue_that_others_empty_at_times_stands() {
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     let mut count = auto();
