@@ -55,7 +55,7 @@ pub struct Settings {
     pub places: Vec<Place>,
     /// The files of the page; none if this program was built without it.
     pub assets: &'static [Asset],
-    /// What a job's end is told to, where the job does not say otherwise.
+    /// What a job's end is reported to, where the job does not say otherwise.
     pub on_end_url: Option<String>,
     /// What notices are signed with.
     pub key: SigningKey,

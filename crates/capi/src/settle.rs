@@ -74,7 +74,7 @@ fn after_failure(fd: c_int) {
     let _ = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 
-/// The failure of a socket's route that the program has not been told of; it counts as told from now on.
+/// The failure of a socket's route that has not been reported to the program; it counts as reported from now on.
 pub fn take_failure(fd: c_int) -> Option<Errno> {
     if !table::is_used() {
         return None;

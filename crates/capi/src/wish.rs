@@ -30,7 +30,7 @@ pub struct Wishes {
 }
 
 impl Wishes {
-    /// As it is told to the on-ramp.
+    /// As it is reported to the on-ramp.
     pub fn reported(&self) -> Wish<'_> {
         Wish {
             purpose: self.purpose.as_deref(),

@@ -113,13 +113,13 @@ pub enum Action {
     /// Confirm that it was given back.
     ConfirmAbort,
     /// Report to whoever asked that it was held for too long.
-    TellTimeout,
+    ReportTimeout,
     /// Set the routes up when the window begins, and confirm.
     SetUp,
     /// Tear the routes down, and confirm.
     TearDown,
     /// Report to whoever asked that it failed.
-    TellFailed,
+    ReportFailed,
     /// Tear down what is set up, and confirm the end.
     End,
     /// Give back all that is promised.
@@ -212,7 +212,7 @@ impl Machine {
             (R::Start, Event::Reserve) => (R::Checking, vec![Action::Check]),
             (R::Checking, Event::ReserveConfirmed) => (R::Held, vec![Action::Hold]),
             (R::Checking, Event::ReserveFailed) => (R::Failed, vec![]),
-            (R::Held, Event::HoldTimeout) => (R::Timeout, vec![Action::GiveBackHeld, Action::TellTimeout]),
+            (R::Held, Event::HoldTimeout) => (R::Timeout, vec![Action::GiveBackHeld, Action::ReportTimeout]),
             (R::Held, Event::Commit) => (R::Committing, vec![Action::Commit]),
             (R::Held, Event::Abort) => (R::Aborting, vec![Action::GiveBackHeld, Action::ConfirmAbort]),
             (R::Failed | R::Timeout, Event::Abort) => (R::Aborting, vec![Action::ConfirmAbort]),
@@ -247,7 +247,7 @@ impl Machine {
 
     fn live(&mut self, event: Event) -> Option<Vec<Action>> {
         let (next, actions) = match (self.life, event) {
-            (Life::Created, Event::ForcedEnd) => (Life::Failed, vec![Action::TellFailed]),
+            (Life::Created, Event::ForcedEnd) => (Life::Failed, vec![Action::ReportFailed]),
             (Life::Created, Event::EndTime) => {
                 let up = matches!(
                     self.provision,

@@ -64,7 +64,7 @@ pub struct Resident {
     listen: Option<SocketAddr>,
     #[command(flatten)]
     elsewhere: elsewhere::Elsewhere,
-    /// Tell this http or https URL when a job has ended that names none itself (`longhaul submit --on-end-url`).
+    /// Report the end of a job that names no URL itself to this http or https URL (`longhaul submit --on-end-url`).
     #[arg(long, value_name = "URL", value_parser = receiver)]
     on_end_url: Option<String>,
     /// What other agents and people know it by [default: this host's name].

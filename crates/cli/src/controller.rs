@@ -24,7 +24,7 @@ use sync::SyncNow;
 /// What a controller is called in messages.
 pub const SERVICE: &str = "controller";
 
-/// Say which controller is asked for routes and told of copies, or show it.
+/// Say which controller is asked for routes and receives reports of copies, or show which it is.
 ///
 /// It is kept in controller.toml beside the keys, with the controller's key. Copies go on without it when it does not answer.
 #[derive(Args)]
@@ -41,7 +41,7 @@ enum Action {
     Add(Use),
     /// Ask none any more, and forget what the last one said.
     Forget,
-    /// Tell the controller what copies of this machine have measured, and fetch its tables of routes: what copies start by themselves when they end.
+    /// Report to the controller what copies of this machine have measured, and fetch its tables of routes: what copies start by themselves when they end.
     Sync(SyncNow),
     /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp, which reads that file again when it changes.
     Routes {

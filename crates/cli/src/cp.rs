@@ -115,7 +115,7 @@ pub struct Cp {
     /// Say in one line what limits the copy, and what would help.
     #[arg(long)]
     explain: bool,
-    /// Show no progress; failures are still told.
+    /// Show no progress; failures are still reported.
     #[arg(short, long)]
     quiet: bool,
     /// Have the agent copy in the background: the same as `longhaul submit`.
@@ -230,7 +230,7 @@ impl Cp {
             report.deadline = Some(deadline.end(report.ok()).await);
         }
         watch.finish(&report);
-        // Told already; what is left is closing in good order.
+        // Reported already; what is left is closing in good order.
         let closing = async {
             if let Ok(Carried { outcome, far }) = result {
                 outcome.closing.join_all().await;
@@ -322,7 +322,7 @@ impl Cp {
         self.part.unwrap_or_default()
     }
 
-    /// How it is told that a file is there already.
+    /// How a file that is there already is recognized.
     fn compare(&self) -> Compare {
         match self.checksum {
             true => Compare::Content,

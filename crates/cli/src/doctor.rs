@@ -30,7 +30,7 @@ Examples:
   longhaul doctor                                  this machine, for 1 Gbit/s x 100 ms
   longhaul doctor --rate 10Gbit/s --rtt 88ms       this machine, for another path
   longhaul doctor store.example --rate 10Gbit/s    and the path there: round trip, path MTU, what TCP agrees on
-  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` tells of";
+  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` reports on";
 
 /// Find what holds transfers back, what it costs, and the command that mends it.
 ///
@@ -75,7 +75,7 @@ struct Seen {
 }
 
 impl Doctor {
-    /// Looks, and tells.
+    /// Looks, and reports.
     pub fn run(self) -> Result<Exit> {
         let host = self.host.as_deref().map(read_host).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -111,7 +111,7 @@ impl Ls {
 }
 
 impl Stat {
-    /// Tells.
+    /// Reports what is there.
     pub fn run(self) -> Result<Exit> {
         let show = Show {
             json: self.json,
@@ -259,7 +259,7 @@ impl Failures {
         }
     }
 
-    /// Tells of one.
+    /// Reports on one.
     pub fn report(&mut self, location: &Location, failure: &FilesFailure) {
         eprintln!("longhaul: {}", location.failed(failure));
         if self.json {

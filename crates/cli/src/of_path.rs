@@ -7,7 +7,7 @@ use longhaul_depot::Train;
 /// A share of losses among fewer segments says nothing of a path.
 const MIN_SEGMENTS_OF_A_LOSS: u64 = 100;
 
-/// What the measurements of a path that are told together have in common.
+/// What the measurements of a path that are reported together have in common.
 pub struct OfPath {
     /// Where the path begins.
     pub from: String,

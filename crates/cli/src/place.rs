@@ -180,7 +180,7 @@ impl Place {
         })
     }
 
-    /// Asks, and hears the answer.
+    /// Asks, and receives the answer.
     ///
     /// # Errors
     /// The place is gone, or answers something else. What it says of its files is in [`FilesAnswer::Failed`].

@@ -40,7 +40,7 @@ Exit status: the program's, or 128 and the number of the signal that ended it; 1
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// What its connections are for, told to the depots.
+    /// What its connections are for, reported to the depots.
     #[arg(long, value_name = "TEXT", value_parser = purpose)]
     purpose: Option<String>,
     /// How much each connection will carry, such as 10G.

@@ -252,7 +252,7 @@ impl Serve {
         Ok(grants)
     }
 
-    /// Tells where and who; the first lines of standard output, for a person or a program.
+    /// Reports where and who; the first lines of standard output, for a person or a program.
     fn announce(&self, root: &str, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
         if self.json {

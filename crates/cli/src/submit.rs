@@ -30,7 +30,7 @@ pub struct Submit {
     /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat for its arguments.
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
     on_end: Vec<String>,
-    /// Tell this http or https URL when the job has ended: a POST of the job in JSON, signed by the agent [default: what the agent was told].
+    /// Report the end of the job to this http or https URL: a POST of the job in JSON, signed by the agent [default: what the agent was told].
     #[arg(long, value_name = "URL")]
     on_end_url: Option<String>,
     /// Name of this request: sent again with the same name, it makes no second job.

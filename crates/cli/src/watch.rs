@@ -385,9 +385,9 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// Looks as a copy under way does, when the server has told of more than anybody can count.
+    /// Looks as a copy under way does, when the server has reported more than anybody can count.
     #[test]
-    fn a_server_that_tells_of_any_number_of_bytes_is_watched_to_the_end() {
+    fn a_server_that_reports_any_number_of_bytes_is_watched_to_the_end() {
         for json in [false, true] {
             let watch = Watch {
                 progress: Arc::default(),

@@ -6,7 +6,7 @@
 //! | [`https`] | a service on another machine: known by its key or an authority; requests are signed |
 //! | [`url`] | how a service is named: `https://HOST[:PORT]`, `unix:/PATH` |
 //! | [`settings`] | `controller.toml`: which controller this machine asks, and how it is known |
-//! | [`spool`] | what is to be told to a controller, until it has been |
+//! | [`spool`] | what is to be reported to a controller, until it has been |
 //! | [`controller`] | what can be asked of a controller, by the types of `longhaul-control-api` |
 
 #![forbid(unsafe_code)]

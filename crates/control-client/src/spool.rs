@@ -1,4 +1,4 @@
-//! What is to be told to a controller, on this machine's disk until it has been: a folder of bounded size, one file for each.
+//! What is to be reported to a controller, on this machine's disk until it has been: a folder of bounded size, one file for each.
 //!
 //! A report that cannot be sent waits for the next one. The controller keeps each once, so that it does no harm to send one twice: two programs may do so.
 #![deny(clippy::indexing_slicing)] // what is read here comes from files

@@ -76,7 +76,7 @@ pub fn router_for_archives(controller: Controller, gate: Gate) -> Router {
 fn whole(controller: Controller, api: Router<Controller>) -> Router {
     Router::new()
         .merge(api)
-        // Whether it is there is told to anybody who can connect.
+        // Whether it is there is reported to anybody who can connect.
         .route("/healthz", get(service::health))
         .route("/readyz", get(service::ready))
         .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))

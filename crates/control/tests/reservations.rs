@@ -490,7 +490,7 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
     while !second.ask().await.unwrap().0 {}
     let new = second.lead(&named("second")).await.unwrap();
     assert!(new > old);
-    // It has not heard of it yet.
+    // It has not received it yet.
     for _ in 0..2 {
         let refused = of_first.book.ask(operator(), reserve("c", 1, false), None).await;
         assert_eq!(at(&refused.unwrap_err()), None);
@@ -513,7 +513,7 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
 }
 
 /// The file loses its last records, as it does where they were never committed: what is left is the book as it was. One that is missing in the
-/// middle, or is no record, is no book at all, and is told.
+/// middle, or is no record, is no book at all, and is reported.
 #[tokio::test]
 async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_hears_why() {
+    fn whoever_is_refused_receives_the_reason() {
         let error = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = Server::default();

@@ -63,7 +63,7 @@ pub enum Cause {
         /// The buffer, as the kernel accounts it.
         buffer: u32,
         /// Bytes that come in a round trip.
-        carried: u64,
+        per_round: u64,
     },
     /// The peer offers a small window, which only the peer can change.
     PeerWindow {
@@ -242,11 +242,11 @@ impl fmt::Display for Cause {
             Self::WindowScale { largest } => {
                 write!(f, "the connection's window scaling allows {}", size(*largest))
             }
-            Self::Excess { buffer, carried } => write!(
+            Self::Excess { buffer, per_round } => write!(
                 f,
                 "a buffer of {} where {} come in a round trip",
                 size(*buffer),
-                ByteCount(*carried)
+                ByteCount(*per_round)
             ),
             Self::PeerWindow { window } => write!(f, "the peer offers a window of {}", ByteCount(*window)),
             Self::ClampBelowBuffer { window } => write!(f, "the window was held to {}", size(*window)),

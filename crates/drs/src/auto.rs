@@ -94,8 +94,8 @@ impl Auto {
         self.full = match verdict.limit {
             Limit::ReceiveWindow => (0, 0),
             Limit::Path => {
-                let carried = verdict.evidence.goodput_bps / 8.0 * verdict.evidence.rtt.as_secs_f64();
-                (self.full.0.saturating_add(1), self.full.1.max(carried as u64))
+                let per_round = verdict.evidence.goodput_bps / 8.0 * verdict.evidence.rtt.as_secs_f64();
+                (self.full.0.saturating_add(1), self.full.1.max(per_round as u64))
             }
             _ => self.full,
         };
@@ -207,8 +207,8 @@ impl Auto {
         let Some(window) = sample.info.receive_window.filter(|_| unlocked) else {
             return Orders::default();
         };
-        let (times, carried) = self.full;
-        let cause = Cause::Excess { buffer, carried };
+        let (times, per_round) = self.full;
+        let cause = Cause::Excess { buffer, per_round };
         let on_offer = window.saturating_add(sample.queues.unread);
         if let Some((target, before)) = self.trimming {
             if on_offer > target.saturating_add(target / 8) {
@@ -223,7 +223,7 @@ impl Auto {
             (self.trimming, self.trimmed) = (None, true);
             return Orders::one(Action::ReceiveBuffer(target), cause).and(Action::UnlockReceive, cause);
         }
-        let target = u32::try_from(carried.saturating_mul(2))
+        let target = u32::try_from(per_round.saturating_mul(2))
             .unwrap_or(u32::MAX)
             .max(LEAST_TRIMMED);
         // The kernel doubles the target; less than four times too much is left alone.

@@ -70,15 +70,15 @@ impl PaperPlus {
 
     /// What to do after this look; `share` is what the budget grants as a window for a wanted one.
     pub(crate) fn observe(&mut self, sample: &Sample, share: impl FnOnce(u64) -> u64) -> Orders {
-        let carried = match self.side {
-            Side::Receiving => self.carried(sample),
+        let per_round = match self.side {
+            Side::Receiving => self.received_per_round(sample),
             Side::Sending => self.in_flight(sample),
         };
-        let Some(carried) = carried else {
+        let Some(per_round) = per_round else {
             return self.finish_shrinking(sample);
         };
-        self.recent.push(carried);
-        self.watch_slow_start(sample, carried);
+        self.recent.push(per_round);
+        self.watch_slow_start(sample, per_round);
         let need = self.recent.most();
         let segments = LEAST_SEGMENTS * u64::from(sample.info.path_mtu);
         let wanted = match self.slow_start {
@@ -87,11 +87,11 @@ impl PaperPlus {
         }
         .max(segments);
         let granted = share(wanted).max(crate::budget::LEAST_SHARE / 2);
-        self.resize(sample, wanted.min(granted), carried, granted < wanted)
+        self.resize(sample, wanted.min(granted), per_round, granted < wanted)
     }
 
     /// Bytes that came in one round trip; `None` within a round, and when the program's reading was the limit.
-    fn carried(&mut self, sample: &Sample) -> Option<u64> {
+    fn received_per_round(&mut self, sample: &Sample) -> Option<u64> {
         let read = read_by_program(sample)?;
         let timed = self.timer.observe(sample.at, read, offered(sample));
         let kernels = Some(sample.info.receive_rtt).filter(|rtt| !rtt.is_zero());
@@ -116,19 +116,19 @@ impl PaperPlus {
         }
     }
 
-    fn watch_slow_start(&mut self, sample: &Sample, carried: u64) {
+    fn watch_slow_start(&mut self, sample: &Sample, per_round: u64) {
         let Some(state) = &mut self.slow_start else { return };
         if self.side == Side::Sending {
             // The sender knows.
             if sample.info.slow_start_threshold.is_some() {
                 self.slow_start = None;
-                self.recent = Recent::of(carried);
+                self.recent = Recent::of(per_round);
             }
             return;
         }
-        if carried.saturating_mul(4) >= state.best.saturating_mul(5) {
+        if per_round.saturating_mul(4) >= state.best.saturating_mul(5) {
             *state = SlowStart {
-                best: carried,
+                best: per_round,
                 flat: 0,
             };
         } else {
@@ -136,11 +136,11 @@ impl PaperPlus {
         }
         if state.flat >= FLAT_ROUNDS {
             self.slow_start = None;
-            self.recent = Recent::of(carried);
+            self.recent = Recent::of(per_round);
         }
     }
 
-    fn resize(&mut self, sample: &Sample, target: u64, carried: u64, by_budget: bool) -> Orders {
+    fn resize(&mut self, sample: &Sample, target: u64, per_round: u64, by_budget: bool) -> Orders {
         let before = self.window;
         let grows = target > before.saturating_add(before / 16);
         let shrinks = target < before - before / 8;
@@ -153,13 +153,13 @@ impl PaperPlus {
             }
         } else if self.slow_start.is_some() {
             Cause::TwiceTheWindow {
-                window: carried,
+                window: per_round,
                 rtt_us: u32::try_from(self.rtt(sample).as_micros()).unwrap_or(u32::MAX),
             }
-        } else if before > carried.saturating_mul(3) / 2 && shrinks {
-            Cause::SlowStartEnded { window: carried }
+        } else if before > per_round.saturating_mul(3) / 2 && shrinks {
+            Cause::SlowStartEnded { window: per_round }
         } else {
-            Cause::PathChanged { window: carried }
+            Cause::PathChanged { window: per_round }
         };
         self.window = target;
         let bytes = u32::try_from(target).unwrap_or(u32::MAX);

@@ -179,7 +179,7 @@ fn listens(pid: u32, port: u16) -> bool {
     })
 }
 
-/// Starts `command` with nothing to read, and with both of its outputs to be heard.
+/// Starts `command` with nothing to read, and with both of its outputs captured.
 fn spawn_piped(mut command: Command, name: &str) -> Result<Child> {
     command
         .stdin(Stdio::null())

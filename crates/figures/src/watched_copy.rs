@@ -1,4 +1,4 @@
-//! A `longhaul cp --json` under way, heard event by event, so that a run can act at a moment of it.
+//! A `longhaul cp --json` under way, received event by event, so that a run can act at a moment of it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -85,7 +85,7 @@ impl WatchedCopy {
         self.child.id()
     }
 
-    /// Hears events until `wanted` is said, but no longer than `limit`.
+    /// Receives events until `wanted` is said, but no longer than `limit`.
     pub fn until(&mut self, limit: Duration, mut wanted: impl FnMut(&Value) -> bool) -> Received {
         let deadline = Instant::now() + limit;
         loop {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frames;
 
-/// Heard at once.
+/// Most bytes received at once.
 const READ_BYTES: usize = 64 * 1024;
 /// Most of what a server said that is kept, in bytes.
 const MAX_KEPT_BYTES: usize = 8 << 20;
@@ -83,14 +83,14 @@ impl Target {
     }
 }
 
-/// A stream of a copy, to say and hear what one likes.
+/// A stream of a copy, to send and receive what one likes.
 #[derive(Debug)]
 pub struct Stream {
     from: ReadHalf<Session>,
     to: WriteHalf<Session>,
 }
 
-/// What was said and heard.
+/// What was sent and received.
 #[derive(Debug, Default)]
 pub struct Received {
     /// What the server said, up to 8 MiB.
@@ -121,7 +121,7 @@ impl Received {
 }
 
 impl Stream {
-    /// Says all of `pieces` while it hears what comes back, then hears on until `enough` or until the server closes, in `limit`
+    /// Sends all of `pieces` while it receives what comes back, then receives on until `enough` or until the server closes, in `limit`
     /// altogether.
     pub async fn say(
         &mut self,
@@ -148,7 +148,7 @@ impl Stream {
             to.flush().await
         };
         let saying = async {
-            // A server that has heard enough has closed; what it said is still heard.
+            // A server that has received enough has closed; what it sent is still received.
             let _ = timeout_at(deadline, saying).await;
         };
         let from = &mut self.from;
@@ -174,7 +174,7 @@ impl Stream {
         received
     }
 
-    /// Hears the first of what comes within `limit`, at most one frame's head and a few bytes.
+    /// Receives the first of what comes within `limit`, at most one frame's head and a few bytes.
     pub async fn receive_a_little(&mut self, limit: Duration) -> Vec<u8> {
         let mut part = [0; 9];
         match timeout(limit, self.from.read(&mut part)).await {

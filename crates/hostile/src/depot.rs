@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use crate::status::Saying;
 use crate::{opens, socket};
 
-/// How long the other side is heard out.
+/// How long what the other side sends is received.
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// How it lies.
@@ -190,7 +190,7 @@ impl Shared {
     }
 }
 
-/// Says `bytes`, ends, and hears the other side out so that no reset overtakes them.
+/// Sends `bytes`, ends, and receives what the other side sends so that no reset overtakes them.
 async fn report(stream: TcpStream, bytes: &[u8]) -> io::Result<()> {
     answer_and_linger(stream, bytes, LINGER_TIME).await;
     Ok(())

@@ -260,7 +260,7 @@ pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     frames
 }
 
-/// The outcome that a RESULT in `bytes` tells of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or a failure's code.
+/// The outcome that a RESULT in `bytes` reports of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or a failure's code.
 #[must_use]
 pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
     let results = split(bytes).into_iter().filter(|(kind, _)| *kind == RESULT);

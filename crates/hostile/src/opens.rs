@@ -118,7 +118,7 @@ pub fn beginning(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends `bytes` to `target` and hears the first STATUS that comes back.
+/// Sends `bytes` to `target` and receives the first STATUS that comes back.
 ///
 /// # Errors
 /// No connection, or no STATUS within `limit`.

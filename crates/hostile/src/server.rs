@@ -59,7 +59,7 @@ impl HostileServer {
     }
 }
 
-/// Says `answer` once the client has begun, and hears it out.
+/// Sends `answer` once the client has begun, and receives to its end.
 async fn say(mut session: Session, answer: &Answer) -> io::Result<()> {
     let mut received = vec![0; 64 * 1024];
     if session.read(&mut received).await? == 0 {

@@ -1,4 +1,4 @@
-//! STATUS messages by hand: what a hostile depot says, and what an attacker is told.
+//! STATUS messages by hand: what a hostile depot sends, and what an attacker receives.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! What a process holds, as /proc tells it.
+//! What a process holds, as /proc reports it.
 
 use std::fs;
 use std::io;

@@ -374,7 +374,7 @@ impl<'a, 'input> Reader<'a, 'input> {
             self.map.notes.push(note);
         }
         if self.speechless > 0 {
-            let note = format!("{} edges tell no capacity", self.speechless);
+            let note = format!("{} edges state no capacity", self.speechless);
             self.map.notes.push(note);
         }
         if self.loops > 0 {

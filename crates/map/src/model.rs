@@ -272,7 +272,7 @@ pub enum DepotSource {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum DepotState {
-    /// It stands in a file and has never been heard: taken to be there.
+    /// It stands in a file and has never reported: taken to be there.
     #[default]
     Listed,
     /// It registered, and that holds.

@@ -38,7 +38,7 @@ pub enum Error {
     /// Signals cannot be waited for, which reloading the policy needs.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
-    /// The kernel does not tell this machine's addresses, which the policy must know: are there descriptors left?
+    /// The kernel does not report this machine's addresses, which the policy must know: are there descriptors left?
     #[error("cannot read this machine's addresses: {0}")]
     OwnAddresses(io::Error),
 }

@@ -422,11 +422,11 @@ impl Attempt {
             .await;
         let opened: Opened = match opened {
             Some(Ok(opened)) => opened,
-            // Told before the reset, so that the program has the reason when it sees that.
+            // Reported before the reset, so that the program has the reason when it sees that.
             Some(Err(failed)) => return done(&self.socket, Some(&failed)).await,
             None => return,
         };
-        // Told before its socket becomes writable, so that the answer is there when the program looks for it.
+        // Reported before its socket becomes writable, so that the answer is there when the program looks for it.
         done(&self.socket, None).await;
         if let Err(error) = discard(&mut program, self.fill).await {
             tracing::info!(entry = ENTRY, destination = %self.request.destination, %error, "the program went when it was connected");

@@ -478,7 +478,7 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// LH-FALLBACK-1, over any chain, fault and timing: when the initiator is told that nothing went on, nothing did;
+    /// LH-FALLBACK-1, over any chain, fault and timing: when it is reported to the initiator that nothing went on, nothing did;
     /// and when all is well, everything arrives, once and in order, as early as over plain TCP.
     #[test]
     fn nothing_forwarded_is_never_said_in_vain(

@@ -31,7 +31,7 @@ const CLOSED_TIME: Duration = Duration::from_secs(5);
 /// A session that has moved less has no bulk direction, and is not watched.
 const BULK: u64 = 256 * 1024;
 
-/// Told of bytes as they move: how many went to the TCP connection, and to the session.
+/// Receives counts of bytes as they move: how many went to the TCP connection, and to the session.
 pub type OnMoved = Arc<dyn Fn(u64, u64) + Send + Sync>;
 
 /// How a session and a connection are joined. Clones share their rates and buffers.

@@ -169,7 +169,7 @@ async fn a_session_passes_relays_and_half_closes_through_them() {
     }
 }
 
-/// LH-END-2: wherever a relay cuts the stream, the reader is told that it was cut.
+/// LH-END-2: wherever a relay cuts the stream, the cut is reported to the reader.
 #[tokio::test]
 async fn a_stream_cut_short_never_looks_complete() {
     // Bytes of TLS, the rest of the handshake included.
@@ -286,7 +286,7 @@ async fn a_dead_relay_in_the_middle_is_named() {
     assert_eq!(error.endpoint(), Some(&dead.into()));
     assert!(error.to_string().contains(&dead.to_string()), "{error}");
 
-    // And when the server is gone as well, both failures are told.
+    // And when the server is gone as well, both failures are reported.
     options.fall_back = true;
     options.destination = dead.into();
     let error = connect(&options).await.unwrap_err();

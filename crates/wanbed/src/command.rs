@@ -132,7 +132,7 @@ impl CommandLine {
             Verb::List => labs::list(),
             Verb::TraceDrs(trace) => trace.act(),
             Verb::Daemon => {
-                // A refusal was told on standard output already, to whoever started the lab.
+                // A refusal was reported on standard output already, to whoever started the lab.
                 Ok(if wanbed::daemon::run().is_ok() {
                     ExitCode::SUCCESS
                 } else {

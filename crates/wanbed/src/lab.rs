@@ -50,7 +50,7 @@ impl Lab {
     /// # Errors
     /// [`Error::Scenario`] and [`Error::Read`] for what the scenario says; [`Error::NoProgram`] when the `wanbed` program is not
     /// built; [`Error::NameTaken`]; and [`Error::Refused`] with the reason when the machine does not allow it
-    /// ([`Lab::possible`] tells beforehand).
+    /// ([`Lab::possible`] reports it beforehand).
     pub fn up(scenario: &Scenario, overrides: &Overrides) -> Result<Lab> {
         let (mut child, description, directory) = launch(scenario, overrides, true)?;
         let lifeline = child.stdin.take();

@@ -50,7 +50,7 @@ pub struct JobRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 2, maximum = 1000)]
     pub split: Option<u32>,
-    /// An `http` or `https` URL that is told when the job has ended: a POST of the job in JSON.
+    /// An `http` or `https` URL to which the job's end is reported: a POST of the job in JSON.
     // Where it is not used, what is kept stays as older releases read it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 2048)]

@@ -26,7 +26,7 @@ impl Store {
         else {
             return Ok(());
         };
-        // Checked when it was submitted; one that is none would be told to nobody.
+        // Checked when it was submitted; one that is none would be reported to nobody.
         let Some(receiver) = Receiver::of(url) else {
             return Ok(());
         };

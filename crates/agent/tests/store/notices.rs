@@ -1,4 +1,4 @@
-//! Ends of jobs that somebody is told of.
+//! Ends of jobs that are reported to somebody.
 
 use longhaul_agent::{JobRequest, Store};
 use longhaul_jobs::Event;
@@ -18,7 +18,7 @@ async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
 
 pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
-    // No end, or nobody to tell.
+    // No end, or nobody to report it to.
     let unreported = submit(&store, "ana", "dtn:/a").await;
     store.ask(unreported, Event::Cancel).await.unwrap();
     assert!(take(10).await.is_empty());
@@ -42,7 +42,7 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     store.notice_later(&first, 0).await.unwrap();
     let second = take(10).await.remove(0);
     assert_eq!((second.id.as_str(), second.attempts), (first.id.as_str(), 2));
-    // An agent that has the store for itself knows that nobody else is telling it.
+    // An agent that has the store for itself knows that nobody else is reporting it.
     store.notices_lost().await.unwrap();
     let second = take(10).await.remove(0);
     assert_eq!(second.attempts, 3);
@@ -64,7 +64,7 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);
-    // Of a job in parts one end is told: its own.
+    // Of a job in parts one end is reported: its own.
     let split = JobRequest {
         on_end_url: Some("http://third.example/".into()),
         split: Some(3),

@@ -148,7 +148,7 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
         .ended(running[0].id, fence, End::Stopped, &AttemptEnd::default())
         .await
         .unwrap();
-    // Whoever ended it hears that the job has, too.
+    // The end of the job is reported to whoever ended the part, too.
     let whole = whole.unwrap();
     assert_eq!(
         (part.state, whole.id, whole.state),

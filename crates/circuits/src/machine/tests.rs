@@ -44,7 +44,7 @@ fn a_reservation_is_held_committed_provisioned_and_ended() {
 fn what_is_held_too_long_is_given_back() {
     let held = after(&[Event::Reserve, Event::ReserveConfirmed]);
     let (late, actions) = held.on(Event::HoldTimeout).unwrap();
-    assert_eq!(actions, [Action::GiveBackHeld, Action::TellTimeout]);
+    assert_eq!(actions, [Action::GiveBackHeld, Action::ReportTimeout]);
     assert!(late.on(Event::Commit).is_err());
     let again = late
         .on(Event::Abort)

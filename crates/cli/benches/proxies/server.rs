@@ -15,7 +15,7 @@ pub fn start() -> SocketAddr {
     at
 }
 
-/// A client that goes has nothing to be told.
+/// A client that goes has nothing to receive.
 fn serve(mut stream: TcpStream) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let data = vec![7; 1 << 18];

@@ -46,7 +46,7 @@ const MAX_REASON_BYTES: usize = 500;
 #[derive(Args)]
 #[command(next_help_heading = "A controller that knows it")]
 pub struct RegisterOptions {
-    /// Register with the controller under this name, tell it of the hops relayed over, and make the small measurements that it plans.
+    /// Register with the controller under this name, report to it the hops relayed over, and make the small measurements that it plans.
     #[arg(long, value_name = "NAME")]
     register: Option<String>,
     /// Where others reach the depot; repeatable, the first is the one that routes name [default: the addresses that it listens at].

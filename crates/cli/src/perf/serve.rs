@@ -86,7 +86,7 @@ pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
     });
 }
 
-/// Tells where and who; the first lines of standard output, for a person or a program.
+/// Reports where and who; the first lines of standard output, for a person or a program.
 fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     let address = addr.to_string();
     if perf.json {

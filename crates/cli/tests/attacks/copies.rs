@@ -34,7 +34,7 @@ fn streams(world: &World, server: &Service, count: usize, hello: impl Fn() -> Ve
     world.attackers.block_on(held)
 }
 
-/// Says `pieces` on a stream of its own that pushes to `to`; what was heard, and the stream.
+/// Sends `pieces` on a stream of its own that pushes to `to`; what was received, and the stream.
 fn push(
     world: &World,
     server: &Service,

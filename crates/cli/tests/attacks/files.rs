@@ -154,7 +154,7 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
 }
 
 #[test]
-fn a_key_without_a_grant_hears_nothing_and_one_that_may_only_write_reads_nothing() {
+fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_nothing() {
     let world = world();
     let me = world.stage.key("me");
     let server = world.serve(&["--read", &me, "--write", &me]);

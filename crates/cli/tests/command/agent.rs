@@ -148,7 +148,7 @@ fn a_job_is_submitted_from_anywhere_and_made() {
         (report["bytes"].as_u64(), report["ok"].as_bool()),
         (Some(300_000), Some(true))
     );
-    // People are told the same in words.
+    // The same is reported to people in words.
     let shown = stage.longhaul("me").args(["jobs"]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! A job's end is told to a URL: signed, and until it was taken, whatever ends the agent.
+//! A job's end is reported to a URL: signed, and until it was taken, whatever ends the agent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -107,12 +107,12 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
     agent.kill();
 }
 
-/// The agent's default, by TLS: another agent is told, which takes nothing that was not signed for it.
+/// The agent's default, by TLS: it is reported to another agent, which takes nothing that was not signed for it.
 #[test]
 fn what_is_reported_is_no_request_to_another_agent() {
     let stage = Stage::new();
     let mut own = stage.longhaul("me");
-    // Its key, before it is an agent that tells.
+    // Its key, before it is an agent that reports.
     Agent::start_by(stage.longhaul("me"), &[]).kill();
     let mut key = stage.longhaul("me");
     let identity = stage.path("me/state/agent/identity");

@@ -11,10 +11,10 @@ const RATE: &str = "60 Mbit/s";
 const BYTES_PER_SECOND: u64 = 60_000_000 / 8;
 const SIZE: usize = 40_000_000;
 /// What a kill may cost: what was written within the last second and had not been made durable, on a machine that is busy with other
-/// tests; what was under way; and what the sender begins with before it hears what is there.
+/// tests; what was under way; and what the sender begins with before it receives what is there.
 const MAX_REPEATED: u64 = 2 * BYTES_PER_SECOND + 8 * 1024 * 1024;
 
-/// Bytes that were there when this copy began, and when it was last heard of.
+/// Bytes that were there when this copy began, and when its last event came.
 fn seen(events: &[Value]) -> (u64, u64) {
     let resumed = events.iter().filter(|event| event["event"] == "resumed");
     let there = resumed.filter_map(|event| event["bytes"].as_u64()).sum();
@@ -58,7 +58,10 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
         copy.until(|event| is_over(event) || event["bytes"].as_u64() > Some(kept + more));
         if let Some(report) = copy.events.iter().find(|event| is_over(event)) {
             assert_eq!(report["exit_code"], 0, "{report}");
-            assert!(was_there(report) + MAX_REPEATED >= kept, "{kept} were there: {report}");
+            assert!(
+                was_there(report) + MAX_REPEATED >= kept,
+                "{kept} were there: {report}"
+            );
             copy.child.wait().unwrap();
             break;
         }
@@ -77,7 +80,10 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
             }
             assert_eq!(code, Some(5), "{report}");
             let done = report["bytes"].as_u64().unwrap();
-            assert!(was_there(&report) + MAX_REPEATED >= kept, "{kept} were there: {report}");
+            assert!(
+                was_there(&report) + MAX_REPEATED >= kept,
+                "{kept} were there: {report}"
+            );
             kept = done;
         } else {
             copy.child.wait().unwrap();

@@ -133,7 +133,7 @@ fn a_controller_that_is_not_there_changes_nothing() {
         assert_eq!(report["routing"]["by"], "nobody", "{report}");
         assert_eq!(carried(&report).keys().collect::<Vec<_>>(), ["direct"]);
     }
-    // What it was to be told waits, in a bounded place.
+    // What was to be reported to it waits, in a bounded place.
     let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
     assert!((2..=4).contains(&waiting.count()));
 }
@@ -328,7 +328,7 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     );
 }
 
-/// What a controller is told when a copy has ended comes from a process that goes on behind it, and so does the table for the next one.
+/// What is reported to a controller when a copy has ended comes from a process that goes on behind it, and so does the table for the next one.
 #[test]
 fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     let stage = Stage::new();
@@ -362,7 +362,7 @@ fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     lock.unlock().unwrap();
     assert_eq!(sync(), "0 reports were sent\n");
     let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
-    assert_eq!(waiting.count(), 0, "all is told");
+    assert_eq!(waiting.count(), 0, "all is reported");
     assert!(stage.path("me/state/control/routes.json").exists());
 }
 

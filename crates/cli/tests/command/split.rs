@@ -354,7 +354,7 @@ fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
     let (whole, parts) = wait_for_end(&stage, 0, &id);
     assert_eq!(whole["state"], "cancelled", "{whole}");
     assert!(parts.iter().all(|part| part["ended"].is_string()));
-    // What cannot be split is told at once.
+    // What cannot be split is reported at once.
     let plain = format!("lh://{}/new", server.address);
     let (refused, code) = run(&["submit", "--split", "3", "-r", "here/tree", &plain]);
     assert_eq!(code, Some(2), "{refused}");

@@ -101,7 +101,7 @@ impl Stage {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Starts a server or depot, and waits until it tells its address in the field `addresses`.
+    /// Starts a server or depot, and waits until it reports its address in the field `addresses`.
     pub fn service(&self, mut command: Command, addresses: &str) -> Service {
         let mut child = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());

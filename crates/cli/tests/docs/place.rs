@@ -136,7 +136,7 @@ impl Place {
         self.folder.path().join(machine).join(path)
     }
 
-    /// Carries out what a part of a page says, and tells what went otherwise.
+    /// Carries out what a part of a page says, and reports what went otherwise.
     pub fn carry_out(&mut self, part: &Part) -> Vec<String> {
         let result = match &part.kind {
             Kind::File {
@@ -182,7 +182,7 @@ impl Place {
         Err(reported(format!("printed:\n{}", printed.join("\n"))))
     }
 
-    /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it has told its key.
+    /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it has reported its key.
     fn start(&mut self, step: &Step, kind: &str) -> Result<(), String> {
         let same = |service: &Service| service.machine == step.machine && service.command.starts_with(kind);
         if let Some(at) = self.services.iter().position(same) {
@@ -212,7 +212,7 @@ impl Place {
         });
         match ready {
             true => Ok(()),
-            false => Err("ended before it had told its key".to_owned()),
+            false => Err("ended before it had reported its key".to_owned()),
         }
     }
 
@@ -245,7 +245,7 @@ impl Place {
         ))
     }
 
-    /// Ends every service, and tells what they printed otherwise than shown.
+    /// Ends every service, and reports what they printed otherwise than shown.
     pub fn end(mut self) -> Vec<String> {
         let services = std::mem::take(&mut self.services);
         services

@@ -230,7 +230,7 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
 fn a_black_hole_is_found_and_the_printed_command_mends_it() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
-    // Neither end of the narrow link knows that it is narrow: what is larger is dropped in between, and nobody is told.
+    // Neither end of the narrow link knows that it is narrow: what is larger is dropped in between, and it is reported to nobody.
     for node in ["router", "gate"] {
         bed.shell(node, "ip link set dev narrow mtu 1500");
     }
@@ -278,7 +278,7 @@ fn a_narrow_link_that_says_so_is_no_fault() {
 }
 
 #[test]
-fn the_far_machine_tells_who_may_read_and_nobody_else() {
+fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
     let server = format!("lh://{}", bed.server());

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::bed::*;
 use crate::common::{Service, noise};
 
-/// Each side sends its own file, says its end, and hears the other to the end.
+/// Each side sends its own file, ends its direction, and receives the other's to the end.
 #[test]
 fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
     on_the_path(

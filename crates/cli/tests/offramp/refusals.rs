@@ -1,4 +1,4 @@
-//! The number that a program's connect is to give, and who was told what.
+//! The number that a program's connect is to give, and what was reported to whom.
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::Error;

@@ -30,7 +30,7 @@ const WISHES: [&str; 9] = [
     "90min",
     "--closed",
 ];
-/// ... and as the on-ramp hears it.
+/// ... and as the on-ramp receives it.
 const REPORTED_WISHES: &str = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
 
 /// `longhaul run` with options, up to the program.

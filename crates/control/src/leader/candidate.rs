@@ -34,7 +34,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// One for the store's lock, and what comes of it. `me` is told to others when it leads.
+    /// One for the store's lock, and what comes of it. `me` is reported to others when it leads.
     #[must_use]
     pub fn new(store: Store, me: Leader) -> (Self, watch::Receiver<Leadership>) {
         let first = match store.is_shared() {

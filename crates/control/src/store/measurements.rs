@@ -109,7 +109,7 @@ pub struct Writer {
     store: Store,
     receiver: mpsc::Receiver<Waiting>,
     series: HashMap<SeriesKey, i64>,
-    /// Told of what was kept.
+    /// Receives what was kept.
     kept: mpsc::UnboundedSender<Kept>,
 }
 

@@ -68,7 +68,7 @@ fn ask(weather: &mut Weather, bytes: u64) -> longhaul_control_api::routes::Route
 
 fn mesh() -> Weather {
     let mut weather = with_depot("m");
-    // Both ends of each hop tell: of one that a single end tells little counts as known.
+    // Both ends of each hop report: of one that a single end reports little counts as known.
     for (from, to, rtt, rate) in [("a", "b", 0.1, 5e7), ("a", "m", 0.05, 5e8), ("m", "b", 0.05, 5e8)] {
         hop(&mut weather, from, from, to, rtt, rate);
         hop(&mut weather, to, from, to, rtt, rate);

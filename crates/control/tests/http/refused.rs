@@ -144,7 +144,7 @@ async fn what_a_role_does_not_allow_is_refused() {
     }
 }
 
-/// A depot tells of hops that it is an end of, a client of paths that it is an end of: whoever lies shifts nothing between others.
+/// A depot reports hops that it is an end of, a client paths that it is an end of: whoever lies shifts nothing between others.
 #[tokio::test]
 async fn nobody_measures_paths_between_others() {
     let bench = Bench::new().await;
@@ -162,7 +162,7 @@ async fn nobody_measures_paths_between_others() {
     assert_eq!(post(measured("store", &own)).await.0, 200);
     assert_refused(post(measured(&others, "store")).await, 403, "only of its own");
     assert_refused(post(measured("a", "b")).await, 403, "measurements[0]");
-    // One that it may not tell, among others: none is kept.
+    // One that it may not report, among others: none is kept.
     let mut mixed: Value = serde_json::from_str(&measured(&own, "x")).unwrap();
     let foreign: Value = serde_json::from_str(&measured("a", "b")).unwrap();
     mixed["measurements"]
@@ -170,7 +170,7 @@ async fn nobody_measures_paths_between_others() {
         .unwrap()
         .push(foreign["measurements"][0].clone());
     assert_refused(post(mixed.to_string()).await, 403, "measurements[1]");
-    // What others told is not shown to it.
+    // What others reported is not shown to it.
     assert_eq!(
         bench
             .ask(&other, "POST", "/api/v1/measurements", &measured(&others, "s"))

@@ -52,7 +52,7 @@ async fn mesh() -> Mesh {
         200
     );
     let store = bench.principal("client", "store").await;
-    // Both ends of each hop tell: of one that a single end tells little counts as known.
+    // Both ends of each hop report: of one that a single end reports little counts as known.
     for (ends, measured) in [
         ([&client, &store], hop("laptop", "store", 0.1, 50.0 * MEGABIT)),
         ([&client, &depot], hop("laptop", "mid", 0.05, 500.0 * MEGABIT)),
@@ -93,7 +93,7 @@ async fn what_is_measured_is_forecast() {
     let mesh = mesh().await;
     let path = "/api/v1/forecasts?from=laptop&to=mid&quantity=rate";
     let (_, page) = mesh.bench.ask(&mesh.client, "GET", path, "").await;
-    // What either end tells is kept apart.
+    // What either end reports is kept apart.
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     let found = &page["items"][0];
     assert_eq!(
@@ -261,7 +261,7 @@ async fn promises_are_kept_score_of() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
 }
 
-/// Of a hop both ends tell: whoever makes it look better than the other one does gains nothing by it.
+/// Of a hop both ends report: whoever makes it look better than the other one does gains nothing by it.
 #[tokio::test]
 async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
     let mesh = mesh().await;

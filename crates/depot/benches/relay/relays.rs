@@ -57,7 +57,7 @@ impl Relay {
     pub fn haproxy(name: &str, to: SocketAddr, threads: usize, pipe: usize, splice: &str) -> Option<Self> {
         let program = haproxy_program()?;
         let directory = tempfile::tempdir().expect("directory");
-        // HAProxy does not tell which port it was given; one that was free a moment ago is the next best.
+        // HAProxy does not report which port it was given; one that was free a moment ago is the next best.
         let address = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
             .expect("a free port");
@@ -177,7 +177,7 @@ pub fn raise_descriptor_limit() {
     .expect("descriptor limit");
 }
 
-/// The depot's process: tells its addresses, runs until its parent goes.
+/// The depot's process: reports its addresses, runs until its parent goes.
 pub fn depot_process(arguments: &[String]) {
     let [key, threads, pipe] = arguments else {
         panic!("depot KEY THREADS PIPE")

@@ -163,7 +163,7 @@ async fn more_early_data_than_is_held_waits_and_arrives() {
     let _ends = sender.await.expect("sender");
 }
 
-/// An initiator may say everything, the end included, before it has heard a word; the answer still comes back.
+/// An initiator may say everything, the end included, before it has received anything; the answer still comes back.
 #[tokio::test]
 async fn an_end_with_the_early_data_is_passed_on() {
     let key = new_key();

@@ -76,7 +76,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     // The listener goes first: once it is gone, the rest of the drain is under way.
     let refused = async {
         while let Ok(mut stream) = TcpStream::connect(depot.address).await {
-            // Caught in the backlog, or between accept and the phase: told so, or reset.
+            // Caught in the backlog, or between accept and the phase: refused with a STATUS, or reset.
             let mut sink = Vec::new();
             let _ = stream
                 .write_all(&encoded(&open_via(&key, &[depot.address], depot.address)))
@@ -118,7 +118,7 @@ async fn what_is_left_at_the_drain_deadline_is_reset() {
     );
     depot.stopped().await;
     let mut sink = Vec::new();
-    // The stranger was told of the header timeout meanwhile.
+    // The header timeout was reported to the stranger meanwhile.
     stranger.read_to_end(&mut sink).await.expect("a clean end");
     assert!(!sink.is_empty());
 }

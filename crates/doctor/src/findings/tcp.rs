@@ -1,4 +1,4 @@
-//! How TCP behaves: what it tells the other end, how it answers losses, what it remembers.
+//! How TCP behaves: what it reports to the other end, how it answers losses, what it remembers.
 
 use quantities::{
     ByteCount,

@@ -58,7 +58,7 @@ fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
     let name = |of: &[u8]| text_of(of).and_then(|text| Name::new(text).ok());
     // IFLA_LINKINFO, and in it IFLA_INFO_KIND.
     let made_by = find(&found, 18).and_then(|info| find(&attributes(info, 0), 1).and_then(name));
-    // IFLA_QDISC: the root's kind, told even where it is not listed.
+    // IFLA_QDISC: the root's kind, reported even where it is not listed.
     let root = find(&found, 6).and_then(name);
     let counters = find(&found, 23).and_then(counters);
     Some((

@@ -22,7 +22,7 @@ pub(super) fn read(host: IpAddr) -> io::Result<Option<CachedMetrics>> {
     put(&mut question, 2, b"tcp_metrics\0"); // CTRL_ATTR_FAMILY_NAME
     let answer = connection.get(CONTROLLER, &question)?;
     let family = family(&answer)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the kernel does not tell"))?;
+        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the kernel does not report them"))?;
     let all = connection.dump(family, &[GET, 1, 0, 0])?;
     Ok(all
         .iter()

@@ -80,7 +80,7 @@ fn installed<P: Program + ?Sized>(program: &P) -> bool {
     there.is_ok()
 }
 
-/// Every complaint, so that one run tells of all peers.
+/// Every complaint, so that one run reports on all peers.
 fn none_failed(failures: &[String]) {
     assert!(failures.is_empty(), "\n{}", failures.join("\n"));
 }

@@ -48,7 +48,7 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
 
 /// A server may speak first, and end first.
 #[tokio::test]
-async fn a_server_that_speaks_and_ends_first_still_hears() {
+async fn a_server_that_speaks_and_ends_first_still_receives() {
     let me = me();
     let offramp = offramp(&me);
     let (mut session, mut server) = soon(established(&offramp, &me)).await;

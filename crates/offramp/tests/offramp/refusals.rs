@@ -1,4 +1,4 @@
-//! What an initiator is told when there is no session: before anything else, and with the number that its program's connect gives.
+//! What is reported to an initiator when there is no session: before anything else, and with the number that its program's connect gives.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -285,7 +285,7 @@ async fn sessions_are_bounded_and_shared() {
     keep.abort();
 }
 
-/// The STATUS comes only once the server has been reached: until then the initiator hears nothing.
+/// The STATUS comes only once the server has been reached: until then the initiator receives nothing.
 #[tokio::test]
 async fn the_answer_waits_for_the_server() {
     let me = me();
@@ -304,7 +304,7 @@ async fn the_answer_waits_for_the_server() {
         stream.try_read(&mut nothing).unwrap_err().kind(),
         std::io::ErrorKind::WouldBlock
     );
-    // Room for it: its kernel's next try is heard.
+    // Room for it: its kernel's next try is answered.
     let (waiting, _, listener) = silent;
     drop(waiting);
     let taking = async { while listener.accept().await.is_ok() {} };

@@ -367,9 +367,9 @@ async fn what_it_has_done_and_knows_is_reported() {
     assert!(text.lines().any(|found| found == line), "{text}");
 }
 
-/// A rule for a near destination: its distance, which the program has told, decides.
+/// A rule for a near destination: its distance, which the program has reported, decides.
 #[tokio::test]
-async fn a_distance_that_a_program_tells_decides() {
+async fn a_distance_that_a_program_states_decides() {
     let user = User::new();
     user.write(
         "routes.toml",

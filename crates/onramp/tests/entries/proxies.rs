@@ -25,7 +25,7 @@ fn socks(user: &User) -> (Onramp, SocketAddr) {
     (onramp, at)
 }
 
-/// Says something, and hears as much as is expected.
+/// Sends something, and receives as much as is expected.
 async fn talk<const N: usize>(stream: &mut TcpStream, say: &[u8]) -> [u8; N] {
     stream.write_all(say).await.unwrap();
     let mut received = [0; N];
@@ -85,7 +85,7 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
     let (reply, _) = asked(proxy, deserted()).await;
     assert_eq!(
         reply, 5,
-        "what the off-ramp says of the server is what the client is told"
+        "what the off-ramp says of the server is what the client receives"
     );
     let other = format!(
         "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\nfall_back = false\n",

@@ -284,7 +284,7 @@ fn report_unreported(line: &mut HeldLine<'_>) {
     }
 }
 
-/// Says something over the line, and hears the answer, before which it may be told to forget.
+/// Sends something over the line, and receives the answer, before which an order to forget may come.
 fn exchange_over(
     line: &mut HeldLine<'_>,
     bytes: &[u8],

@@ -108,7 +108,7 @@ fn a_socket_that_does_not_wait_is_writable_when_the_route_stands() {
 }
 
 #[test]
-fn epoll_tells_of_a_route_by_an_edge() {
+fn epoll_reports_a_route_by_an_edge() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["edges"]),

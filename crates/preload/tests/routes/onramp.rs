@@ -34,10 +34,10 @@ struct State {
     /// How many connections programs have made to the socket.
     conversations: AtomicUsize,
     wishes: Mutex<Vec<String>>,
-    /// Whose round-trip time programs have told.
+    /// Whose round-trip time programs have reported.
     measured: Mutex<Vec<IpAddr>>,
     changed_measured: Condvar,
-    /// How many connections programs have told of that were made without a question.
+    /// How many connections programs have reported that were made without a question.
     remembered: Mutex<u64>,
     changed_remembered: Condvar,
     waiting: Mutex<Waiting>,
@@ -104,7 +104,7 @@ impl OnRamp {
         self.state.conversations.load(Ordering::SeqCst)
     }
 
-    /// Waits until programs have told so many round-trip times; whose.
+    /// Waits until programs have reported so many round-trip times; whose.
     pub fn measured(&self, count: usize) -> Vec<IpAddr> {
         let mut measured = self.state.measured.lock().unwrap();
         while measured.len() < count {
@@ -113,7 +113,7 @@ impl OnRamp {
         measured.clone()
     }
 
-    /// Waits until programs have told of so many connections that were made without a question; of how many they have.
+    /// Waits until programs have reported so many connections that were made without a question; of how many they have.
     pub fn remembered(&self, count: u64) -> u64 {
         let mut remembered = self.state.remembered.lock().unwrap();
         while *remembered < count {

@@ -235,9 +235,9 @@ impl World {
         match event {
             Event::Connected(0, _) => self.initiator_sends(),
             Event::Connected(place, succeeded) => self.depot_connected(place, succeeded),
-            Event::Down(place, bytes) if place == self.delays.len() => self.acceptor_hears(&bytes),
-            Event::Down(place, bytes) => self.depot_hears(place, &bytes),
-            Event::Up(0, bytes) => self.initiator_hears(&bytes),
+            Event::Down(place, bytes) if place == self.delays.len() => self.acceptor_receives(&bytes),
+            Event::Down(place, bytes) => self.depot_receives(place, &bytes),
+            Event::Up(0, bytes) => self.initiator_receives(&bytes),
             // Blindly (LH-DEPOT-6): a depot that sees bytes from below has long been relaying.
             Event::Up(place, bytes) if !self.places[&place].dead => self.send_up(place, &bytes),
             Event::Up(..) => {}
@@ -260,7 +260,7 @@ impl World {
         self.send_down(0, &flight);
     }
 
-    fn initiator_hears(&mut self, bytes: &[u8]) {
+    fn initiator_receives(&mut self, bytes: &[u8]) {
         if self.outcome.failure.is_some() {
             return;
         }
@@ -315,7 +315,7 @@ impl World {
         self.places.get_mut(&place).unwrap().dead = true;
     }
 
-    fn depot_hears(&mut self, number: usize, bytes: &[u8]) {
+    fn depot_receives(&mut self, number: usize, bytes: &[u8]) {
         let now = self.now;
         let clock = self.clock(number);
         let knows = self.fault.stranger != Some(number);
@@ -379,7 +379,7 @@ impl World {
         }
     }
 
-    fn acceptor_hears(&mut self, bytes: &[u8]) {
+    fn acceptor_receives(&mut self, bytes: &[u8]) {
         let number = self.delays.len();
         let clock = self.clock(number);
         let knows = self.fault.stranger != Some(number);

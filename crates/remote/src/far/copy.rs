@@ -41,7 +41,7 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
         report_done: ask.report_done,
     });
     let carried = carry_out(&ask, server, progress.clone(), reporting);
-    let ended = telling_progress(carried, &progress, &answers).await;
+    let ended = reporting_progress(carried, &progress, &answers).await;
     let end = match ended {
         Ok(outcome) => {
             let manifest = Some(HEXLOWER.encode(&outcome.manifest));
@@ -62,7 +62,7 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
     let _ = answers.send(Answer::Ended(end));
 }
 
-async fn telling_progress<T>(
+async fn reporting_progress<T>(
     copy: impl Future<Output = T>,
     progress: &Progress,
     answers: &UnboundedSender<Answer>,

@@ -96,7 +96,7 @@ async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn who_has_ended_still_hears_the_other() {
+async fn who_has_ended_still_receives_from_the_other() {
     for session_first in [true, false] {
         let (mut near, mut program, join) = joined(JoinOptions::default()).await;
         let mut received = String::new();

@@ -175,7 +175,7 @@ mod tests {
     proptest! {
         /// Pass after pass, each with room for a few: all names once and in order.
         #[test]
-        fn lh_files_7_passes_with_little_room_tell_every_name_once(
+        fn lh_files_7_passes_with_little_room_report_every_name_once(
             names in prop::collection::btree_set("[a-f]{1,4}", 0..60),
             shuffle in any::<prop::sample::Index>(),
             room in 1usize..400,

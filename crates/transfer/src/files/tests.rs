@@ -209,7 +209,7 @@ fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
         Some(NotGranted)
     );
     assert_eq!(world.failure(&mv("out/h", "in/h", false), &mixed), None);
-    // Names are told to nobody who may not read them, also when something fails.
+    // Names are reported to nobody who may not read them, also when something fails.
     assert_eq!(world.failure(&rm("in/deep"), &writer), None);
 }
 

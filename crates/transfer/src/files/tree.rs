@@ -206,7 +206,7 @@ impl Files {
         let (source, mut place) = (plain(from)?, plain(to)?);
         demand_change(permission, Access::Write, &source, from)?;
         let (source_parent, source_name) = source.split_last().ok_or(refused(from))?;
-        // A destination that is a directory is gone into; whether it is one is told to nobody who may not write there.
+        // A destination that is a directory is gone into; whether it is one is reported to nobody who may not write there.
         let may_look = place.is_root() || permission.may(Access::Write, &place);
         let is_directory = |place: &RelPath| {
             let stat = self.root.stat(place);
@@ -267,7 +267,7 @@ impl Files {
             Kind::Directory if !recursive => Err(failed(Errno::ISDIR)),
             Kind::Directory => {
                 remove::directory(&dir, name, stop).map_err(|(errno, beneath)| {
-                    // Names within are told to nobody who may not read them.
+                    // Names within are reported to nobody who may not read them.
                     let reported = place.join(&beneath).unwrap_or_else(|_| place.clone());
                     match permission.may(Access::Read, &place) && !beneath.is_root() {
                         true => FilesFailure::of(errno, &PathBytes(reported.as_bytes().to_vec())),

@@ -375,7 +375,7 @@ impl<P: Parts> Ledger<P> {
         let record = if outcome.is_ok() { record } else { Record::Failed };
         self.manifest.record(head.id, head.source, &head.path, record);
         self.outcomes.insert(head.id, &outcome);
-        // Told to whatever stream brings more.
+        // Reported to whatever stream brings more.
         self.memory.exhausted = self.memory.exhausted.or(self.fits(0).err());
         let content = match record {
             Record::File { size, hash } => Some((size, Some(*hash))),

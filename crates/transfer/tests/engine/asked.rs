@@ -103,7 +103,7 @@ async fn with_recursion_nothing_lies_beneath_what_is_no_directory_and_something_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_honest_server_tells_what_is_no_file_and_sends_what_is() {
+async fn an_honest_server_reports_what_is_no_file_and_sends_what_is() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.root("d/in")).unwrap();
     std::fs::write(bench.root("f"), "file").unwrap();
@@ -131,7 +131,7 @@ async fn an_honest_server_tells_what_is_no_file_and_sends_what_is() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_a_server_tells_is_borne() {
+async fn any_number_a_server_reports_is_borne() {
     let bench = Bench::new();
     let bytes = [
         wire::totals(u64::MAX, u64::MAX),

@@ -10,7 +10,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::harness::*;
 use crate::wire;
 
-/// Says `bytes` to the server as key 1 and hears what it answers until it closes.
+/// Sends `bytes` to the server as key 1 and receives what it answers until it closes.
 async fn attack(bench: &Bench, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     attack_as(bench, 1, bytes).await
 }
@@ -20,7 +20,7 @@ pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Erro
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
-    // A server that has heard enough may have closed.
+    // A server that has received enough may have closed.
     let _ = ours.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = ours.read_to_end(&mut answer).await;

@@ -249,7 +249,7 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
     assert!(!bench.local("s/b").exists());
 }
 
-/// Over one stream after the other: what is heard until each of the entries from `first` on has been answered, in whatever order.
+/// Over one stream after the other: what is received until each of the entries from `first` on has been answered, in whatever order.
 async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
@@ -328,7 +328,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
         .push(pipes, &[bench.local("s")], "/s", WriteOptions::default())
         .await;
     assert!(run.result.is_ok(), "{:?}", run.result);
-    // While the huge one fills the disk there may be no room for the others either: each is told, and what is not told is there.
+    // While the huge one fills the disk there may be no room for the others either: each is reported, and what is not reported is there.
     let failures = run.failures();
     assert!(
         failures.iter().all(|(_, kind)| *kind == FailureKind::DiskFull),

@@ -273,7 +273,7 @@ pub struct Pipes {
     pub principal: PublicKey,
     pub routes: Vec<String>,
     pub cuts: Mutex<Vec<u64>>,
-    /// A spent budget doesn't break the pipe: nothing passes any more, and nobody is told.
+    /// A spent budget doesn't break the pipe: nothing passes any more, and it is reported to nobody.
     pub stalls: bool,
     /// How long every byte takes, each way.
     pub one_way: Duration,

@@ -16,7 +16,7 @@ const BLOCK: u64 = 256 * 1024;
 const SIZE: u64 = 12 * BLOCK + 1000;
 /// Bytes of small files, which travel again.
 const SMALL: u64 = 10 * 300;
-/// What a sender may have under way before it hears what is there: a block being read, one that waits and one being written, what
+/// What a sender may have under way before it receives what is there: a block being read, one that waits and one being written, what
 /// is in the pipe, what the receiver has read ahead, and as much of what was written and not acknowledged when the first copy ended.
 const UNDER_WAY: u64 = 7 * BLOCK;
 

@@ -179,7 +179,7 @@ async fn memory_of_copies_is_shared() {
         let (mut reader, mut writer) = tokio::io::split(&mut stream);
         let say = async {
             let _ = writer.write_all(&wire::push_hello(b"d", &[b"s"])).await;
-            // A server that has heard enough may have closed.
+            // A server that has received enough may have closed.
             let _ = writer.write_all(&bytes).await;
             std::future::pending().await
         };

@@ -11,7 +11,7 @@ use crate::attacks::attack_as;
 use crate::harness::*;
 use crate::wire;
 
-/// Says `bytes` as key `who`, and hears what is answered until the RESULT of entry `id` tells `code`. The stream is still open: it is
+/// Sends `bytes` as key `who`, and receives answers until the RESULT of entry `id` reports `code`. The stream is still open: it is
 /// `Client::leave` that ends it.
 async fn say_until(bench: &Bench, who: u8, bytes: &[u8], id: u64, code: u8) -> Client {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
@@ -203,7 +203,7 @@ async fn who_may_not_read_learns_only_that_something_exists() {
         .concat();
         say_until(&bench, 2, &bytes, id, 6).await.leave().await;
     }
-    // Who may read is told that it is the same.
+    // To who may read it is reported that it is the same.
     bench
         .push(bench.pipes(), &from, "/in", WriteOptions::default())
         .await

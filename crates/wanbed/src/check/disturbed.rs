@@ -97,7 +97,7 @@ impl Bench<'_> {
                 return Ok(judge::rate(asked, rate, &overload()?, 0.0));
             }
             let (overload, crossed) = self.with_cross_traffic(overload)?;
-            // The counters tell of departures, which come the delay before arrivals.
+            // The counters count departures, which come the delay before arrivals.
             let crossed = overload.span.map_or(0.0, |(first, last)| {
                 let bytes = |at: Instant| {
                     let at = at.checked_sub(asked.delay).unwrap_or(at);

@@ -134,7 +134,7 @@ impl Probe {
         }
     }
 
-    /// Has the kernel cut what is sent into packets of `payload` bytes, or leave it whole (0); tells whether it does.
+    /// Has the kernel cut what is sent into packets of `payload` bytes, or leave it whole (0); returns whether it does.
     pub(super) fn segment(&self, payload: usize) -> bool {
         let bytes = i32::try_from(payload).unwrap_or(0).to_ne_bytes();
         let joined = i32::from(payload > 0).to_ne_bytes();

@@ -39,7 +39,7 @@ enum End {
 /// called while the process has one thread.
 ///
 /// # Errors
-/// Those that come before the standard output is needed; the others are told there.
+/// Those that come before the standard output is needed; the others are reported there.
 pub fn run() -> Result<()> {
     let _ = rustix::thread::set_name(c"wanbed"); // started by way of /proc/self/exe, it would be called "exe"
     let mut input = BufReader::new(io::stdin());

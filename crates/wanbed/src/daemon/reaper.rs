@@ -104,7 +104,7 @@ fn end_all(inodes: &HashSet<u64>) {
                 let _ = kill_process(process, Signal::KILL);
             } else if reported.insert(process) {
                 let _ = kill_process(process, Signal::TERM);
-                let _ = kill_process(process, Signal::CONT); // a stopped one could not hear it
+                let _ = kill_process(process, Signal::CONT); // a stopped one could not receive it
             }
         }
         std::thread::sleep(POLL_INTERVAL);

@@ -128,7 +128,7 @@ impl Bottleneck {
         }
     }
 
-    /// Offers a packet at the moment last [advanced](Self::advance) to, and tells how many of its segments the
+    /// Offers a packet at the moment last [advanced](Self::advance) to, and returns how many of its segments the
     /// queue took. Segments stand in line one by one: what doesn't fit is dropped, though a short last one may
     /// still fit. `markable` says that the packet's ends know the mark of congestion.
     pub fn offer(&mut self, packet: u64, sizes: Sizes, markable: bool) -> u32 {

@@ -94,7 +94,7 @@ impl Codel {
         segment
     }
 
-    /// Takes a segment, and tells whether the delay has been above the target for long enough to drop it.
+    /// Takes a segment, and returns whether the delay has been above the target for long enough to drop it.
     fn do_dequeue<Q: Queue>(&mut self, now: Nanos, queue: &mut Q) -> (Option<Q::Segment>, bool) {
         let segment = queue.take();
         let above = segment.as_ref().is_some_and(|segment| {

@@ -174,7 +174,7 @@ impl Direction {
     }
 
     /// Sends the next piece that is due by `now`, if there is one, together with those of the same packet that
-    /// follow it and are due too, as a receiver's network card would coalesce them; `send` tells whether the port took it.
+    /// follow it and are due too, as a receiver's network card would coalesce them; `send` returns whether the port took it.
     pub fn deliver(&mut self, now: Nanos, send: impl FnOnce(&Delivery<'_>) -> bool) -> bool {
         let transit = &mut self.transit;
         let Some(passed) = transit.next_due(now) else {

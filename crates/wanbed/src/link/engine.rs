@@ -210,7 +210,7 @@ impl Engine {
         self.start.elapsed().as_nanos() as Nanos
     }
 
-    /// Reads the port `from` and tells whether there may be more.
+    /// Reads the port `from` and returns whether there may be more.
     fn read(&mut self, from: usize) -> Result<bool, Errno> {
         let flow = &mut self.flows[from];
         for _ in 0..MAX_PACKETS_PER_TURN {
@@ -229,7 +229,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Writes what is due at the port `to` and tells whether there may be more.
+    /// Writes what is due at the port `to` and returns whether there may be more.
     fn write_due(&mut self, to: usize) -> bool {
         let flow = &mut self.flows[1 - to];
         let port = &mut self.ports[to];

@@ -46,7 +46,7 @@ pub fn open(name: &str, peer: Mac) -> Result<PacketPort, LinkError> {
         }
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    // Protocol 0 hears nothing until the socket is bound to the one interface.
+    // Protocol 0 receives nothing until the socket is bound to the one interface.
     let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None::<Protocol>)
         .map_err(io::Error::from)
         .map_err(failed("open a packet socket"))?;
@@ -119,7 +119,7 @@ impl PacketPort {
         let all = match read {
             Ok(all) => all,
             Err(Errno::AGAIN) => return Ok(Received::Empty),
-            // INVAL: one packet that a virtio header can't describe. NETDOWN: told once each time the device goes down.
+            // INVAL: one packet that a virtio header can't describe. NETDOWN: reported once each time the device goes down.
             Err(Errno::INVAL | Errno::INTR | Errno::NETDOWN) => return Ok(Received::Noise),
             Err(e) => return Err(e),
         };

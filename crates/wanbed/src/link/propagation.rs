@@ -61,7 +61,7 @@ impl Propagation {
         self.reorder.is_some() || self.jitter.as_ref().is_some_and(Jitter::overtakes)
     }
 
-    /// Tells when the segments of a departure arrive.
+    /// Returns when the segments of a departure arrive.
     pub fn depart(&mut self, departure: Departure, arrived: &mut impl FnMut(Arrival)) {
         let Departure {
             at,

@@ -9,7 +9,7 @@ pub struct Snapshot {
     pub link: String,
     /// Seconds since the link started.
     pub seconds: f64,
-    /// What scheduling the link's thread got: tells how far its lag depends on what else runs.
+    /// What scheduling the link's thread got: shows how far its lag depends on what else runs.
     pub scheduling: Scheduling,
     /// From a to b.
     pub forward: DirectionSnapshot,

@@ -38,7 +38,7 @@ impl Schedule {
         self.next_step().map(|(at, _)| at)
     }
 
-    /// Makes the next change if it is due by `now`, and tells whether it was.
+    /// Makes the next change if it is due by `now`, and returns whether it was.
     pub fn change_by(&mut self, now: Nanos) -> bool {
         let Some((_, step)) = self.next_step().filter(|(at, _)| *at <= now) else {
             return false;

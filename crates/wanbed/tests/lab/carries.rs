@@ -139,7 +139,7 @@ fn a_nodes_settings_are_its_own() {
 }
 
 #[test]
-fn a_check_finds_a_link_as_asked_and_tells_when_it_is_not() {
+fn a_check_finds_a_link_as_asked_and_reports_when_it_is_not() {
     let text = ROW
         .replace("200 Mbit/s", "20 Mbit/s")
         .replace("delay = \"3 ms\"", "delay = \"3 ms\", loss = \"2%\"");

@@ -28,7 +28,7 @@ impl BestByPastError {
         }
     }
 
-    /// Takes what each predictor foretold, and what came.
+    /// Takes what each predictor predicted, and what came.
     pub fn update(&mut self, predicted: &[f32], value: f64) {
         self.count = self.count.saturating_add(1);
         for ((absolute, squared), predicted) in self.sums.iter_mut().zip(predicted) {
@@ -50,7 +50,7 @@ impl BestByPastError {
             .map_or(0, |(index, _)| index)
     }
 
-    /// The mean error of a predictor so far, on the scale of what was foretold; none before the first value.
+    /// The mean error of a predictor so far, on the scale of what was predicted; none before the first value.
     #[must_use]
     pub fn mean(&self, expert: usize, by: Error) -> Option<f64> {
         let (absolute, squared) = self.sums.get(expert)?;

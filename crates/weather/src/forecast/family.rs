@@ -58,12 +58,12 @@ impl Expert {
     }
 }
 
-/// Predictors of one series, and what each foretells.
+/// Predictors of one series, and what each predicts.
 #[derive(Debug, Clone)]
 pub struct Family {
     past: Windows,
     experts: Box<[Expert]>,
-    /// What each foretells for the next value.
+    /// What each predicts for the next value.
     predicted: Box<[f32]>,
     names: &'static [&'static str],
 }
@@ -118,7 +118,7 @@ impl Family {
         }
     }
 
-    /// Takes the newest value, which must be finite, and has each predictor foretell the next one.
+    /// Takes the newest value, which must be finite, and has each predictor predict the next one.
     pub fn update(&mut self, value: f64) {
         self.past.push(value as f32);
         for (expert, predicted) in self.experts.iter_mut().zip(&mut self.predicted) {
@@ -127,7 +127,7 @@ impl Family {
         }
     }
 
-    /// What each foretells for the next value, in the order of [`Family::names`]; zeros before the first.
+    /// What each predicts for the next value, in the order of [`Family::names`]; zeros before the first.
     #[must_use]
     pub fn predicted(&self) -> &[f32] {
         &self.predicted

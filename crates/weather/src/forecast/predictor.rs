@@ -2,9 +2,9 @@
 
 use super::Windows;
 
-/// Foretells the next value of a series from those before. Each keeps a bounded number of bytes and takes a bounded time a value.
+/// Predicts the next value of a series from those before. Each keeps a bounded number of bytes and takes a bounded time a value.
 pub trait Predictor {
-    /// Takes the newest value, which `past` holds already. Before, [`Predictor::predict`] foretold it.
+    /// Takes the newest value, which `past` holds already. Before, [`Predictor::predict`] predicted it.
     fn update(&mut self, value: f64, past: &Windows);
 
     /// The value to expect next; zero before the first.
@@ -174,7 +174,7 @@ impl Ladder {
     /// It stays for so many values after a move: of its new neighbours nothing is known.
     const MIN_VALUES_BETWEEN_MOVES: u8 = 5;
 
-    /// Takes what the window below, the one in use, and the one above foretold.
+    /// Takes what the window below, the one in use, and the one above predicted.
     fn update(&mut self, value: f64, predicted: [f64; 3], windows: usize) {
         for (error, predicted) in self.errors.iter_mut().zip(predicted) {
             *error = Self::ERROR_WEIGHT_KEPT * *error + (value - predicted).abs() as f32;

@@ -79,12 +79,12 @@ pub struct Series {
     horizons: Box<[Horizon]>,
 }
 
-/// What is foretold for the next sample, on the quantity's scale.
+/// What is predicted for the next sample, on the quantity's scale.
 #[derive(Debug, Clone, Copy, Default)]
 struct Next {
     /// By the mixture.
     forecast: f64,
-    /// What experts foretell counts as far as `counted` from here.
+    /// What experts predict counts as far as `counted` from here.
     centre: f64,
     counted: f64,
 }
@@ -152,7 +152,7 @@ impl Series {
 
     /// Takes a sample.
     ///
-    /// A lower bound counts as a value for the predictors where it is above what was expected, and is else left to the weights alone: whoever foretold less
+    /// A lower bound counts as a value for the predictors where it is above what was expected, and is else left to the weights alone: whoever predicted less
     /// than there was at least has erred. It is never held against a band, as nobody knows where the value was.
     ///
     /// # Errors
@@ -172,11 +172,11 @@ impl Series {
         if exact || first || value > self.next.forecast {
             self.family.update(value);
         }
-        self.foretell();
+        self.predict();
         Ok(())
     }
 
-    /// Holds what was foretold against what came.
+    /// Holds what was predicted against what came.
     fn judge(&mut self, value: f64, exact: bool) {
         let Next { centre, counted, .. } = self.next;
         let near = |place: f64| place.clamp(centre - counted, centre + counted);
@@ -200,7 +200,7 @@ impl Series {
     }
 
     /// Works out what comes next.
-    fn foretell(&mut self) {
+    fn predict(&mut self) {
         let (from, to) = self.quantity.scale();
         let predicted = || {
             self.family
@@ -258,14 +258,14 @@ impl Series {
         })
     }
 
-    /// The predictor that erred least so far, and what it foretells, in the quantity's unit; none before the first sample.
+    /// The predictor that erred least so far, and what it predicts, in the quantity's unit; none before the first sample.
     #[must_use]
     pub fn best(&self, by: Error) -> Option<(&'static str, f64)> {
         let index = self.best.best(by);
         self.predictions().nth(index)
     }
 
-    /// What each predictor foretells, in the quantity's unit; nothing before the first sample.
+    /// What each predictor predicts, in the quantity's unit; nothing before the first sample.
     pub fn predictions(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let names = self.family.names().iter().copied();
         let predicted = self.family.predicted().iter();
@@ -274,7 +274,7 @@ impl Series {
             .take(if self.samples == 0 { 0 } else { usize::MAX })
     }
 
-    /// What the mixture foretells, in the quantity's unit, without the correction that the errors so far call for; none before the first sample.
+    /// What the mixture predicts, in the quantity's unit, without the correction that the errors so far call for; none before the first sample.
     #[must_use]
     pub fn mixture(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.quantity.from_scale(self.next.forecast))

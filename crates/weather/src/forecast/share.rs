@@ -1,7 +1,7 @@
 //! Predictors mixed by fixed share.
 
 /// Weights of experts by *fixed share* (Herbster, Warmuth 1998): after each step the weight of an expert falls with its loss, and a fixed share of all
-/// weight is spread evenly again, so that an expert that was bad for long is heard soon after it has become good.
+/// weight is spread evenly again, so that an expert that was bad for long counts soon after it has become good.
 ///
 /// **Bound.** Let `N` be the experts, `rate` the learning rate, `share` what is spread after each step, and let all losses lie in 0 to 1. Then for every
 /// sequence of losses, whoever chose them, over `n` steps, the loss of the mixture (the weighted mean of the experts' losses) exceeds

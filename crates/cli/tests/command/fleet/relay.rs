@@ -1,4 +1,4 @@
-//! What carries bytes between a controller and the server, and can be cut: then nothing is carried, and nobody is told.
+//! What carries bytes between a controller and the server, and can be cut: then nothing is carried, and it is reported to nobody.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

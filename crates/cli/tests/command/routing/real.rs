@@ -10,7 +10,7 @@ use crate::stage::{Stage, errors};
 
 /// The real controller, asked by TLS with keys that were granted a role.
 #[test]
-fn a_controller_lets_a_depot_register_and_hears_of_copies() {
+fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
     let stage = Stage::new();
     let controller = Controller::start(&stage, &["--listen", "127.0.0.1:0"]);
     let (url, key) = (controller.url(), &controller.key);

@@ -28,7 +28,7 @@ fn a_black_hole() {
         "{}",
         found.cost.text
     );
-    // A smaller path MTU that routers tell of is no fault.
+    // A smaller path MTU that routers report is no fault.
     let reported = measured(|measured| {
         measured.mtu = Fact::Known(PathMtu {
             bytes: 1400,
@@ -60,7 +60,7 @@ fn what_a_connection_did_not_get() {
         only(&without(|n| n.timestamps = false), |_| ()).id,
         "no-timestamps"
     );
-    // Off at this end, it is this end's fault, told once.
+    // Off at this end, it is this end's fault, reported once.
     let found = only(&without(|n| n.sack = false), |facts| {
         facts.tcp.sack = Fact::Known(false)
     });

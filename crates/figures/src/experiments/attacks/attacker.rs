@@ -188,7 +188,7 @@ impl Attacker {
         Ok(Target::of(self.target, self.key, &self.home)?)
     }
 
-    /// Sessions that say what `hello` gives, and hear no more than the first answer.
+    /// Sessions that say what `hello` gives, and receive no more than the first answer.
     async fn held(&self, count: usize, hello: impl Fn(usize) -> Vec<u8>) -> Result<Under> {
         let hellos = (0..count).map(hello);
         let streams = client::hold_sessions(&self.target()?, hellos, Duration::from_secs(5)).await;

@@ -316,7 +316,7 @@ const COVERAGE: &str = "Eight values in ten are to fall between p10 and p90, one
 const ERRORS: &str = "Of p50, by that of the one predictor of the family which a seer would have picked for the series: 1 is as good, below it better. \"Best so far\" is what the Network Weather Service reports: the predictor with the least \
      mean absolute, or mean squared, error until then. \"Compact\" is the mixture of nine predictors, in a third of the memory. The running mean is of the values as they are; all others work on the scale of the quantity.";
 
-const PINBALL: &str = "The mean over p10, p50 and p90: wide bands and values outside of them both cost. Every forecaster has the same bands around what it foretells, from its own errors; the best in hindsight is that by this loss.";
+const PINBALL: &str = "The mean over p10, p50 and p90: wide bands and values outside of them both cost. Every forecaster has the same bands around what it predicts, from its own errors; the best in hindsight is that by this loss.";
 
 #[cfg(test)]
 mod tests {

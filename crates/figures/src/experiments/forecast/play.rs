@@ -81,7 +81,7 @@ pub struct Scored {
     pub within: f64,
 }
 
-/// Something that says three quantiles of the next value, by a band like that of the published forecast around whatever it foretells.
+/// Something that says three quantiles of the next value, by a band like that of the published forecast around whatever it predicts.
 struct Beside {
     quantity: Quantity,
     band: Band,

@@ -1,4 +1,4 @@
-//! The states of a copy at which somebody is killed, as far as its events tell them.
+//! The states of a copy at which somebody is killed, as far as its events report them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub enum State {
     LargeFileDone,
     /// The last file is in place.
     LastFile,
-    /// Killed once at `Blocks`, and again as soon as the next command has heard what is there.
+    /// Killed once at `Blocks`, and again as soon as the next command has received what is there.
     GoingOn,
     /// At any moment of the time that a copy takes.
     Random,
@@ -105,7 +105,7 @@ impl State {
     }
 }
 
-/// So many files have been told to be in place.
+/// So many files have been reported to be in place.
 fn files_done(wanted: u64) -> Sign {
     let mut done = 0;
     Sign::Event(Box::new(move |event| {

@@ -349,7 +349,7 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
 }
 
 #[test]
-fn lh_copy_20_a_block_of_a_file_that_failed_tells_of_it_again() {
+fn lh_copy_20_a_block_of_a_file_that_failed_reports_it_again() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, 2 * BLOCK), &[], &mut out).unwrap();
     let block = block_of(0, 0, 2 * BLOCK);

@@ -455,7 +455,7 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
     schedule.acknowledged(0, 0, secs(0));
     schedule.acknowledged(0, 1 << 18, secs(0));
     assert_eq!(schedule.bytes_done(), 5 << 18);
-    // Told again, on another stream.
+    // Reported again, on another stream.
     assert!(schedule.have(0, &[part(0, 20)], false));
     assert!(schedule.actions().resumed.is_none());
     assert_eq!(schedule.bytes_done(), 5 << 18);

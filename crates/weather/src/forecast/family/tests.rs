@@ -73,7 +73,7 @@ proptest! {
     }
 
     #[test]
-    fn of_a_constant_all_foretell_it(value in -20.0..30.0f64, count in 1..120) {
+    fn all_predict_a_constant(value in -20.0..30.0f64, count in 1..120) {
         let mut family = Family::full();
         (0..count).for_each(|_| family.update(value));
         prop_assert!(family.predicted().iter().all(|predicted| (f64::from(*predicted) - value).abs() < 1e-4));

@@ -50,7 +50,7 @@ proptest! {
         }
     }
 
-    /// The bound of `FixedShare`, for what the series really foretells: its own errors against those of the best predictors in hindsight.
+    /// The bound of `FixedShare`, for what the series really predicts: its own errors against those of the best predictors in hindsight.
     #[test]
     fn the_mixture_keeps_the_bound_over_any_values(values in prop::collection::vec((0.0..=1e9_f64, 1usize..20), 2..40)) {
         let mut series = Series::new(Quantity::Rate, Detail::Full);
@@ -133,7 +133,7 @@ fn one_outlier_hardly_moves_the_forecast() {
         .unwrap()
         .quantiles
         .p50;
-    // Predictors that follow at once are heard up to eight typical errors away.
+    // Predictors that follow at once count up to eight typical errors away.
     assert!(p50 > 0.8e8, "{p50}");
 }
 
