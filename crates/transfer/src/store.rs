@@ -2,6 +2,7 @@
 
 pub mod confine;
 mod destination;
+mod durability;
 pub mod journal;
 
 use crate::error::Failure;
@@ -70,11 +71,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         drop(file);
     }
 
-    /// A file that is whole and verified takes its name.
-    fn place(&self, file: Self::File, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure>;
+    /// Gives a file that is whole and verified its name, once its content is durable. Calls `done` with
+    /// the outcome: before it returns, or later from another thread.
+    fn commit(&self, file: Self::File, meta: &Meta, size: u64, hash: &Hash, done: OnCommit);
 
-    /// Writes a file whole; `data` has been verified.
-    fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash) -> Result<Written, Failure>;
+    /// Writes a whole file and commits it as [`Self::commit`] does. `data` has been verified.
+    fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit);
 
     /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure>;
@@ -95,6 +97,9 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// what it was in its detail.
     fn finish(&self) -> Vec<Failure>;
 }
+
+/// Receives the outcome of a commit, exactly once.
+pub(crate) type OnCommit = Box<dyn FnOnce(Result<Written, Failure>) + Send>;
 
 /// What came of comparing a file that is offered with what is there, or of giving one in place another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

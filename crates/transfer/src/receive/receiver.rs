@@ -23,9 +23,9 @@ use crate::progress::{Event, Observer, Progress};
 use crate::receive::ledger::{
     Action, Answer, Asked, Claim, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
 };
-use crate::store::{Announced, Comparison, Destination, Resumed, Store};
+use crate::store::{Announced, Comparison, Destination, OnCommit, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer, Written};
+use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer};
 
 mod perform;
 
@@ -219,7 +219,7 @@ impl<S: Store> Receiver<S> {
 
     /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or HARD_LINK; as long as somebody `is_waiting` for the
     /// answer. Blocking.
-    pub(crate) fn entry(&self, frame: Frame, reply: Reply, is_waiting: &dyn Fn() -> bool) {
+    pub(crate) fn entry(self: &Arc<Self>, frame: Frame, reply: Reply, is_waiting: &dyn Fn() -> bool) {
         let actions = match frame {
             Frame::Offer(offer) => {
                 self.claimed(Claim::Offer(&offer), reply, || self.compare(&offer, is_waiting))
@@ -251,23 +251,28 @@ impl<S: Store> Receiver<S> {
                 hash,
                 data,
             } => {
-                let record = Record::File {
-                    size: data.len() as u64,
-                    hash: &hash,
-                };
-                self.whole(&head, record, reply, || {
+                let (wanted, actions) = self.event(|ledger, out| ledger.entry(&head, false, reply, out));
+                if wanted {
+                    let done = self.small_committed(head.clone(), data.len() as u64, hash);
                     match blake3::hash(&data) == hash {
-                        true => self.store.write_small(&head, &meta, &data, &hash),
+                        true => self.store.write_small(&head, &meta, &data, &hash, done),
                         // LH-COPY-22.
-                        false => Err(Failure::new(FailureKind::Verification)),
+                        false => done(Err(Failure::new(FailureKind::Verification))),
                     }
-                })
+                }
+                actions
             }
             Frame::Symlink { head, meta, target } => {
-                let record = Record::Symlink { target: &target };
-                self.whole(&head, record, reply, || {
-                    self.store.write_symlink(&head, &meta, &target)
-                })
+                let (wanted, mut actions) = self.event(|ledger, out| ledger.entry(&head, false, reply, out));
+                if wanted {
+                    let record = Record::Symlink { target: &target };
+                    let outcome = self.store.write_symlink(&head, &meta, &target);
+                    actions.extend(
+                        self.event(|ledger, out| ledger.entry_written(&head, record, outcome, out))
+                            .1,
+                    );
+                }
+                actions
             }
             _ => return,
         };
@@ -296,22 +301,15 @@ impl<S: Store> Receiver<S> {
         actions
     }
 
-    fn whole(
-        &self,
-        head: &Head,
-        record: Record<'_>,
-        reply: Reply,
-        write: impl FnOnce() -> Result<Written, Failure>,
-    ) -> Actions<S> {
-        let (wanted, mut actions) = self.event(|ledger, out| ledger.entry(head, false, reply, out));
-        if wanted {
-            let outcome = write();
-            actions.extend(
-                self.event(|ledger, out| ledger.entry_written(head, record, outcome, out))
-                    .1,
-            );
-        }
-        actions
+    /// Reports to the ledger what became of a file that came whole.
+    fn small_committed(self: &Arc<Self>, head: Head, size: u64, hash: Hash) -> OnCommit {
+        let receiver = self.clone();
+        Box::new(move |outcome| {
+            let record = Record::File { size, hash: &hash };
+            let (_, actions) =
+                receiver.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
+            receiver.perform(actions);
+        })
     }
 
     /// FILE: a file that will come in blocks. Nothing is created yet, but what an earlier copy has left of it is gone on with.
@@ -332,7 +330,7 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    fn announce(&self, announced: Announced, in_place: &[Subtree]) -> Result<(), Error> {
+    fn announce(self: &Arc<Self>, announced: Announced, in_place: &[Subtree]) -> Result<(), Error> {
         let more = Ledger::<Carried<S>>::bytes_of(in_place);
         let shown = (announced.head.clone(), announced.size);
         let (result, actions) = self.event_of(more, |ledger, out| ledger.announce(announced, in_place, out));
@@ -401,7 +399,7 @@ impl<S: Store> Receiver<S> {
     ///
     /// # Errors
     /// [`Error::Protocol`] if the block does not belong to the file.
-    pub(crate) async fn expects(&self, block: &Block) -> Result<Option<u64>, Error> {
+    pub(crate) async fn expects(self: &Arc<Self>, block: &Block) -> Result<Option<u64>, Error> {
         let expected = self.event(|ledger, _| ledger.expects(block)).0;
         let Expected::Wanted { size, has_place } = expected.map_err(|why| self.error(why))? else {
             return Ok(None);
@@ -420,7 +418,7 @@ impl<S: Store> Receiver<S> {
     }
 
     /// A block has arrived. Whether it is wanted; otherwise who asked is answered, now or with those who asked before.
-    pub(crate) fn wants(&self, block: &Block, reply: Reply) -> bool {
+    pub(crate) fn wants(self: &Arc<Self>, block: &Block, reply: Reply) -> bool {
         let (wanted, actions) = self.event(|ledger, out| ledger.block(block, reply, out));
         self.perform(actions);
         wanted
@@ -432,7 +430,7 @@ impl<S: Store> Receiver<S> {
     /// Of a block in the clear the sender has `said` what it hashes to, where nobody could change it: another hash fails the file,
     /// and nothing of the block is written (LH-COPY-44).
     pub(crate) fn block(
-        &self,
+        self: &Arc<Self>,
         block: Block,
         data: BlockData,
         size: u64,
@@ -455,7 +453,7 @@ impl<S: Store> Receiver<S> {
     }
 
     /// What END has left to be done. Blocking.
-    pub(crate) fn finish(&self, finish: Finish<S>) {
+    pub(crate) fn finish(self: &Arc<Self>, finish: Finish<S>) {
         self.perform(finish.0);
     }
 

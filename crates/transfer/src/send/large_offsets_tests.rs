@@ -17,7 +17,7 @@ use crate::send::schedule::Found;
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
 use crate::send::{ClearData, Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, Resumed, Store};
+use crate::store::{Announced, MadeDir, OnCommit, Resumed, Store};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash, Subtree, TreeHash};
 use crate::wire::{Block, Head, Meta, SourceIdentity, Written};
 
@@ -118,13 +118,13 @@ impl Store for Keeper {
         Ok(())
     }
 
-    fn place(&self, (): (), _: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure> {
+    fn commit(&self, (): (), _: &Meta, size: u64, hash: &Hash, done: OnCommit) {
         *self.0.placed.locked() = Some((size, *hash));
-        Ok(Written::New)
+        done(Ok(Written::New));
     }
 
-    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash) -> Result<Written, Failure> {
-        Err(Failure::new(FailureKind::Io))
+    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
+        done(Err(Failure::new(FailureKind::Io)));
     }
 
     fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {

@@ -17,6 +17,7 @@ use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{Head, Token};
 
+mod commit;
 mod compare;
 mod flusher;
 mod kept_file;
@@ -27,6 +28,7 @@ mod open_dirs;
 mod temp_file;
 mod write;
 
+use commit::Committer;
 use flusher::Flusher;
 use made::Made;
 use open_dirs::OpenDirs;
@@ -62,7 +64,8 @@ pub(super) fn is_temp_name(name: &[u8]) -> bool {
 pub struct WriteOptions {
     /// Replace files and links that exist.
     pub overwrite: bool,
-    /// `fsync` every file, and the directories at the end, before they count as written.
+    /// Make names durable as well: the directories are synced at the end. A file system that cannot sync is an
+    /// error.
     pub fsync: bool,
     /// Keep what is there of a large file when the copy ends early, and go on with what an earlier one has kept.
     pub resume: bool,
@@ -98,7 +101,8 @@ pub struct Destination {
     temp_prefix: String,
     rivals: Option<Rivals>,
     flusher: Flusher,
-    open_dirs: OpenDirs,
+    committer: Committer,
+    open_dirs: Arc<OpenDirs>,
     made: Mutex<Made>,
 }
 
@@ -160,7 +164,8 @@ impl Destination {
             temp_prefix,
             rivals: None,
             flusher: Flusher::new(),
-            open_dirs: OpenDirs::new(options.fsync),
+            committer: Committer::default(),
+            open_dirs: Arc::new(OpenDirs::new(options.fsync)),
             made: Mutex::new(made),
         })
     }

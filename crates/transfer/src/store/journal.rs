@@ -232,20 +232,26 @@ impl<S: Storage> Journal<S> {
         self.pace.locked().policy.at_risk(now)
     }
 
-    /// Syncs what was written, if there is a journal: [`Self::finish`] takes less time then. For permissions that are to be set only
-    /// when little is left to be done: another copy goes on with no file that others may write to. Blocking.
+    /// Syncs what was written if there is a journal, so that [`Self::finish`] takes less time. Permissions are set
+    /// in between: no copy resumes a file that others may write to. Without a journal, there will be none from now
+    /// on. Returns whether there is one; otherwise the caller flushes the data file before [`Self::finish`]. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
-    pub fn settle(&self) -> Result<(), Failure> {
+    pub fn settle(&self) -> Result<bool, Failure> {
         let _syncing = self.syncing.locked();
         let has_journal = matches!(self.disk.locked().log, Log::Open(_));
-        if has_journal { self.sync_data() } else { Ok(()) }
+        if has_journal {
+            self.sync_data()?;
+        } else {
+            self.stop_recording();
+        }
+        Ok(has_journal)
     }
 
     /// The file is whole and its hash is right: it takes its target's name, and the journal goes. With a journal, the file is
     /// synced before it is renamed, and the directory before the journal goes, so that there is one or the other at any moment.
-    /// Without one, nothing is synced. `replace`: what has the target's name is replaced. Blocking.
+    /// Without one, nothing is synced here: the caller has flushed the data file. `replace`: what has the target's name is replaced. Blocking.
     ///
     /// # Errors
     /// [`FailureKind::Exists`] if there is something and `replace` was not said, or what the operating system says. Unless it was the

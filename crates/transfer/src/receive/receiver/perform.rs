@@ -1,6 +1,7 @@
 //! What the ledger asks for, carried out: blocks written, files given their names, who asked answered.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Actions, Carried, Receiver};
@@ -8,12 +9,12 @@ use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::progress::Event;
 use crate::receive::ledger::{Action, BlockWrite, Directory, Placement, Report};
-use crate::store::Store;
+use crate::store::{OnCommit, Store};
 use crate::wire::{Head, NO_ENTRY, Written};
 
 impl<S: Store> Receiver<S> {
     /// Carries out actions and what follows from them. Blocking, but for answers, reports and counts.
-    pub(super) fn perform(&self, actions: Actions<S>) {
+    pub(super) fn perform(self: &Arc<Self>, actions: Actions<S>) {
         let mut ahead = VecDeque::from(actions);
         while let Some(action) = ahead.pop_front() {
             match action {
@@ -21,11 +22,7 @@ impl<S: Store> Receiver<S> {
                     reply.send(answer);
                 }
                 Action::Write(write) => ahead.extend(self.write(write)),
-                Action::Place(placement) => {
-                    let id = placement.announced.head.id;
-                    let placed = self.place(placement);
-                    ahead.extend(self.event(|ledger, out| ledger.file_placed(id, placed, out)).1);
-                }
+                Action::Place(placement) => self.commit(placement),
                 Action::Discard { file, keep } => {
                     match file.file {
                         Some(open) if !keep => self.store.discard(open),
@@ -70,18 +67,27 @@ impl<S: Store> Receiver<S> {
             .1
     }
 
-    fn place(&self, placement: Placement<Carried<S>>) -> Result<Written, Failure> {
+    /// Commits a file. The ledger is told when it has its name, which may be later.
+    fn commit(self: &Arc<Self>, placement: Placement<Carried<S>>) {
         let Placement {
             announced,
             hash,
             file,
         } = placement;
-        let (open, _place) = file.map_or((None, None), |file| (file.file, Some(file._place)));
-        let open = match open {
-            Some(open) => open,
-            None => self.store.create(&announced)?,
-        };
-        self.store.place(open, &announced.meta, announced.size, &hash)
+        let (open, permit) = file.map_or((None, None), |file| (file.file, Some(file._place)));
+        let (receiver, id) = (self.clone(), announced.head.id);
+        let done: OnCommit = Box::new(move |committed| {
+            drop(permit);
+            let (_, actions) = receiver.event(|ledger, out| ledger.file_placed(id, committed, out));
+            receiver.perform(actions);
+        });
+        match open.map_or_else(|| self.store.create(&announced), Ok) {
+            Ok(file) => {
+                self.store
+                    .commit(file, &announced.meta, announced.size, &hash, done);
+            }
+            Err(failure) => done(Err(failure)),
+        }
     }
 
     /// What could not be finished, with where.

@@ -40,8 +40,8 @@ impl KeptFile {
         flusher.written(&self.file, block);
     }
 
-    /// What was written reaches the disk, where that is needed before it takes its name.
-    pub(super) fn settle(&self) -> Result<(), Failure> {
+    /// Syncs what was written if that is recorded. Returns whether it was.
+    pub(super) fn settle(&self) -> Result<bool, Failure> {
         self.file.journal.settle()
     }
 

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use rustix::io::Errno;
+
 use super::Parent;
 use super::flusher::Flusher;
 use super::kept_file::KeptFile;
@@ -41,10 +43,11 @@ impl NewFile {
         }
     }
 
-    /// Has what is to be synced before it takes its name reach the disk.
-    pub(super) fn settle(&self) -> Result<(), Failure> {
+    /// Syncs what was written if that is recorded in a journal. Returns whether the file is durable, so that
+    /// [`Self::finish`] needs no flush before it.
+    pub(super) fn settle(&self) -> Result<bool, Failure> {
         match &self.kind {
-            Kind::Temporary(_) => Ok(()),
+            Kind::Temporary(_) => Ok(false),
             Kind::Kept(file) => file.settle(),
         }
     }
@@ -56,10 +59,36 @@ impl NewFile {
         }
     }
 
-    pub(super) fn fd(&self) -> &OwnedFd {
+    /// Returns the open file.
+    ///
+    /// # Errors
+    /// `EBADF` once it has been closed.
+    pub(super) fn fd(&self) -> Result<&OwnedFd, Errno> {
         match &self.kind {
-            Kind::Temporary(file) => &file.fd,
-            Kind::Kept(file) => file.fd(),
+            Kind::Temporary(file) => file.fd(),
+            Kind::Kept(file) => Ok(file.fd()),
+        }
+    }
+
+    /// Closes a file that needs no descriptor any more.
+    ///
+    /// # Errors
+    /// Those that writing it left behind.
+    pub(super) fn close(&mut self) -> Result<(), Errno> {
+        match &mut self.kind {
+            Kind::Temporary(file) => file.close(),
+            Kind::Kept(_) => Ok(()),
+        }
+    }
+
+    /// Returns a descriptor to flush the file with.
+    ///
+    /// # Errors
+    /// Those of opening it again.
+    pub(super) fn open_to_flush(&self) -> Result<OwnedFd, Errno> {
+        match &self.kind {
+            Kind::Temporary(file) => file.reopen(),
+            Kind::Kept(file) => rustix::io::fcntl_dupfd_cloexec(file.fd(), 0),
         }
     }
 
@@ -94,9 +123,9 @@ impl NewFile {
         }
     }
 
-    /// Removes it.
-    pub(super) fn discard(self) {
-        if let Kind::Kept(mut file) = self.kind {
+    /// Removes it, when this is dropped at the latest.
+    pub(super) fn discard(&mut self) {
+        if let Kind::Kept(file) = &mut self.kind {
             file.discard();
         }
     }

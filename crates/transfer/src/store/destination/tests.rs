@@ -1,10 +1,12 @@
 //! What is kept for a later copy; and what is forced to disk, seen from the directories: a power loss takes every name whose directory was not synced after it.
 
+use std::sync::mpsc;
+
 use super::open_dirs::Event;
 use super::*;
-use crate::store::{Announced, MadeDir, Store};
+use crate::store::{Announced, MadeDir, OnCommit, Store};
 use crate::tree_hash::BlockHasher;
-use crate::wire::{Block, Extent, Meta};
+use crate::wire::{Block, Extent, Meta, Written};
 
 struct Copy {
     destination: Destination,
@@ -24,8 +26,8 @@ impl Copy {
     fn small(&mut self, path: &str) {
         let head = self.head(path);
         let hash = *blake3::hash(b"x").as_bytes();
-        let written = self.destination.write_small(&head, &meta(), b"x", &hash);
-        written.unwrap();
+        let committed = |done| self.destination.write_small(&head, &meta(), b"x", &hash, done);
+        outcome(committed).unwrap();
     }
 
     /// The inodes of directories in which a name would be lost.
@@ -36,6 +38,13 @@ impl Copy {
         });
         lost.map(|(_, (_, inode))| *inode).collect()
     }
+}
+
+/// Waits for the outcome of a commit.
+fn outcome(commit: impl FnOnce(OnCommit)) -> Result<Written, Failure> {
+    let (sender, outcome) = mpsc::channel();
+    commit(Box::new(move |committed| sender.send(committed).unwrap()));
+    outcome.recv().unwrap()
 }
 
 fn meta() -> Meta {
@@ -102,7 +111,7 @@ fn with_fsync_no_name_is_lost_in_more_directories_than_are_kept_open() {
         copy.small(&format!("{n}/more"));
     }
     let empty = *blake3::hash(b"").as_bytes();
-    copy.destination.place(file, &meta(), 0, &empty).unwrap();
+    outcome(|done| copy.destination.commit(file, &meta(), 0, &empty, done)).unwrap();
     assert_eq!(copy.destination.finish(), []);
     assert_eq!(copy.lost(), [] as [u64; 0]);
 }
@@ -181,7 +190,7 @@ fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
     write_block(&next, &file, 2, &[4; 5]);
     let content = [&[2; BLOCK][..], &[3; BLOCK], &[4; 5]].concat();
     let hash = *blake3::hash(&content).as_bytes();
-    next.place(file, &meta(), kept(7).size, &hash).unwrap();
+    outcome(|done| next.commit(file, &meta(), kept(7).size, &hash, done)).unwrap();
     assert!(std::fs::read(tmp.path().join("large")).unwrap() == content);
     assert_eq!(
         std::fs::read_dir(tmp.path()).unwrap().count(),

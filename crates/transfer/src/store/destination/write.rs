@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{self, AtFlags, Mode, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
+use super::commit::Whole;
 use super::kept_file::KeptFile;
 use super::new_file::NewFile;
 use super::temp_file::TempFile;
@@ -18,7 +19,7 @@ use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::journal::{DirStorage, Identity, Journal};
-use crate::store::{Announced, Comparison, MadeDir, Resumed, Store};
+use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, HardLink, Head, Meta, Offer, Written};
 
@@ -88,38 +89,45 @@ impl Store for Destination {
         file.write(block, data, hash, &self.flusher)
     }
 
-    fn discard(&self, file: NewFile) {
+    fn discard(&self, mut file: NewFile) {
         file.discard();
     }
 
-    fn place(&self, mut file: NewFile, meta: &Meta, size: u64, hash: &Hash) -> Result<Written, Failure> {
-        file.settle()?;
-        let metadata = apply(file.fd(), meta);
-        if self.options.fsync {
-            fs::fsync(file.fd())?;
-        }
-        // LH-COPY-24.
-        if let Err(failure) = file.finish(self.options.overwrite) {
-            let exists = failure.kind == FailureKind::Exists;
-            let same = exists && self.may_compare && is_same(file.parent(), size, hash);
-            if exists || failure.kind == FailureKind::WrongKind {
-                file.discard();
-            }
-            return if same { Ok(Written::Same) } else { Err(failure) };
-        }
-        let Parent { dir, path, .. } = file.parent();
-        self.open_dirs.changed(path, dir);
-        match metadata {
-            Ok(()) => Ok(Written::New),
-            Err(errno) => Err(metadata_failure(errno)),
+    fn commit(&self, file: NewFile, meta: &Meta, size: u64, hash: &Hash, done: OnCommit) {
+        let settled = file
+            .settle()
+            .and_then(|is_durable| Ok((is_durable, apply(file.fd()?, meta))));
+        let (is_durable, metadata) = match settled {
+            Ok(settled) => settled,
+            Err(failure) => return done(Err(failure)),
+        };
+        let whole = Whole {
+            file,
+            size,
+            hash: *hash,
+            metadata,
+            overwrite: self.options.overwrite,
+            may_compare: self.may_compare,
+            fsync: self.options.fsync,
+            open_dirs: self.open_dirs.clone(),
+            done,
+        };
+        match is_durable {
+            true => whole.finish(Ok(())),
+            false => self.committer.commit(whole),
         }
     }
 
-    fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash) -> Result<Written, Failure> {
+    fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit) {
         let size = data.len() as u64;
-        let file = self.begin(head, size)?;
-        file.write(data, 0)?;
-        self.place(NewFile::temporary(file, 0), meta, size, hash)
+        let written = self.begin(head, size).and_then(|file| {
+            file.write(data, 0)?;
+            Ok(NewFile::temporary(file, 0))
+        });
+        match written {
+            Ok(file) => self.commit(file, meta, size, hash, done),
+            Err(failure) => done(Err(failure)),
+        }
     }
 
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
@@ -252,7 +260,7 @@ impl Destination {
         Ok(TempFile {
             parent,
             temp: Some(temp),
-            fd,
+            fd: Some(fd),
         })
     }
 
@@ -292,7 +300,7 @@ fn is_marked(dir: &Dir, name: &OsStr) -> bool {
 }
 
 /// Whether what is at a file's place has the same content.
-fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
+pub(super) fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
     let Ok(path) = RelPath::from_bytes(place.name.as_bytes()) else {
         return false;
     };

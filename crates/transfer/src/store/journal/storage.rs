@@ -10,6 +10,7 @@ use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, St
 use rustix::io::Errno;
 
 use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::durability;
 
 /// Bytes of zeros written at once where a file system cannot make holes.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
@@ -200,7 +201,7 @@ impl Storage for DirStorage {
     }
 
     fn sync_all(&self, file: &OwnedFd) -> Result<(), Errno> {
-        fs::fsync(file)
+        durability::flush(file, true)
     }
 
     fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {

@@ -1,0 +1,254 @@
+//! Gives files their names once their content is durable, so that a power failure at any moment leaves no file
+//! under its name that is not whole (LH-COPY-22).
+//!
+//! Flushing each file alone would make small files wait for the disk one by one. Files that are whole wait in a
+//! queue instead. A thread takes all that wait, flushes them together, and gives them their names. Meanwhile the
+//! next ones are written.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use rustix::fs;
+use rustix::io::Errno;
+
+use super::new_file::NewFile;
+use super::open_dirs::OpenDirs;
+use super::write::{is_same, metadata_failure};
+use crate::error::{Failure, FailureKind};
+use crate::lock::Locked;
+use crate::store::OnCommit;
+use crate::store::durability::{self, Durability};
+use crate::tree_hash::Hash;
+use crate::wire::Written;
+
+/// Files that wait for a flush while another is under way, and files of one flush, at most. A copy that is killed
+/// leaves as many temporary files.
+const MAX_GROUP_FILES: usize = 256;
+/// Bytes of the files of one flush after which no more join it.
+const MAX_GROUP_BYTES: u64 = 64 << 20;
+
+/// A file that is whole and verified, and what it takes to give it its name.
+pub(super) struct Whole {
+    pub file: NewFile,
+    pub size: u64,
+    pub hash: Hash,
+    /// What setting the file's permissions and time returned.
+    pub metadata: Result<(), Errno>,
+    /// If true, a file that has the name is replaced.
+    pub overwrite: bool,
+    /// If true, the client may learn that a file with the same content has the name.
+    pub may_compare: bool,
+    /// If true, a file system that cannot flush is an error.
+    pub fsync: bool,
+    pub open_dirs: Arc<OpenDirs>,
+    pub done: OnCommit,
+}
+
+impl Whole {
+    /// Flushes the file alone and gives it its name.
+    fn commit_alone(self) {
+        let flushed = self.flush();
+        self.finish(flushed);
+    }
+
+    /// Flushes the file, or its whole file system if nobody may open it any more.
+    fn flush(&self) -> Result<(), Failure> {
+        match self.file.open_to_flush() {
+            Ok(file) => Ok(durability::flush(&file, self.fsync)?),
+            Err(_) => Ok(fs::syncfs(&*self.file.parent().dir)?),
+        }
+    }
+
+    /// Gives the file its name, unless flushing it failed, and reports the outcome.
+    pub(super) fn finish(mut self, flushed: Result<(), Failure>) {
+        let named = flushed.and_then(|()| self.file.finish(self.overwrite));
+        let outcome = match named {
+            Ok(()) => {
+                let parent = self.file.parent();
+                self.open_dirs.changed(&parent.path, &parent.dir);
+                self.metadata.map(|()| Written::New).map_err(metadata_failure)
+            }
+            // LH-COPY-24.
+            Err(failure) => {
+                let exists = failure.kind == FailureKind::Exists;
+                let same = exists && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
+                if exists || failure.kind == FailureKind::WrongKind {
+                    self.file.discard();
+                }
+                if same { Ok(Written::Same) } else { Err(failure) }
+            }
+        };
+        // What is left of a file that failed is gone before anybody learns of it.
+        drop(self.file);
+        (self.done)(outcome);
+    }
+}
+
+/// Commits the files of one destination.
+#[derive(Default)]
+pub(super) struct Committer {
+    /// `None` if no thread could be started: then each file is flushed by the thread that wrote it.
+    queue: OnceLock<Option<SyncSender<Queued>>>,
+    /// Durability of the file systems met so far, by device number.
+    file_systems: Mutex<HashMap<u64, Durability>>,
+}
+
+/// A file in the queue, and the device number of its file system.
+struct Queued {
+    whole: Whole,
+    device: u64,
+}
+
+impl Committer {
+    /// Gives a file its name once it is durable. Blocking; waits while the queue is full.
+    pub(super) fn commit(&self, mut whole: Whole) {
+        match self.prepare(&mut whole) {
+            Err(failure) => whole.finish(Err(failure)),
+            Ok((Durability::Volatile, _)) => whole.finish(Ok(())),
+            Ok((Durability::Single, _)) => whole.commit_alone(),
+            Ok((Durability::Grouped, device)) => {
+                let queue = self.queue.get_or_init(start);
+                let queued = Queued { whole, device };
+                let rest = match queue {
+                    Some(queue) => queue.send(queued).err().map(|error| error.0),
+                    None => Some(queued),
+                };
+                if let Some(Queued { whole, .. }) = rest {
+                    whole.commit_alone();
+                }
+            }
+        }
+    }
+
+    /// Returns what has to be done to make a file durable, and its device number. The file is closed if it is
+    /// flushed with others.
+    fn prepare(&self, whole: &mut Whole) -> Result<(Durability, u64), Failure> {
+        let device = fs::fstat(whole.file.fd()?)?.st_dev;
+        let known = self.file_systems.locked().get(&device).copied();
+        let durability = match known {
+            Some(durability) => durability,
+            None => {
+                let found = Durability::from_file(whole.file.fd()?)?;
+                self.file_systems.locked().insert(device, found);
+                found
+            }
+        };
+        if durability == Durability::Grouped {
+            whole.file.close()?;
+        }
+        Ok((durability, device))
+    }
+}
+
+fn start() -> Option<SyncSender<Queued>> {
+    let (sender, queue) = mpsc::sync_channel(MAX_GROUP_FILES);
+    let thread = std::thread::Builder::new().name("commit".into());
+    thread.spawn(move || run(&queue)).ok()?;
+    Some(sender)
+}
+
+/// Commits groups until the destination is gone and the queue is empty.
+fn run(queue: &Receiver<Queued>) {
+    let mut costs = FlushCosts::default();
+    while let Ok(first) = queue.recv() {
+        let mut bytes = first.whole.size;
+        let mut group = vec![first];
+        while group.len() < MAX_GROUP_FILES && bytes < MAX_GROUP_BYTES {
+            let Ok(next) = queue.try_recv() else { break };
+            bytes = bytes.saturating_add(next.whole.size);
+            group.push(next);
+        }
+        group.sort_by_key(|queued| queued.device);
+        let results: Vec<_> = group
+            .chunk_by(|a, b| a.device == b.device)
+            .flat_map(|files| flush_group(files, &mut costs))
+            .collect();
+        for (queued, flushed) in group.into_iter().zip(results) {
+            queued.whole.finish(flushed);
+        }
+    }
+}
+
+/// Flushes files of one file system. Returns one result for each.
+fn flush_group(files: &[Queued], costs: &mut FlushCosts) -> Vec<Result<(), Failure>> {
+    let each = || files.iter().map(|queued| queued.whole.flush()).collect();
+    let started = Instant::now();
+    let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
+    if costs.prefers_each(count) {
+        let flushed = each();
+        costs.note_each(count, started.elapsed());
+        return flushed;
+    }
+    let synced = files
+        .first()
+        .map_or(Ok(()), |queued| fs::syncfs(&*queued.whole.file.parent().dir));
+    costs.note_whole(started.elapsed());
+    match synced {
+        Ok(()) => files.iter().map(|_| Ok(())).collect(),
+        // Of any file of the file system: each says whether it was one of these.
+        Err(_) => each(),
+    }
+}
+
+/// Measured durations of the two ways to flush a group: every file by itself, or the whole file system, where
+/// others' data may wait to be written.
+#[derive(Debug, Clone, Copy)]
+struct FlushCosts {
+    each: Duration,
+    whole: Duration,
+}
+
+impl Default for FlushCosts {
+    fn default() -> Self {
+        Self {
+            each: Duration::from_millis(4),
+            whole: Duration::from_millis(16),
+        }
+    }
+}
+
+impl FlushCosts {
+    /// Returns whether flushing `count` files one by one is expected to be faster.
+    fn prefers_each(&self, count: u32) -> bool {
+        self.each.saturating_mul(count) <= self.whole
+    }
+
+    /// Records that `count` files took so long one by one. The other way becomes more attractive, so that it is
+    /// tried again in time.
+    fn note_each(&mut self, count: u32, took: Duration) {
+        self.each = (self.each + took / count.max(1)) / 2;
+        self.whole = self.whole * 7 / 8;
+    }
+
+    /// Records that flushing the file system took so long.
+    fn note_whole(&mut self, took: Duration) {
+        self.whole = (self.whole + took) / 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_files_are_flushed_alone_and_many_together() {
+        let costs = FlushCosts::default();
+        assert!(costs.prefers_each(1));
+        assert!(!costs.prefers_each(100));
+    }
+
+    #[test]
+    fn file_system_busy_with_others_is_avoided_for_a_while() {
+        let mut costs = FlushCosts::default();
+        costs.note_whole(Duration::from_secs(20));
+        assert!(costs.prefers_each(100), "10 s of others' data, or 0.4 s");
+        let mut tries = 0;
+        while costs.prefers_each(100) {
+            costs.note_each(100, Duration::from_millis(400));
+            tries += 1;
+        }
+        assert!((5..60).contains(&tries), "{tries}");
+    }
+}

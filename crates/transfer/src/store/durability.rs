@@ -1,0 +1,107 @@
+//! How written files become durable, and how a file system says that they did not.
+//!
+//! Errors of writing may come late: at fsync(2), and on network and FUSE file systems only at close(2). What
+//! [`flush`] has accepted was refused by neither.
+
+use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
+
+use rustix::fs;
+use rustix::io::Errno;
+
+/// How the files of a file system become durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durability {
+    /// The file system is in memory. Nothing survives a power failure, so nothing is flushed.
+    Volatile,
+    /// One syncfs(2) makes any number of files durable and reports errors.
+    Grouped,
+    /// Each file is flushed and closed on its own: FUSE, network and unknown file systems.
+    Single,
+}
+
+// File system types of fstatfs(2), from linux/magic.h.
+const TMPFS: u64 = 0x0102_1994;
+const RAMFS: u64 = 0x8584_58f6;
+const EXT: u64 = 0xef53;
+const XFS: u64 = 0x5846_5342;
+const BTRFS: u64 = 0x9123_683e;
+const OVERLAY: u64 = 0x794c_7630;
+
+impl Durability {
+    /// Classifies a file system by its type in fstatfs(2).
+    fn from_type(file_system: u64) -> Self {
+        // Signed and 32 bits wide on some platforms.
+        match file_system & 0xffff_ffff {
+            TMPFS | RAMFS => Self::Volatile,
+            EXT | XFS | BTRFS | OVERLAY => Self::Grouped,
+            _ => Self::Single,
+        }
+    }
+
+    /// Returns the durability of the file system that holds `file`.
+    ///
+    /// # Errors
+    /// Those of fstatfs(2).
+    pub(crate) fn from_file(file: impl AsFd) -> Result<Self, Errno> {
+        Ok(Self::from_type(fs::fstatfs(file)?.f_type as u64))
+    }
+}
+
+/// Flushes one file's content, permissions and times. Blocking.
+///
+/// # Errors
+/// Those of writing it, whether the file system reports them at fsync(2) or at close(2). A file system that has
+/// no fsync is an error only if `strict`.
+pub(crate) fn flush(file: impl AsFd, strict: bool) -> Result<(), Errno> {
+    match fs::fsync(&file) {
+        Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) if !strict => {}
+        result => result?,
+    }
+    // Every close(2) of a file has the file system write out what it holds, that of a duplicate too.
+    close(rustix::io::fcntl_dupfd_cloexec(file, 0)?)
+}
+
+/// Closes a file.
+///
+/// # Errors
+/// Those that writing it left behind.
+#[allow(unsafe_code, reason = "the standard library's close drops errors")]
+pub(crate) fn close(file: OwnedFd) -> Result<(), Errno> {
+    // SAFETY: the descriptor is owned here and given up, so nothing uses it afterwards.
+    if unsafe { libc::close(file.into_raw_fd()) } == 0 {
+        return Ok(());
+    }
+    match last_error() {
+        // Linux has closed it all the same (close(2)).
+        Errno::INTR => Ok(()),
+        errno => Err(errno),
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_that_flush_in_groups_are_named() {
+        assert_eq!(Durability::from_type(EXT), Durability::Grouped);
+        assert_eq!(Durability::from_type(BTRFS), Durability::Grouped);
+        assert_eq!(Durability::from_type(RAMFS), Durability::Volatile);
+        assert_eq!(Durability::from_type(0xffff_ffff_8584_58f6), Durability::Volatile);
+        // FUSE, NFS, and what nobody has heard of.
+        for other in [0x6573_5546, 0x6969, 0] {
+            assert_eq!(Durability::from_type(other), Durability::Single);
+        }
+    }
+
+    #[test]
+    fn errors_of_writing_come_out() {
+        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+        assert_eq!(flush(&full, true), Err(Errno::INVAL), "devices have no fsync");
+        assert_eq!(flush(&full, false), Ok(()));
+    }
+}
