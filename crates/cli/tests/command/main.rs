@@ -22,6 +22,7 @@ mod notices;
 mod perf;
 #[path = "../../../api/tests/support/postgres.rs"]
 mod postgres;
+mod power;
 mod reservations;
 mod resuming;
 mod routing;

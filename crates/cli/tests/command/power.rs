@@ -1,0 +1,342 @@
+//! Power failures: the file system that a copy writes to is an image, and a snapshot of it, taken at any moment,
+//! is what a failure at that moment would have left. On every snapshot no file has its name without being whole,
+//! and the same command makes everything right.
+//!
+//! The image lies on an XFS of its own, whose reflinks copy it at one moment. `POWER_SNAPSHOTS` says how many
+//! snapshots of each copy are checked.
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::common::noise;
+use crate::stage::*;
+
+const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
+/// Small files, files of several blocks that are whole before their first flush is due, and one that is not.
+const SMALL_FILES: usize = 200;
+const MIDDLE_FILES: usize = 24;
+const LARGE_BYTES: usize = 24_000_000;
+/// Snapshots taken of one copy, at most.
+const MAX_TAKEN: usize = 400;
+const IMAGE_BYTES: u64 = 400 << 20;
+const OUTER_BYTES: u64 = 4 << 30;
+
+/// How a copy reaches the disk.
+#[derive(Clone, Copy, Debug)]
+enum Mode {
+    Local,
+    Push,
+    Pull,
+    Ssh,
+    Job,
+    Depot,
+}
+
+const MODES: [Mode; 6] = [
+    Mode::Local,
+    Mode::Push,
+    Mode::Pull,
+    Mode::Ssh,
+    Mode::Job,
+    Mode::Depot,
+];
+
+/// A mounted image. Unmounted with this value.
+struct Mount(PathBuf);
+
+impl Mount {
+    fn new(image: &Path, at: &Path) -> Self {
+        // Snapshots of one XFS have one UUID.
+        let output = Command::new("mount")
+            .args(["-o", "loop"])
+            .arg(image)
+            .arg(at)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", errors(&output));
+        Self(at.to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        for lazily in [&[][..], &["-l"]] {
+            let unmounted = Command::new("umount").args(lazily).arg(&self.0).output();
+            if unmounted.is_ok_and(|output| output.status.success()) {
+                return;
+            }
+        }
+    }
+}
+
+fn make_image(file_system: &str, image: &Path, bytes: u64) {
+    File::create(image).unwrap().set_len(bytes).unwrap();
+    let mut command = Command::new(format!("mkfs.{file_system}"));
+    let output = command.arg("-q").arg(image).output().unwrap();
+    assert!(output.status.success(), "{}", errors(&output));
+}
+
+/// Returns whether images can be made and mounted here. If not, prints why.
+fn has_images() -> bool {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tested: mounting images needs root");
+        return false;
+    }
+    for program in FILE_SYSTEMS.map(|file_system| format!("mkfs.{file_system}")) {
+        if Command::new(&program).arg("-V").output().is_err() {
+            eprintln!("not tested: no {program} here (apt-get install e2fsprogs xfsprogs btrfs-progs)");
+            return false;
+        }
+    }
+    true
+}
+
+/// Where a copy comes from and goes to; `root/disk` is the mount point, and the server serves `root`.
+struct Bed {
+    stage: Stage,
+    outer: PathBuf,
+    _outer: Mount,
+}
+
+impl Bed {
+    fn new() -> Self {
+        let stage = Stage::new();
+        let outer = stage.path("outer");
+        fs::create_dir(&outer).unwrap();
+        make_image("xfs", &stage.path("outer.image"), OUTER_BYTES);
+        let mounted = Mount::new(&stage.path("outer.image"), &outer);
+        fs::create_dir_all(stage.path("root/disk")).unwrap();
+        let source = stage.path("root/tree");
+        for number in 0..SMALL_FILES {
+            let folder = source.join(format!("small/{}", number % 7));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(
+                folder.join(number.to_string()),
+                noise(4096 + number, number as u64 + 1),
+            )
+            .unwrap();
+        }
+        for number in 0..MIDDLE_FILES {
+            let bytes = 300_000 + number * 110_000;
+            fs::write(
+                source.join(format!("middle-{number}")),
+                noise(bytes, number as u64 + 7),
+            )
+            .unwrap();
+        }
+        fs::write(source.join("large"), noise(LARGE_BYTES, 3)).unwrap();
+        Self {
+            stage,
+            outer,
+            _outer: mounted,
+        }
+    }
+
+    fn disk(&self) -> PathBuf {
+        self.stage.path("root/disk")
+    }
+
+    fn image(&self, name: &str) -> PathBuf {
+        self.outer.join(name)
+    }
+
+    /// Copies the image as it is at this moment.
+    fn snapshot(&self, number: usize) {
+        let image = File::open(self.image("image")).unwrap();
+        let snapshot = File::create(self.image(&format!("snapshot-{number}"))).unwrap();
+        rustix::fs::ioctl_ficlone(&snapshot, &image).unwrap();
+    }
+
+    /// Starts what the copy needs, and the command itself.
+    fn start(&self, mode: Mode) -> Running {
+        let stage = &self.stage;
+        let mut services = Vec::new();
+        let mut command = stage.longhaul("me");
+        command.stderr(Stdio::piped()).stdout(Stdio::null());
+        let mut agent = None;
+        let far_disk = format!("root@localhost:{}/", self.disk().display());
+        match mode {
+            Mode::Local => drop(command.args(["cp", "-q", "-r", "root/tree", "root/disk/"])),
+            Mode::Ssh => {
+                let proxy = format!(
+                    "ProxyCommand={} -i -f {}",
+                    program("sshd").display(),
+                    self.sshd_settings().display()
+                );
+                let identity = stage.path("user-key");
+                command.args(["cp", "-q", "-r", "-o", &proxy, "-o", "StrictHostKeyChecking=no"]);
+                command.args(["-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i"]);
+                command.arg(identity).args(["root/tree", &far_disk]);
+            }
+            Mode::Push | Mode::Pull | Mode::Job | Mode::Depot => {
+                let server = stage.serve(&[]);
+                let remote = |path: &str| format!("lh://{}/{path}", server.address);
+                let arguments = match mode {
+                    Mode::Pull => [remote("tree"), "root/disk/".to_owned()],
+                    _ => ["root/tree".to_owned(), remote("disk/")],
+                };
+                if let Mode::Job = mode {
+                    agent = Some(crate::agent::Agent::start_by(stage.longhaul("me"), &[]));
+                    let mut submit = stage.longhaul("me");
+                    submit.args(["submit", "-r", "--json", "--host-key", &server.key]);
+                    let output = submit.args(arguments).output().unwrap();
+                    assert!(output.status.success(), "{}", errors(&output));
+                    let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+                    command.args(["job", &job["id"].to_string(), "--follow"]);
+                } else {
+                    command.args(["cp", "-q", "-r", "--host-key", &server.key]);
+                    if let Mode::Depot = mode {
+                        let depot = stage.depot("depot", None);
+                        command.args(["--route", &depot.address]);
+                        services.push(depot);
+                    }
+                    command.args(arguments);
+                }
+                services.push(server);
+            }
+        }
+        Running {
+            child: command.spawn().unwrap(),
+            _agent: agent,
+            _services: services,
+        }
+    }
+
+    /// Settings of an sshd that serves one connection on its standard input, made if need be.
+    fn sshd_settings(&self) -> PathBuf {
+        let (stage, settings) = (&self.stage, self.stage.path("sshd_config"));
+        if settings.exists() {
+            return settings;
+        }
+        for key in ["host-key", "user-key"] {
+            let mut command = Command::new("ssh-keygen");
+            let made = command
+                .args(["-q", "-t", "ed25519", "-N", "", "-f"])
+                .arg(stage.path(key))
+                .status();
+            assert!(made.unwrap().success());
+        }
+        fs::create_dir_all("/run/sshd").unwrap();
+        let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
+        let lines = [
+            format!("HostKey {}", stage.path("host-key").display()),
+            format!("AuthorizedKeysFile {}", stage.path("user-key.pub").display()),
+            "PermitRootLogin prohibit-password\nUsePAM no\nStrictModes no\nPrintMotd no".to_owned(),
+            format!("SetEnv PATH={}:/usr/bin:/bin", longhaul.display()),
+        ];
+        fs::write(&settings, lines.join("\n") + "\n").unwrap();
+        settings
+    }
+
+    /// Compares what the disk holds under final names with the source. Returns how many files are there.
+    fn check(&self, all: bool, what: &str) -> usize {
+        let (source, target) = (self.stage.path("root/tree"), self.disk().join("tree"));
+        let mut there = 0;
+        for file in files(&source) {
+            let name = file.strip_prefix(&source).unwrap();
+            match fs::read(target.join(name)) {
+                Ok(data) => {
+                    assert!(
+                        data == fs::read(&file).unwrap(),
+                        "{what}: {} is wrong",
+                        name.display()
+                    );
+                    there += 1;
+                }
+                Err(error) => assert!(!all, "{what}: {}: {error}", name.display()),
+            }
+        }
+        there
+    }
+}
+
+/// A copy under way, and what it needs.
+struct Running {
+    child: Child,
+    _agent: Option<crate::agent::Agent>,
+    _services: Vec<Service>,
+}
+
+impl Running {
+    fn end(self, what: &str) {
+        let output = self.child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{what}: {}", errors(&output));
+    }
+}
+
+fn program(name: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+        .unwrap()
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => found.extend(files(&path)),
+            false => found.push(path),
+        }
+    }
+    found
+}
+
+/// Copies onto a new file system, and checks snapshots of it.
+fn fail_during_copy(bed: &Bed, file_system: &str, mode: Mode, checked: usize, ends_count: bool) {
+    make_image(file_system, &bed.image("image"), IMAGE_BYTES);
+    let mount = Mount::new(&bed.image("image"), &bed.disk());
+    let synced = Command::new("sync").arg("-f").arg(bed.disk()).status().unwrap();
+    assert!(synced.success());
+    let mut running = bed.start(mode);
+    let (mut taken, mut seen) = (0, None);
+    while running.child.try_wait().unwrap().is_none() {
+        let image = fs::metadata(bed.image("image")).unwrap();
+        let state = Some((image.blocks(), image.mtime_nsec()));
+        if state == seen || taken == MAX_TAKEN {
+            std::thread::yield_now();
+            continue;
+        }
+        bed.snapshot(taken);
+        (taken, seen) = (taken + 1, state);
+    }
+    running.end(&format!("{file_system}, {mode:?}"));
+    // What holds in the middle of the copy holds at its end.
+    bed.snapshot(taken);
+    drop(mount);
+    for number in 0..checked {
+        // Spread over the copy. Half of the copies are checked at their end as well.
+        let number = match number + 1 == checked && ends_count {
+            true => taken,
+            false => taken * (2 * number + 1) / (2 * checked),
+        };
+        let what = format!("{file_system}, {mode:?}, snapshot {number} of {taken}");
+        let _mount = Mount::new(&bed.image(&format!("snapshot-{number}")), &bed.disk());
+        let there = bed.check(false, &what);
+        bed.start(mode).end(&what);
+        bed.check(true, &what);
+        eprintln!("{what}: {there} files were there");
+    }
+    for number in 0..=taken {
+        let _ = fs::remove_file(bed.image(&format!("snapshot-{number}")));
+    }
+}
+
+#[test]
+fn no_file_is_wrong_after_a_power_failure() {
+    if !has_images() {
+        return;
+    }
+    let checked = std::env::var("POWER_SNAPSHOTS").map_or(1, |text| text.parse().unwrap());
+    let bed = Bed::new();
+    for (n, file_system) in FILE_SYSTEMS.into_iter().enumerate() {
+        for (m, mode) in MODES.into_iter().enumerate() {
+            fail_during_copy(&bed, file_system, mode, checked, (n + m) % 2 == 1);
+        }
+    }
+}
