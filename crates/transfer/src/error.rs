@@ -128,13 +128,31 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Failure to create, look up or give the name `name`.
+    pub(crate) fn of_name(errno: rustix::io::Errno, name: &[u8]) -> Self {
+        if !refuses_name(errno) {
+            return errno.into();
+        }
+        let name = longhaul_proto::text::printable(name);
+        let detail = format!("the target's file system does not allow the name \"{name}\"");
+        Self::with(FailureKind::Io, detail)
+    }
+}
+
+/// Whether an error of a call that takes a name says that the file system allows no such name.
+pub(crate) fn refuses_name(errno: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(errno, Errno::INVAL | Errno::ILSEQ | Errno::NAMETOOLONG)
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.kind)?;
-        if self.detail.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " ({})", self.detail)
+        match (self.kind, self.detail.as_str()) {
+            (kind, "") => write!(f, "{kind}"),
+            // Of any other error the detail is all that there is to say.
+            (FailureKind::Io, detail) => f.write_str(detail),
+            (kind, detail) => write!(f, "{kind} ({detail})"),
         }
     }
 }
@@ -152,13 +170,17 @@ impl From<rustix::io::Errno> for Failure {
         let kind = match errno {
             Errno::NOENT => FailureKind::NotFound,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => FailureKind::PermissionDenied,
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FailureKind::DiskFull,
+            Errno::NOSPC | Errno::DQUOT => FailureKind::DiskFull,
             Errno::LOOP | Errno::XDEV => FailureKind::RefusedPath,
             Errno::EXIST => FailureKind::Exists,
             Errno::NOTDIR | Errno::ISDIR | Errno::NOTEMPTY => FailureKind::WrongKind,
             _ => FailureKind::Io,
         };
         let detail = match kind {
+            FailureKind::Io if errno == Errno::FBIG => {
+                "larger than the target's file system, or the limit on file sizes (ulimit -f), allows"
+                    .to_owned()
+            }
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
             _ => String::new(),
         };

@@ -271,7 +271,9 @@ impl<S: Storage> Journal<S> {
             // If it is not recorded, it travels again should the power fail right here.
             let _ = self.record(&mut disk, &batch);
         }
-        self.storage.rename(&self.data_name, &self.target, replace)?;
+        self.storage
+            .rename(&self.data_name, &self.target, replace)
+            .map_err(|errno| Failure::of_name(errno, &self.header.target))?;
         disk.data_gone = true;
         if has_journal {
             self.storage.sync_dir()?;

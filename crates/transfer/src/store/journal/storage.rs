@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::confine::{Dir, Kind, cannot_sync, kind_of};
 use crate::store::durability;
 
 /// Bytes of zeros written at once where a file system cannot make holes.
@@ -213,9 +213,8 @@ impl Storage for DirStorage {
     }
 
     fn sync_dir(&self) -> Result<(), Errno> {
-        match fs::fsync(&*self.0) {
-            // A file system whose directories cannot be synced (fsync(2)).
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+        match self.0.sync() {
+            Err(errno) if cannot_sync(errno) => Ok(()),
             result => result,
         }
     }
