@@ -28,6 +28,7 @@ mod new_file;
 mod open_dirs;
 mod temp_file;
 mod times;
+mod trial;
 mod write;
 
 use commit::Committer;
@@ -147,7 +148,7 @@ impl Destination {
                     };
                     parent_dir
                         .make_dir(OsStr::from_bytes(name), mode)
-                        .map_err(|errno| Error::path(&target, Failure::of_name(errno, name)))?;
+                        .map_err(|errno| Error::path(&target, Failure::for_name(errno, name)))?;
                     if !options.in_parts {
                         made.insert(&target);
                     }
@@ -283,7 +284,7 @@ impl Destination {
                 self.make_parents(&parent)?;
                 self.base.open_dir(&parent)?
             }
-            other => other?,
+            other => other.map_err(|errno| Failure::for_name(errno, parent.as_bytes()))?,
         };
         let dir = Arc::new(dir);
         self.refuse_second_directory(&parent)?;
@@ -317,7 +318,7 @@ impl Destination {
             }
         };
         let entry = Entry {
-            dir: &dir,
+            dir: &*dir,
             path: &above,
             name,
             source: 0,
@@ -356,7 +357,7 @@ impl Destination {
         for path in changed {
             self.open_dirs.changed_at(&self.base, &path);
         }
-        result?;
+        result.map_err(|errno| Failure::for_name(errno, parent.as_bytes()))?;
         Ok(())
     }
 }

@@ -273,8 +273,10 @@ impl<S: Storage> Journal<S> {
         }
         self.storage
             .rename(&self.data_name, &self.target, replace)
-            .map_err(|errno| Failure::of_name(errno, &self.header.target))?;
+            .map_err(|errno| Failure::for_name(errno, &self.header.target))?;
         disk.data_gone = true;
+        // A flush that was asked for before would make a journal now, and leave it.
+        self.stop_recording();
         if has_journal {
             self.storage.sync_dir()?;
         }

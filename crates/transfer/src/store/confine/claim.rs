@@ -6,6 +6,12 @@
 //! claim's and the claim is still empty. Between that look and the rename lies the one race that
 //! remains: a file which somebody else puts there in these microseconds is replaced.
 //!
+//! A directory claims its name by an empty directory: no race remains, since one that somebody has
+//! filled is not replaced.
+//!
+//! FUSE keeps what it knows of a file for a second, for each spelling of its name. So claims are
+//! looked at as the file system has them (`AT_STATX_FORCE_SYNC`), never as they are remembered.
+//!
 //! A claim is locked, has the time [`CLAIM_SECONDS`], and stands for a moment only. One that a
 //! crash left keeps its time and loses its lock: the next copy takes it over. A user's own empty
 //! file does not have that time.
@@ -14,7 +20,10 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use rustix::fs::{self, AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags, Timespec,
+    Timestamps,
+};
 use rustix::io::Errno;
 
 use super::{Dir, Kind, kind_of};
@@ -71,6 +80,9 @@ pub(super) fn rename_to_free_name(source: &Dir, from: &OsStr, target: &Dir, to: 
             result => return target.remember(Naming::Rename, result),
         }
     }
+    if kind_of(&source.stat_name(from)?) == Kind::Directory {
+        return rename_directory(source, from, target, to);
+    }
     if found != Naming::Claim {
         match source.link_into(from, target, to) {
             Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK) => {}
@@ -83,6 +95,15 @@ pub(super) fn rename_to_free_name(source: &Dir, from: &OsStr, target: &Dir, to: 
     let claimed = Claim::take(target, to);
     let named = claimed.and_then(|claim| claim.give_way_to(source, from));
     target.remember(Naming::Claim, named)
+}
+
+fn rename_directory(source: &Dir, from: &OsStr, target: &Dir, to: &OsStr) -> Result<(), Errno> {
+    fs::mkdirat(target, to, Mode::RWXU)?;
+    let renamed = fs::renameat(source, from, target, to);
+    if renamed.is_err() {
+        let _ = target.remove_dir(to);
+    }
+    renamed
 }
 
 impl Dir {
@@ -107,11 +128,37 @@ impl Dir {
         named
     }
 
+    /// Finds out whether a file here may be called `name`, in a directory of its own that is called
+    /// `temp` meanwhile: nothing is seen under the name.
+    ///
+    /// # Errors
+    /// That of creating the file.
+    pub(crate) fn try_name(&self, temp: &OsStr, name: &OsStr) -> Result<(), Errno> {
+        fs::mkdirat(self, temp, Mode::RWXU)?;
+        let tried = self.try_name_within(temp, name);
+        self.remove_dir(temp)?;
+        tried
+    }
+
+    fn try_name_within(&self, temp: &OsStr, name: &OsStr) -> Result<(), Errno> {
+        let within = Dir::new(
+            self.resolve(temp, OFlags::DIRECTORY | OFlags::PATH)?,
+            self.resolver,
+        );
+        match within.create_new(name) {
+            Err(Errno::NOENT) => Err(Errno::INVAL),
+            created => {
+                drop(created?);
+                within.remove(name)
+            }
+        }
+    }
+
     /// What `name` is, like [`Dir::stat_name`]; a claim counts as nothing (`NOENT`), since the
     /// next file of that name takes its place.
     pub(crate) fn stat_occupant(&self, name: &OsStr) -> Result<Stat, Errno> {
         match self.stat_name(name)? {
-            stat if looks_like_claim(&stat) => Err(Errno::NOENT),
+            stat if looks_like_claim(&stat) && is_claim(self, name) => Err(Errno::NOENT),
             stat => Ok(stat),
         }
     }
@@ -146,7 +193,7 @@ impl<'a> Claim<'a> {
 
     /// Takes the claim of a copy that is gone. `EXIST` if this is anything else.
     fn take_over(directory: &'a Dir, name: &'a OsStr) -> Result<Self, Errno> {
-        if !looks_like_claim(&directory.stat_name(name)?) {
+        if !is_claim(directory, name) {
             return Err(Errno::EXIST);
         }
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -156,9 +203,7 @@ impl<'a> Claim<'a> {
             name,
             file,
         };
-        let is_abandoned = claim.lock().is_ok()
-            && fs::fstat(&claim.file).is_ok_and(|stat| looks_like_claim(&stat))
-            && claim.stands();
+        let is_abandoned = claim.lock().is_ok() && is_claim(directory, name) && claim.stands();
         if is_abandoned {
             Ok(claim)
         } else {
@@ -175,7 +220,7 @@ impl<'a> Claim<'a> {
         let (Ok(own), Ok(named)) = (fs::fstat(&self.file), self.directory.stat_name(self.name)) else {
             return false;
         };
-        (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino) && named.st_size == 0 && own.st_size == 0
+        (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino) && is_empty(self.directory, self.name)
     }
 
     fn give_way_to(self, source: &Dir, from: &OsStr) -> Result<(), Errno> {
@@ -192,6 +237,23 @@ impl<'a> Claim<'a> {
 
 fn looks_like_claim(stat: &Stat) -> bool {
     kind_of(stat) == Kind::File && stat.st_size == 0 && is_claim_time(stat.st_mtime)
+}
+
+fn is_claim(directory: &Dir, name: &OsStr) -> bool {
+    fresh(directory, name).is_ok_and(|now| {
+        let is_file = FileType::from_raw_mode(now.stx_mode.into()) == FileType::RegularFile;
+        is_file && now.stx_size == 0 && is_claim_time(now.stx_mtime.tv_sec)
+    })
+}
+
+fn is_empty(directory: &Dir, name: &OsStr) -> bool {
+    fresh(directory, name).is_ok_and(|now| now.stx_size == 0)
+}
+
+/// What `name` is now, asked of the file system itself.
+fn fresh(directory: &Dir, name: &OsStr) -> Result<Statx, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
 fn is_claim_time(seconds: i64) -> bool {
@@ -244,6 +306,21 @@ mod tests {
                 assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), there.as_bytes());
                 assert!(tmp.path().join(FROM).exists());
             }
+        }
+    }
+
+    #[test]
+    fn a_directory_takes_a_free_name_and_no_other() {
+        for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
+            let (tmp, dir) = directory(naming);
+            std::fs::create_dir(tmp.path().join("d")).unwrap();
+            std::fs::create_dir(tmp.path().join("there")).unwrap();
+            for taken in ["there", FROM] {
+                let renamed = dir.rename("d".as_ref(), taken.as_ref(), false);
+                assert_eq!(renamed, Err(Errno::EXIST), "{naming:?}");
+            }
+            dir.rename("d".as_ref(), TO.as_ref(), false).unwrap();
+            assert!(tmp.path().join(TO).is_dir() && !tmp.path().join("d").exists());
         }
     }
 
@@ -311,5 +388,16 @@ mod tests {
         assert_eq!(dir.naming.get(), Naming::Rename);
         dir.try_naming("no/name".as_ref(), "no/name".as_ref()).unwrap();
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_is_tried_without_being_seen() {
+        let (tmp, dir) = directory(Naming::Unknown);
+        let long = "x".repeat(300);
+        for (name, tried) in [("a:b", Ok(())), (FROM, Ok(())), (&long, Err(Errno::NAMETOOLONG))] {
+            assert_eq!(dir.try_name("temp".as_ref(), name.as_ref()), tried, "{name}");
+            assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
+        }
+        assert_eq!(std::fs::read(tmp.path().join(FROM)).unwrap(), b"finished");
     }
 }

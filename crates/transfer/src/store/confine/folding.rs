@@ -44,15 +44,9 @@ impl Dir {
         if self.folds() {
             return false;
         }
-        let has_letters = name.as_bytes().iter().any(u8::is_ascii_alphabetic);
-        let known = |found: &Found, matters: bool| !matters || found.is(DISTINCT);
-        match name.as_bytes().is_ascii() {
-            true => known(&self.folding.case, has_letters),
-            false => {
-                known(&self.folding.case, has_letters || other_case(name).is_some())
-                    && known(&self.folding.forms, other_form(name).is_some())
-            }
-        }
+        // Most names have letters, and most directories are known: the rest is looked at last.
+        (self.folding.case.is(DISTINCT) || other_case(name).is_none())
+            && (name.as_bytes().is_ascii() || self.folding.forms.is(DISTINCT) || other_form(name).is_none())
     }
 
     /// Whether names of different spelling have been found to stand for one file.
@@ -74,19 +68,15 @@ impl Dir {
                 // Also where no file can have that name.
                 Err(Errno::NOENT | Errno::INVAL | Errno::ILSEQ) => found.set(DISTINCT),
                 Err(_) => {}
-                // A file of its own, or the same one.
-                Ok(_) => match self.has_entry(&spelling) {
-                    Ok(true) => found.set(DISTINCT),
-                    Ok(false) => found.set(FOLDED),
+                // Two entries, or one. How the one is listed says nothing: in small letters, as it
+                // was made, or as it was replaced.
+                Ok(_) => match self.entries_where(|listed| listed == name || listed == spelling) {
+                    Ok(listed) if listed.len() > 1 => found.set(DISTINCT),
+                    Ok(_) => found.set(FOLDED),
                     Err(_) => {}
                 },
             }
         }
-    }
-
-    /// Whether an entry is listed with exactly this name. Reads the directory.
-    pub(crate) fn has_entry(&self, name: &OsStr) -> Result<bool, Errno> {
-        Ok(!self.entries_where(|listed| listed == name)?.is_empty())
     }
 
     /// Names in this directory that are `wanted`. Reads all of it.

@@ -147,3 +147,19 @@ pub(super) fn sync_failure(errno: Errno) -> Failure {
         false => errno.into(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_cannot_sync_directories_is_said_to() {
+        for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::BADF, Errno::NOSYS] {
+            assert!(
+                sync_failure(errno).detail.ends_with("leave out --fsync"),
+                "{errno}"
+            );
+        }
+        assert!(!sync_failure(Errno::IO).detail.contains("--fsync"));
+    }
+}

@@ -73,7 +73,7 @@ impl TempFile {
         if let Some(temp) = &self.temp {
             let Parent { dir, name, .. } = &self.parent;
             dir.rename(temp, name, replace)
-                .map_err(|errno| Failure::of_name(errno, name.as_bytes()))?;
+                .map_err(|errno| Failure::for_name(errno, name.as_bytes()))?;
             self.temp = None;
         }
         Ok(())

@@ -76,11 +76,11 @@ impl Grains {
         }
         Grain::shown_by(asked, stored).is_some()
             && self
-                .of(stat.st_dev, dir, temp)
+                .find(stat.st_dev, dir, temp)
                 .is_some_and(|grain| grain.rounds(asked, stored))
     }
 
-    fn of(&self, device: u64, dir: &Dir, temp: &OsStr) -> Option<Grain> {
+    fn find(&self, device: u64, dir: &Dir, temp: &OsStr) -> Option<Grain> {
         let mut known = self.0.locked();
         if let Some((_, grain)) = known.iter().find(|(known, _)| *known == device) {
             return *grain;

@@ -83,6 +83,7 @@ impl Store for Destination {
             return self.keep(announced, &identity).map(|(file, _)| file);
         }
         let file = self.begin(&announced.head, announced.size)?;
+        self.try_name(&file.parent, announced.head.id)?;
         file.set_size(announced.size)?;
         Ok(NewFile::temporary(file, announced.block_log2))
     }
@@ -148,11 +149,11 @@ impl Store for Destination {
                 dir.create_symlink(&temp, target).map_err(no_links)?;
                 if let Err(errno) = dir.rename(&temp, name, true) {
                     let _ = dir.remove(&temp);
-                    return Err(Failure::of_name(errno, name.as_bytes()));
+                    return Err(Failure::for_name(errno, name.as_bytes()));
                 }
             }
             Err(errno) if lacks_links(errno) => return Err(no_links(errno)),
-            result => result.map_err(|errno| Failure::of_name(errno, name.as_bytes()))?,
+            result => result.map_err(|errno| Failure::for_name(errno, name.as_bytes()))?,
         }
         reserved.confirm(parent.entry());
         // A file system without times on links is no reason to lose the link.
@@ -173,7 +174,7 @@ impl Store for Destination {
             false => self.parent(&place)?.dir,
         };
         let entry = Entry {
-            dir: &dir,
+            dir: &*dir,
             path: &parent,
             name,
             source: head.source,
@@ -185,7 +186,7 @@ impl Store for Destination {
             .make_dir(name, self.new_dir_mode())
             .map_err(|errno| match errno {
                 Errno::EXIST => Failure::new(FailureKind::WrongKind),
-                errno => Failure::of_name(errno, name.as_bytes()),
+                errno => Failure::for_name(errno, name.as_bytes()),
             })?;
         let was_made = made.remove(&place);
         drop(made);
@@ -246,6 +247,7 @@ impl Destination {
         let (size, block_log2) = (announced.size, announced.block_log2);
         let open = || {
             let parent = self.parent_for(&announced.head, size)?;
+            self.try_name(&parent, announced.head.id)?;
             let storage = DirStorage(parent.dir.clone());
             let opened = Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)?;
             Ok::<_, Failure>((parent, opened))
@@ -291,7 +293,7 @@ impl Destination {
                 self.may_take_place_of(&stat, size)?;
             }
             Err(errno) if refuses_name(errno) => {
-                return Err(Failure::of_name(errno, parent.name.as_bytes()));
+                return Err(Failure::for_name(errno, parent.name.as_bytes()));
             }
             Err(_) => {}
         }
