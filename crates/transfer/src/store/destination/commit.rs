@@ -85,7 +85,8 @@ impl Whole {
             if same {
                 reserved.confirm(self.file.parent().entry());
             }
-            if exists || failure.kind == FailureKind::WrongKind {
+            // It could have that name at no other time either.
+            if exists || matches!(failure.kind, FailureKind::WrongKind | FailureKind::RefusedPath) {
                 self.file.discard();
             }
             return if same { Ok(Written::Same) } else { Err(failure) };
