@@ -96,7 +96,8 @@ deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
 		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables git:git \
 		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
-		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs
+		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
+		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs
 
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \

@@ -143,6 +143,12 @@ impl Serve {
         }
         let served = home::shown(root);
         let root = Dir::open(root).map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
+        if root.is_resolved_in_steps() {
+            tracing::warn!(
+                "this system lacks openat2 or forbids it (Linux before 5.6, or a container's seccomp filter): paths are \
+                 resolved one directory after the other, which confines as well and takes longer"
+            );
+        }
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let key = identity.public();
         tracing::info!(

@@ -21,7 +21,8 @@ pub enum FailureKind {
     PermissionDenied = 3,
     /// The destination's disk or quota is full.
     DiskFull = 4,
-    /// Outside the permitted directory, or a symbolic link in the way: never followed.
+    /// Outside the permitted directory, or a symbolic link in the way: never followed. Or a name
+    /// that the target's file system refuses, or takes for another one of the same copy.
     RefusedPath = 5,
     /// The destination exists and `--overwrite` was not given.
     Exists = 6,
@@ -128,13 +129,31 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// Failure to create, look up or give the name `name`.
+    pub(crate) fn for_name(errno: rustix::io::Errno, name: &[u8]) -> Self {
+        if !refuses_name(errno) {
+            return errno.into();
+        }
+        let name = longhaul_proto::text::printable(name);
+        let detail = format!("the target's file system does not allow the name \"{name}\"");
+        Self::with(FailureKind::RefusedPath, detail)
+    }
+}
+
+/// Whether an error of a call that takes a name says that the file system allows no such name.
+pub(crate) fn refuses_name(errno: rustix::io::Errno) -> bool {
+    use rustix::io::Errno;
+    matches!(errno, Errno::INVAL | Errno::ILSEQ | Errno::NAMETOOLONG)
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.kind)?;
-        if self.detail.is_empty() {
-            Ok(())
-        } else {
-            write!(f, " ({})", self.detail)
+        match (self.kind, self.detail.as_str()) {
+            (kind, "") => write!(f, "{kind}"),
+            // What these say by themselves, the detail says better.
+            (FailureKind::Io | FailureKind::RefusedPath, detail) => f.write_str(detail),
+            (kind, detail) => write!(f, "{kind} ({detail})"),
         }
     }
 }
@@ -152,13 +171,17 @@ impl From<rustix::io::Errno> for Failure {
         let kind = match errno {
             Errno::NOENT => FailureKind::NotFound,
             Errno::ACCESS | Errno::PERM | Errno::ROFS => FailureKind::PermissionDenied,
-            Errno::NOSPC | Errno::DQUOT | Errno::FBIG => FailureKind::DiskFull,
+            Errno::NOSPC | Errno::DQUOT => FailureKind::DiskFull,
             Errno::LOOP | Errno::XDEV => FailureKind::RefusedPath,
             Errno::EXIST => FailureKind::Exists,
             Errno::NOTDIR | Errno::ISDIR | Errno::NOTEMPTY => FailureKind::WrongKind,
             _ => FailureKind::Io,
         };
         let detail = match kind {
+            FailureKind::Io if errno == Errno::FBIG => {
+                "larger than the target's file system, or the limit on file sizes (ulimit -f), allows"
+                    .to_owned()
+            }
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
             _ => String::new(),
         };
@@ -229,5 +252,35 @@ impl Error {
             path: path.to_string(),
             failure: failure.into(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::io::Errno;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_too_large_is_no_full_disk() {
+        let failure = Failure::from(Errno::FBIG);
+        assert_eq!(failure.kind, FailureKind::Io);
+        assert!(
+            failure.to_string().starts_with("larger than the target's"),
+            "{failure}"
+        );
+        assert_eq!(Failure::from(Errno::NOSPC).kind, FailureKind::DiskFull);
+    }
+
+    #[test]
+    fn a_refused_name_is_in_the_message() {
+        for errno in [Errno::INVAL, Errno::ILSEQ, Errno::NAMETOOLONG] {
+            let message = Failure::for_name(errno, b"a:b\xff").to_string();
+            assert!(
+                message.ends_with("does not allow the name \"a:b\\xff\""),
+                "{message}"
+            );
+        }
+        assert_eq!(Failure::for_name(Errno::NOSPC, b"a").kind, FailureKind::DiskFull);
     }
 }

@@ -18,6 +18,7 @@ mod grants;
 mod kills;
 mod leftovers;
 mod logs;
+mod mounts;
 mod notices;
 mod perf;
 #[path = "../../../api/tests/support/postgres.rs"]
@@ -29,5 +30,6 @@ mod routing;
 mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
+mod targets;
 mod unchanged;
 mod unencrypted;

@@ -122,12 +122,14 @@ impl FilesFailure {
             Errno::ISDIR => IsDirectory,
             Errno::NOTEMPTY => NotEmpty,
             Errno::XDEV => OtherFileSystem,
-            Errno::INVAL => IntoItself,
             Errno::NOSPC | Errno::DQUOT => DiskFull,
             Errno::NAMETOOLONG | Errno::MFILE | Errno::NFILE => Limit,
             _ => Io,
         };
         match kind {
+            Io if matches!(errno, Errno::INVAL | Errno::ILSEQ) => {
+                Self::with(kind, path, "the file system does not allow this name")
+            }
             Io | Limit => Self::with(kind, path, &std::io::Error::from(errno).to_string()),
             _ => Self::new(kind, path),
         }

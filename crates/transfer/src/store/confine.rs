@@ -3,20 +3,28 @@
 //! Every path of a peer is resolved by `openat2(2)` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS`: the
 //! kernel itself refuses `..`, absolute paths and any symbolic link on the way, so there is no moment between a check
 //! and a use. Both sides work this way: a server against its clients, and a client's destination against its server.
+//! Where the kernel has no such call, `fallback` opens one directory after the other, which confines likewise.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{self, AtFlags, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
+use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use crate::error::{Failure, vanished};
 use crate::path::RelPath;
 
+mod claim;
+mod fallback;
+mod folding;
 mod names;
 
+use claim::FoundNaming;
+use fallback::Resolver;
+use folding::FoundFolding;
+pub(crate) use folding::folded;
 pub(crate) use names::Names;
 
 /// How often a resolution disturbed by a rename elsewhere is tried again.
@@ -24,22 +32,43 @@ const RETRIES: u32 = 32;
 
 /// An open directory within which paths are resolved.
 #[derive(Debug)]
-pub struct Dir(OwnedFd);
+pub struct Dir {
+    fd: OwnedFd,
+    resolver: Resolver,
+    /// How files can be given names in this directory, as found so far.
+    naming: FoundNaming,
+    /// Names that this directory takes for one, as found so far.
+    folding: FoundFolding,
+}
 
 impl Dir {
     /// Opens a directory the user named; symbolic links in this path are the user's own and are followed.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-        let dir = Self(fs::open(path, flags, Mode::empty())?);
-        // Fails closed, and early, on a kernel without openat2 (before Linux 5.6).
-        dir.resolve(OsStr::new("."), OFlags::DIRECTORY | OFlags::PATH)?;
+        let mut dir = Self::new(fs::open(path, flags, Mode::empty())?, Resolver::Openat2);
+        let itself = dir.resolve(OsStr::new("."), OFlags::DIRECTORY | OFlags::PATH);
+        dir.resolver = Resolver::for_answer(itself.map(drop))?;
         Ok(dir)
+    }
+
+    fn new(fd: OwnedFd, resolver: Resolver) -> Self {
+        Self {
+            fd,
+            resolver,
+            naming: FoundNaming::default(),
+            folding: FoundFolding::default(),
+        }
+    }
+
+    /// Whether paths are resolved without `openat2(2)`, which this system lacks or forbids.
+    pub fn is_resolved_in_steps(&self) -> bool {
+        self.resolver == Resolver::Steps
     }
 
     /// The directory `path` beneath this one.
     pub fn open_dir(&self, path: &RelPath) -> Result<Dir, Errno> {
         self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::RDONLY)
-            .map(Dir)
+            .map(|fd| Self::new(fd, self.resolver))
     }
 
     /// The file `path` beneath this one, for reading. Never waits, whatever `path` is: what is not a regular file shows
@@ -51,7 +80,7 @@ impl Dir {
     /// What `path` is; a symbolic link at its end is itself.
     pub fn stat(&self, path: &RelPath) -> Result<Stat, Errno> {
         match path.split_last() {
-            None => fs::fstat(&self.0),
+            None => fs::fstat(&self.fd),
             Some((parent, name)) if parent.is_root() => self.stat_name(OsStr::from_bytes(name)),
             Some((parent, name)) => self.handle(&parent)?.stat_name(OsStr::from_bytes(name)),
         }
@@ -59,7 +88,7 @@ impl Dir {
 
     /// What the entry `name` of this very directory is.
     pub(crate) fn stat_name(&self, name: &OsStr) -> Result<Stat, Errno> {
-        fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)
+        fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW)
     }
 
     /// The target of the symbolic link `path`.
@@ -67,7 +96,7 @@ impl Dir {
         let (parent, name) = path.split_last().ok_or(Errno::INVAL)?;
         let name = OsStr::from_bytes(name);
         let target = match parent.is_root() {
-            true => fs::readlinkat(&self.0, name, Vec::new())?,
+            true => fs::readlinkat(&self.fd, name, Vec::new())?,
             false => fs::readlinkat(self.handle(&parent)?.as_fd(), name, Vec::new())?,
         };
         Ok(target.into_bytes())
@@ -76,14 +105,17 @@ impl Dir {
     /// A handle on the directory `path` for `*at` calls; needs no permission to read it.
     pub(crate) fn handle(&self, path: &RelPath) -> Result<Dir, Errno> {
         self.resolve(path.as_os(), OFlags::DIRECTORY | OFlags::PATH)
-            .map(Dir)
+            .map(|fd| Self::new(fd, self.resolver))
     }
 
     fn resolve(&self, path: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+        if self.resolver == Resolver::Steps {
+            return fallback::open(&self.fd, path, flags);
+        }
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
         loop {
-            match fs::openat2(&self.0, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            match fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES => tries += 1,
                 result => return result,
             }
@@ -96,7 +128,7 @@ impl Dir {
         room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<Names, Failure> {
         let mut names = Names::default();
-        for entry in fs::Dir::read_from(&self.0).map_err(vanished)? {
+        for entry in fs::Dir::read_from(&self.fd).map_err(vanished)? {
             let entry = entry.map_err(vanished)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -110,7 +142,7 @@ impl Dir {
 
     /// Whether there is nothing in this directory.
     pub(crate) fn is_empty(&self) -> Result<bool, Errno> {
-        for entry in fs::Dir::read_from(&self.0)? {
+        for entry in fs::Dir::read_from(&self.fd)? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -146,13 +178,14 @@ impl Dir {
 
     /// Makes the directory `name` in this very directory. `Ok(false)` if there was one.
     pub(crate) fn make_dir(&self, name: &OsStr, mode: u32) -> Result<bool, Errno> {
-        match fs::mkdirat(&self.0, name, Mode::from_raw_mode(mode)) {
+        match fs::mkdirat(&self.fd, name, Mode::from_raw_mode(mode)) {
             Ok(()) => Ok(true),
             Err(Errno::EXIST) => match kind_of(&self.stat_name(name)?) {
                 Kind::Directory => Ok(false),
                 Kind::Symlink => Err(Errno::LOOP),
                 _ => Err(Errno::NOTDIR),
             },
+            Err(Errno::NOENT) => Err(self.missing_or_refused()),
             Err(errno) => Err(errno),
         }
     }
@@ -160,20 +193,24 @@ impl Dir {
     /// Creates a file that wasn't there, for writing, readable by its owner alone.
     pub(crate) fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&self.0, name, flags, Mode::RUSR | Mode::WUSR)
+        fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)
     }
 
     /// Creates a symbolic link that wasn't there.
     pub(crate) fn create_symlink(&self, name: &OsStr, target: &[u8]) -> Result<(), Errno> {
-        fs::symlinkat(OsStr::from_bytes(target), &self.0, name)
+        match fs::symlinkat(OsStr::from_bytes(target), &self.fd, name) {
+            Err(Errno::NOENT) => Err(self.missing_or_refused()),
+            made => made,
+        }
     }
 
     /// Gives a file another name, in `directory`: refuses with `EXIST` to replace. A link is not followed.
     pub(crate) fn link_into(&self, from: &OsStr, directory: &Dir, to: &OsStr) -> Result<(), Errno> {
-        fs::linkat(&self.0, from, &directory.0, to, AtFlags::empty())
+        fs::linkat(&self.fd, from, &directory.fd, to, AtFlags::empty())
     }
 
     /// Renames within this directory at one stroke; refuses with `EXIST` to replace unless told to.
+    /// Where the file system cannot refuse, `claim` says what is done.
     pub(crate) fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {
         self.rename_into(from, self, to, replace)
     }
@@ -186,34 +223,57 @@ impl Dir {
         to: &OsStr,
         replace: bool,
     ) -> Result<(), Errno> {
-        if replace {
-            return fs::renameat(&self.0, from, &directory.0, to);
+        let renamed = match replace {
+            true => fs::renameat(&self.fd, from, &directory.fd, to),
+            false => claim::rename_to_free_name(self, from, directory, to),
+        };
+        match renamed {
+            Err(Errno::NOENT) if self.stat_name(from).is_ok() => Err(directory.missing_or_refused()),
+            renamed => renamed,
         }
-        match fs::renameat_with(&self.0, from, &directory.0, to, RenameFlags::NOREPLACE) {
-            // A file system without RENAME_NOREPLACE: a hard link refuses to replace just as atomically.
-            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
-                self.link_into(from, directory, to)?;
-                fs::unlinkat(&self.0, from, AtFlags::empty())
-            }
-            result => result,
+    }
+
+    /// The meaning of `NOENT` from a call that makes a name here: the directory has been removed,
+    /// or (`INVAL`) the file system allows no such name, of which exFAT by FUSE speaks so.
+    fn missing_or_refused(&self) -> Errno {
+        match fs::fstat(&self.fd) {
+            Ok(stat) if stat.st_nlink > 0 => Errno::INVAL,
+            _ => Errno::NOENT,
         }
+    }
+
+    /// Forces to disk which names there are.
+    ///
+    /// # Errors
+    /// Also where the file system cannot do that for directories: [`cannot_sync`].
+    pub(crate) fn sync(&self) -> Result<(), Errno> {
+        fs::fsync(&self.fd)
     }
 
     /// Removes an empty directory of this very directory.
     pub(crate) fn remove_dir(&self, name: &OsStr) -> Result<(), Errno> {
-        fs::unlinkat(&self.0, name, AtFlags::REMOVEDIR)
+        fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
     }
 
     /// Removes a file or link of this very directory.
     pub(crate) fn remove(&self, name: &OsStr) -> Result<(), Errno> {
-        fs::unlinkat(&self.0, name, AtFlags::empty())
+        fs::unlinkat(&self.fd, name, AtFlags::empty())
     }
 }
 
 impl AsFd for Dir {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
+}
+
+/// Whether an error of [`Dir::sync`] says that the file system has no such operation for
+/// directories (fsync(2)): FUSE and some network file systems have none.
+pub(crate) fn cannot_sync(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::BADF | Errno::NOSYS
+    )
 }
 
 /// What a directory entry is, as far as copying goes.
@@ -253,8 +313,20 @@ mod tests {
         RelPath::from_bytes(s.as_bytes()).unwrap()
     }
 
+    /// A directory whose paths are resolved by the given means.
+    fn open(root: &Path, resolver: Resolver) -> Dir {
+        let mut dir = Dir::open(root).unwrap();
+        dir.resolver = resolver;
+        dir
+    }
+
     #[test]
     fn no_link_leads_out_or_even_elsewhere_inside() {
+        no_link_leads_out(Resolver::Openat2);
+        no_link_leads_out(Resolver::Steps);
+    }
+
+    fn no_link_leads_out(resolver: Resolver) {
         let tmp = tempfile::tempdir().unwrap();
         let root = tmp.path().join("root");
         std::fs::create_dir_all(root.join("d")).unwrap();
@@ -265,8 +337,19 @@ mod tests {
         symlink("/", root.join("slash")).unwrap();
         symlink("d", root.join("inside")).unwrap();
         symlink("/proc/self/root", root.join("magic")).unwrap();
-        let dir = Dir::open(&root).unwrap();
+        let dir = open(&root, resolver);
         assert!(dir.open_file(&path("d/f")).is_ok());
+        assert!(dir.open_dir(&path("d")).unwrap().open_file(&path("f")).is_ok());
+        assert_eq!(dir.open_dir(&path("d/f")).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(dir.open_file(&path("d/f/x")).unwrap_err(), Errno::NOTDIR);
+        assert_eq!(dir.open_file(&path("nothing/f")).unwrap_err(), Errno::NOENT);
+        // What is opened beneath resolves by the same means.
+        assert_eq!(dir.open_dir(&path("d")).unwrap().resolver, resolver);
+        assert_eq!(dir.handle(&path("d")).unwrap().resolver, resolver);
+        for link in ["out", "up", "slash", "inside", "magic"] {
+            assert_eq!(dir.open_dir(&path(link)).unwrap_err(), Errno::LOOP, "{link}");
+            assert_eq!(dir.handle(&path(link)).unwrap_err(), Errno::LOOP, "{link}");
+        }
         for bad in [
             "out",
             "up/secret",
@@ -287,6 +370,32 @@ mod tests {
         assert!(make("x/y/z").unwrap());
         assert!(!make("x/y/z").unwrap());
         assert_eq!(made, ["x", "x/y", "x/y/z"]);
+    }
+
+    #[test]
+    fn a_directory_that_turns_into_a_link_leads_nowhere() {
+        for resolver in [Resolver::Openat2, Resolver::Steps] {
+            let tmp = tempfile::tempdir().unwrap();
+            let (root, outside) = (tmp.path().join("root"), tmp.path().join("outside"));
+            std::fs::create_dir_all(root.join("a/b")).unwrap();
+            std::fs::create_dir_all(outside.join("b")).unwrap();
+            std::fs::write(outside.join("b/f"), "secret").unwrap();
+            symlink("../outside", root.join("link")).unwrap();
+            let (dir, stop) = (open(&root, resolver), std::sync::atomic::AtomicBool::new(false));
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    let flags = fs::RenameFlags::EXCHANGE;
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        fs::renameat_with(&dir, "a", &dir, "link", flags).unwrap();
+                    }
+                });
+                for _ in 0..2000 {
+                    assert!(dir.open_file(&path("a/b/f")).is_err(), "{resolver:?}");
+                    assert!(dir.stat(&path("a/b/f")).is_err(), "{resolver:?}");
+                }
+                stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            });
+        }
     }
 
     #[test]

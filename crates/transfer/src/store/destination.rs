@@ -23,15 +23,20 @@ mod flusher;
 mod kept_file;
 mod link;
 mod made;
+mod names_in_place;
 mod new_file;
 mod open_dirs;
 mod temp_file;
+mod times;
+mod trial;
 mod write;
 
 use commit::Committer;
 use flusher::Flusher;
 use made::Made;
+use names_in_place::{Entry, NamesInPlace};
 use open_dirs::OpenDirs;
+use times::Grains;
 
 /// Bytes of the names of directories that were made for what goes into them, before they were described themselves: as many as
 /// can be on their way over other streams, many times over.
@@ -84,6 +89,8 @@ struct Parent {
     path: RelPath,
     /// The entry's name in it.
     name: OsString,
+    /// Number of the source that the entry is of, where that is known.
+    source: u32,
 }
 
 /// Where a copy goes.
@@ -104,6 +111,8 @@ pub struct Destination {
     committer: Committer,
     open_dirs: Arc<OpenDirs>,
     made: Mutex<Made>,
+    names_in_place: Arc<NamesInPlace>,
+    grains: Grains,
 }
 
 impl Destination {
@@ -139,12 +148,14 @@ impl Destination {
                     };
                     parent_dir
                         .make_dir(OsStr::from_bytes(name), mode)
-                        .map_err(|errno| Error::path(&target, errno))?;
+                        .map_err(|errno| Error::path(&target, Failure::for_name(errno, name)))?;
                     if !options.in_parts {
                         made.insert(&target);
                     }
                     if options.fsync {
-                        open_dirs::sync(&parent_dir).map_err(|errno| Error::path(&parent, errno))?;
+                        parent_dir
+                            .sync()
+                            .map_err(|errno| Error::path(&parent, open_dirs::sync_failure(errno)))?;
                     }
                 }
                 must_be_dir
@@ -152,6 +163,7 @@ impl Destination {
             Err(errno) => return Err(Error::path(&target, errno)),
         };
         let [a, b, c, d, ..] = token.0;
+        let names_in_place = Arc::new(NamesInPlace::new(&names));
         let temp_prefix = format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-");
         Ok(Self {
             base,
@@ -167,6 +179,8 @@ impl Destination {
             committer: Committer::default(),
             open_dirs: Arc::new(OpenDirs::new(options.fsync)),
             made: Mutex::new(made),
+            names_in_place,
+            grains: Grains::default(),
         })
     }
 
@@ -262,6 +276,7 @@ impl Destination {
                 dir,
                 path: parent,
                 name,
+                source: 0,
             });
         }
         let dir = match self.base.open_dir(&parent) {
@@ -269,15 +284,48 @@ impl Destination {
                 self.make_parents(&parent)?;
                 self.base.open_dir(&parent)?
             }
-            other => other?,
+            other => other.map_err(|errno| Failure::for_name(errno, parent.as_bytes()))?,
         };
         let dir = Arc::new(dir);
+        self.refuse_second_directory(&parent)?;
         self.open_dirs.insert(parent.clone(), dir.clone());
         Ok(Parent {
             dir,
             path: parent,
             name,
+            source: 0,
         })
+    }
+
+    /// Fails if a directory, which is there, is one to the file system with another directory of
+    /// this copy.
+    fn refuse_second_directory(&self, path: &RelPath) -> Result<(), Failure> {
+        let Some((above, name)) = path
+            .split_last()
+            .filter(|(above, _)| path != &self.target && above.is_within(&self.target))
+            .filter(|(above, _)| above.is_within(&self.within))
+        else {
+            return Ok(());
+        };
+        let name = OsStr::from_bytes(name);
+        let dir = match self.open_dirs.get(&above) {
+            Some(dir) => dir,
+            None if self.names_in_place.has_folding() => self.parent(path)?.dir,
+            None => {
+                let dir = Arc::new(self.base.open_dir(&above)?);
+                self.open_dirs.insert(above.clone(), dir.clone());
+                dir
+            }
+        };
+        let entry = Entry {
+            dir: &*dir,
+            path: &above,
+            name,
+            source: 0,
+            is_directory: true,
+        };
+        self.names_in_place.reserve(entry)?.confirm(entry);
+        Ok(())
     }
 
     /// Mode of a directory until all in it is written.
@@ -309,7 +357,7 @@ impl Destination {
         for path in changed {
             self.open_dirs.changed_at(&self.base, &path);
         }
-        result?;
+        result.map_err(|errno| Failure::for_name(errno, parent.as_bytes()))?;
         Ok(())
     }
 }

@@ -271,8 +271,12 @@ impl<S: Storage> Journal<S> {
             // If it is not recorded, it travels again should the power fail right here.
             let _ = self.record(&mut disk, &batch);
         }
-        self.storage.rename(&self.data_name, &self.target, replace)?;
+        self.storage
+            .rename(&self.data_name, &self.target, replace)
+            .map_err(|errno| Failure::for_name(errno, &self.header.target))?;
         disk.data_gone = true;
+        // A flush that was asked for before would make a journal now, and leave it.
+        self.stop_recording();
         if has_journal {
             self.storage.sync_dir()?;
         }

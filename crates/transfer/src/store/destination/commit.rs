@@ -11,11 +11,11 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use rustix::fs;
-use rustix::io::Errno;
 
+use super::names_in_place::NamesInPlace;
 use super::new_file::NewFile;
 use super::open_dirs::OpenDirs;
-use super::write::{is_same, metadata_failure};
+use super::write::is_same;
 use crate::error::{Failure, FailureKind};
 use crate::lock::Locked;
 use crate::store::OnCommit;
@@ -35,7 +35,7 @@ pub(super) struct Whole {
     pub size: u64,
     pub hash: Hash,
     /// What setting the file's permissions and time returned.
-    pub metadata: Result<(), Errno>,
+    pub metadata: Result<(), Failure>,
     /// If true, a file that has the name is replaced.
     pub overwrite: bool,
     /// If true, the client may learn that a file with the same content has the name.
@@ -43,6 +43,7 @@ pub(super) struct Whole {
     /// If true, a file system that cannot flush is an error.
     pub fsync: bool,
     pub open_dirs: Arc<OpenDirs>,
+    pub names_in_place: Arc<NamesInPlace>,
     pub done: OnCommit,
 }
 
@@ -63,26 +64,37 @@ impl Whole {
 
     /// Gives the file its name, unless flushing it failed, and reports the outcome.
     pub(super) fn finish(mut self, flushed: Result<(), Failure>) {
-        let named = flushed.and_then(|()| self.file.finish(self.overwrite));
-        let outcome = match named {
-            Ok(()) => {
-                let parent = self.file.parent();
-                self.open_dirs.changed(&parent.path, &parent.dir);
-                self.metadata.map(|()| Written::New).map_err(metadata_failure)
-            }
-            // LH-COPY-24.
-            Err(failure) => {
-                let exists = failure.kind == FailureKind::Exists;
-                let same = exists && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
-                if exists || failure.kind == FailureKind::WrongKind {
-                    self.file.discard();
-                }
-                if same { Ok(Written::Same) } else { Err(failure) }
-            }
-        };
+        let outcome = flushed.and_then(|()| self.give_name());
         // What is left of a file that failed is gone before anybody learns of it.
         drop(self.file);
         (self.done)(outcome);
+    }
+
+    fn give_name(&mut self) -> Result<Written, Failure> {
+        let reserved = match self.names_in_place.reserve(self.file.parent().entry()) {
+            Ok(reserved) => reserved,
+            Err(failure) => {
+                self.file.discard();
+                return Err(failure);
+            }
+        };
+        // LH-COPY-24.
+        if let Err(failure) = self.file.finish(self.overwrite) {
+            let exists = failure.kind == FailureKind::Exists;
+            let same = exists && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
+            if same {
+                reserved.confirm(self.file.parent().entry());
+            }
+            // It could have that name at no other time either.
+            if exists || matches!(failure.kind, FailureKind::WrongKind | FailureKind::RefusedPath) {
+                self.file.discard();
+            }
+            return if same { Ok(Written::Same) } else { Err(failure) };
+        }
+        let parent = self.file.parent();
+        reserved.confirm(parent.entry());
+        self.open_dirs.changed(&parent.path, &parent.dir);
+        self.metadata.clone().map(|()| Written::New)
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
-use super::write::{metadata_failure, times};
-use super::{Destination, Parent};
+use super::write::metadata_failure;
+use super::{Destination, Parent, times};
 use crate::error::{Failure, FailureKind};
 use crate::path::RelPath;
 use crate::send::meta_of;
@@ -51,23 +51,45 @@ impl Destination {
             return Ok(Comparison::Wanted);
         }
         let place = self.beneath_base(&offer.head)?;
-        let Some(there) = self.there(&place) else {
+        let Some(mut there) = self.there(&place) else {
             return Ok(Comparison::Wanted);
         };
-        let Ok(stat) = there.dir.stat_name(&there.name) else {
+        there.source = offer.head.source;
+        let Ok(stat) = there.dir.stat_occupant(&there.name) else {
             return Ok(Comparison::Wanted);
         };
+        self.names_in_place.check(there.entry())?;
         self.may_take_place_of(&stat, offer.size)?;
         let same_size = kind_of(&stat) == Kind::File && stat.st_size as u64 == offer.size;
-        let has_time = meta_of(&stat).mtime == offer.meta.mtime;
-        if !same_size || (offer.hash.is_none() && !has_time) {
+        if !same_size || (offer.hash.is_none() && !self.has_time(&there, &stat, offer)) {
             return Ok(Comparison::Wanted);
         }
-        let needs_file = offer.hash.is_some() || self.options.fsync || self.differs(&stat, offer);
+        let compared = self.compare_content(&there, &stat, offer, is_waiting)?;
+        if compared == Comparison::InPlace {
+            self.names_in_place.reserve(there.entry())?.confirm(there.entry());
+        }
+        Ok(compared)
+    }
+
+    /// Whether the file there has the time of the offer, as far as its file system keeps it.
+    fn has_time(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
+        let temp = self.temp_name(offer.head.id);
+        self.grains.has_time(stat, offer.meta.mtime, &there.dir, &temp)
+    }
+
+    /// Compares a file of the size that is offered by its hash, if there is one.
+    fn compare_content(
+        &self,
+        there: &Parent,
+        stat: &Stat,
+        offer: &Offer,
+        is_waiting: &dyn Fn() -> bool,
+    ) -> Result<Comparison, Failure> {
+        let needs_file = offer.hash.is_some() || self.options.fsync || self.differs(there, stat, offer);
         if !needs_file {
             return Ok(Comparison::InPlace);
         }
-        let Some((fd, stat)) = open(&there, offer.size) else {
+        let Some((fd, stat)) = open(there, offer.size) else {
             return Ok(Comparison::Wanted);
         };
         if let Some(hash) = &offer.hash
@@ -78,7 +100,7 @@ impl Destination {
                 false => Err(Failure::new(FailureKind::Exists)),
             };
         }
-        self.give_metadata(&fd, &stat, offer)?;
+        self.give_metadata(there, &fd, &stat, offer)?;
         if self.options.fsync {
             fs::fsync(&fd)?;
             self.open_dirs.changed(&there.path, &there.dir);
@@ -96,6 +118,8 @@ impl Destination {
             Some(dir) => dir,
             None => {
                 let dir = Arc::new(self.base.open_dir(&path).ok()?);
+                // To be reported when the entry is sent.
+                self.refuse_second_directory(&path).ok()?;
                 self.open_dirs.insert(path.clone(), dir.clone());
                 dir
             }
@@ -104,26 +128,25 @@ impl Destination {
             dir,
             name: OsStr::from_bytes(name).to_owned(),
             path,
+            source: 0,
         })
     }
 
     /// Whether what is there is to be given other permissions, or another time.
-    fn differs(&self, stat: &Stat, offer: &Offer) -> bool {
+    fn differs(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
         // LH-COPY-24: left alone otherwise.
-        self.options.overwrite && meta_of(stat) != offer.meta
+        let is_same = || meta_of(stat).mode == offer.meta.mode && self.has_time(there, stat, offer);
+        self.options.overwrite && !is_same()
     }
 
-    fn give_metadata(&self, fd: &OwnedFd, stat: &Stat, offer: &Offer) -> Result<(), Failure> {
-        if !self.differs(stat, offer) {
+    fn give_metadata(&self, there: &Parent, fd: &OwnedFd, stat: &Stat, offer: &Offer) -> Result<(), Failure> {
+        if !self.differs(there, stat, offer) {
             return Ok(());
         }
-        let given = || {
-            if stat.st_mode & 0o777 != offer.meta.mode {
-                fs::fchmod(fd, Mode::from_raw_mode(offer.meta.mode))?;
-            }
-            fs::futimens(fd, &times(&offer.meta))
-        };
-        given().map_err(metadata_failure)
+        if stat.st_mode & 0o777 != offer.meta.mode {
+            fs::fchmod(fd, Mode::from_raw_mode(offer.meta.mode)).map_err(metadata_failure)?;
+        }
+        times::set(fd, &offer.meta)
     }
 }
 

@@ -32,16 +32,22 @@ impl Destination {
         if kind_of(&file) != Kind::File || file.st_size as u64 != link.size {
             return Ok(Comparison::Wanted);
         }
-        let Parent { dir, path, name } = self.parent(&self.beneath_base(&link.head)?)?;
-        match first.dir.link_into(&first.name, &dir, &name) {
+        let mut parent = self.parent(&self.beneath_base(&link.head)?)?;
+        parent.source = link.head.source;
+        let reserved = self.names_in_place.reserve(parent.entry())?;
+        let Parent { dir, path, name, .. } = &parent;
+        match first.dir.link_into(&first.name, dir, name) {
             Ok(()) => {}
-            Err(Errno::EXIST) if is_name_of(&dir, &name, &file) => return Ok(Comparison::InPlace),
+            Err(Errno::EXIST) if is_name_of(dir, name, &file) => {
+                reserved.confirm(parent.entry());
+                return Ok(Comparison::InPlace);
+            }
             Err(Errno::EXIST) if self.options.overwrite => {
                 let temp = self.temp_name(link.head.id);
-                if first.dir.link_into(&first.name, &dir, &temp).is_err() {
+                if first.dir.link_into(&first.name, dir, &temp).is_err() {
                     return Ok(Comparison::Wanted);
                 }
-                if let Err(errno) = dir.rename(&temp, &name, true) {
+                if let Err(errno) = dir.rename(&temp, name, true) {
                     let _ = dir.remove(&temp);
                     return Err(errno.into());
                 }
@@ -49,7 +55,8 @@ impl Destination {
             // The same content, or something else: to be found when it is sent. Or a file system, or its owner, that allows no more names.
             Err(_) => return Ok(Comparison::Wanted),
         }
-        self.open_dirs.changed(&path, &dir);
+        reserved.confirm(parent.entry());
+        self.open_dirs.changed(path, dir);
         Ok(Comparison::InPlace)
     }
 }

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+#[cfg(test)]
 use rustix::fs;
 use rustix::io::Errno;
 
@@ -15,7 +16,7 @@ use crate::error::{Failure, FailureKind};
 use crate::limits::OPEN_DIRECTORIES_PER_COPY;
 use crate::lock::Locked;
 use crate::path::RelPath;
-use crate::store::confine::Dir;
+use crate::store::confine::{Dir, cannot_sync};
 
 /// Failures to force a directory to disk that are reported; more would say the same.
 const MAX_SYNC_FAILURES: usize = 16;
@@ -110,7 +111,7 @@ impl OpenDirs {
     }
 
     fn sync(&self, path: &RelPath, dir: &Dir) {
-        match sync(dir) {
+        match dir.sync() {
             Ok(()) => self.note(dir, true),
             Err(errno) => self.fail(path, errno),
         }
@@ -119,8 +120,8 @@ impl OpenDirs {
     fn fail(&self, path: &RelPath, errno: Errno) {
         let mut failed = self.failed.locked();
         if failed.len() < MAX_SYNC_FAILURES {
-            let error = std::io::Error::from(errno);
-            let detail = format!("the directory /{path} could not be forced to disk: {error}");
+            let failure = sync_failure(errno);
+            let detail = format!("the directory /{path} could not be forced to disk: {failure}");
             failed.push(Failure::with(FailureKind::Io, detail));
         }
     }
@@ -136,7 +137,29 @@ impl OpenDirs {
     }
 }
 
-/// Forces a directory to disk.
-pub(super) fn sync(dir: &Dir) -> Result<(), Errno> {
-    fs::fsync(dir)
+/// Failure to force a directory to disk where `--fsync` asks for it.
+pub(super) fn sync_failure(errno: Errno) -> Failure {
+    match cannot_sync(errno) {
+        true => {
+            let detail = "the target's file system cannot sync directories; leave out --fsync";
+            Failure::with(FailureKind::Io, detail)
+        }
+        false => errno.into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_system_that_cannot_sync_directories_is_said_to() {
+        for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::BADF, Errno::NOSYS] {
+            assert!(
+                sync_failure(errno).detail.ends_with("leave out --fsync"),
+                "{errno}"
+            );
+        }
+        assert!(!sync_failure(Errno::IO).detail.contains("--fsync"));
+    }
 }

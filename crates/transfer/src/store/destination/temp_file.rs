@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
 
 use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
@@ -70,7 +71,9 @@ impl TempFile {
     /// It takes its name; `replace` what has it.
     pub(super) fn finish(&mut self, replace: bool) -> Result<(), Failure> {
         if let Some(temp) = &self.temp {
-            self.parent.dir.rename(temp, &self.parent.name, replace)?;
+            let Parent { dir, name, .. } = &self.parent;
+            dir.rename(temp, name, replace)
+                .map_err(|errno| Failure::for_name(errno, name.as_bytes()))?;
             self.temp = None;
         }
         Ok(())

@@ -6,15 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{self, AtFlags, Mode, Stat, Timespec, Timestamps};
+use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
 use super::commit::Whole;
 use super::kept_file::KeptFile;
+use super::names_in_place::Entry;
 use super::new_file::NewFile;
+use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
-use super::{Destination, MARK_BITS, MARKED_DIR_MODE, Parent};
-use crate::error::{Failure, FailureKind};
+use super::{Destination, MARK_BITS, MARKED_DIR_MODE, Parent, times};
+use crate::error::{Failure, FailureKind, refuses_name};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
@@ -81,6 +83,7 @@ impl Store for Destination {
             return self.keep(announced, &identity).map(|(file, _)| file);
         }
         let file = self.begin(&announced.head, announced.size)?;
+        self.try_name(&file.parent, announced.head.id)?;
         file.set_size(announced.size)?;
         Ok(NewFile::temporary(file, announced.block_log2))
     }
@@ -110,6 +113,7 @@ impl Store for Destination {
             may_compare: self.may_compare,
             fsync: self.options.fsync,
             open_dirs: self.open_dirs.clone(),
+            names_in_place: self.names_in_place.clone(),
             done,
         };
         match is_durable {
@@ -132,24 +136,29 @@ impl Store for Destination {
 
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
         let place = self.beneath_base(head)?;
-        let Parent { dir, path, name } = self.parent(&place)?;
-        match dir.create_symlink(&name, target) {
+        let parent = self.parent_of(head, &place)?;
+        let Parent { dir, path, name, .. } = &parent;
+        let reserved = self.names_in_place.reserve(parent.entry())?;
+        match dir.create_symlink(name, target) {
             Err(Errno::EXIST) if self.may_compare && self.is_same_link(&place, target) => {
+                reserved.confirm(parent.entry());
                 return Ok(Written::Same);
             }
             Err(Errno::EXIST) if self.options.overwrite => {
                 let temp = self.temp_name(head.id);
-                dir.create_symlink(&temp, target)?;
-                if let Err(errno) = dir.rename(&temp, &name, true) {
+                dir.create_symlink(&temp, target).map_err(no_links)?;
+                if let Err(errno) = dir.rename(&temp, name, true) {
                     let _ = dir.remove(&temp);
-                    return Err(errno.into());
+                    return Err(Failure::for_name(errno, name.as_bytes()));
                 }
             }
-            result => result?,
+            Err(errno) if lacks_links(errno) => return Err(no_links(errno)),
+            result => result.map_err(|errno| Failure::for_name(errno, name.as_bytes()))?,
         }
+        reserved.confirm(parent.entry());
         // A file system without times on links is no reason to lose the link.
-        let _ = fs::utimensat(&*dir, &name, &times(meta), AtFlags::SYMLINK_NOFOLLOW);
-        self.open_dirs.changed(&path, &dir);
+        let _ = times::set_of_link(dir, name, meta);
+        self.open_dirs.changed(path, dir);
         Ok(Written::New)
     }
 
@@ -164,15 +173,24 @@ impl Store for Destination {
             true => Arc::new(self.base.open_dir(&parent)?),
             false => self.parent(&place)?.dir,
         };
+        let entry = Entry {
+            dir: &*dir,
+            path: &parent,
+            name,
+            source: head.source,
+            is_directory: true,
+        };
+        let reserved = self.names_in_place.reserve(entry)?;
         let mut made = self.made.locked();
         let new = dir
             .make_dir(name, self.new_dir_mode())
             .map_err(|errno| match errno {
                 Errno::EXIST => Failure::new(FailureKind::WrongKind),
-                errno => errno.into(),
+                errno => Failure::for_name(errno, name.as_bytes()),
             })?;
         let was_made = made.remove(&place);
         drop(made);
+        reserved.confirm(entry);
         if new {
             self.open_dirs.changed(&parent, &dir);
         }
@@ -193,10 +211,10 @@ impl Store for Destination {
             MadeDir::Kept => Ok(()),
         };
         if self.options.fsync {
-            fs::fsync(&dir)?;
+            dir.sync().map_err(sync_failure)?;
             self.open_dirs.note(&dir, true);
         }
-        metadata.map_err(metadata_failure)
+        metadata
     }
 
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta) {
@@ -229,6 +247,7 @@ impl Destination {
         let (size, block_log2) = (announced.size, announced.block_log2);
         let open = || {
             let parent = self.parent_for(&announced.head, size)?;
+            self.try_name(&parent, announced.head.id)?;
             let storage = DirStorage(parent.dir.clone());
             let opened = Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)?;
             Ok::<_, Failure>((parent, opened))
@@ -267,10 +286,24 @@ impl Destination {
     /// Where a file of `size` bytes goes, unless it is certain already that it cannot.
     fn parent_for(&self, head: &Head, size: u64) -> Result<Parent, Failure> {
         let place = self.beneath_base(head)?;
-        let parent = self.parent(&place)?;
-        if let Ok(stat) = parent.dir.stat_name(&parent.name) {
-            self.may_take_place_of(&stat, size)?;
+        let parent = self.parent_of(head, &place)?;
+        match parent.dir.stat_occupant(&parent.name) {
+            Ok(stat) => {
+                self.names_in_place.check(parent.entry())?;
+                self.may_take_place_of(&stat, size)?;
+            }
+            Err(errno) if refuses_name(errno) => {
+                return Err(Failure::for_name(errno, parent.name.as_bytes()));
+            }
+            Err(_) => {}
         }
+        Ok(parent)
+    }
+
+    /// [`Self::parent`] of an entry.
+    fn parent_of(&self, head: &Head, place: &RelPath) -> Result<Parent, Failure> {
+        let mut parent = self.parent(place)?;
+        parent.source = head.source;
         Ok(parent)
     }
 
@@ -316,21 +349,19 @@ pub(super) fn metadata_failure(errno: Errno) -> Failure {
     Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string())
 }
 
-pub(super) fn times(meta: &Meta) -> Timestamps {
-    let mtime = Timespec {
-        tv_sec: meta.mtime.0,
-        tv_nsec: i64::from(meta.mtime.1),
-    };
-    Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: fs::UTIME_OMIT,
-        },
-        last_modification: mtime,
-    }
+fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Failure> {
+    fs::fchmod(&fd, Mode::from_raw_mode(meta.mode)).map_err(metadata_failure)?;
+    times::set(&fd, meta)
 }
 
-fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Errno> {
-    fs::fchmod(&fd, Mode::from_raw_mode(meta.mode))?;
-    fs::futimens(&fd, &times(meta))
+/// Whether the file system has no symbolic links (symlink(2)).
+fn lacks_links(errno: Errno) -> bool {
+    matches!(errno, Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP)
+}
+
+fn no_links(errno: Errno) -> Failure {
+    match lacks_links(errno) {
+        true => Failure::with(FailureKind::Io, "the target's file system has no symbolic links"),
+        false => errno.into(),
+    }
 }

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::TEMP_PREFIX;
+use crate::store::confine::{Dir, Kind, cannot_sync, kind_of};
 use crate::store::durability;
 
 /// Bytes of zeros written at once where a file system cannot make holes.
@@ -94,7 +95,7 @@ impl Storage for DirStorage {
         // Looked at first, since opening a device may do something; and again once it is open, since names change.
         match self.0.stat_name(name) {
             Err(Errno::NOENT) => return Ok(Found::Missing),
-            stat if !is_own(&stat?) => return Ok(Found::Foreign),
+            stat if !self.is_own(&stat?) => return Ok(Found::Foreign),
             _ => {}
         }
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -103,7 +104,7 @@ impl Storage for DirStorage {
             Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(Found::Foreign),
             file => file?,
         };
-        Ok(match is_own(&fs::fstat(&file)?) {
+        Ok(match self.is_own(&fs::fstat(&file)?) {
             true => Found::Own(file),
             false => Found::Foreign,
         })
@@ -213,9 +214,8 @@ impl Storage for DirStorage {
     }
 
     fn sync_dir(&self) -> Result<(), Errno> {
-        match fs::fsync(&*self.0) {
-            // A file system whose directories cannot be synced (fsync(2)).
-            Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(()),
+        match self.0.sync() {
+            Err(errno) if cannot_sync(errno) => Ok(()),
             result => result,
         }
     }
@@ -245,10 +245,32 @@ fn read_at(file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<usize, Errno
     Ok(at)
 }
 
-/// Whether a file is as this user makes temporary files.
-fn is_own(stat: &Stat) -> bool {
-    kind_of(stat) == Kind::File
-        && stat.st_uid == rustix::process::geteuid().as_raw()
-        && stat.st_nlink == 1
-        && stat.st_mode & 0o022 == 0
+impl DirStorage {
+    /// Whether a file is as this user makes temporary files.
+    fn is_own(&self, stat: &Stat) -> bool {
+        kind_of(stat) == Kind::File
+            && stat.st_uid == rustix::process::geteuid().as_raw()
+            && stat.st_nlink == 1
+            && (!others_may_write(stat) || self.lacks_permissions())
+    }
+
+    /// Whether others may write to a new file that is made for this user alone: exFAT and NTFS by
+    /// FUSE have one mode for all files, and what is finished is no safer there than a journal.
+    fn lacks_permissions(&self) -> bool {
+        let Ok([a, b, c, d, ..]) = self.unique() else {
+            return false;
+        };
+        let name = format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-0");
+        let name = OsStr::new(&name);
+        let Ok(file) = self.0.create_new(name) else {
+            return false;
+        };
+        let made = fs::fstat(&file);
+        let _ = self.0.remove(name);
+        made.is_ok_and(|made| others_may_write(&made))
+    }
+}
+
+fn others_may_write(stat: &Stat) -> bool {
+    stat.st_mode & 0o022 != 0
 }

@@ -236,3 +236,15 @@ fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
         assert_eq!(opened.err().unwrap().kind, FailureKind::RefusedPath);
     }
 }
+
+#[test]
+fn a_flush_behind_the_end_leaves_no_journal() {
+    let disk = SimDisk::default();
+    let (journal, _) = open(&disk);
+    write(&journal, SECOND, 0..20);
+    assert_eq!(journal.poll(SECOND * 2), Action::Flush);
+    journal.finish(false).unwrap();
+    assert_eq!(journal.flush(|| SECOND * 2), Ok(Flushed::Nothing));
+    drop(journal);
+    assert!(!Journal::is_there(&disk, OsStr::new("target"), &identity()));
+}

@@ -1,0 +1,403 @@
+//! Names for finished files on file systems that cannot rename without replacing.
+//!
+//! `RENAME_NOREPLACE` is tried first, then a hard link, which refuses to replace as well. exFAT by
+//! FUSE and others have neither. There a name is *claimed*: an empty file is created under it
+//! exclusively, and the finished file is renamed over that, as long as the name is still the
+//! claim's and the claim is still empty. Between that look and the rename lies the one race that
+//! remains: a file which somebody else puts there in these microseconds is replaced.
+//!
+//! A directory claims its name by an empty directory: no race remains, since one that somebody has
+//! filled is not replaced.
+//!
+//! FUSE keeps what it knows of a file for a second, for each spelling of its name. So claims are
+//! looked at as the file system has them (`AT_STATX_FORCE_SYNC`), never as they are remembered.
+//!
+//! A claim is locked, has the time [`CLAIM_SECONDS`], and stands for a moment only. One that a
+//! crash left keeps its time and loses its lock: the next copy takes it over. A user's own empty
+//! file does not have that time.
+
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::fs::{
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags, Timespec,
+    Timestamps,
+};
+use rustix::io::Errno;
+
+use super::{Dir, Kind, kind_of};
+
+/// Time of modification of a claim, in seconds since 1970: an even number, which FAT keeps too.
+const CLAIM_SECONDS: i64 = 500_000_000;
+/// File systems that keep local time may be mounted later with another offset, by quarter hours.
+const ZONE_STEP_SECONDS: i64 = 15 * 60;
+const MAX_ZONE_SECONDS: i64 = 26 * 60 * 60;
+
+/// A means to give a file a name without replacing another file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Naming {
+    /// Not known yet.
+    Unknown,
+    /// `renameat2(2)` with `RENAME_NOREPLACE`.
+    Rename,
+    /// A hard link; the first name is removed afterwards.
+    Link,
+    /// An exclusively created empty file that the finished one replaces.
+    Claim,
+}
+
+/// What has been found to work in a directory.
+#[derive(Debug)]
+pub(super) struct FoundNaming(AtomicU8);
+
+impl Default for FoundNaming {
+    fn default() -> Self {
+        Self(AtomicU8::new(Naming::Unknown as u8))
+    }
+}
+
+impl FoundNaming {
+    pub(super) fn get(&self) -> Naming {
+        let code = self.0.load(Ordering::Relaxed);
+        let all = [Naming::Rename, Naming::Link, Naming::Claim];
+        let found = all.into_iter().find(|naming| *naming as u8 == code);
+        found.unwrap_or(Naming::Unknown)
+    }
+
+    pub(super) fn set(&self, naming: Naming) {
+        self.0.store(naming as u8, Ordering::Relaxed);
+    }
+}
+
+/// Gives the file `from` the name `to` in `target`; fails with `EXIST` if there is something.
+pub(super) fn rename_to_free_name(source: &Dir, from: &OsStr, target: &Dir, to: &OsStr) -> Result<(), Errno> {
+    let found = target.naming.get();
+    if matches!(found, Naming::Unknown | Naming::Rename) {
+        match fs::renameat_with(source, from, target, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {}
+            result => return target.remember(Naming::Rename, result),
+        }
+    }
+    if kind_of(&source.stat_name(from)?) == Kind::Directory {
+        return rename_directory(source, from, target, to);
+    }
+    if found != Naming::Claim {
+        match source.link_into(from, target, to) {
+            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP | Errno::MLINK) => {}
+            linked => {
+                target.remember(Naming::Link, linked)?;
+                return source.remove(from);
+            }
+        }
+    }
+    let claimed = Claim::take(target, to);
+    let named = claimed.and_then(|claim| claim.give_way_to(source, from));
+    target.remember(Naming::Claim, named)
+}
+
+fn rename_directory(source: &Dir, from: &OsStr, target: &Dir, to: &OsStr) -> Result<(), Errno> {
+    fs::mkdirat(target, to, Mode::RWXU)?;
+    let renamed = fs::renameat(source, from, target, to);
+    if renamed.is_err() {
+        let _ = target.remove_dir(to);
+    }
+    renamed
+}
+
+impl Dir {
+    fn remember(&self, naming: Naming, result: Result<(), Errno>) -> Result<(), Errno> {
+        if matches!(result, Ok(()) | Err(Errno::EXIST)) {
+            self.naming.set(naming);
+        }
+        result
+    }
+
+    /// Finds out whether files can be given names here without replacing others, with a file of
+    /// its own that is called `first` and then `second`. Once it is known, nothing is done.
+    pub(crate) fn try_naming(&self, first: &OsStr, second: &OsStr) -> Result<(), Errno> {
+        if self.naming.get() != Naming::Unknown {
+            return Ok(());
+        }
+        drop(self.create_new(first)?);
+        let named = rename_to_free_name(self, first, self, second);
+        for name in [first, second] {
+            let _ = self.remove(name);
+        }
+        named
+    }
+
+    /// Finds out whether a file here may be called `name`, in a directory of its own that is called
+    /// `temp` meanwhile: nothing is seen under the name.
+    ///
+    /// # Errors
+    /// That of creating the file.
+    pub(crate) fn try_name(&self, temp: &OsStr, name: &OsStr) -> Result<(), Errno> {
+        fs::mkdirat(self, temp, Mode::RWXU)?;
+        let tried = self.try_name_within(temp, name);
+        self.remove_dir(temp)?;
+        tried
+    }
+
+    fn try_name_within(&self, temp: &OsStr, name: &OsStr) -> Result<(), Errno> {
+        let within = Dir::new(
+            self.resolve(temp, OFlags::DIRECTORY | OFlags::PATH)?,
+            self.resolver,
+        );
+        match within.create_new(name) {
+            Err(Errno::NOENT) => Err(Errno::INVAL),
+            created => {
+                drop(created?);
+                within.remove(name)
+            }
+        }
+    }
+
+    /// What `name` is, like [`Dir::stat_name`]; a claim counts as nothing (`NOENT`), since the
+    /// next file of that name takes its place.
+    pub(crate) fn stat_occupant(&self, name: &OsStr) -> Result<Stat, Errno> {
+        match self.stat_name(name)? {
+            stat if looks_like_claim(&stat) && is_claim(self, name) => Err(Errno::NOENT),
+            stat => Ok(stat),
+        }
+    }
+}
+
+/// A name that is held by an empty file until the finished one replaces it.
+struct Claim<'a> {
+    directory: &'a Dir,
+    name: &'a OsStr,
+    file: OwnedFd,
+}
+
+impl<'a> Claim<'a> {
+    fn take(directory: &'a Dir, name: &'a OsStr) -> Result<Self, Errno> {
+        match directory.create_new(name) {
+            Err(Errno::EXIST) => Self::take_over(directory, name),
+            file => {
+                let claim = Self {
+                    directory,
+                    name,
+                    file: file?,
+                };
+                // Where files cannot be locked, or keep no such time, a claim that is left by a
+                // crash looks like an empty file and stays.
+                if claim.lock().is_ok() {
+                    let _ = fs::futimens(&claim.file, &claim_times());
+                }
+                Ok(claim)
+            }
+        }
+    }
+
+    /// Takes the claim of a copy that is gone. `EXIST` if this is anything else.
+    fn take_over(directory: &'a Dir, name: &'a OsStr) -> Result<Self, Errno> {
+        if !is_claim(directory, name) {
+            return Err(Errno::EXIST);
+        }
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = fs::openat(directory, name, flags, Mode::empty()).map_err(|_| Errno::EXIST)?;
+        let claim = Self {
+            directory,
+            name,
+            file,
+        };
+        let is_abandoned = claim.lock().is_ok() && is_claim(directory, name) && claim.stands();
+        if is_abandoned {
+            Ok(claim)
+        } else {
+            Err(Errno::EXIST)
+        }
+    }
+
+    fn lock(&self) -> Result<(), Errno> {
+        fs::flock(&self.file, FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Whether the name is still that of this very file, and nobody has written to it.
+    fn stands(&self) -> bool {
+        let (Ok(own), Ok(named)) = (fs::fstat(&self.file), self.directory.stat_name(self.name)) else {
+            return false;
+        };
+        (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino) && is_empty(self.directory, self.name)
+    }
+
+    fn give_way_to(self, source: &Dir, from: &OsStr) -> Result<(), Errno> {
+        if !self.stands() {
+            return Err(Errno::EXIST);
+        }
+        let renamed = fs::renameat(source, from, self.directory, self.name);
+        if renamed.is_err() && self.stands() {
+            let _ = fs::unlinkat(self.directory, self.name, AtFlags::empty());
+        }
+        renamed
+    }
+}
+
+fn looks_like_claim(stat: &Stat) -> bool {
+    kind_of(stat) == Kind::File && stat.st_size == 0 && is_claim_time(stat.st_mtime)
+}
+
+fn is_claim(directory: &Dir, name: &OsStr) -> bool {
+    fresh(directory, name).is_ok_and(|now| {
+        let is_file = FileType::from_raw_mode(now.stx_mode.into()) == FileType::RegularFile;
+        is_file && now.stx_size == 0 && is_claim_time(now.stx_mtime.tv_sec)
+    })
+}
+
+fn is_empty(directory: &Dir, name: &OsStr) -> bool {
+    fresh(directory, name).is_ok_and(|now| now.stx_size == 0)
+}
+
+/// What `name` is now, asked of the file system itself.
+fn fresh(directory: &Dir, name: &OsStr) -> Result<Statx, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC;
+    fs::statx(directory, name, flags, StatxFlags::BASIC_STATS)
+}
+
+fn is_claim_time(seconds: i64) -> bool {
+    let offset = seconds.saturating_sub(CLAIM_SECONDS);
+    offset % ZONE_STEP_SECONDS == 0 && offset.unsigned_abs() <= MAX_ZONE_SECONDS.unsigned_abs()
+}
+
+fn claim_times() -> Timestamps {
+    let time = Timespec {
+        tv_sec: CLAIM_SECONDS,
+        tv_nsec: 0,
+    };
+    Timestamps {
+        last_access: time,
+        last_modification: time,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FROM: &str = "from";
+    const TO: &str = "to";
+
+    /// A directory in which names are given in one way, with a finished file in it.
+    fn directory(naming: Naming) -> (tempfile::TempDir, Dir) {
+        let tmp = tempfile::tempdir().unwrap();
+        std::fs::write(tmp.path().join(FROM), "finished").unwrap();
+        let dir = Dir::open(tmp.path()).unwrap();
+        dir.naming.set(naming);
+        (tmp, dir)
+    }
+
+    fn give_name(dir: &Dir) -> Result<(), Errno> {
+        dir.rename(FROM.as_ref(), TO.as_ref(), false)
+    }
+
+    #[test]
+    fn each_way_names_a_file_and_replaces_none() {
+        for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
+            let (tmp, dir) = directory(naming);
+            give_name(&dir).unwrap();
+            assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), b"finished");
+            assert!(!tmp.path().join(FROM).exists(), "{naming:?}");
+            for there in ["", "a user's"] {
+                let (tmp, dir) = directory(naming);
+                std::fs::write(tmp.path().join(TO), there).unwrap();
+                assert_eq!(give_name(&dir), Err(Errno::EXIST), "{naming:?} {there:?}");
+                assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), there.as_bytes());
+                assert!(tmp.path().join(FROM).exists());
+            }
+        }
+    }
+
+    #[test]
+    fn a_directory_takes_a_free_name_and_no_other() {
+        for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
+            let (tmp, dir) = directory(naming);
+            std::fs::create_dir(tmp.path().join("d")).unwrap();
+            std::fs::create_dir(tmp.path().join("there")).unwrap();
+            for taken in ["there", FROM] {
+                let renamed = dir.rename("d".as_ref(), taken.as_ref(), false);
+                assert_eq!(renamed, Err(Errno::EXIST), "{naming:?}");
+            }
+            dir.rename("d".as_ref(), TO.as_ref(), false).unwrap();
+            assert!(tmp.path().join(TO).is_dir() && !tmp.path().join("d").exists());
+        }
+    }
+
+    #[test]
+    fn an_abandoned_claim_is_taken_over() {
+        let (tmp, dir) = directory(Naming::Claim);
+        drop(Claim::take(&dir, TO.as_ref()).unwrap());
+        assert!(tmp.path().join(TO).exists());
+        assert_eq!(dir.stat_occupant(TO.as_ref()).unwrap_err(), Errno::NOENT);
+        give_name(&dir).unwrap();
+        assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), b"finished");
+    }
+
+    #[test]
+    fn a_claim_in_use_is_left_alone() {
+        let (tmp, dir) = directory(Naming::Claim);
+        let claim = Claim::take(&dir, TO.as_ref()).unwrap();
+        assert_eq!(give_name(&dir), Err(Errno::EXIST));
+        drop(claim);
+        assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_claim_that_was_replaced_or_written_to_stands_no_more() {
+        let (tmp, dir) = directory(Naming::Claim);
+        let claim = Claim::take(&dir, TO.as_ref()).unwrap();
+        std::fs::write(tmp.path().join(TO), "written to").unwrap();
+        assert_eq!(claim.give_way_to(&dir, FROM.as_ref()), Err(Errno::EXIST));
+        let (tmp, dir) = directory(Naming::Claim);
+        let claim = Claim::take(&dir, TO.as_ref()).unwrap();
+        std::fs::write(tmp.path().join("other"), "").unwrap();
+        std::fs::rename(tmp.path().join("other"), tmp.path().join(TO)).unwrap();
+        assert_eq!(claim.give_way_to(&dir, FROM.as_ref()), Err(Errno::EXIST));
+        assert!(tmp.path().join(FROM).exists());
+    }
+
+    #[test]
+    fn a_name_that_cannot_be_given_leaves_no_claim() {
+        let (tmp, dir) = directory(Naming::Claim);
+        let missing = dir.rename("missing".as_ref(), TO.as_ref(), false);
+        assert_eq!(missing, Err(Errno::NOENT));
+        assert!(!tmp.path().join(TO).exists());
+    }
+
+    #[test]
+    fn claims_are_known_by_their_time_in_any_zone() {
+        for shift in [0, 3600, -3600, 45 * 60, 14 * 3600, -12 * 3600] {
+            assert!(is_claim_time(CLAIM_SECONDS + shift), "{shift}");
+        }
+        for other in [
+            0,
+            CLAIM_SECONDS + 1,
+            CLAIM_SECONDS + 27 * 3600,
+            i64::MIN,
+            i64::MAX,
+        ] {
+            assert!(!is_claim_time(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_works_is_tried_once_and_leaves_nothing() {
+        let (tmp, dir) = directory(Naming::Unknown);
+        dir.try_naming("first".as_ref(), "second".as_ref()).unwrap();
+        assert_eq!(dir.naming.get(), Naming::Rename);
+        dir.try_naming("no/name".as_ref(), "no/name".as_ref()).unwrap();
+        assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_name_is_tried_without_being_seen() {
+        let (tmp, dir) = directory(Naming::Unknown);
+        let long = "x".repeat(300);
+        for (name, tried) in [("a:b", Ok(())), (FROM, Ok(())), (&long, Err(Errno::NAMETOOLONG))] {
+            assert_eq!(dir.try_name("temp".as_ref(), name.as_ref()), tried, "{name}");
+            assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
+        }
+        assert_eq!(std::fs::read(tmp.path().join(FROM)).unwrap(), b"finished");
+    }
+}

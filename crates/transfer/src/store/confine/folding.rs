@@ -1,0 +1,208 @@
+//! Names of different spelling that a file system takes for one: case-insensitive directories, and
+//! those that normalise Unicode.
+//!
+//! A directory is asked once for each kind of difference, by looking up a name that is there under
+//! another spelling. On most file systems that is one look-up that finds nothing.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use rustix::fs;
+use rustix::io::Errno;
+use unicode_normalization::UnicodeNormalization;
+
+use super::Dir;
+
+/// What has been found of one kind of difference.
+#[derive(Debug, Default)]
+struct Found(AtomicU8);
+
+const DISTINCT: u8 = 1;
+const FOLDED: u8 = 2;
+
+impl Found {
+    fn is(&self, code: u8) -> bool {
+        self.0.load(Ordering::Relaxed) == code
+    }
+
+    fn set(&self, code: u8) {
+        self.0.store(code, Ordering::Relaxed);
+    }
+}
+
+/// What has been found of a directory.
+#[derive(Debug, Default)]
+pub(super) struct FoundFolding {
+    case: Found,
+    forms: Found,
+}
+
+impl Dir {
+    /// Whether names like `name` are known to stand for one file each, however they are spelled.
+    pub(crate) fn distinguishes(&self, name: &OsStr) -> bool {
+        if self.folds() {
+            return false;
+        }
+        // Most names have letters, and most directories are known: the rest is looked at last.
+        (self.folding.case.is(DISTINCT) || other_case(name).is_none())
+            && (name.as_bytes().is_ascii() || self.folding.forms.is(DISTINCT) || other_form(name).is_none())
+    }
+
+    /// Whether names of different spelling have been found to stand for one file.
+    pub(crate) fn folds(&self) -> bool {
+        self.folding.case.is(FOLDED) || self.folding.forms.is(FOLDED)
+    }
+
+    /// Finds out, by the entry `name` that is there, what can be found out by a name like it.
+    pub(crate) fn find_folding(&self, name: &OsStr) {
+        let spellings = [
+            (&self.folding.case, other_case(name)),
+            (&self.folding.forms, other_form(name)),
+        ];
+        for (found, spelling) in spellings {
+            let Some(spelling) = spelling.filter(|_| !found.is(DISTINCT) && !found.is(FOLDED)) else {
+                continue;
+            };
+            match self.stat_name(&spelling) {
+                // Also where no file can have that name.
+                Err(Errno::NOENT | Errno::INVAL | Errno::ILSEQ) => found.set(DISTINCT),
+                Err(_) => {}
+                // Two entries, or one. How the one is listed says nothing: in small letters, as it
+                // was made, or as it was replaced.
+                Ok(_) => match self.entries_where(|listed| listed == name || listed == spelling) {
+                    Ok(listed) if listed.len() > 1 => found.set(DISTINCT),
+                    Ok(_) => found.set(FOLDED),
+                    Err(_) => {}
+                },
+            }
+        }
+    }
+
+    /// Names in this directory that are `wanted`. Reads all of it.
+    pub(crate) fn entries_where(&self, wanted: impl Fn(&OsStr) -> bool) -> Result<Vec<OsString>, Errno> {
+        let mut names = Vec::new();
+        for entry in fs::Dir::read_from(self)? {
+            let entry = entry?;
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if wanted(name) {
+                names.push(name.to_owned());
+            }
+        }
+        Ok(names)
+    }
+}
+
+/// The name in the other case; `None` if it has no letter of two cases.
+fn other_case(name: &OsStr) -> Option<OsString> {
+    let swap = |letter: char| {
+        let (lower, upper) = (letter.to_lowercase(), letter.to_uppercase());
+        match (lower.len(), upper.len()) {
+            (1, 1) if letter.is_lowercase() => upper.last(),
+            (1, 1) => lower.last(),
+            _ => None,
+        }
+        .unwrap_or(letter)
+    };
+    let swapped: Vec<u8> = match name.to_str() {
+        Some(text) => text.chars().map(swap).collect::<String>().into_bytes(),
+        None => name.as_bytes().iter().map(swap_ascii).collect(),
+    };
+    (swapped != name.as_bytes()).then(|| OsStr::from_bytes(&swapped).to_owned())
+}
+
+fn swap_ascii(byte: &u8) -> u8 {
+    match byte.is_ascii_alphabetic() {
+        true => byte ^ 0x20,
+        false => *byte,
+    }
+}
+
+/// The name composed (NFC) if it is decomposed, and the other way round (Unicode Standard Annex
+/// 15); `None` if there is no difference.
+fn other_form(name: &OsStr) -> Option<OsString> {
+    let text = name.to_str().filter(|text| !text.is_ascii())?;
+    let (composed, decomposed): (String, String) = (text.nfc().collect(), text.nfd().collect());
+    let other = if decomposed == text { composed } else { decomposed };
+    (other != text).then(|| other.into())
+}
+
+/// Spelling that all names share which some file system takes for one: compatibly decomposed,
+/// without case, characters that cannot be seen, and dots and spaces at the end. Names that share
+/// it may still be two files.
+pub(crate) fn folded(name: &OsStr) -> String {
+    if name.as_bytes().is_ascii() {
+        let text = String::from_utf8_lossy(name.as_bytes());
+        return text.trim_end_matches(['.', ' ']).to_ascii_lowercase();
+    }
+    let text = String::from_utf8_lossy(name.as_bytes());
+    let upper = text.nfkd().flat_map(char::to_uppercase);
+    let lower = upper
+        .flat_map(char::to_lowercase)
+        .filter(|letter| !is_ignorable(*letter));
+    let folded: String = lower.nfkd().collect();
+    folded.trim_end_matches(['.', ' ']).to_owned()
+}
+
+/// Characters that file systems leave out of comparisons (`Default_Ignorable_Code_Point`): those
+/// that text has.
+fn is_ignorable(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_one_name_fold_to_one() {
+        for (one, other) in [
+            ("A.txt", "a.txt"),
+            ("\u{e4}", "a\u{308}"),
+            ("\u{c4}rger", "a\u{308}RGER"),
+            ("stra\u{df}e", "STRASSE"),
+            ("\u{3a3}", "\u{3c2}"),
+            ("trail.", "trail"),
+            ("\u{fb01}", "fi"),
+        ] {
+            assert_eq!(folded(one.as_ref()), folded(other.as_ref()), "{one} {other}");
+        }
+        for (one, other) in [("a", "b"), ("\u{e4}", "a"), ("a.txt", "a.txt.gz")] {
+            assert_ne!(folded(one.as_ref()), folded(other.as_ref()), "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn other_spellings_differ_and_are_found_only_where_there_are_any() {
+        assert_eq!(other_case("aB1".as_ref()), Some("Ab1".into()));
+        assert_eq!(other_case("\u{e4}1".as_ref()), Some("\u{c4}1".into()));
+        assert_eq!(other_case("12_3".as_ref()), None);
+        assert_eq!(other_form("\u{e4}".as_ref()), Some("a\u{308}".into()));
+        assert_eq!(other_form("a\u{308}".as_ref()), Some("\u{e4}".into()));
+        assert_eq!(other_form("abc".as_ref()), None);
+        assert_eq!(
+            other_case(OsStr::from_bytes(b"\xffa")),
+            Some(OsStr::from_bytes(b"\xffA").into())
+        );
+    }
+
+    #[test]
+    fn a_directory_that_tells_names_apart_is_recognised() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(tmp.path()).unwrap();
+        // Two names of one file are no sign of folding.
+        std::fs::write(tmp.path().join("Name"), "").unwrap();
+        std::fs::hard_link(tmp.path().join("Name"), tmp.path().join("nAME")).unwrap();
+        assert!(!dir.distinguishes("Name".as_ref()));
+        dir.find_folding("Name".as_ref());
+        assert!(dir.distinguishes("Name".as_ref()));
+        assert!(dir.distinguishes("1234".as_ref()));
+        assert!(!dir.folds());
+        // Case says nothing of forms.
+        assert!(!dir.distinguishes("\u{e4}".as_ref()));
+        std::fs::write(tmp.path().join("\u{e4}"), "").unwrap();
+        dir.find_folding("\u{e4}".as_ref());
+        assert!(dir.distinguishes("\u{e4}".as_ref()));
+    }
+}

@@ -1,0 +1,249 @@
+//! Times of files: set, looked at, and compared at the grain that the file system keeps.
+//!
+//! Both times are always set. File systems by libfuse 2 answer success to `utimensat(2)` with
+//! `UTIME_OMIT` and set nothing. What was set is read back: a file system that keeps another time
+//! than it was given, or none, is reported, unless the difference is the rounding of a coarse one.
+
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::sync::Mutex;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::fs::{self, AtFlags, Stat, Timespec, Timestamps};
+use rustix::io::Errno;
+
+use super::write::metadata_failure;
+use crate::error::{Failure, FailureKind};
+use crate::lock::Locked;
+use crate::store::confine::Dir;
+use crate::wire::Meta;
+
+/// A time of modification: seconds since 1970, and nanoseconds.
+type Time = (i64, u32);
+
+const SECOND: i128 = 1_000_000_000;
+/// Smallest steps of the times that file systems keep, in nanoseconds: NTFS 100 ns, SMB and NFS
+/// servers 1 us and 1 ms, exFAT 10 ms, HFS+ and ext3 1 s, FAT 2 s.
+const GRAINS: [i128; 7] = [1, 100, 1_000, 1_000_000, 10_000_000, SECOND, 2 * SECOND];
+/// Times by which the grain of a file system is found: each reads back as another one at each of
+/// the [`GRAINS`], and one of the two is in an odd second.
+const PROBES: [Time; 2] = [(1_600_000_001, 987_654_321), (1_600_000_002, 987_654_321)];
+/// File systems of one copy whose grains are remembered.
+const MAX_FILE_SYSTEMS: usize = 16;
+
+/// Smallest step of the times that a file system keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Grain(i128);
+
+impl Grain {
+    /// Smallest grain at which `stored` is what a file system makes of `asked`; `None` if there is
+    /// no such grain: the time was not taken. One look may show less than the true grain, and
+    /// never more.
+    fn shown_by(asked: Time, stored: Time) -> Option<Self> {
+        GRAINS
+            .map(Self)
+            .into_iter()
+            .find(|grain| grain.rounds(asked, stored))
+    }
+
+    /// Whether `stored` may be what a file system of this grain makes of `asked`.
+    fn rounds(self, asked: Time, stored: Time) -> bool {
+        let (asked, stored) = (nanoseconds(asked), nanoseconds(stored));
+        stored % self.0 == 0 && (asked - stored).abs() < self.0
+    }
+}
+
+fn nanoseconds((seconds, nanoseconds): Time) -> i128 {
+    i128::from(seconds) * SECOND + i128::from(nanoseconds)
+}
+
+fn modified(stat: &Stat) -> Time {
+    (stat.st_mtime, stat.st_mtime_nsec as u32)
+}
+
+/// Grains that this copy has found, by file system (`st_dev`). None: it could not be found.
+#[derive(Debug, Default)]
+pub(super) struct Grains(Mutex<Vec<(u64, Option<Grain>)>>);
+
+impl Grains {
+    /// Whether the file of `stat` in `dir` has the time `asked`, as its file system keeps it.
+    /// `temp` is the name of a file that is made to find that out, where nanoseconds differ and
+    /// the two times could be the same at some grain.
+    pub(super) fn has_time(&self, stat: &Stat, asked: Time, dir: &Dir, temp: &OsStr) -> bool {
+        let stored = modified(stat);
+        if stored == asked {
+            return true;
+        }
+        Grain::shown_by(asked, stored).is_some()
+            && self
+                .find(stat.st_dev, dir, temp)
+                .is_some_and(|grain| grain.rounds(asked, stored))
+    }
+
+    fn find(&self, device: u64, dir: &Dir, temp: &OsStr) -> Option<Grain> {
+        let mut known = self.0.locked();
+        if let Some((_, grain)) = known.iter().find(|(known, _)| *known == device) {
+            return *grain;
+        }
+        let grain = probe(dir, temp).ok().flatten();
+        if known.len() < MAX_FILE_SYSTEMS {
+            known.push((device, grain));
+        }
+        grain
+    }
+}
+
+/// Finds the grain of the file system of `dir` by a file of its own.
+fn probe(dir: &Dir, temp: &OsStr) -> Result<Option<Grain>, Errno> {
+    let file = dir.create_new(temp)?;
+    let shown = PROBES.map(|asked| {
+        fs::futimens(&file, &timestamps(asked, asked))?;
+        Ok(Grain::shown_by(asked, modified(&fs::fstat(&file)?)))
+    });
+    drop(file);
+    dir.remove(temp)?;
+    let [first, second] = shown;
+    Ok(first?.zip(second?).map(|(first, second)| first.max(second)))
+}
+
+/// Sets the time of modification of an open file or directory, and looks whether it was taken.
+pub(super) fn set(file: impl AsFd, meta: &Meta) -> Result<(), Failure> {
+    let given = || {
+        let stat = fs::fstat(&file)?;
+        let accessed = (stat.st_atime, stat.st_atime_nsec as u32);
+        fs::futimens(&file, &timestamps(accessed, meta.mtime))?;
+        fs::fstat(&file)
+    };
+    let stored = modified(&given().map_err(metadata_failure)?);
+    match Grain::shown_by(meta.mtime, stored) {
+        Some(_) => Ok(()),
+        None => Err(Failure::with(
+            FailureKind::Metadata,
+            "the target's file system did not take its time of modification",
+        )),
+    }
+}
+
+/// Sets the time of modification of a symbolic link. Not every file system has times for links.
+pub(super) fn set_of_link(dir: &Dir, name: &OsStr, meta: &Meta) -> Result<(), Errno> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = (now.as_secs() as i64, now.subsec_nanos());
+    fs::utimensat(dir, name, &timestamps(now, meta.mtime), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+fn timestamps(accessed: Time, modified: Time) -> Timestamps {
+    let time = |(seconds, nanoseconds): Time| Timespec {
+        tv_sec: seconds,
+        tv_nsec: i64::from(nanoseconds),
+    };
+    Timestamps {
+        last_access: time(accessed),
+        last_modification: time(modified),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The grain's multiple at or below a time.
+    fn rounded_down(asked: Time, grain: i128) -> Time {
+        let down = nanoseconds(asked).div_euclid(grain) * grain;
+        (
+            i64::try_from(down.div_euclid(SECOND)).unwrap(),
+            u32::try_from(down.rem_euclid(SECOND)).unwrap(),
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn one_look_shows_at_most_the_true_grain(
+            seconds in -10_000_000_000i64..10_000_000_000, nanoseconds in 0u32..1_000_000_000, at in 0..GRAINS.len()
+        ) {
+            let (asked, grain) = ((seconds, nanoseconds), GRAINS[at]);
+            let shown = Grain::shown_by(asked, rounded_down(asked, grain)).unwrap();
+            prop_assert!(shown <= Grain(grain));
+            prop_assert!(Grain(grain).rounds(asked, rounded_down(asked, grain)));
+        }
+    }
+
+    #[test]
+    fn the_probes_show_every_grain() {
+        for grain in GRAINS {
+            let shown = PROBES.map(|asked| Grain::shown_by(asked, rounded_down(asked, grain)).unwrap());
+            assert_eq!(shown.into_iter().max(), Some(Grain(grain)));
+        }
+    }
+
+    #[test]
+    fn a_time_that_was_not_taken_shows_no_grain() {
+        let asked = (1_600_000_001, 234_567_891);
+        for stored in [
+            (1_700_000_000, 0),
+            (1_600_000_004, 0),
+            (1_600_000_001, 234_567_890),
+            (0, 0),
+            (1_600_000_001, 5),
+        ] {
+            assert_eq!(Grain::shown_by(asked, stored), None, "{stored:?}");
+        }
+    }
+
+    #[test]
+    fn equal_at_the_grain_is_equal_and_nothing_else() {
+        let fat = Grain(2 * SECOND);
+        assert!(fat.rounds((1_600_000_001, 5), (1_600_000_000, 0)));
+        assert!(
+            !fat.rounds((1_600_000_001, 5), (1_600_000_001, 0)),
+            "FAT has no odd second"
+        );
+        assert!(!fat.rounds((1_600_000_002, 0), (1_600_000_000, 0)));
+        let ntfs = Grain(100);
+        assert!(ntfs.rounds((1, 234_567_891), (1, 234_567_800)));
+        assert!(!ntfs.rounds((1, 234_567_891), (1, 234_000_000)));
+    }
+
+    #[test]
+    fn nanoseconds_decide_where_they_are_kept() {
+        let tmp = tempfile::tempdir().unwrap();
+        let dir = Dir::open(tmp.path()).unwrap();
+        let file = dir.create_new(OsStr::new("file")).unwrap();
+        let stored = (1_600_000_000, 0);
+        set(
+            &file,
+            &Meta {
+                mode: 0o644,
+                mtime: stored,
+            },
+        )
+        .unwrap();
+        let stat = fs::fstat(&file).unwrap();
+        assert_eq!(modified(&stat), stored);
+        let grains = Grains::default();
+        let has_time = |asked| grains.has_time(&stat, asked, &dir, OsStr::new("temp"));
+        assert!(has_time(stored));
+        assert!(!has_time((1_600_000_000, 1)));
+        assert!(!has_time((1_600_000_001, 0)));
+        assert_eq!(
+            std::fs::read_dir(tmp.path()).unwrap().count(),
+            1,
+            "the probe is removed"
+        );
+    }
+
+    #[test]
+    fn setting_keeps_the_time_of_access() {
+        let tmp = tempfile::tempfile().unwrap();
+        fs::futimens(&tmp, &timestamps((7, 8), (9, 10))).unwrap();
+        let meta = Meta {
+            mode: 0o644,
+            mtime: (-5, 999_999_999),
+        };
+        set(&tmp, &meta).unwrap();
+        let stat = fs::fstat(&tmp).unwrap();
+        assert_eq!((stat.st_atime, stat.st_atime_nsec as u32), (7, 8));
+        assert_eq!(modified(&stat), meta.mtime);
+    }
+}
