@@ -200,9 +200,9 @@ pub enum Error {
         /// What is wrong with it.
         failure: Failure,
     },
-    /// The server has begun the copy anew in mid-copy, and knows nothing of what it had said before.
-    #[error("the server was started again and has lost track of this copy")]
-    Forgotten,
+    /// The server has dropped the copy in mid-copy, or was started again and knows nothing of it: the same command resumes.
+    #[error("the server has lost this copy: {0}")]
+    CopyLost(String),
     /// Reading or writing a stream failed.
     #[error("stream: {0}")]
     Stream(#[from] io::Error),
@@ -224,6 +224,11 @@ impl From<Exhausted> for Error {
 }
 
 impl Error {
+    /// The server has begun the copy again in mid-copy, and knows nothing of what it had said before.
+    pub(crate) fn started_again() -> Self {
+        Self::CopyLost("it was started again".into())
+    }
+
     pub(crate) fn path(path: &RelPath, failure: impl Into<Failure>) -> Self {
         Self::Path {
             path: path.to_string(),

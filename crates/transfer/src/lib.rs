@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod grants;
 mod hole_hash;
 mod limits;
+mod listening;
 mod local;
 mod lock;
 mod manifest;
@@ -28,7 +29,7 @@ mod tree_hash;
 mod wire;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, RoutePlan,
+    Client, ConnectError, ConnectFailure, Connector, DEFAULT_PATIENCE, MAX_STREAMS, Outcome, RoutePlan,
     Transport,
 };
 pub use error::{Error, Failure, FailureKind};
@@ -46,4 +47,4 @@ pub use send::Sources;
 pub use server::Server;
 pub use store::{Destination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
-pub use wire::{Compare, Hello, Request, Token, VERSION, WireError};
+pub use wire::{Compare, Hello, Placement, Request, Token, VERSION, WireError};

@@ -11,8 +11,8 @@ use crate::part::{Part, Portion};
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request, Token,
-    VERSION, Written,
+    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, Placement, RefusalKind, Request,
+    Token, VERSION, Written,
 };
 
 pub(super) use exchanges::{receivers, senders};
@@ -48,6 +48,7 @@ fn all() -> Vec<(&'static str, Frame)> {
             "hello-push-rest",
             Frame::Hello(Hello {
                 portion: Portion::Rest,
+                placement: Some(Placement::Itself),
                 ..push()
             }),
         ),
@@ -60,6 +61,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 clear: false,
                 present: true,
                 hard_links: false,
+                placement: Some(Placement::Into),
             },
         ),
         (
@@ -71,6 +73,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 clear: true,
                 present: false,
                 hard_links: false,
+                placement: None,
             },
         ),
         (
@@ -248,6 +251,7 @@ fn push() -> Hello {
         hard_links: true,
         single: false,
         portion: Portion::Whole,
+        placement: None,
     }
 }
 
@@ -264,6 +268,7 @@ fn pull() -> Hello {
         hard_links: false,
         single: true,
         portion: Portion::Whole,
+        placement: None,
     }
 }
 

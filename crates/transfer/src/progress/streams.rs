@@ -34,6 +34,10 @@ pub struct StreamCounters {
     retiring: watch::Sender<bool>,
     /// The copy's own ([`Progress::max_streams`](super::Progress::max_streams)).
     max_streams: watch::Sender<Option<usize>>,
+    /// The server has accepted the connection of this moment.
+    accepted: AtomicBool,
+    /// The copy's own ([`Progress::arrivals`](super::Progress::arrivals)).
+    arrivals: Arc<AtomicU64>,
 }
 
 /// What is known of a stream's connections.
@@ -129,6 +133,7 @@ impl StreamCounters {
         flow: Option<Arc<FlowWatch>>,
         reports: bool,
         max_streams: watch::Sender<Option<usize>>,
+        arrivals: Arc<AtomicU64>,
     ) -> Self {
         Self {
             number,
@@ -141,6 +146,8 @@ impl StreamCounters {
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
             max_streams,
+            accepted: AtomicBool::new(false),
+            arrivals,
         }
     }
 
@@ -181,6 +188,7 @@ impl StreamCounters {
         };
         drop(ends);
         self.retiring.send_replace(false);
+        self.accepted.store(false, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
     }
 
@@ -195,12 +203,26 @@ impl StreamCounters {
 
     /// The server has accepted the stream, and reported how many a copy may have (LH-COPY-9).
     pub(crate) fn accepted(&self, max_streams: u16) {
+        self.accepted.store(true, Ordering::Relaxed);
+        self.arrived();
         let max_streams = Some(usize::from(max_streams).max(1));
         self.max_streams.send_if_modified(|known| {
             let is_new = *known != max_streams;
             *known = max_streams;
             is_new
         });
+    }
+
+    /// Returns whether the server has accepted the connection of this moment.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Something has arrived. What a server says to a stream that it refuses is no sign of the copy's life.
+    pub(crate) fn arrived(&self) {
+        if self.is_accepted() {
+            self.arrivals.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The stream is to end once all that it carries is answered.

@@ -55,7 +55,7 @@ pub(crate) struct Receiver<S: Store = Destination> {
 
 struct State<S: Store> {
     ledger: Ledger<Carried<S>>,
-    /// Which copy the server said last that this is to it.
+    /// Which copy the server has said that this is to it.
     instance: Option<CopyInstance>,
     /// What this copy holds of the memory there is.
     held: Held,
@@ -379,13 +379,17 @@ impl<S: Store> Receiver<S> {
         Ok(Some((open, in_place)))
     }
 
-    /// The server has accepted a stream, and said which copy this is to it, if it says so (LH-COPY-38).
-    pub(crate) fn accepted(&self, instance: Option<CopyInstance>) {
+    /// The server has accepted a stream, and said which copy this is to it, if it says so.
+    ///
+    /// # Errors
+    /// [`Error::CopyLost`] if it is another copy than before: its entries may be numbered otherwise (LH-COPY-38).
+    pub(crate) fn accepted(&self, instance: Option<CopyInstance>) -> Result<(), Error> {
         let mut state = self.state.locked();
-        let before = state.instance;
-        state.instance = instance.or(before);
-        if before.is_some() && before != state.instance {
-            state.ledger.sender_has_begun_anew();
+        let known = state.instance;
+        state.instance = known.or(instance);
+        match instance.is_some_and(|instance| state.instance != Some(instance)) {
+            true => Err(Error::started_again()),
+            false => Ok(()),
         }
     }
 
