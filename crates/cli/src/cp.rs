@@ -208,8 +208,12 @@ impl Cp {
             json: self.json,
             quiet: self.quiet,
             explain: self.explain,
+            suggests_overwrite: !self.overwrite,
         };
         let watch = Watch::start(show, started);
+        if let Some(destination) = self.paths.last() {
+            watch.writes_to(destination);
+        }
         let beside = Beside::by(self.deadline.wanted(&Zoned::now())?);
         let result = tokio::select! {
             result = self.carry_out(&job, &watch, &beside) => result,

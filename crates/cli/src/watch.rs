@@ -3,6 +3,7 @@
 mod lines;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Event, Hash, Observer, Progress, is_reserved};
+use longhaul_transfer::{Event, Failure, FailureKind, Hash, Observer, Progress, is_reserved};
 use quantities::{ByteCount, Time};
 use serde_json::{Value, json};
 
@@ -38,6 +39,8 @@ pub struct Watch {
     bar: ProgressBar,
     /// Whom the copy is with.
     server: OnceLock<String>,
+    /// Where the files go, as the user gave it.
+    destination: OnceLock<String>,
     seen: Mutex<Seen>,
 }
 
@@ -50,6 +53,8 @@ pub struct Show {
     pub quiet: bool,
     /// A line on what limits the copy.
     pub explain: bool,
+    /// Nothing is replaced, so that `--overwrite` may help where something is.
+    pub suggests_overwrite: bool,
 }
 
 #[derive(Default)]
@@ -78,6 +83,7 @@ impl Watch {
             started,
             bar,
             server: OnceLock::new(),
+            destination: OnceLock::new(),
             seen: Mutex::default(),
         });
         let looker = Arc::downgrade(&watch);
@@ -94,6 +100,26 @@ impl Watch {
             });
         }
         watch
+    }
+
+    /// Names where the files go, as the user gave it.
+    pub fn writes_to(&self, destination: &OsStr) {
+        let _ = self.destination.set(printable(destination.as_encoded_bytes()));
+    }
+
+    /// What went wrong with an entry, in words: with the end that failed, and with what helps, if anything does.
+    fn failure_text(&self, failure: &Failure) -> String {
+        let destination = self.destination.get().filter(|_| failure.at_destination);
+        match (failure.kind, destination) {
+            (
+                FailureKind::PermissionDenied | FailureKind::DiskFull | FailureKind::Io | FailureKind::NotFound,
+                Some(destination),
+            ) => format!("cannot write to {destination}: {failure}"),
+            (FailureKind::Exists, _) if self.show.suggests_overwrite => {
+                format!("{failure}; give --overwrite to replace it")
+            }
+            _ => failure.to_string(),
+        }
     }
 
     /// Names whom the copy is with, as the user knows it.
@@ -362,7 +388,7 @@ impl Observer for Watch {
                 }
             }
             Event::Failed { path, failure } => {
-                let (path, message) = (shown(path), shown(failure.to_string()));
+                let (path, message) = (shown(path), shown(self.failure_text(&failure)));
                 if self.show.json {
                     self.line(
                         json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
@@ -467,12 +493,14 @@ mod tests {
                     json,
                     quiet: false,
                     explain: true,
+                    suggests_overwrite: true,
                 },
                 started: Instant::now()
                     .checked_sub(2 * PROGRESS_LINE_AFTER)
                     .unwrap_or(Instant::now()),
                 bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
                 server: OnceLock::new(),
+                destination: OnceLock::new(),
                 seen: Mutex::default(),
             };
             let progress = &watch.progress;

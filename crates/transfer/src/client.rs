@@ -8,6 +8,7 @@
 //! Where somebody else than the user chooses the routes, they may join and leave in mid-copy ([`Connector::plan`]), and each is held against the direct
 //! one ([`steering`]).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,6 +40,7 @@ mod supervisor;
 pub(crate) use attempt::close;
 use patience::Patience;
 use stream_count::StreamCount;
+pub(crate) use stream_count::{LearnedStreams, PathConditions};
 use supervisor::Supervisor;
 
 /// How long an outage is waited out if the user does not say.
@@ -58,6 +60,11 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Watches this end's connection from now on, and right-sizes it where that helps; `side` is this end's part in
     /// moving the files. None where there is no connection to watch.
     fn watch(&mut self, _side: drs::Side) -> Option<Arc<FlowWatch>> {
+        None
+    }
+
+    /// Addresses at this end and at the other end of the first hop, if there are any.
+    fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
         None
     }
 

@@ -79,7 +79,7 @@ impl FailureKind {
             Self::RefusedPath => {
                 "refused: the path leads out of the permitted directory or through a symbolic link"
             }
-            Self::Exists => "already exists at the destination and differs; give --overwrite to replace it",
+            Self::Exists => "already exists at the destination and differs",
             Self::NotRegular => "not a file, directory or symbolic link; not copied",
             Self::WrongKind => "a directory is in the way of a file, or a file in the way of a directory",
             Self::NotFound => "no such file or directory",
@@ -108,6 +108,8 @@ pub struct Failure {
     pub kind: FailureKind,
     /// More, if there is more to say; one line.
     pub detail: String,
+    /// The end that writes failed, not the one that reads. Known to the end that has both from where the failure came.
+    pub at_destination: bool,
 }
 
 impl Failure {
@@ -116,6 +118,7 @@ impl Failure {
         Self {
             kind,
             detail: String::new(),
+            at_destination: false,
         }
     }
 
@@ -124,6 +127,16 @@ impl Failure {
         Self {
             kind,
             detail: detail.into(),
+            at_destination: false,
+        }
+    }
+
+    /// The same, of the end that writes.
+    #[must_use]
+    pub fn at_destination(self) -> Self {
+        Self {
+            at_destination: true,
+            ..self
         }
     }
 }
@@ -162,7 +175,7 @@ impl From<rustix::io::Errno> for Failure {
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
             _ => String::new(),
         };
-        Self { kind, detail }
+        Self::with(kind, detail)
     }
 }
 

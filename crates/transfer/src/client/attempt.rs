@@ -152,6 +152,7 @@ impl<C: Connector> Attempt<C> {
                 self.counters.get_or_init(|| counters).clone()
             }
         };
+        counters.set_addresses(stream.addresses());
         let counted = CountOpen::new(self.open.clone());
         self.observer.event(Event::StreamOpened {
             stream: counters.number,

@@ -29,7 +29,7 @@ use super::joining::Joining;
 use super::patience::Outlook;
 use super::steering::Steering;
 use super::stream_count::StreamCount;
-use super::{Client, Connector, OPEN_TIMEOUT, RoutePlan, Run, Side};
+use super::{Client, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, Run, Side};
 use crate::error::Error;
 
 /// Streams that may be lost before the server has accepted any: it may crash each time that it hears of the copy.
@@ -119,7 +119,7 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     }
 
     /// How many streams the destination turned out to need, where that showed.
-    pub(super) fn streams_needed(&self) -> Option<u32> {
+    pub(super) fn streams_needed(&self) -> Option<LearnedStreams> {
         self.count.needed()
     }
 

@@ -11,8 +11,8 @@ use crate::part::{Part, Portion};
 use crate::path::RelPath;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, Placement, RefusalKind, Request,
-    Token, VERSION, Written,
+    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request, Token,
+    VERSION, Written,
 };
 
 pub(super) use exchanges::{receivers, senders};
@@ -30,10 +30,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         mode: 0o644,
         mtime: (1_700_000_000, 5),
     };
-    let failure = Failure {
-        kind: FailureKind::Io,
-        detail: "input/output error".to_owned(),
-    };
+    let failure = Failure::with(FailureKind::Io, "input/output error");
     vec![
         ("hello-push", Frame::Hello(push())),
         ("hello-pull", Frame::Hello(pull())),
@@ -48,7 +45,6 @@ fn all() -> Vec<(&'static str, Frame)> {
             "hello-push-rest",
             Frame::Hello(Hello {
                 portion: Portion::Rest,
-                placement: Some(Placement::Itself),
                 ..push()
             }),
         ),
@@ -61,7 +57,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 clear: false,
                 present: true,
                 hard_links: false,
-                placement: Some(Placement::Into),
+                placement: None,
             },
         ),
         (

@@ -1,5 +1,6 @@
 //! What each stream of a copy has carried, and how its connections do.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +35,8 @@ pub struct StreamCounters {
     retiring: watch::Sender<bool>,
     /// The copy's own ([`Progress::max_streams`](super::Progress::max_streams)).
     max_streams: watch::Sender<Option<usize>>,
+    /// Hash of the addresses at both ends of the first hop; zero if they are not known.
+    addresses: AtomicU64,
     /// The server has accepted the connection of this moment.
     accepted: AtomicBool,
     /// The copy's own ([`Progress::arrivals`](super::Progress::arrivals)).
@@ -146,6 +149,7 @@ impl StreamCounters {
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
             max_streams,
+            addresses: AtomicU64::new(0),
             accepted: AtomicBool::new(false),
             arrivals,
         }
@@ -211,6 +215,20 @@ impl StreamCounters {
             *known = max_streams;
             is_new
         });
+    }
+
+    /// Takes note of the addresses at both ends of the first hop. A hash of them is kept.
+    pub(crate) fn set_addresses(&self, addresses: Option<(IpAddr, IpAddr)>) {
+        let hash = addresses.map_or(0, |(here, there)| {
+            let hash = blake3::hash(format!("{here} {there}").as_bytes());
+            hash.as_bytes().first_chunk().copied().map_or(0, u64::from_le_bytes)
+        });
+        self.addresses.store(hash, Ordering::Relaxed);
+    }
+
+    /// Hash of the addresses at both ends of the first hop, if they are known.
+    pub(crate) fn addresses(&self) -> Option<u64> {
+        Some(self.addresses.load(Ordering::Relaxed)).filter(|hash| *hash != 0)
     }
 
     /// Returns whether the server has accepted the connection of this moment.

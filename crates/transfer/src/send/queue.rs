@@ -259,6 +259,8 @@ impl Queue {
 
     /// The receiver says what became of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<Written, Failure>) {
+        // What failed here comes back as it was.
+        let outcome = outcome.map_err(Failure::at_destination);
         self.on(|schedule, now| schedule.answered(id, outcome, now));
     }
 
@@ -356,7 +358,17 @@ impl Queue {
                     same: written != Written::New,
                 });
             }
-            Err(failure) => self.note(path, failure),
+            Err(failure) => {
+                let at_destination =
+                    failure.at_destination && !matches!(result.entry.found, Found::Failed(_));
+                self.note(
+                    path,
+                    Failure {
+                        at_destination,
+                        ..failure
+                    },
+                );
+            }
         }
     }
 

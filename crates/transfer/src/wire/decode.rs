@@ -322,10 +322,7 @@ impl Fields {
 
     fn failure(&mut self, code: u8) -> Result<Failure, WireError> {
         let kind = FailureKind::from_code(code).ok_or(WireError::Value("failure code"))?;
-        Ok(Failure {
-            kind,
-            detail: self.text()?,
-        })
+        Ok(Failure::with(kind, self.text()?))
     }
 
     /// Subtrees by offset, disjoint, each at a multiple of what it covers.

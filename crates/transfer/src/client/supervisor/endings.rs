@@ -77,7 +77,11 @@ impl<C: Connector> Supervisor<'_, C> {
                 (error.into_error(text), retry)
             }
         };
-        let reason = error.to_string();
+        // The copy goes on.
+        let reason = match &error {
+            Error::StreamsLost(reason) => reason.clone(),
+            error => error.to_string(),
+        };
         self.client.observer.event(Event::StreamLost {
             stream: ended.opened,
             route,

@@ -144,6 +144,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 continue;
             }
             view.open += 1;
+            view.addresses = view.addresses.or(stream.addresses());
             let route = on_routes.entry(&stream.route).or_default();
             route.add(round_trips.0, round_trips.1);
             view.largest_window = [view.largest_window, here.largest_window]
