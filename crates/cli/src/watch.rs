@@ -112,7 +112,10 @@ impl Watch {
         let destination = self.destination.get().filter(|_| failure.at_destination);
         match (failure.kind, destination) {
             (
-                FailureKind::PermissionDenied | FailureKind::DiskFull | FailureKind::Io | FailureKind::NotFound,
+                FailureKind::PermissionDenied
+                | FailureKind::DiskFull
+                | FailureKind::Io
+                | FailureKind::NotFound,
                 Some(destination),
             ) => format!("cannot write to {destination}: {failure}"),
             (FailureKind::Exists, _) if self.show.suggests_overwrite => {

@@ -41,7 +41,9 @@ pub use over_sessions::{
     Mark, Reserved, SessionConnector, depots_of, is_reserved, serve_files, serve_session,
 };
 pub use part::{MAX_PARTS, Part, PartError, Portion};
-pub use progress::{Ends, Event, Observer, Progress, RouteStanding, Standstill, StreamCounters};
+pub use progress::{
+    Ends, Event, NotKept, NotKeptCounts, Observer, Progress, RouteStanding, Standstill, StreamCounters,
+};
 pub use remembered::StreamMemory;
 pub use send::Sources;
 pub use server::Server;

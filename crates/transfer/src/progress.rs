@@ -2,6 +2,7 @@
 
 mod earlier;
 mod events;
+mod not_kept;
 mod streams;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,6 +17,7 @@ use crate::wire::Written;
 
 use earlier::Earlier;
 pub use events::{Event, Observer, RouteStanding, Standstill};
+pub use not_kept::{NotKept, NotKeptCounts};
 pub use streams::{Ends, StreamCounters};
 
 /// Counters of one copy; entries are files, directories and links.
@@ -47,6 +49,8 @@ pub struct Progress {
     pub bytes_linked: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
+    /// What is not kept of the sources, at the end that reads them.
+    pub not_kept: NotKept,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
     /// The walk has found more, or is over.
     found: Notify,
@@ -103,6 +107,7 @@ impl Progress {
         ] {
             take(counter);
         }
+        self.not_kept.reset();
         self.walk_complete.store(false, Ordering::Release);
         self.max_streams.send_replace(None);
     }

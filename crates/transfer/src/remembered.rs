@@ -240,7 +240,15 @@ impl Numbers {
 
     fn set(&mut self, key: Key, number: u32, notes: Vec<u64>, at: u64) {
         self.0.retain(|entry| entry.key != key);
-        self.0.insert(0, Entry { at, number, notes, key });
+        self.0.insert(
+            0,
+            Entry {
+                at,
+                number,
+                notes,
+                key,
+            },
+        );
         self.0.truncate(MAX_ENTRIES);
     }
 }

@@ -1,6 +1,5 @@
 //! Copies that are killed, at either end or both, again and again: the same command goes on until all is there.
 
-
 use serde_json::Value;
 
 use crate::stage::*;

@@ -221,7 +221,10 @@ impl StreamCounters {
     pub(crate) fn set_addresses(&self, addresses: Option<(IpAddr, IpAddr)>) {
         let hash = addresses.map_or(0, |(here, there)| {
             let hash = blake3::hash(format!("{here} {there}").as_bytes());
-            hash.as_bytes().first_chunk().copied().map_or(0, u64::from_le_bytes)
+            hash.as_bytes()
+                .first_chunk()
+                .copied()
+                .map_or(0, u64::from_le_bytes)
         });
         self.addresses.store(hash, Ordering::Relaxed);
     }

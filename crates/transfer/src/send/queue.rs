@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::Stat;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -384,6 +385,10 @@ impl WalkSink for Queue {
         self.account.take(Resource::Bookkeeping, 1).ok()
     }
 
+    fn looked_at(&self, stat: &Stat) {
+        self.progress.not_kept.note_entry(stat);
+    }
+
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
         let cost = entry_memory(&path, &found);
         self.take_in(cost, |schedule| schedule.found(source, path, meta, found))
@@ -460,6 +465,10 @@ impl Reports for Queue {
 
     fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         self.on(|schedule, _| schedule.offer_read(id, size, hash))
+    }
+
+    fn has_attributes(&self, names: &[u8]) {
+        self.progress.not_kept.note_attributes(names);
     }
 
     fn is_over(&self) -> bool {

@@ -19,9 +19,8 @@ fn meta() -> impl Strategy<Value = Meta> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (1u8..=15, "[ -~]{0,100}").prop_map(|(code, detail)| {
-        Failure::with(FailureKind::from_code(code).unwrap(), detail)
-    })
+    (1u8..=15, "[ -~]{0,100}")
+        .prop_map(|(code, detail)| Failure::with(FailureKind::from_code(code).unwrap(), detail))
 }
 
 fn block() -> impl Strategy<Value = Block> {

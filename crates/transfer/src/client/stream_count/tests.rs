@@ -473,7 +473,11 @@ fn few_streams_of_a_better_path_slow_no_copy() {
 
 #[test]
 fn number_of_another_path_is_not_begun_with() {
-    for remembered in [learned(64, 20, 0, 0), learned(64, 300, 0, 0), learned(64, 100, 65_536, 0)] {
+    for remembered in [
+        learned(64, 20, 0, 0),
+        learned(64, 300, 0, 0),
+        learned(64, 100, 65_536, 0),
+    ] {
         let mut count = StreamCount::new(None, remembered, 64);
         let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
         copy.view.largest_window = Some(8 << 20);

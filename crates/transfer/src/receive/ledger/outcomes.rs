@@ -103,9 +103,8 @@ mod tests {
     use super::*;
 
     fn outcome() -> impl Strategy<Value = Result<Written, Failure>> {
-        let failure = (1u8..=15, "[a-z]{0,9}").prop_map(|(code, detail)| {
-            Err(Failure::with(FailureKind::from_code(code).unwrap(), detail))
-        });
+        let failure = (1u8..=15, "[a-z]{0,9}")
+            .prop_map(|(code, detail)| Err(Failure::with(FailureKind::from_code(code).unwrap(), detail)));
         prop_oneof![
             3 => Just(Ok(Written::New)),
             3 => Just(Ok(Written::Same)),
