@@ -211,7 +211,8 @@ impl Resident {
     fn settings(&self, dir: &Path, identity: &Identity) -> Result<Settings> {
         let file = std::env::current_exe().context("cannot tell where this program is")?;
         let own = std::process::id().to_string();
-        let arguments = ["cp", "--json", "-B", "--parent", &own];
+        let patience = cp::ATTEMPT_PATIENCE.0.as_secs().to_string();
+        let arguments = ["cp", "--json", "-B", "--parent", &own, "--patience", &patience];
         Ok(Settings {
             name: self.name.clone().unwrap_or_else(tls_service::host_name),
             instance: instance(dir)?,

@@ -12,9 +12,10 @@ use jiff::Zoned;
 use longhaul_route_source::ClientSource;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Compare, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion, Request, SessionConnector,
-    Sources, StreamMemory, Token, WriteOptions, copy_local,
+    Client, Compare, DEFAULT_PATIENCE, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion, Request,
+    SessionConnector, Sources, StreamMemory, Token, WriteOptions, copy_local,
 };
+use quantities::Time;
 
 use crate::exit::Exit;
 use crate::report::Report;
@@ -23,7 +24,7 @@ use crate::stop::StopSignals;
 use crate::target::Remote;
 use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
-use crate::{descriptors, home, logging, submit, trust};
+use crate::{descriptors, home, logging, quantity, submit, trust};
 
 /// How long a copy that has ended may take to remove, or make durable, what is not finished.
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
@@ -37,7 +38,7 @@ mod over_ssh;
 pub mod routing;
 mod scp_options;
 
-pub use as_job::{PathsOf, is_understood};
+pub use as_job::{ATTEMPT_PATIENCE, PathsOf, is_understood};
 use beside::Beside;
 use deadline::{Deadline, DeadlineOptions};
 use job::Job;
@@ -107,6 +108,10 @@ pub struct Cp {
     /// The key to be known by [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
+    /// How long to wait when nothing arrives from the server any more, once a stream has stood; time for which this machine is suspended does
+    /// not count [default: 5 min].
+    #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
+    patience: Option<Time>,
     #[command(flatten)]
     deadline: DeadlineOptions,
     /// Write events and a closing report as JSON lines to standard output.
@@ -203,8 +208,12 @@ impl Cp {
             json: self.json,
             quiet: self.quiet,
             explain: self.explain,
+            suggests_overwrite: !self.overwrite,
         };
         let watch = Watch::start(show, started);
+        if let Some(destination) = self.paths.last() {
+            watch.writes_to(destination);
+        }
         let beside = Beside::by(self.deadline.wanted(&Zoned::now())?);
         let result = tokio::select! {
             result = self.carry_out(&job, &watch, &beside) => result,
@@ -322,6 +331,11 @@ impl Cp {
         self.part.unwrap_or_default()
     }
 
+    /// How long an outage is waited out.
+    fn patience(&self) -> Duration {
+        self.patience.map_or(DEFAULT_PATIENCE, |patience| patience.0)
+    }
+
     /// How a file that is there already is recognized.
     fn compare(&self) -> Compare {
         match self.checksum {
@@ -341,6 +355,7 @@ impl Cp {
             hard_links: self.hard_links,
             single: self.streams == Some(1),
             portion: self.portion(),
+            placement: None,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");
@@ -356,6 +371,7 @@ impl Cp {
         size: Option<u64>,
         beside: &Beside,
     ) -> Result<Client<Remembering>> {
+        watch.waits_for(remote.server.host.to_string());
         let push = matches!(request, Request::Push { .. });
         let hello = self.hello(request)?;
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
@@ -429,6 +445,7 @@ impl Cp {
             compare: self.compare(),
             streams: self.streams,
             memory: remembered_streams(remote.server.to_string()),
+            patience: self.patience(),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })

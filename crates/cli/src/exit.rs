@@ -131,7 +131,7 @@ impl Exit {
         match error {
             Error::Connect(_) => Self::NoRoute,
             Error::Unauthorised(_) => Self::Unauthorised,
-            Error::StreamsLost(_) | Error::Stream(_) | Error::Forgotten => Self::BrokeOff,
+            Error::StreamsLost(_) | Error::Stream(_) | Error::CopyLost(_) => Self::BrokeOff,
             Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => Self::Disagreement,
             Error::Path { .. } => Self::Usage,
             Error::Refused(_) | Error::Limit(_) => Self::SomeFailed,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drs::{Limit, Tally};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Error, Outcome, Picture, StreamCounters, depots_of, explain};
+use longhaul_transfer::{Error, NotKeptCounts, Outcome, Picture, StreamCounters, depots_of, explain};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
@@ -65,6 +65,8 @@ pub struct Report {
     /// The same as a line for people.
     explanation: Option<String>,
     verification: Verification,
+    /// What is not kept of the sources, counted by the end that reads them: all zero in a pull.
+    not_kept: NotKeptCounts,
     failures: Vec<FailedEntry>,
     /// All failures, also those beyond the listed.
     pub failed: u64,
@@ -186,6 +188,7 @@ impl Report {
                 of: hash.map(|(of, _)| of),
                 root: hash.map(|(_, hash)| hex(&hash)),
             },
+            not_kept: progress.not_kept.counts(),
             failures: watch.failures(),
             failed,
         }
@@ -252,6 +255,9 @@ impl Report {
                 ByteCount(self.bytes),
                 Time::from_seconds(self.seconds),
             );
+        }
+        if !quiet && let Some(not_kept) = self.not_kept.line() {
+            eprintln!("longhaul: {not_kept}");
         }
         if !quiet && let Some(deadline) = &self.deadline {
             eprintln!("{}", deadline.summary);

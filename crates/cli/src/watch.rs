@@ -1,17 +1,21 @@
 //! Watches a copy: a progress line on a terminal, JSON lines for programs, and what the report needs.
 
+mod lines;
+
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Event, Hash, Observer, Progress, is_reserved};
-use quantities::{ByteCount, Rate, Time};
+use longhaul_transfer::{Event, Failure, FailureKind, Hash, Observer, Progress, is_reserved};
+use quantities::{ByteCount, Time};
 use serde_json::{Value, json};
 
+use self::lines::{BAR_TEMPLATE, RecentLines, Shown, waiting_message};
 use crate::cp::routing::Judged;
 use crate::report::{FailedEntry, Report, hex};
 
@@ -33,6 +37,10 @@ pub struct Watch {
     show: Show,
     started: Instant,
     bar: ProgressBar,
+    /// Whom the copy is with.
+    server: OnceLock<String>,
+    /// Where the files go, as the user gave it.
+    destination: OnceLock<String>,
     seen: Mutex<Seen>,
 }
 
@@ -45,11 +53,16 @@ pub struct Show {
     pub quiet: bool,
     /// A line on what limits the copy.
     pub explain: bool,
+    /// Nothing is replaced, so that `--overwrite` may help where something is.
+    pub suggests_overwrite: bool,
 }
 
 #[derive(Default)]
 struct Seen {
     failures: Vec<FailedEntry>,
+    /// Those of a copy that was lost: the one in its place reports them again.
+    earlier_failures: Vec<FailedEntry>,
+    lines: RecentLines,
     files: u64,
     last_hash: Option<Hash>,
     judged: Vec<Judged>,
@@ -69,6 +82,8 @@ impl Watch {
             show,
             started,
             bar,
+            server: OnceLock::new(),
+            destination: OnceLock::new(),
             seen: Mutex::default(),
         });
         let looker = Arc::downgrade(&watch);
@@ -85,6 +100,39 @@ impl Watch {
             });
         }
         watch
+    }
+
+    /// Names where the files go, as the user gave it.
+    pub fn writes_to(&self, destination: &OsStr) {
+        let _ = self.destination.set(printable(destination.as_encoded_bytes()));
+    }
+
+    /// What went wrong with an entry, in words: with the end that failed, and with what helps, if anything does.
+    fn failure_text(&self, failure: &Failure) -> String {
+        let destination = self.destination.get().filter(|_| failure.at_destination);
+        match (failure.kind, destination) {
+            (
+                FailureKind::PermissionDenied
+                | FailureKind::DiskFull
+                | FailureKind::Io
+                | FailureKind::NotFound,
+                Some(destination),
+            ) => format!("cannot write to {destination}: {failure}"),
+            (FailureKind::Exists, _) if self.show.suggests_overwrite => {
+                format!("{failure}; give --overwrite to replace it")
+            }
+            _ => failure.to_string(),
+        }
+    }
+
+    /// Names whom the copy is with, as the user knows it.
+    pub fn waits_for(&self, server: String) {
+        // The first of two hosts is enough.
+        let _ = self.server.set(printable(server.as_bytes()));
+    }
+
+    fn server(&self) -> &str {
+        self.server.get().map_or("the server", String::as_str)
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -108,12 +156,13 @@ impl Watch {
                 "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done, "bytes_found": found,
                 "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
                 "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
+                "waiting_seconds": progress.silence().map(|silence| silence.as_secs()),
             }));
         } else if drawn && (found > 0 || !routes.is_empty()) && self.started.elapsed() >= PROGRESS_LINE_AFTER
         {
             // Not before there is something to show: ssh may be asking for a password on the same terminal.
             if self.bar.is_hidden() {
-                let style = ProgressStyle::with_template("{bar:24} {percent:>3}% {msg}");
+                let style = ProgressStyle::with_template(BAR_TEMPLATE);
                 if let Ok(style) = style {
                     self.bar.set_style(style);
                 }
@@ -124,24 +173,18 @@ impl Watch {
             let left = complete
                 .then(|| time_left(found.saturating_sub(done), speed))
                 .flatten();
-            let eta = left.map_or(String::new(), |left| format!(", {} left", Time(left)));
-            let per_route = match routes.len() {
-                0 | 1 => String::new(),
-                _ => {
-                    let list: Vec<_> = routes
-                        .iter()
-                        .map(|(route, bps)| format!("{route} {}", Rate::nearest(*bps)))
-                        .collect();
-                    format!(" [{}]", list.join(", "))
+            self.bar.set_message(match progress.silence() {
+                Some(silence) => waiting_message(silence, self.server()),
+                None => Shown {
+                    done,
+                    found,
+                    speed,
+                    left,
+                    files: progress.files_done.load(Ordering::Relaxed),
+                    routes: &routes,
                 }
-            };
-            let files = progress.files_done.load(Ordering::Relaxed);
-            self.bar.set_message(format!(
-                "{}/{} {}{eta}, {files} files{per_route}",
-                ByteCount(done),
-                ByteCount(found),
-                Rate::nearest(speed)
-            ));
+                .message(),
+            });
         }
     }
 
@@ -174,6 +217,20 @@ impl Watch {
         } else if !self.show.quiet {
             self.bar.suspend(|| eprintln!("longhaul: {text}"));
         }
+    }
+
+    /// Says a line to a person who wants more than failures.
+    fn say(&self, line: &str) {
+        if !self.show.quiet {
+            self.bar.suspend(|| eprintln!("longhaul: {line}"));
+        }
+    }
+
+    /// Returns whether a failure was said of a copy that was lost.
+    fn has_said(&self, path: &str, message: &str) -> bool {
+        let seen = self.seen();
+        let is_same = |entry: &FailedEntry| entry.path == path && entry.message == message;
+        seen.earlier_failures.iter().any(is_same)
     }
 
     /// The failures listed so far.
@@ -225,6 +282,7 @@ impl Observer for Watch {
                 stream,
                 route,
                 reason,
+                is_surplus,
             } => {
                 let reason = shown(reason);
                 if is_reserved(&route) {
@@ -237,8 +295,51 @@ impl Observer for Watch {
                     self.line(
                         json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
                     );
-                } else if stream.is_some() && !self.show.quiet {
+                } else if stream.is_some()
+                    && !is_surplus
+                    && !self.show.quiet
+                    && self.seen().lines.is_new(&reason, Instant::now())
+                {
                     self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
+                }
+            }
+            Event::Waiting { silence, patience } => {
+                let (seconds, server) = (silence.as_secs(), self.server());
+                let patience_seconds = patience.as_secs();
+                if self.show.json {
+                    self.line(json!({
+                        "event": "waiting", "for": server, "seconds": seconds, "patience_seconds": patience_seconds,
+                    }));
+                } else {
+                    let patience = Time(Duration::from_secs(patience_seconds));
+                    self.say(&format!(
+                        "no data for {seconds} s: waiting up to {patience} for {server} (--patience)"
+                    ));
+                }
+            }
+            Event::Back { after } => {
+                let (seconds, server) = (after.as_secs(), self.server());
+                if self.show.json {
+                    self.line(json!({ "event": "back", "for": server, "seconds": seconds }));
+                } else {
+                    self.say(&format!("{server} answers again after {seconds} s"));
+                }
+            }
+            Event::BegunAgain { reason } => {
+                let mut seen = self.seen();
+                let failures = std::mem::take(&mut seen.failures);
+                if !failures.is_empty() {
+                    seen.earlier_failures = failures;
+                }
+                (seen.files, seen.last_hash) = (0, None);
+                drop(seen);
+                let reason = shown(reason);
+                if self.show.json {
+                    self.line(json!({ "event": "begun_again", "reason": reason }));
+                } else {
+                    self.say(&format!(
+                        "{reason}; beginning another, which resumes from what is there"
+                    ));
                 }
             }
             Event::RouteJudged {
@@ -290,12 +391,12 @@ impl Observer for Watch {
                 }
             }
             Event::Failed { path, failure } => {
-                let (path, message) = (shown(path), shown(failure.to_string()));
+                let (path, message) = (shown(path), shown(self.failure_text(&failure)));
                 if self.show.json {
                     self.line(
                         json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
                     );
-                } else {
+                } else if !self.has_said(&path, &message) {
                     self.bar.suspend(|| eprintln!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
@@ -395,11 +496,14 @@ mod tests {
                     json,
                     quiet: false,
                     explain: true,
+                    suggests_overwrite: true,
                 },
                 started: Instant::now()
                     .checked_sub(2 * PROGRESS_LINE_AFTER)
                     .unwrap_or(Instant::now()),
                 bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+                server: OnceLock::new(),
+                destination: OnceLock::new(),
                 seen: Mutex::default(),
             };
             let progress = &watch.progress;

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use data_encoding::HEXLOWER;
 use longhaul_transfer::{Error as CopyError, Event, Failure, Hash, Observer, Progress};
@@ -33,6 +34,8 @@ pub struct Between {
     pub hard_links: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
+    /// How long an outage is waited out.
+    pub patience: Duration,
     /// Every entry that is done is reported, not only counted.
     pub report_done: bool,
     /// Ports to listen on.
@@ -177,6 +180,7 @@ impl Between {
             checksum: self.checksum,
             hard_links: self.hard_links,
             streams: self.streams,
+            patience_ms: Some(u64::try_from(self.patience.as_millis()).unwrap_or(u64::MAX)),
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
             report_done: self.report_done,
@@ -239,6 +243,9 @@ impl Receiving<'_> {
         ] {
             counter.store(value, Ordering::Relaxed);
         }
+        if let Some(resumed) = counts.bytes_resumed {
+            progress.bytes_resumed.store(resumed, Ordering::Relaxed);
+        }
         progress
             .walk_complete
             .store(counts.walk_complete, Ordering::Relaxed);
@@ -252,6 +259,7 @@ impl Receiving<'_> {
                 stream,
                 route,
                 reason,
+                is_surplus: false,
             },
             CopyEvent::Resumed { path, bytes, size } => {
                 self.progress.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
@@ -268,6 +276,17 @@ impl Receiving<'_> {
                 hash: blake3.and_then(|text| hash(&text)),
                 same,
             },
+            CopyEvent::Waiting {
+                silence_ms,
+                patience_ms,
+            } => Event::Waiting {
+                silence: Duration::from_millis(silence_ms),
+                patience: Duration::from_millis(patience_ms),
+            },
+            CopyEvent::Back { after_ms } => Event::Back {
+                after: Duration::from_millis(after_ms),
+            },
+            CopyEvent::BegunAgain { reason } => Event::BegunAgain { reason },
             CopyEvent::Failed { path, kind, detail } => Event::Failed {
                 path,
                 failure: Failure::with(kind, detail),

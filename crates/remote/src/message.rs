@@ -117,6 +117,9 @@ pub struct CopyAsk {
     pub hard_links: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
+    /// How long an outage is waited out, in milliseconds; `None` from a near side that knows no event of waiting.
+    #[serde(default)]
+    pub patience_ms: Option<u64>,
     /// TCP congestion control.
     pub congestion: Option<String>,
     /// The data of large files travels in the clear, if the other side allows it.
@@ -219,6 +222,23 @@ pub enum CopyEvent {
         /// Why.
         reason: String,
     },
+    /// Nothing arrives: see [`longhaul_transfer::Event::Waiting`].
+    Waiting {
+        /// Milliseconds since something arrived.
+        silence_ms: u64,
+        /// Milliseconds after which the copy is given up.
+        patience_ms: u64,
+    },
+    /// Something arrives again.
+    Back {
+        /// Milliseconds for which nothing had arrived.
+        after_ms: u64,
+    },
+    /// The copy was lost, and another one takes its place.
+    BegunAgain {
+        /// Why.
+        reason: String,
+    },
     /// A file is gone on with.
     Resumed {
         /// Which.
@@ -260,6 +280,8 @@ pub struct CopyProgress {
     pub entries_done: u64,
     pub files_done: u64,
     pub bytes_done: u64,
+    #[serde(default)]
+    pub bytes_resumed: Option<u64>,
     #[serde(default)]
     pub files_unchanged: u64,
     #[serde(default)]

@@ -38,6 +38,7 @@ impl WayMemory {
             meaning: Meaning {
                 first_line: "longhaul ways 1",
                 max: WAYS.len() as u32,
+                notes: 0,
             },
         }
     }

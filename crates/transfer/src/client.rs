@@ -1,12 +1,14 @@
 //! The client's side of a copy: opens streams over the routes, keeps them going, and knows when it is over.
 //!
 //! The first stream starts at once and carries data; others join when the copy turns out large enough to be worth
-//! them. A stream that is lost is opened again on its route, with growing pauses, while the others go on; when none is left
-//! and none comes back within [`RECONNECT_TIMEOUT`], the copy ends with an error that names what failed.
+//! them. A stream that is lost is opened again on its route, with growing pauses, while the others go on. If none is left, the outage is
+//! waited out for as long as the user's patience lasts ([`patience`]). If the server has lost the copy by then, another one takes its place in
+//! the same run: what is in place is offered, and what is kept of large files is resumed.
 //!
 //! Where somebody else than the user chooses the routes, they may join and leave in mid-copy ([`Connector::plan`]), and each is held against the direct
 //! one ([`steering`]).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,16 +20,17 @@ use tokio::task::JoinSet;
 use crate::account::Account;
 use crate::error::Error;
 use crate::part::{PartFilter, Portion};
-use crate::progress::{Observer, Progress};
+use crate::progress::{Event, Observer, Progress};
 use crate::receive::{Asked, Receiver};
 use crate::remembered::StreamMemory;
 use crate::send::{Presence, Queue, Sources};
 use crate::store::Destination;
 use crate::tree_hash::Hash;
-use crate::wire::{Compare, Hello, Request};
+use crate::wire::{Compare, Hello, Placement, Request, Token};
 
 mod attempt;
 mod joining;
+mod patience;
 #[cfg(test)]
 mod retire_tests;
 mod steering;
@@ -35,11 +38,15 @@ mod stream_count;
 mod supervisor;
 
 pub(crate) use attempt::close;
+use patience::Patience;
 use stream_count::StreamCount;
+pub(crate) use stream_count::{LearnedStreams, PathConditions};
 use supervisor::Supervisor;
 
-/// How long a copy without any stream tries to get one back.
-pub const RECONNECT_TIMEOUT: Duration = Duration::from_secs(6);
+/// How long an outage is waited out if the user does not say.
+pub const DEFAULT_PATIENCE: Duration = Duration::from_secs(300);
+/// How long a copy whose first stream never stood tries others.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(6);
 /// Most streams one copy opens.
 pub const MAX_STREAMS: u32 = 64;
 
@@ -53,6 +60,11 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Watches this end's connection from now on, and right-sizes it where that helps; `side` is this end's part in
     /// moving the files. None where there is no connection to watch.
     fn watch(&mut self, _side: drs::Side) -> Option<Arc<FlowWatch>> {
+        None
+    }
+
+    /// Addresses at this end and at the other end of the first hop, if there are any.
+    fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
         None
     }
 
@@ -156,6 +168,8 @@ pub struct Client<C> {
     pub streams: Option<u32>,
     /// Where the number that a destination needed is remembered, if anywhere.
     pub memory: Option<StreamMemory>,
+    /// How long an outage is waited out, once a stream has stood: running time, without that for which the machine was suspended.
+    pub patience: Duration,
     /// Counts.
     pub progress: Arc<Progress>,
     /// Receives what happens.
@@ -165,40 +179,50 @@ pub struct Client<C> {
 impl<C: Connector> Client<C> {
     /// Sends `sources`; `names` is what each is called in messages.
     pub async fn push(self, sources: Sources, names: Vec<String>) -> Result<Outcome, Error> {
-        let queue = Queue::new(
-            sources.only(self.hello.portion, self.hello.hard_links),
-            self.hello.resume,
-            Account::alone(),
-            self.progress.clone(),
-            self.observer.clone(),
-            Sources::labels(names),
-        )?;
-        // LH-COPY-52.
-        let presence = match self.hello.portion {
-            Portion::Rest => Presence::Something,
-            Portion::Whole | Portion::Part(_) => Presence::Unknown,
-        };
-        queue.expect(presence, self.compare);
-        if self.hello.hard_links {
-            queue.keep_links(false);
+        let sources = Arc::new(sources.only(self.hello.portion, self.hello.hard_links));
+        let mut run = Run::new(&self);
+        loop {
+            let queue = Queue::new(
+                sources.clone(),
+                self.hello.resume,
+                Account::alone(),
+                self.progress.clone(),
+                self.observer.clone(),
+                Sources::labels(names.clone()),
+            )?;
+            // LH-COPY-52.
+            let presence = match self.hello.portion {
+                Portion::Rest => Presence::Something,
+                Portion::Whole | Portion::Part(_) => Presence::Unknown,
+            };
+            queue.expect(presence, self.compare);
+            if self.hello.hard_links {
+                queue.keep_links(false);
+            }
+            let close = CloseQueue(queue.clone());
+            let walk = queue.clone();
+            let walk = tokio::task::spawn_blocking(move || walk.walk());
+            let carried = self.carry(Side::Push(queue.clone()), &mut run).await;
+            let error = match carried {
+                Ok(closing) => {
+                    let manifest = queue.manifest();
+                    return Ok(Outcome { manifest, closing });
+                }
+                Err(error) => error,
+            };
+            let next = run.next_copy(error, queue.placement())?;
+            drop(close);
+            // It counts what it finds as the next one does.
+            let _ = walk.await;
+            self.begin_again(&mut run, next).await?;
         }
-        let _close = CloseQueue(queue.clone());
-        let walk = queue.clone();
-        tokio::task::spawn_blocking(move || walk.walk());
-        let closing = self.run(Side::Push(queue.clone())).await?;
-        Ok(Outcome {
-            manifest: queue.manifest(),
-            closing,
-        })
     }
 
     /// Receives into `destination`; `names` is what each source is called in messages. The server is held to what the request
     /// asks for: [`Error::NotAsked`] when it sends something else.
-    pub async fn pull(mut self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
-        self.hello.offer = destination.has_something().then_some(self.compare);
-        let labels = Sources::labels(names);
+    pub async fn pull(self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
         let recursive = !matches!(self.hello.request, Request::Pull { recursive: false, .. });
-        let asked = match (self.hello.portion, recursive) {
+        let asked = || match (self.hello.portion, recursive) {
             (Portion::Part(part), _) => {
                 let links_together = self.hello.hard_links;
                 Asked::Part(PartFilter { part, links_together }, recursive)
@@ -206,21 +230,40 @@ impl<C: Connector> Client<C> {
             (_, false) => Asked::Files,
             (_, true) => Asked::Trees,
         };
+        let mut run = Run::new(&self);
         if self.hello.portion == Portion::Rest {
             // For who receives, which is this side.
-            self.hello.portion = Portion::Whole;
+            run.hello.portion = Portion::Whole;
         }
-        let (progress, observer) = (self.progress.clone(), self.observer.clone());
-        let receiver = Receiver::new(destination, asked, Account::alone(), progress, observer, labels)?;
-        let closing = self.run(Side::Pull(receiver.clone())).await?;
-        receiver.check_complete()?;
-        Ok(Outcome {
-            manifest: receiver.conclusion().unwrap_or_default(),
-            closing,
-        })
+        let mut next = destination;
+        loop {
+            let successor = next.successor(Token::random()?);
+            let destination = std::mem::replace(&mut next, successor);
+            run.hello.offer = destination.has_something().then_some(self.compare);
+            let labels = Sources::labels(names.clone());
+            let (progress, observer) = (self.progress.clone(), self.observer.clone());
+            let receiver = Receiver::new(destination, asked(), Account::alone(), progress, observer, labels)?;
+            let carried = self.carry(Side::Pull(receiver.clone()), &mut run).await;
+            let error = match carried {
+                Ok(closing) => {
+                    receiver.check_complete()?;
+                    let manifest = receiver.conclusion().unwrap_or_default();
+                    return Ok(Outcome { manifest, closing });
+                }
+                Err(error) => error,
+            };
+            let again = run.next_copy(error, None)?;
+            let ended = receiver.ended();
+            drop(receiver);
+            // Two receivers must not have one file. Nobody ever says anything: it is over when nobody is left who could.
+            let let_go = tokio::task::spawn_blocking(move || ended.map(|ended| ended.recv()));
+            let _ = let_go.await;
+            self.begin_again(&mut run, again).await?;
+        }
     }
 
-    async fn run(&self, side: Side) -> Result<JoinSet<()>, Error> {
+    /// Carries one copy of a run to its end.
+    async fn carry(&self, side: Side, run: &mut Run) -> Result<JoinSet<()>, Error> {
         let routes = self.connector.routes();
         let push = matches!(side, Side::Push(_));
         let memory = self.memory.as_ref().filter(|_| self.streams.is_none());
@@ -229,12 +272,68 @@ impl<C: Connector> Client<C> {
             None => None,
         };
         let count = StreamCount::new(self.streams, remembered, MAX_STREAMS as usize);
-        let mut supervisor = Supervisor::new(self, routes.clone(), side, count);
-        let closing = supervisor.supervise().await?;
+        let mut supervisor = Supervisor::new(self, run, routes.clone(), side, count);
+        let closing = match supervisor.supervise().await {
+            Ok(closing) => closing,
+            Err(error) => {
+                supervisor.abandon().await;
+                return Err(error);
+            }
+        };
         if let (Some(memory), Some(streams)) = (memory, supervisor.streams_needed()) {
             memory.remember(push, &routes, streams).await;
         }
         Ok(closing)
+    }
+
+    /// Has another copy take the place of one that is lost, after a pause.
+    async fn begin_again(&self, run: &mut Run, next: NextCopy) -> Result<(), Error> {
+        run.hello.token = Token::random()?;
+        run.hello.placement = next.placement;
+        self.progress.begin_again();
+        self.observer.event(Event::BegunAgain { reason: next.reason });
+        tokio::time::sleep(next.pause).await;
+        Ok(())
+    }
+}
+
+/// What a client keeps from one copy to the next of one run.
+pub(crate) struct Run {
+    hello: Hello,
+    patience: Patience,
+}
+
+/// Another copy that is to take the place of one that is lost.
+struct NextCopy {
+    reason: String,
+    pause: Duration,
+    placement: Option<Placement>,
+}
+
+impl Run {
+    fn new<C>(client: &Client<C>) -> Self {
+        Self {
+            hello: client.hello.clone(),
+            patience: Patience::new(client.patience),
+        }
+    }
+
+    /// How to begin another copy, if `error` says that this one is lost.
+    ///
+    /// # Errors
+    /// `error`, if the run ends by it.
+    fn next_copy(&mut self, error: Error, placement: Option<Placement>) -> Result<NextCopy, Error> {
+        let placement = placement.or(self.hello.placement);
+        let may_begin = matches!(error, Error::CopyLost(_)) && self.hello.is_placed(placement);
+        let pause = may_begin.then(|| self.patience.next_copy()).flatten();
+        match pause {
+            Some(pause) => Ok(NextCopy {
+                reason: error.to_string(),
+                pause,
+                placement,
+            }),
+            None => Err(error),
+        }
     }
 }
 

@@ -80,7 +80,7 @@ impl FailureKind {
             Self::RefusedPath => {
                 "refused: the path leads out of the permitted directory or through a symbolic link"
             }
-            Self::Exists => "already exists at the destination and differs; give --overwrite to replace it",
+            Self::Exists => "already exists at the destination and differs",
             Self::NotRegular => "not a file, directory or symbolic link; not copied",
             Self::WrongKind => "a directory is in the way of a file, or a file in the way of a directory",
             Self::NotFound => "no such file or directory",
@@ -109,6 +109,8 @@ pub struct Failure {
     pub kind: FailureKind,
     /// More, if there is more to say; one line.
     pub detail: String,
+    /// The end that writes failed, not the one that reads. Known to the end that has both from where the failure came.
+    pub at_destination: bool,
 }
 
 impl Failure {
@@ -117,6 +119,7 @@ impl Failure {
         Self {
             kind,
             detail: String::new(),
+            at_destination: false,
         }
     }
 
@@ -125,6 +128,16 @@ impl Failure {
         Self {
             kind,
             detail: detail.into(),
+            at_destination: false,
+        }
+    }
+
+    /// The same, of the end that writes.
+    #[must_use]
+    pub fn at_destination(self) -> Self {
+        Self {
+            at_destination: true,
+            ..self
         }
     }
 }
@@ -185,7 +198,7 @@ impl From<rustix::io::Errno> for Failure {
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),
             _ => String::new(),
         };
-        Self { kind, detail }
+        Self::with(kind, detail)
     }
 }
 
@@ -223,9 +236,9 @@ pub enum Error {
         /// What is wrong with it.
         failure: Failure,
     },
-    /// The server has begun the copy anew in mid-copy, and knows nothing of what it had said before.
-    #[error("the server was started again and has lost track of this copy")]
-    Forgotten,
+    /// The server has dropped the copy in mid-copy, or was started again and knows nothing of it: the same command resumes.
+    #[error("the server has lost this copy: {0}")]
+    CopyLost(String),
     /// Reading or writing a stream failed.
     #[error("stream: {0}")]
     Stream(#[from] io::Error),
@@ -247,6 +260,11 @@ impl From<Exhausted> for Error {
 }
 
 impl Error {
+    /// The server has begun the copy again in mid-copy, and knows nothing of what it had said before.
+    pub(crate) fn started_again() -> Self {
+        Self::CopyLost("it was started again".into())
+    }
+
     pub(crate) fn path(path: &RelPath, failure: impl Into<Failure>) -> Self {
         Self::Path {
             path: path.to_string(),

@@ -12,6 +12,7 @@ pub mod fuzzing;
 mod grants;
 mod hole_hash;
 mod limits;
+mod listening;
 mod local;
 mod lock;
 mod manifest;
@@ -28,7 +29,7 @@ mod tree_hash;
 mod wire;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, MAX_STREAMS, Outcome, RECONNECT_TIMEOUT, RoutePlan,
+    Client, ConnectError, ConnectFailure, Connector, DEFAULT_PATIENCE, MAX_STREAMS, Outcome, RoutePlan,
     Transport,
 };
 pub use error::{Error, Failure, FailureKind};
@@ -40,10 +41,12 @@ pub use over_sessions::{
     Mark, Reserved, SessionConnector, depots_of, is_reserved, serve_files, serve_session,
 };
 pub use part::{MAX_PARTS, Part, PartError, Portion};
-pub use progress::{Ends, Event, Observer, Progress, RouteStanding, Standstill, StreamCounters};
+pub use progress::{
+    Ends, Event, NotKept, NotKeptCounts, Observer, Progress, RouteStanding, Standstill, StreamCounters,
+};
 pub use remembered::StreamMemory;
 pub use send::Sources;
 pub use server::Server;
 pub use store::{Destination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
-pub use wire::{Compare, Hello, Request, Token, VERSION, WireError};
+pub use wire::{Compare, Hello, Placement, Request, Token, VERSION, WireError};

@@ -41,6 +41,11 @@ impl Transport for Session {
         self.tcp_info().ok().map(|info| u64::from(info.retransmits))
     }
 
+    fn addresses(&self) -> Option<(IpAddr, IpAddr)> {
+        let (here, there) = (self.local_address()?, self.info().first_hop?);
+        Some((here.ip(), there.ip()))
+    }
+
     fn watch(&mut self, side: drs::Side) -> Option<Arc<FlowWatch>> {
         Some(Session::watch(self, drs::Mode::Auto, side))
     }

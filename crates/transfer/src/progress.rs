@@ -1,10 +1,13 @@
 //! What can be watched while a copy runs: counters to look at, and events as they happen.
 
+mod earlier;
 mod events;
+mod not_kept;
 mod streams;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use longhaul_session::FlowWatch;
 use tokio::sync::{Notify, watch};
@@ -12,7 +15,9 @@ use tokio::sync::{Notify, watch};
 use crate::lock::Locked;
 use crate::wire::Written;
 
+use earlier::Earlier;
 pub use events::{Event, Observer, RouteStanding, Standstill};
+pub use not_kept::{NotKept, NotKeptCounts};
 pub use streams::{Ends, StreamCounters};
 
 /// Counters of one copy; entries are files, directories and links.
@@ -44,18 +49,27 @@ pub struct Progress {
     pub bytes_linked: AtomicU64,
     /// Entries that failed.
     pub failures: AtomicU64,
+    /// What is not kept of the sources, at the end that reads them.
+    pub not_kept: NotKept,
     streams: Mutex<Vec<Arc<StreamCounters>>>,
     /// The walk has found more, or is over.
     found: Notify,
     /// Streams that the server allows, once it has reported that.
     max_streams: watch::Sender<Option<usize>>,
     standstill: watch::Sender<Option<Standstill>>,
+    /// Number of times that something arrived on accepted streams.
+    arrivals: Arc<AtomicU64>,
+    /// Milliseconds for which nothing has arrived; zero while that is not worth showing.
+    silent_millis: AtomicU64,
+    /// What the copies before this one in the same run brought.
+    earlier: Mutex<Earlier>,
 }
 
 impl Progress {
     /// So many bytes more were in place already.
     pub(crate) fn resumed(&self, bytes: u64) {
-        self.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
+        let before_run = self.earlier.locked().take_resumed(bytes);
+        self.bytes_resumed.fetch_add(before_run, Ordering::Relaxed);
     }
 
     /// One more file of so many bytes is in place: counted, if it did not travel.
@@ -65,8 +79,55 @@ impl Progress {
             Written::Unchanged => (&self.files_unchanged, &self.bytes_unchanged),
             Written::Linked => (&self.files_linked, &self.bytes_linked),
         };
-        files.fetch_add(1, Ordering::Relaxed);
+        let (before_run, bytes) = match written {
+            Written::Unchanged => self.earlier.locked().take_unchanged(bytes),
+            _ => (1, bytes),
+        };
+        files.fetch_add(before_run, Ordering::Relaxed);
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Another copy takes the place of this one in the same run. What this one brought counts as brought, though the next finds it there.
+    pub(crate) fn begin_again(&self) {
+        let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
+        let travelled = self.bytes_travelled();
+        let files = take(&self.files_done)
+            .saturating_sub(take(&self.files_unchanged))
+            .saturating_sub(take(&self.files_linked));
+        self.earlier.locked().add(files, travelled);
+        for counter in [
+            &self.entries_found,
+            &self.bytes_found,
+            &self.entries_done,
+            &self.bytes_done,
+            &self.bytes_resumed,
+            &self.bytes_unchanged,
+            &self.bytes_linked,
+            &self.failures,
+        ] {
+            take(counter);
+        }
+        self.not_kept.reset();
+        self.walk_complete.store(false, Ordering::Release);
+        self.max_streams.send_replace(None);
+    }
+
+    /// Number of times that something arrived on accepted streams.
+    pub(crate) fn arrivals(&self) -> u64 {
+        self.arrivals.load(Ordering::Relaxed)
+    }
+
+    /// Time for which nothing has arrived; `None` while that is not worth showing.
+    pub fn silence(&self) -> Option<Duration> {
+        let millis = self.silent_millis.load(Ordering::Relaxed);
+        (millis > 0).then(|| Duration::from_millis(millis))
+    }
+
+    pub(crate) fn set_silence(&self, silence: Option<Duration>) {
+        let millis = silence.map_or(0, |silence| {
+            u64::try_from(silence.as_millis()).unwrap_or(u64::MAX)
+        });
+        self.silent_millis.store(millis, Ordering::Relaxed);
     }
 
     /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there or are other
@@ -134,6 +195,7 @@ impl Progress {
             flow,
             reports,
             self.max_streams.clone(),
+            self.arrivals.clone(),
         ));
         streams.push(counters.clone());
         counters

@@ -1,13 +1,13 @@
 //! A number for each destination, kept from one copy to the next: a small text file that nobody has to keep.
 //!
-//! One line for each, the latest first: seconds since 1970, the number, and a hash instead of names, so that the file shows nobody who
-//! copied where. Whatever cannot be read is as if it were not there.
+//! One line for each, the latest first: seconds since 1970, the number, further numbers that say what it was learned from, and a hash instead of
+//! names, so that the file shows nobody who copied where. Whatever cannot be read is as if it were not there.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use crate::client::MAX_STREAMS;
+use crate::client::{LearnedStreams, MAX_STREAMS, PathConditions};
 
 /// Most lines kept.
 const MAX_ENTRIES: usize = 256;
@@ -25,12 +25,15 @@ pub struct Meaning {
     pub first_line: &'static str,
     /// The largest number; the smallest is 1.
     pub max: u32,
+    /// Further numbers behind each.
+    pub notes: usize,
 }
 
 /// How many streams each destination needed.
 const STREAMS: Meaning = Meaning {
-    first_line: "longhaul streams 1",
+    first_line: "longhaul streams 2",
     max: MAX_STREAMS,
+    notes: 4,
 };
 
 /// A file of numbers.
@@ -45,6 +48,11 @@ pub struct NumberFile {
 impl NumberFile {
     /// The number of what these names name, where it is known.
     pub async fn recall(&self, names: &[&str]) -> Option<u32> {
+        self.recall_noted(names).await.map(|(number, _)| number)
+    }
+
+    /// The same, with its further numbers.
+    pub async fn recall_noted(&self, names: &[&str]) -> Option<(u32, Vec<u64>)> {
         let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
         let read = tokio::task::spawn_blocking(move || {
             let remembered = Numbers::parse(&read(&file)?, meaning);
@@ -55,11 +63,16 @@ impl NumberFile {
 
     /// Remembers it. A file that cannot be written is not: the copy itself went well.
     pub async fn remember(&self, names: &[&str], number: u32) {
+        self.remember_noted(names, number, vec![]).await;
+    }
+
+    /// The same, with its further numbers.
+    pub async fn remember_noted(&self, names: &[&str], number: u32, notes: Vec<u64>) {
         let (file, meaning, key) = (self.file.clone(), self.meaning, Key::of(names));
         let written = tokio::task::spawn_blocking(move || {
             let mut remembered =
                 read(&file).map_or_else(Numbers::default, |text| Numbers::parse(&text, meaning));
-            remembered.set(key, number, now());
+            remembered.set(key, number, notes, now());
             write(&file, &remembered.to_text(meaning))
         });
         if let Ok(Err(error)) = written.await {
@@ -79,13 +92,18 @@ pub struct StreamMemory {
 
 impl StreamMemory {
     /// What the copy over `routes` needed last time, where that is known.
-    pub(crate) async fn recall(&self, push: bool, routes: &[String]) -> Option<u32> {
-        self.numbers().recall(&self.names(push, routes)).await
+    pub(crate) async fn recall(&self, push: bool, routes: &[String]) -> Option<LearnedStreams> {
+        let recalled = self.numbers().recall_noted(&self.names(push, routes)).await;
+        let (streams, notes) = recalled?;
+        let conditions = PathConditions::from_numbers(notes.try_into().ok()?);
+        Some(LearnedStreams { streams, conditions })
     }
 
     /// Remembers it.
-    pub(crate) async fn remember(&self, push: bool, routes: &[String], streams: u32) {
-        self.numbers().remember(&self.names(push, routes), streams).await;
+    pub(crate) async fn remember(&self, push: bool, routes: &[String], learned: LearnedStreams) {
+        let notes = learned.conditions.to_numbers().to_vec();
+        let (numbers, names) = (self.numbers(), self.names(push, routes));
+        numbers.remember_noted(&names, learned.streams, notes).await;
     }
 
     fn numbers(&self) -> NumberFile {
@@ -166,11 +184,12 @@ impl std::fmt::Display for Key {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Entry {
     /// Seconds since 1970.
     at: u64,
     number: u32,
+    notes: Vec<u64>,
     key: Key,
 }
 
@@ -194,6 +213,9 @@ impl Numbers {
                     .parse()
                     .ok()
                     .filter(|n| (1..=meaning.max).contains(n))?,
+                notes: (0..meaning.notes)
+                    .map(|_| words.next()?.parse().ok())
+                    .collect::<Option<_>>()?,
                 key: Key::parse(words.next()?)?,
             };
             words.next().is_none().then_some(entry)
@@ -202,20 +224,31 @@ impl Numbers {
     }
 
     fn to_text(&self, meaning: Meaning) -> String {
-        let lines = (self.0.iter()).map(|entry| format!("{} {} {}\n", entry.at, entry.number, entry.key));
+        let lines = self.0.iter().map(|entry| {
+            let notes: String = entry.notes.iter().map(|note| format!("{note} ")).collect();
+            format!("{} {} {notes}{}\n", entry.at, entry.number, entry.key)
+        });
         std::iter::once(format!("{}\n", meaning.first_line))
             .chain(lines)
             .collect()
     }
 
-    fn get(&self, key: &Key, now: u64) -> Option<u32> {
+    fn get(&self, key: &Key, now: u64) -> Option<(u32, Vec<u64>)> {
         let entry = self.0.iter().find(|entry| entry.key == *key)?;
-        (now.saturating_sub(entry.at) <= MAX_AGE.as_secs()).then_some(entry.number)
+        (now.saturating_sub(entry.at) <= MAX_AGE.as_secs()).then(|| (entry.number, entry.notes.clone()))
     }
 
-    fn set(&mut self, key: Key, number: u32, at: u64) {
+    fn set(&mut self, key: Key, number: u32, notes: Vec<u64>, at: u64) {
         self.0.retain(|entry| entry.key != key);
-        self.0.insert(0, Entry { at, number, key });
+        self.0.insert(
+            0,
+            Entry {
+                at,
+                number,
+                notes,
+                key,
+            },
+        );
         self.0.truncate(MAX_ENTRIES);
     }
 }
@@ -256,11 +289,15 @@ mod tests {
     #[test]
     fn what_is_old_is_forgotten() {
         let mut remembered = Numbers::default();
-        remembered.set(key(1), 16, 1_000);
+        remembered.set(key(1), 16, vec![], 1_000);
         let month = MAX_AGE.as_secs();
-        assert_eq!(remembered.get(&key(1), 1_000 + month), Some(16));
+        assert_eq!(remembered.get(&key(1), 1_000 + month), Some((16, vec![])));
         assert_eq!(remembered.get(&key(1), 1_001 + month), None);
-        assert_eq!(remembered.get(&key(1), 0), Some(16), "a clock that went back");
+        assert_eq!(
+            remembered.get(&key(1), 0),
+            Some((16, vec![])),
+            "a clock that went back"
+        );
     }
 
     #[tokio::test]
@@ -272,21 +309,30 @@ mod tests {
         };
         let routes = ["direct".to_owned()];
         assert_eq!(memory.recall(true, &routes).await, None);
-        memory.remember(true, &routes, 16).await;
-        assert_eq!(memory.recall(true, &routes).await, Some(16));
+        let learned = |streams| LearnedStreams {
+            streams,
+            conditions: PathConditions {
+                rtt: Duration::from_micros(100_250),
+                window: 65_536,
+                loss_ppm: 0,
+                addresses: u64::MAX,
+            },
+        };
+        memory.remember(true, &routes, learned(16)).await;
+        assert_eq!(memory.recall(true, &routes).await, Some(learned(16)));
         assert_eq!(memory.recall(false, &routes).await, None);
         let files = std::fs::read_dir(folder.path().join("state")).unwrap();
         assert_eq!(files.count(), 1, "nothing temporary is left");
         std::fs::write(&memory.file, [0xff; 100]).unwrap();
         assert_eq!(memory.recall(true, &routes).await, None);
-        memory.remember(true, &routes, 8).await;
-        assert_eq!(memory.recall(true, &routes).await, Some(8));
+        memory.remember(true, &routes, learned(8)).await;
+        assert_eq!(memory.recall(true, &routes).await, Some(learned(8)));
         // A folder where the file should be: not remembered, and no error.
         let nowhere = StreamMemory {
             file: folder.path().to_path_buf(),
             ..memory
         };
-        nowhere.remember(true, &routes, 8).await;
+        nowhere.remember(true, &routes, learned(8)).await;
         assert_eq!(nowhere.recall(true, &routes).await, None);
     }
 
@@ -295,8 +341,9 @@ mod tests {
         fn it_comes_back_as_it_was_and_is_bounded(sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600)) {
             let mut remembered = Numbers::default();
             for (at, (n, streams)) in sets.iter().enumerate() {
-                remembered.set(key(*n), *streams, at as u64);
-                prop_assert_eq!(remembered.get(&key(*n), at as u64), Some(*streams));
+                let notes = vec![u64::MAX; STREAMS.notes];
+                remembered.set(key(*n), *streams, notes.clone(), at as u64);
+                prop_assert_eq!(remembered.get(&key(*n), at as u64), Some((*streams, notes)));
             }
             prop_assert!(remembered.0.len() <= MAX_ENTRIES);
             let text = remembered.to_text(STREAMS);
@@ -305,7 +352,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics_or_gives_a_number_out_of_bounds(lines in "(longhaul streams 1\n)?([0-9a-f \n-]{0,60}\n){0,20}") {
+        fn no_text_panics_or_gives_a_number_out_of_bounds(lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}") {
             let remembered = Numbers::parse(&lines, STREAMS);
             prop_assert!(remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number)));
         }

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Grants, GrantsInForce};
 use crate::limits::Limits;
+use crate::listening::Listening;
 use crate::lock::Locked;
 use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
@@ -29,7 +30,7 @@ mod received;
 mod rivals;
 
 use copy::{Copy, EarlyEnd, Leave, Side};
-use received::Listening;
+use received::StreamCopy;
 
 /// Tokens of copies that are over, remembered so that a late stream doesn't begin one again.
 const MAX_REMEMBERED_TOKENS: usize = 4096;
@@ -135,7 +136,7 @@ impl Server {
         let watch = stream.watch(drs::Side::Receiving);
         let clear = stream.clear();
         let (reader, mut writer) = tokio::io::split(stream);
-        let received = Arc::new(OnceLock::new());
+        let received: StreamCopy = Arc::new(OnceLock::new());
         let mut reader = FrameReader::new(Listening::new(reader, received.clone()));
         let _stream_held = match stream_held {
             Ok(held) => held,
@@ -192,6 +193,7 @@ impl Server {
             clear: clear.is_some(),
             present: copy.present.load(Ordering::Relaxed),
             hard_links: copy.hello.hard_links,
+            placement: copy.placement.get().copied(),
         }
         .encode(&mut greeting);
         // Remembered by nobody once it is over, however often a client comes back.
@@ -241,6 +243,8 @@ impl Server {
             error = copy.ended_early() => Err(error),
         };
         leave.after(&result);
+        // What is left is to close in good order: the client may open another stream in its place meanwhile (LH-COPY-9).
+        drop(leave);
         match result {
             Ok(StreamEnd::Finished | StreamEnd::Closed) => {
                 close(reader.into_inner().into_inner().unsplit(writer)).await;
@@ -257,7 +261,7 @@ impl Server {
 
     async fn refuse<S: Transport>(
         &self,
-        reader: FrameReader<Listening<tokio::io::ReadHalf<S>>>,
+        reader: FrameReader<Listening<tokio::io::ReadHalf<S>, StreamCopy>>,
         mut writer: tokio::io::WriteHalf<S>,
         refusal: Refusal,
     ) {

@@ -28,7 +28,7 @@ mod tests;
 
 pub(crate) use decode::{BLOCK_FIXED, block_header_len, decode};
 pub(crate) use encode::{begin_small, finish_clear_block, finish_small};
-pub use hello::{Compare, Hello, Request, Token};
+pub use hello::{Compare, Hello, Placement, Request, Token};
 
 /// Version of the copy protocol spoken here (LH-COPY-6).
 pub const VERSION: u16 = 4;
@@ -212,6 +212,8 @@ pub(crate) enum Frame {
         present: bool,
         /// HARD_LINK is understood, and may be said (LH-COPY-45).
         hard_links: bool,
+        /// Of a push: where its sources go; `None` from a server that does not report it (LH-COPY-53).
+        placement: Option<Placement>,
     },
     /// Server: no, and why.
     Refuse { kind: RefusalKind, detail: String },

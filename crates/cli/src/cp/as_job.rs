@@ -2,16 +2,21 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::{Args, Command, FromArgMatches};
 use jiff::Zoned;
 use longhaul_agent::{CopyOptions, JobRequest};
 use longhaul_proto::text::printable;
+use quantities::Time;
 
 use super::Cp;
 use crate::target::Target;
 use crate::{failure, home};
+
+/// How long an attempt of a job waits out an outage; the job is tried again after that.
+pub const ATTEMPT_PATIENCE: Time = Time(Duration::from_secs(40));
 
 /// Whose the paths of a command line are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +34,11 @@ impl Cp {
     /// It makes no sense, or names what cannot be said in JSON.
     pub fn request(&self, of: PathsOf) -> Result<JobRequest> {
         self.understood()?;
+        if self.patience.is_some() {
+            bail!(
+                "--patience is for copies that you wait for: attempts of a job give up after {ATTEMPT_PATIENCE} and are tried again"
+            );
+        }
         let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path, of)).collect();
         let mut paths = paths?;
         let destination = paths

@@ -113,6 +113,7 @@ impl Cp {
         if !self.route.is_empty() {
             bail!("a copy between two hosts takes no --route: run it on one of the two");
         }
+        watch.waits_for(destination.host.clone());
         let start = self.start();
         // One after the other: each may ask for a password.
         let mut source_side = FarSide::start(&start, &first.host).await?;
@@ -127,6 +128,7 @@ impl Cp {
             checksum: self.checksum,
             hard_links: self.hard_links,
             streams: self.streams,
+            patience: self.patience(),
             // The report names the hash of one file, if it was one.
             report_done: self.json || (!self.recursive && sources.len() == 1),
             ports: self.ssh.port_range,
@@ -211,6 +213,7 @@ impl Cp {
         request: Request,
         watch: &Arc<Watch>,
     ) -> Result<Client<LoginConnector>> {
+        watch.waits_for(host.to_owned());
         let hello = self.hello(request)?;
         // Inside ssh's connection there is room for one.
         let only_one = connector.way() == Way::InsideSsh;
@@ -220,6 +223,7 @@ impl Cp {
             compare: self.compare(),
             streams: if only_one { Some(1) } else { self.streams },
             memory: remembered_streams(format!("ssh {host}")),
+            patience: self.patience(),
             progress: watch.progress.clone(),
             observer: watch.clone(),
         })

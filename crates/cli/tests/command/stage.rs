@@ -193,11 +193,11 @@ impl Stage {
             .unwrap()
     }
 
-    /// Starts `longhaul cp --json` as `me`.
+    /// Starts `longhaul cp --json` as `me`, which waits no longer for a server that is gone than a test should.
     pub fn start_cp(&self, server: &Service, arguments: &[&str]) -> Running {
         let mut command = self.longhaul("me");
         command
-            .args(["cp", "--json", "--host-key", &server.key])
+            .args(["cp", "--json", "--patience", "6 s", "--host-key", &server.key])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());

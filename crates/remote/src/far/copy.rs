@@ -11,8 +11,8 @@ use longhaul_proto::Host;
 use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, Compare, ConnectError, Connector, Destination, Error, Event, Hello, Observer, Outcome, Portion,
-    Progress, Request, SessionConnector, Sources, Token, WriteOptions,
+    Client, Compare, ConnectError, Connector, DEFAULT_PATIENCE, Destination, Error, Event, Hello, Observer,
+    Outcome, Portion, Progress, Request, SessionConnector, Sources, Token, WriteOptions,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -39,6 +39,7 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
     let reporting = Arc::new(Reporting {
         answers: answers.clone(),
         report_done: ask.report_done,
+        report_waiting: ask.patience_ms.is_some(),
     });
     let carried = carry_out(&ask, server, progress.clone(), reporting);
     let ended = reporting_progress(carried, &progress, &answers).await;
@@ -163,6 +164,7 @@ async fn carry_out(
         hard_links: ask.hard_links,
         single: ask.streams == Some(1),
         portion: Portion::Whole,
+        placement: None,
     };
     let client = Client {
         connector: Arc::new(server),
@@ -174,6 +176,7 @@ async fn carry_out(
         streams: ask.streams,
         // A far side leaves nothing behind but the copy.
         memory: None,
+        patience: ask.patience_ms.map_or(DEFAULT_PATIENCE, Duration::from_millis),
         progress,
         observer: reporting,
     };
@@ -213,6 +216,7 @@ fn counts(progress: &Progress) -> CopyProgress {
         entries_done: progress.entries_done.load(Ordering::Relaxed),
         files_done: progress.files_done.load(Ordering::Relaxed),
         bytes_done: progress.bytes_done.load(Ordering::Relaxed),
+        bytes_resumed: Some(progress.bytes_resumed.load(Ordering::Relaxed)),
         bytes_clear: progress.bytes_clear.load(Ordering::Relaxed),
         files_unchanged: progress.files_unchanged.load(Ordering::Relaxed),
         bytes_unchanged: progress.bytes_unchanged.load(Ordering::Relaxed),
@@ -226,23 +230,41 @@ fn kind(error: &Error) -> CopyErrorKind {
     match error {
         Error::Connect(_) => CopyErrorKind::Connect,
         Error::Unauthorised(_) => CopyErrorKind::Unauthorised,
-        Error::StreamsLost(_) | Error::Stream(_) | Error::Forgotten => CopyErrorKind::BrokeOff,
+        Error::StreamsLost(_) | Error::Stream(_) | Error::CopyLost(_) => CopyErrorKind::BrokeOff,
         Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => CopyErrorKind::Disagreement,
         Error::Path { .. } => CopyErrorKind::Path,
         Error::Refused(_) | Error::Limit(_) => CopyErrorKind::Refused,
     }
 }
 
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// Reports what happens. Entries that are done are reported one by one only to a near side that wants them, and has to keep up.
 struct Reporting {
     answers: UnboundedSender<Answer>,
     report_done: bool,
+    /// The near side knows the events of waiting.
+    report_waiting: bool,
 }
 
 impl Observer for Reporting {
     fn event(&self, event: Event) {
         let event = match event {
             Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
+            Event::StreamLost { is_surplus: true, .. } => return,
+            Event::Waiting { .. } | Event::Back { .. } | Event::BegunAgain { .. } if !self.report_waiting => {
+                return;
+            }
+            Event::Waiting { silence, patience } => CopyEvent::Waiting {
+                silence_ms: millis(silence),
+                patience_ms: millis(patience),
+            },
+            Event::Back { after } => CopyEvent::Back {
+                after_ms: millis(after),
+            },
+            Event::BegunAgain { reason } => CopyEvent::BegunAgain { reason },
             Event::StreamLost { stream, reason, .. } => CopyEvent::StreamLost { stream, reason },
             Event::Resumed { path, bytes, size } => CopyEvent::Resumed { path, bytes, size },
             Event::Done {

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::{ConnectError, Connector, Side, Transport};
 use crate::error::Error;
 use crate::frame_io::{FrameReader, Incoming};
+use crate::listening::Listening;
 use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::{AfterDone, StreamEnd, receive_stream, refused};
 use crate::send::{ClearData, Queue, send_stream};
@@ -28,18 +29,24 @@ pub(super) struct Ended {
     pub result: Result<StreamEnd, Lost>,
     /// It had been open.
     pub opened: Option<u32>,
+    /// The server had accepted it.
+    pub accepted: bool,
     /// To be closed in good order.
     pub closing: Option<Closing>,
 }
 
 impl Ended {
-    /// Takes its stream, if that saw the end of the copy; any other one is left to close.
-    pub(super) fn take_finished(&mut self) -> Option<Closing> {
+    /// Takes its stream, if that saw the end of the copy. Any other one is left to close, and counts as `leaving` until the server has closed it.
+    pub(super) fn take_finished(&mut self, leaving: &watch::Sender<u32>) -> Option<Closing> {
         let closing = self.closing.take()?;
         if matches!(self.result, Ok(StreamEnd::Finished)) {
             return Some(closing);
         }
-        tokio::spawn(closing.closed());
+        let leaves = CountOpen::new(leaving.clone());
+        tokio::spawn(async move {
+            closing.closed().await;
+            drop(leaves);
+        });
         None
     }
 }
@@ -95,7 +102,7 @@ pub(super) struct Attempt<C> {
     pub number: u64,
 }
 
-/// Counts an open stream for as long as it lives.
+/// Counts a stream for as long as it lives.
 struct CountOpen(watch::Sender<u32>);
 
 impl CountOpen {
@@ -121,6 +128,7 @@ impl<C: Connector> Attempt<C> {
                     attempt: self.number,
                     result: Err(Lost::Connect(error)),
                     opened: None,
+                    accepted: false,
                     closing: None,
                 };
             }
@@ -144,6 +152,7 @@ impl<C: Connector> Attempt<C> {
                 self.counters.get_or_init(|| counters).clone()
             }
         };
+        counters.set_addresses(stream.addresses());
         let counted = CountOpen::new(self.open.clone());
         self.observer.event(Event::StreamOpened {
             stream: counters.number,
@@ -153,7 +162,7 @@ impl<C: Connector> Attempt<C> {
         Frame::Hello(self.hello.clone()).encode(&mut greeting);
         let clear = stream.clear().filter(|_| self.hello.clear);
         let (reader, mut writer) = tokio::io::split(stream);
-        let mut reader = FrameReader::new(reader);
+        let mut reader = FrameReader::new(Listening::new(reader, counters.clone()));
         let result = match &self.side {
             Side::Push(queue) => {
                 let clear = ClearData {
@@ -189,8 +198,9 @@ impl<C: Connector> Attempt<C> {
                 .await
             }
         };
-        let stream = reader.into_inner().unsplit(writer);
+        let stream = reader.into_inner().into_inner().unsplit(writer);
         counters.closed(stream.retransmits());
+        let accepted = counters.is_accepted();
         drop(counted);
         let closing = result.is_ok().then(|| Closing::begin(stream));
         Ended {
@@ -198,6 +208,7 @@ impl<C: Connector> Attempt<C> {
             attempt: self.number,
             result: result.map_err(Lost::Stream),
             opened: Some(counters.number),
+            accepted,
             closing,
         }
     }
@@ -223,10 +234,12 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
                 clear: allowed,
                 present,
                 hard_links,
+                placement,
                 ..
             })) => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
                 counters.accepted(max_streams);
+                queue.placed(placement);
                 queue.accepted(instance, present, hard_links)?;
                 return Ok(Vec::new());
             }

@@ -65,6 +65,7 @@ impl Bench {
             hard_links: false,
             single: false,
             portion: Portion::Whole,
+            placement: None,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

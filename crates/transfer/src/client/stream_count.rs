@@ -3,7 +3,9 @@
 //! What a path needs shows within its first round trips, and the number follows in one step:
 //!
 //! - A copy that is worth it begins with several streams, because they share the cost of slow start; with as many as fill a slow
-//!   path at once where the hosts' windows are known to be small; with as many as it needed last time where that is remembered.
+//!   path at once where the hosts' windows are known to be small; with as many as it needed last time, if those are more and what is measured of the
+//!   path agrees with what they were learned from ([`conditions`]). A memory never makes a copy begin with fewer: what a path that has got worse
+//!   needs would show later than with nothing remembered.
 //! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to what the response functions of Reno and
 //!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
 //! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to
@@ -14,6 +16,7 @@
 //!
 //! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
 
+mod conditions;
 mod overflow;
 mod response;
 mod round_trips;
@@ -23,6 +26,7 @@ mod window;
 
 use std::time::Duration;
 
+pub(crate) use conditions::{LearnedStreams, PathConditions};
 use drs::Limit;
 use overflow::{Dropped, Overflow};
 use response::Losses;
@@ -105,7 +109,11 @@ pub(super) struct StreamCount {
     least: usize,
     fixed: bool,
     /// What the path needed last time.
-    remembered: Option<usize>,
+    remembered: Option<LearnedStreams>,
+    /// The number that a copy without a memory would have begun with, while more are there because of losses that have not shown yet.
+    without_memory: Option<usize>,
+    /// Conditions of the path at the last look.
+    conditions: PathConditions,
     /// Whether the number for the start has been chosen.
     started: bool,
     /// Since when new streams are opening, and since when all are open.
@@ -152,16 +160,18 @@ struct Trial {
 }
 
 impl StreamCount {
-    /// A number that the user gave; otherwise one stream until there is something to decide by, then, if it is `remembered`, what
-    /// the path needed last time. `most` at most.
-    pub(super) fn new(fixed: Option<u32>, remembered: Option<u32>, most: usize) -> Self {
+    /// A number that the user gave; otherwise one stream until there is something to decide by, then at least what the path needed last
+    /// time, if that is `remembered` and the path is still like that. `most` at most.
+    pub(super) fn new(fixed: Option<u32>, remembered: Option<LearnedStreams>, most: usize) -> Self {
         let most = most.max(1);
         Self {
             wanted: fixed.map_or(1, |fixed| fixed as usize).clamp(1, most),
             most,
             least: 1,
             fixed: fixed.is_some(),
-            remembered: remembered.map(|streams| (streams as usize).clamp(1, most)),
+            remembered,
+            without_memory: None,
+            conditions: PathConditions::default(),
             started: false,
             opening: None,
             window: None,
@@ -195,7 +205,6 @@ impl StreamCount {
         self.most = self.most.min(most.max(1));
         self.least = self.least.min(self.most);
         self.wanted = self.wanted.min(self.most);
-        self.remembered = self.remembered.map(|streams| streams.min(self.most));
     }
 
     /// How many streams there should be.
@@ -214,8 +223,11 @@ impl StreamCount {
     }
 
     /// What the path turned out to need, to be remembered; none where nothing showed it.
-    pub(super) fn needed(&self) -> Option<u32> {
-        (self.judged && !self.fixed).then_some(self.wanted as u32)
+    pub(super) fn needed(&self) -> Option<LearnedStreams> {
+        (self.judged && !self.fixed).then_some(LearnedStreams {
+            streams: self.wanted as u32,
+            conditions: self.conditions,
+        })
     }
 
     /// Looks, and takes a step where one is due.
@@ -228,6 +240,7 @@ impl StreamCount {
         if view.open == 0 || view.rtt.is_zero() {
             return;
         }
+        self.conditions = view.conditions();
         self.answer_first_losses(view);
         if self.opens(view) {
             self.window = None;
@@ -246,6 +259,7 @@ impl StreamCount {
         self.window = Some(Window::open(view));
         tracing::trace!(?seen, streams = self.wanted, rtt = ?view.rtt, min_rtt = ?view.min_rtt, queue = ?view.queue, least_share = ?view.least_share, "a window");
         self.losses.add(&seen);
+        self.doubt_memory(view, &seen);
         self.decide(view, &seen);
         self.rate_before = Some(seen.rate);
     }
@@ -300,19 +314,33 @@ impl StreamCount {
     }
 
     /// How many to begin with.
-    fn at_start(&self, view: &View) -> usize {
-        let number = self.remembered.unwrap_or_else(|| {
-            let by_windows = view.largest_window.map_or(0, |window| {
-                response::streams_for(RATE_AT_START, view.carried_by(window))
-            });
-            let by_size = if view.left < LARGE_FROM_BYTES {
-                STREAMS_AT_START
-            } else {
-                STREAMS_AT_START_LARGE
-            };
-            by_windows.clamp(by_size, MAX_STREAMS_AT_START)
+    fn at_start(&mut self, view: &View) -> usize {
+        let by_windows = view.largest_window.map_or(0, |window| {
+            response::streams_for(RATE_AT_START, view.carried_by(window))
         });
-        number.min(self.bounded_by_work(view, BYTES_PER_STREAM_AT_START))
+        let by_size = if view.left < LARGE_FROM_BYTES {
+            STREAMS_AT_START
+        } else {
+            STREAMS_AT_START_LARGE
+        };
+        let bound = self.bounded_by_work(view, BYTES_PER_STREAM_AT_START);
+        let number = by_windows.clamp(by_size, MAX_STREAMS_AT_START).min(bound);
+        let agrees = |learned: &LearnedStreams| learned.conditions.agree(&view.conditions());
+        match self.remembered.filter(agrees) {
+            Some(learned) if learned.streams as usize > number => {
+                self.without_memory = learned.conditions.is_lossy().then_some(number);
+                (learned.streams as usize).min(bound)
+            }
+            _ => number,
+        }
+    }
+
+    /// Streams beyond those of a copy without a memory were learned under losses. Gives them up if the first window shows none.
+    fn doubt_memory(&mut self, view: &View, seen: &Seen) {
+        let needs_them = seen.has_lost || seen.limit.is_some_and(is_per_stream);
+        if let Some(number) = self.without_memory.take().filter(|_| !needs_them) {
+            self.want(number.min(self.wanted), view);
+        }
     }
 
     /// No more than have something to carry.

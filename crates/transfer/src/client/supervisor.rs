@@ -9,11 +9,15 @@
 //! | [`number`] | how many streams there are: opens and retires them |
 //! | [`routes`] | which routes they may go over, and how many over each |
 //! | [`endings`] | what becomes of a stream that has ended, and of all when the copy is over |
+//! | [`outage`] | whether the copy is carried, and how long it waits if it is not |
 
 mod endings;
 mod number;
+mod outage;
 mod routes;
 mod slot;
+
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,13 +26,18 @@ use tokio::time::{Instant, sleep_until};
 use self::slot::{Slot, SlotState};
 use super::attempt::{Attempt, Closing, Ended};
 use super::joining::Joining;
+use super::patience::Outlook;
 use super::steering::Steering;
 use super::stream_count::StreamCount;
-use super::{Client, Connector, RECONNECT_TIMEOUT, RoutePlan, Side};
+use super::{Client, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, Run, Side};
 use crate::error::Error;
+
+/// Streams that may be lost before the server has accepted any: it may crash each time that it hears of the copy.
+const MAX_UNACCEPTED_LOSSES: u32 = 10;
 
 pub(super) struct Supervisor<'a, C> {
     client: &'a Client<C>,
+    run: &'a mut Run,
     routes: Vec<String>,
     /// Which routes are used, where that may change.
     plan: Option<watch::Receiver<RoutePlan>>,
@@ -41,9 +50,19 @@ pub(super) struct Supervisor<'a, C> {
     slots: Vec<Slot>,
     /// How many streams are open.
     open: watch::Sender<u32>,
+    /// How many are closed on this side, and not yet on the server's: it counts them still.
+    leaving: watch::Sender<u32>,
+    /// The server has refused one that was too many: none is added before this.
+    no_more_before: Instant,
     ever_open: bool,
-    /// The server has reported how many streams it allows.
+    /// The server has accepted a stream of this copy, and reported how many it allows.
     accepted: bool,
+    /// Streams that were lost before the server had accepted any.
+    unaccepted_losses: u32,
+    outlook: Outlook,
+    /// The observer was told that the copy waits, and for how long it had at the last look.
+    reported_wait: Option<Duration>,
+    next_outlook: Instant,
     without_stream_since: Option<Instant>,
     /// Streams that saw the end of the copy, and close.
     finished: Vec<Closing>,
@@ -58,11 +77,19 @@ pub(super) struct Supervisor<'a, C> {
 }
 
 impl<'a, C: Connector> Supervisor<'a, C> {
-    pub(super) fn new(client: &'a Client<C>, routes: Vec<String>, side: Side, count: StreamCount) -> Self {
+    pub(super) fn new(
+        client: &'a Client<C>,
+        run: &'a mut Run,
+        routes: Vec<String>,
+        side: Side,
+        count: StreamCount,
+    ) -> Self {
         let now = Instant::now();
         let plan = client.connector.plan();
+        let ever_open = run.patience.has_stood();
         Self {
             client,
+            run,
             routes,
             steering: plan.as_ref().map(|_| Steering::default()),
             plan,
@@ -72,8 +99,14 @@ impl<'a, C: Connector> Supervisor<'a, C> {
             tasks: JoinSet::new(),
             slots: Vec::new(),
             open: watch::Sender::new(0),
-            ever_open: false,
+            leaving: watch::Sender::new(0),
+            no_more_before: now,
+            ever_open,
             accepted: false,
+            unaccepted_losses: 0,
+            outlook: Outlook::Opening,
+            reported_wait: None,
+            next_outlook: now,
             without_stream_since: None,
             finished: Vec::new(),
             last_error: None,
@@ -86,21 +119,27 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     }
 
     /// How many streams the destination turned out to need, where that showed.
-    pub(super) fn streams_needed(&self) -> Option<u32> {
+    pub(super) fn streams_needed(&self) -> Option<LearnedStreams> {
         self.count.needed()
     }
 
     pub(super) async fn supervise(&mut self) -> Result<JoinSet<()>, Error> {
         let mut opened = self.open.subscribe();
+        let mut leaving = self.leaving.subscribe();
         let mut accepted = self.client.progress.max_streams();
         loop {
             if self.over() {
+                self.report_silence(None);
                 return Ok(self.wind_down().await);
             }
             let allowed = *accepted.borrow_and_update();
             self.accepted = allowed.is_some();
             if let Some(allowed) = allowed {
                 self.count.at_most(allowed);
+            }
+            self.look_for_outage();
+            if let Outlook::Lost(outage) = self.outlook {
+                return Err(self.lose_patience(outage));
             }
             self.follow_plan();
             self.look();
@@ -129,6 +168,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                 }
                 // The sender lives in here: it can't be gone.
                 _ = opened.changed() => self.next_look = Instant::now(),
+                // The sender lives in here: it can't be gone.
+                _ = leaving.changed() => {}
                 _ = accepted.changed() => {}
                 () = changed(&mut self.plan) => {}
                 () = concluded(&self.side) => {}
@@ -137,38 +178,45 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
+    /// Ends what is left of the streams of a copy that is given up.
+    pub(super) async fn abandon(&mut self) {
+        self.tasks.shutdown().await;
+    }
+
     /// When there is something to do although nothing happens.
     fn next_wake(&self) -> Option<Instant> {
-        let due = self.slots.iter().filter_map(Slot::due).min();
+        let startable = self.slots.iter().filter(|slot| self.may_start(slot));
+        let due = startable.filter_map(Slot::due).min();
         let has_streams = self.without_stream_since.is_none() || !self.ever_open;
         let looks = self.steering.is_some() || (!self.count.is_fixed() && has_streams);
         let look = looks.then_some(self.next_look);
         let alone = self
             .without_stream_since
-            .filter(|_| self.ever_open)
-            .map(|since| since + RECONNECT_TIMEOUT);
-        [due, look, alone].into_iter().flatten().min()
+            .filter(|_| !self.run.patience.has_stood())
+            .map(|since| since + OPEN_TIMEOUT)
+            .filter(|at| *at > Instant::now());
+        let outlook = Some(self.next_outlook);
+        [due, look, alone, outlook].into_iter().flatten().min()
     }
 
     fn start_due(&mut self) {
         let now = Instant::now();
-        for (number, slot) in self.slots.iter_mut().enumerate() {
-            if slot.due().is_none_or(|at| at > now) {
+        for number in 0..self.slots.len() {
+            let is_due = |slot: &&Slot| slot.due().is_some_and(|at| at <= now) && self.may_start(slot);
+            if self.slots.get(number).filter(is_due).is_none() {
                 continue;
             }
+            let Some(slot) = self.slots.get_mut(number) else {
+                continue;
+            };
             slot.stream = SlotState::Running;
             slot.attempts += 1;
-            let mut hello = self.client.hello.clone();
-            // A server that was started again has nothing of the copy: it is to offer what has arrived by now.
-            if matches!(self.side, Side::Pull(_)) && slot.counters.get().is_some() {
-                hello.offer.get_or_insert(self.client.compare);
-            }
             let attempt = Attempt {
                 connector: self.client.connector.clone(),
                 route: slot.route,
                 route_name: self.routes.get(slot.route).cloned().unwrap_or_default(),
                 side: self.side.clone(),
-                hello,
+                hello: self.run.hello.clone(),
                 progress: self.client.progress.clone(),
                 observer: self.client.observer.clone(),
                 counters: slot.counters.clone(),
@@ -195,12 +243,16 @@ impl<'a, C: Connector> Supervisor<'a, C> {
 
     /// No stream, and none to hope for.
     fn hopeless(&self) -> bool {
+        let none_left = self.none_left();
+        if self.run.patience.has_stood() {
+            return none_left && !self.awaits_routes();
+        }
         let too_long = self
             .without_stream_since
-            .is_some_and(|since| since.elapsed() >= RECONNECT_TIMEOUT);
-        match too_long {
-            true => self.ever_open || self.none_left(),
-            false => self.none_left() && !self.awaits_routes(),
+            .is_some_and(|since| since.elapsed() >= OPEN_TIMEOUT);
+        match too_long || self.unaccepted_losses >= MAX_UNACCEPTED_LOSSES {
+            true => self.ever_open || none_left,
+            false => none_left && !self.awaits_routes(),
         }
     }
 

@@ -30,10 +30,7 @@ fn all() -> Vec<(&'static str, Frame)> {
         mode: 0o644,
         mtime: (1_700_000_000, 5),
     };
-    let failure = Failure {
-        kind: FailureKind::Io,
-        detail: "input/output error".to_owned(),
-    };
+    let failure = Failure::with(FailureKind::Io, "input/output error");
     vec![
         ("hello-push", Frame::Hello(push())),
         ("hello-pull", Frame::Hello(pull())),
@@ -60,6 +57,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 clear: false,
                 present: true,
                 hard_links: false,
+                placement: None,
             },
         ),
         (
@@ -71,6 +69,7 @@ fn all() -> Vec<(&'static str, Frame)> {
                 clear: true,
                 present: false,
                 hard_links: false,
+                placement: None,
             },
         ),
         (
@@ -248,6 +247,7 @@ fn push() -> Hello {
         hard_links: true,
         single: false,
         portion: Portion::Whole,
+        placement: None,
     }
 }
 
@@ -264,6 +264,7 @@ fn pull() -> Hello {
         hard_links: false,
         single: true,
         portion: Portion::Whole,
+        placement: None,
     }
 }
 

@@ -24,6 +24,25 @@ pub enum Event {
         route: String,
         /// What happened, naming the hop if that is known.
         reason: String,
+        /// The server allows no more at the moment, and others stand: there is nothing that a user can do about it.
+        is_surplus: bool,
+    },
+    /// Nothing has arrived for a while: the copy waits for its server.
+    Waiting {
+        /// Time since something arrived.
+        silence: Duration,
+        /// Time after which the copy is given up.
+        patience: Duration,
+    },
+    /// Something arrives again after [`Event::Waiting`].
+    Back {
+        /// How long nothing had arrived.
+        after: Duration,
+    },
+    /// The server has lost the copy. Another one takes its place, and every entry is reported again.
+    BegunAgain {
+        /// What the server said, or did.
+        reason: String,
     },
     /// A route has another share of the streams from now on; only of routes that somebody else than the user chose.
     RouteJudged {

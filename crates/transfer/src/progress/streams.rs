@@ -1,5 +1,6 @@
 //! What each stream of a copy has carried, and how its connections do.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -34,6 +35,12 @@ pub struct StreamCounters {
     retiring: watch::Sender<bool>,
     /// The copy's own ([`Progress::max_streams`](super::Progress::max_streams)).
     max_streams: watch::Sender<Option<usize>>,
+    /// Hash of the addresses at both ends of the first hop; zero if they are not known.
+    addresses: AtomicU64,
+    /// The server has accepted the connection of this moment.
+    accepted: AtomicBool,
+    /// The copy's own ([`Progress::arrivals`](super::Progress::arrivals)).
+    arrivals: Arc<AtomicU64>,
 }
 
 /// What is known of a stream's connections.
@@ -129,6 +136,7 @@ impl StreamCounters {
         flow: Option<Arc<FlowWatch>>,
         reports: bool,
         max_streams: watch::Sender<Option<usize>>,
+        arrivals: Arc<AtomicU64>,
     ) -> Self {
         Self {
             number,
@@ -141,6 +149,9 @@ impl StreamCounters {
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
             max_streams,
+            addresses: AtomicU64::new(0),
+            accepted: AtomicBool::new(false),
+            arrivals,
         }
     }
 
@@ -181,6 +192,7 @@ impl StreamCounters {
         };
         drop(ends);
         self.retiring.send_replace(false);
+        self.accepted.store(false, Ordering::Relaxed);
         self.open.store(true, Ordering::Relaxed);
     }
 
@@ -195,12 +207,43 @@ impl StreamCounters {
 
     /// The server has accepted the stream, and reported how many a copy may have (LH-COPY-9).
     pub(crate) fn accepted(&self, max_streams: u16) {
+        self.accepted.store(true, Ordering::Relaxed);
+        self.arrived();
         let max_streams = Some(usize::from(max_streams).max(1));
         self.max_streams.send_if_modified(|known| {
             let is_new = *known != max_streams;
             *known = max_streams;
             is_new
         });
+    }
+
+    /// Takes note of the addresses at both ends of the first hop. A hash of them is kept.
+    pub(crate) fn set_addresses(&self, addresses: Option<(IpAddr, IpAddr)>) {
+        let hash = addresses.map_or(0, |(here, there)| {
+            let hash = blake3::hash(format!("{here} {there}").as_bytes());
+            hash.as_bytes()
+                .first_chunk()
+                .copied()
+                .map_or(0, u64::from_le_bytes)
+        });
+        self.addresses.store(hash, Ordering::Relaxed);
+    }
+
+    /// Hash of the addresses at both ends of the first hop, if they are known.
+    pub(crate) fn addresses(&self) -> Option<u64> {
+        Some(self.addresses.load(Ordering::Relaxed)).filter(|hash| *hash != 0)
+    }
+
+    /// Returns whether the server has accepted the connection of this moment.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Something has arrived. What a server says to a stream that it refuses is no sign of the copy's life.
+    pub(crate) fn arrived(&self) {
+        if self.is_accepted() {
+            self.arrivals.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// The stream is to end once all that it carries is answered.

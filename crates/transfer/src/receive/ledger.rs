@@ -137,8 +137,6 @@ pub(crate) struct Ledger<P: Parts> {
     expectation: Expectation,
     sources: usize,
     files: HashMap<u64, ArrivingFile<P>>,
-    /// Who sends has begun anew, and does not know what of the files is here.
-    is_sender_new: bool,
     /// Entries that come whole and are being written, and who asked for each.
     being_written: HashMap<u64, Vec<P::Asker>>,
     /// Files that were offered or said to be other names and are being compared, and who asked for each.
@@ -175,7 +173,6 @@ impl<P: Parts> Ledger<P> {
             expectation: Expectation::new(asked, sources),
             sources,
             files: HashMap::new(),
-            is_sender_new: false,
             being_written: HashMap::new(),
             being_compared: HashMap::new(),
             manifest: Manifest::default(),

@@ -55,7 +55,7 @@ pub(crate) struct Receiver<S: Store = Destination> {
 
 struct State<S: Store> {
     ledger: Ledger<Carried<S>>,
-    /// Which copy the server said last that this is to it.
+    /// Which copy the server has said that this is to it.
     instance: Option<CopyInstance>,
     /// What this copy holds of the memory there is.
     held: Held,
@@ -236,7 +236,7 @@ impl<S: Store> Receiver<S> {
             Frame::Directory { head, meta } => {
                 let (wanted, mut actions) = self.event(|ledger, out| ledger.entry(&head, true, reply, out));
                 if wanted {
-                    let made = self.store.make_dir(&head);
+                    let made = self.store.make_dir(&head).map_err(Failure::at_destination);
                     let finish = made.as_ref().is_ok_and(|made| self.store.finishes(*made));
                     actions.extend(
                         self.event(|ledger, out| ledger.directory_made(&head, meta, made, finish, out))
@@ -267,6 +267,7 @@ impl<S: Store> Receiver<S> {
                 if wanted {
                     let record = Record::Symlink { target: &target };
                     let outcome = self.store.write_symlink(&head, &meta, &target);
+                    let outcome = outcome.map_err(Failure::at_destination);
                     actions.extend(
                         self.event(|ledger, out| ledger.entry_written(&head, record, outcome, out))
                             .1,
@@ -295,7 +296,7 @@ impl<S: Store> Receiver<S> {
     ) -> Actions<S> {
         let (wanted, mut actions) = self.event(|ledger, out| ledger.claimed(claim, reply, out));
         if wanted {
-            let compared = compare();
+            let compared = compare().map_err(Failure::at_destination);
             actions.extend(self.event(|ledger, out| ledger.compared(claim, compared, out)).1);
         }
         actions
@@ -305,6 +306,7 @@ impl<S: Store> Receiver<S> {
     fn small_committed(self: &Arc<Self>, head: Head, size: u64, hash: Hash) -> OnCommit {
         let receiver = self.clone();
         Box::new(move |outcome| {
+            let outcome = outcome.map_err(Failure::at_destination);
             let record = Record::File { size, hash: &hash };
             let (_, actions) =
                 receiver.event(|ledger, out| ledger.entry_written(&head, record, outcome, out));
@@ -379,13 +381,17 @@ impl<S: Store> Receiver<S> {
         Ok(Some((open, in_place)))
     }
 
-    /// The server has accepted a stream, and said which copy this is to it, if it says so (LH-COPY-38).
-    pub(crate) fn accepted(&self, instance: Option<CopyInstance>) {
+    /// The server has accepted a stream, and said which copy this is to it, if it says so.
+    ///
+    /// # Errors
+    /// [`Error::CopyLost`] if it is another copy than before: its entries may be numbered otherwise (LH-COPY-38).
+    pub(crate) fn accepted(&self, instance: Option<CopyInstance>) -> Result<(), Error> {
         let mut state = self.state.locked();
-        let before = state.instance;
-        state.instance = instance.or(before);
-        if before.is_some() && before != state.instance {
-            state.ledger.sender_has_begun_anew();
+        let known = state.instance;
+        state.instance = known.or(instance);
+        match instance.is_some_and(|instance| state.instance != Some(instance)) {
+            true => Err(Error::started_again()),
+            false => Ok(()),
         }
     }
 

@@ -317,7 +317,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     ..
                 } => {
                     counters.accepted(max_streams);
-                    receiver.accepted(instance);
+                    receiver.accepted(instance)?;
                 }
                 Frame::KeepAlive => {}
                 Frame::Flow(report) => counters.receive(report),

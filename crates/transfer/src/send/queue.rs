@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use rustix::fs::Stat;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
@@ -24,7 +25,7 @@ use crate::send::schedule::{
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
-use crate::wire::{Compare, CopyInstance, Frame, Head, Meta, Written};
+use crate::wire::{Compare, CopyInstance, Frame, Head, Meta, Placement, Written};
 
 #[cfg(test)]
 mod tests;
@@ -44,7 +45,9 @@ pub(crate) struct Queue {
     started: Instant,
     /// The copy at the other end, once it has reported which one it is.
     instance: OnceLock<CopyInstance>,
-    pub sources: Sources,
+    /// Where the receiver puts the sources, once it has reported that.
+    placement: OnceLock<Placement>,
+    pub sources: Arc<Sources>,
     /// Whether files are to be gone on with, should the copy end early.
     pub resume: bool,
     pub account: Arc<Account>,
@@ -99,7 +102,7 @@ impl Queue {
     /// # Errors
     /// [`Error::Limit`] if the account has no memory left.
     pub(crate) fn new(
-        sources: Sources,
+        sources: impl Into<Arc<Sources>>,
         resume: bool,
         account: Arc<Account>,
         progress: Arc<Progress>,
@@ -118,7 +121,8 @@ impl Queue {
             work: Notify::new(),
             started: Instant::now(),
             instance: OnceLock::new(),
-            sources,
+            placement: OnceLock::new(),
+            sources: sources.into(),
             resume,
             account,
             progress,
@@ -215,7 +219,7 @@ impl Queue {
     /// there, and whether it understands HARD_LINK.
     ///
     /// # Errors
-    /// [`Error::Forgotten`] if it is another copy than before: answers given by that one say nothing of this one (LH-COPY-38).
+    /// [`Error::CopyLost`] if it is another copy than before: answers given by that one say nothing of this one (LH-COPY-38).
     pub(crate) fn accepted(
         &self,
         instance: Option<CopyInstance>,
@@ -225,7 +229,7 @@ impl Queue {
         if let Some(instance) = instance
             && *self.instance.get_or_init(|| instance) != instance
         {
-            return Err(Error::Forgotten);
+            return Err(Error::started_again());
         }
         self.on(|schedule, now| {
             schedule.reported_presence(present, now);
@@ -236,6 +240,19 @@ impl Queue {
         Ok(())
     }
 
+    /// The receiver has reported where it puts the sources.
+    pub(crate) fn placed(&self, placement: Option<Placement>) {
+        if let Some(placement) = placement {
+            // It says the same on every stream.
+            let _ = self.placement.set(placement);
+        }
+    }
+
+    /// Where the receiver puts the sources, if it has reported that.
+    pub(crate) fn placement(&self) -> Option<Placement> {
+        self.placement.get().copied()
+    }
+
     /// The receiver wants a file that was offered.
     pub(crate) fn wanted(&self, id: u64) {
         self.on(|schedule, now| schedule.wanted(id, now));
@@ -243,6 +260,8 @@ impl Queue {
 
     /// The receiver says what became of an entry.
     pub(crate) fn answered(&self, id: u64, outcome: Result<Written, Failure>) {
+        // What failed here comes back as it was.
+        let outcome = outcome.map_err(Failure::at_destination);
         self.on(|schedule, now| schedule.answered(id, outcome, now));
     }
 
@@ -297,13 +316,17 @@ impl Queue {
         // Where it has become more and can't be had, the next work has to wait.
         let _ = state.account(0, 0);
         let done = state.schedule.bytes_done();
-        self.progress.bytes_done.store(done, Ordering::Relaxed);
+        // Another copy may have taken its place, and counts from the start.
+        let is_counted = !state.schedule.is_closed();
+        if is_counted {
+            self.progress.bytes_done.store(done, Ordering::Relaxed);
+        }
         drop(state);
         drop(closed);
-        if let Some(result) = actions.result {
+        if let Some(result) = actions.result.filter(|_| is_counted) {
             self.report(result);
         }
-        if let Some(Resumed { entry, bytes, size }) = actions.resumed {
+        if let Some(Resumed { entry, bytes, size }) = actions.resumed.filter(|_| is_counted) {
             self.progress.resumed(bytes);
             let path = (self.label)(&entry.head);
             self.observer.event(Event::Resumed { path, bytes, size });
@@ -336,7 +359,17 @@ impl Queue {
                     same: written != Written::New,
                 });
             }
-            Err(failure) => self.note(path, failure),
+            Err(failure) => {
+                let at_destination =
+                    failure.at_destination && !matches!(result.entry.found, Found::Failed(_));
+                self.note(
+                    path,
+                    Failure {
+                        at_destination,
+                        ..failure
+                    },
+                );
+            }
         }
     }
 
@@ -350,6 +383,10 @@ impl Queue {
 impl WalkSink for Queue {
     fn hold(&self) -> Option<Held> {
         self.account.take(Resource::Bookkeeping, 1).ok()
+    }
+
+    fn looked_at(&self, stat: &Stat) {
+        self.progress.not_kept.note_entry(stat);
     }
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {
@@ -428,6 +465,10 @@ impl Reports for Queue {
 
     fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         self.on(|schedule, _| schedule.offer_read(id, size, hash))
+    }
+
+    fn has_attributes(&self, names: &[u8]) {
+        self.progress.not_kept.note_attributes(names);
     }
 
     fn is_over(&self) -> bool {

@@ -65,6 +65,8 @@ fn block_log2(size: u64) -> u32 {
 
 /// Receives what comes of reading.
 pub(crate) trait Reports {
+    /// A file that is to be sent has extended attributes of these names, each ended by NUL.
+    fn has_attributes(&self, _names: &[u8]) {}
     /// The file of this entry, if it is open and still to be sent.
     fn open_file(&self, id: u64) -> Option<Arc<OpenFile>>;
     /// A file has been opened. The one to be read from: another stream may have opened it before. None if it is not to be
@@ -274,6 +276,7 @@ impl Reader<'_> {
     /// Its size and hash; none if it has grown too large for one frame or for the buffer.
     fn read_whole(&mut self, entry: &Entry) -> Result<Option<(u64, Hash)>, Failure> {
         let file = self.source.open(&entry.head)?;
+        self.reports.has_attributes(&file.attribute_names());
         let size = file.size();
         let small = self.out.begin_small(&entry.head, &file.meta());
         // One byte more than there should be, to see growth.
@@ -295,10 +298,13 @@ impl Reader<'_> {
     fn open(&mut self, entry: &Entry, place: Option<Held>) -> u64 {
         let id = entry.head.id;
         match self.source.open(&entry.head) {
-            Ok(file) => match self.reports.opened(id, OpenFile::new(file, self.resume, place)) {
-                Some(open) => self.block(entry, &open, 0),
-                None => 0,
-            },
+            Ok(file) => {
+                self.reports.has_attributes(&file.attribute_names());
+                match self.reports.opened(id, OpenFile::new(file, self.resume, place)) {
+                    Some(open) => self.block(entry, &open, 0),
+                    None => 0,
+                }
+            }
             Err(failure) => self.fail(entry, failure),
         }
     }

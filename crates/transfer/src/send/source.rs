@@ -41,6 +41,11 @@ pub(crate) trait SourceFile: Send + Sync {
         None
     }
 
+    /// Names of its extended attributes, each ended by NUL; empty if it has none or nobody can tell.
+    fn attribute_names(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// Where there is data in `len` bytes from `offset`, ascending, at most [`crate::wire::MAX_EXTENTS`]; the rest reads as zeros.
     fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, Failure> {
         let _ = offset;

@@ -265,10 +265,12 @@ async fn read_answers<R: AsyncRead + Unpin>(
                 clear: allowed,
                 present,
                 hard_links,
+                placement,
                 ..
             } => {
                 clear.agreed.store(allowed, Ordering::Relaxed);
                 counters.accepted(max_streams);
+                queue.placed(placement);
                 queue.accepted(instance, present, hard_links)?;
             }
             Frame::KeepAlive => {}

@@ -32,6 +32,8 @@ pub(crate) trait WalkSink {
     fn wants(&self, _source: u32, _path: &RelPath, _kind: Kind) -> bool {
         true
     }
+    /// An entry was looked at that may be copied.
+    fn looked_at(&self, _stat: &Stat) {}
     /// `path` is beneath the source.
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool;
     /// A file of `size` bytes that has so many names, here or elsewhere.
@@ -87,6 +89,7 @@ impl Walk<'_> {
     /// What is not a directory.
     fn one(&self, path: RelPath, stat: &Stat) -> bool {
         let meta = meta_of(stat);
+        self.sink.looked_at(stat);
         match kind_of(stat) {
             Kind::File => self.file(path, meta, stat),
             Kind::Symlink => {
@@ -117,6 +120,7 @@ impl Walk<'_> {
     /// A directory and all it holds. No descriptor stays open while its subdirectories are walked, and the list of
     /// those still to walk is on the heap: depth costs neither descriptors nor stack.
     fn descend(&self, path: RelPath, stat: &Stat) -> bool {
+        self.sink.looked_at(stat);
         let mut ahead = vec![(path, meta_of(stat))];
         let mut memory = Memory(self.sink.hold());
         while let Some((path, meta)) = ahead.pop() {
@@ -171,6 +175,7 @@ impl Walk<'_> {
                 let go_on = match dir.stat_name(name) {
                     Err(errno) => self.failed(child, vanished(errno)),
                     Ok(stat) if kind_of(&stat) == Kind::Directory && self.recursive => {
+                        self.sink.looked_at(&stat);
                         match memory.grow(ahead_bytes(&child)) {
                             Ok(()) => {
                                 ahead.push((child, meta_of(&stat)));

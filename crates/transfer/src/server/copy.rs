@@ -1,7 +1,7 @@
 //! One copy at the server: who may begin it, what its streams share, and what becomes of it when they leave.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
@@ -18,7 +18,7 @@ use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
 use crate::send::{Presence, Queue, Sources};
 use crate::store::{Destination, WriteOptions};
-use crate::wire::{CopyInstance, Hello, RefusalKind, Request, Token};
+use crate::wire::{CopyInstance, Hello, Placement, RefusalKind, Request, Token};
 
 /// A copy under way.
 pub(super) struct Copy {
@@ -29,6 +29,8 @@ pub(super) struct Copy {
     pub side: OnceCell<Side>,
     /// There may be some of what a push brings.
     pub present: AtomicBool,
+    /// Where the sources of a push go.
+    pub placement: OnceLock<Placement>,
     pub streams: AtomicU32,
     pub numbers: AtomicU32,
     pub progress: Arc<Progress>,
@@ -96,6 +98,7 @@ impl Copy {
                 .and_then(|token| token.0.first_chunk().copied()),
             side: OnceCell::new(),
             present: AtomicBool::new(false),
+            placement: OnceLock::new(),
             streams: AtomicU32::new(0),
             numbers: AtomicU32::new(0),
             progress: Arc::default(),
@@ -168,7 +171,13 @@ impl Server {
             }
             if copy.streams.fetch_add(1, Ordering::Relaxed) >= u32::from(self.limits.streams_per_copy) {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
-                return Err(refusal("this copy has as many streams as the server allows"));
+                return Err(Refusal {
+                    kind: RefusalKind::When,
+                    detail: format!(
+                        "this copy has as many streams as the server allows ({})",
+                        self.limits.streams_per_copy
+                    ),
+                });
             }
             copy
         };
@@ -262,10 +271,11 @@ impl Server {
                 let may_compare = grants.allow(&copy.principal, Access::Read, destination);
                 let (root, target, into, names) =
                     (self.root.clone(), destination.clone(), *into, names.clone());
-                let token = copy.hello.token;
+                let (token, placement) = (copy.hello.token, copy.hello.placement);
                 let opened = tokio::task::spawn_blocking(move || {
                     let destination = Destination::beneath(root, target, into, names, options, token)?;
-                    let destination = destination.held_to(within, may_compare);
+                    // LH-COPY-53.
+                    let destination = destination.placed(placement).held_to(within, may_compare);
                     let present = destination.has_something();
                     Ok::<_, Error>((destination, present))
                 });
@@ -274,6 +284,7 @@ impl Server {
                     .map_err(|error| Error::Stream(std::io::Error::other(error)))??;
                 let destination = destination.beside(self.rivals_of(copy));
                 copy.present.store(present, Ordering::Relaxed);
+                let _ = copy.placement.set(destination.placement());
                 let receiver = Receiver::new(
                     destination,
                     Asked::Anything,

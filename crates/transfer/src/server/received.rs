@@ -1,12 +1,10 @@
 //! When something of a copy last arrived: a client whose host or network went away without a word leaves connections that stand for a while.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use tokio::io::{AsyncRead, ReadBuf};
+use crate::listening::NoteArrival;
 
 /// When any stream of a copy last brought anything.
 pub(super) struct LastReceived {
@@ -36,34 +34,13 @@ impl LastReceived {
     }
 }
 
-/// A stream that notes when it brings something, once it is known of which copy it is.
-pub(super) struct Listening<R> {
-    inner: R,
-    copy: Arc<OnceLock<Arc<LastReceived>>>,
-}
+/// The copy of a stream, once that is known.
+pub(super) type StreamCopy = Arc<OnceLock<Arc<LastReceived>>>;
 
-impl<R> Listening<R> {
-    pub(super) fn new(inner: R, copy: Arc<OnceLock<Arc<LastReceived>>>) -> Self {
-        Self { inner, copy }
-    }
-
-    pub(super) fn into_inner(self) -> R {
-        self.inner
-    }
-}
-
-impl<R: AsyncRead + Unpin> AsyncRead for Listening<R> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        let read = Pin::new(&mut self.inner).poll_read(cx, buf);
-        if read.is_ready()
-            && let Some(copy) = self.copy.get()
-        {
+impl NoteArrival for StreamCopy {
+    fn note_arrival(&self) {
+        if let Some(copy) = self.get() {
             copy.note();
         }
-        read
     }
 }

@@ -17,6 +17,7 @@ use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{Head, Token};
 
+mod again;
 mod commit;
 mod compare;
 mod flusher;
@@ -53,6 +54,12 @@ pub const TEMP_PREFIX: &str = ".longhaul-";
 
 /// Letters that tell one copy's temporary names from another's.
 const TEMP_TOKEN_LETTERS: usize = 8;
+
+/// Beginning of the temporary names of one copy.
+fn temp_prefix(token: Token) -> String {
+    let [a, b, c, d, ..] = token.0;
+    format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-")
+}
 
 /// Whether a file of this name is one that is being written without a journal.
 pub(super) fn is_temp_name(name: &[u8]) -> bool {
@@ -162,9 +169,7 @@ impl Destination {
             }
             Err(errno) => return Err(Error::path(&target, errno)),
         };
-        let [a, b, c, d, ..] = token.0;
         let names_in_place = Arc::new(NamesInPlace::new(&names));
-        let temp_prefix = format!("{TEMP_PREFIX}{a:02x}{b:02x}{c:02x}{d:02x}-");
         Ok(Self {
             base,
             target,
@@ -173,7 +178,7 @@ impl Destination {
             options,
             within: RelPath::root(),
             may_compare: true,
-            temp_prefix,
+            temp_prefix: temp_prefix(token),
             rivals: None,
             flusher: Flusher::new(),
             committer: Committer::default(),

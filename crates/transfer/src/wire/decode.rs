@@ -2,7 +2,7 @@
 
 use longhaul_proto::text::printable_within;
 
-use super::options::{CLEAR, HARD_LINKS, INSTANCE, PRESENT, decode_options};
+use super::options::{CLEAR, HARD_LINKS, INSTANCE, PLACEMENT, PRESENT, decode_options};
 use super::*;
 
 /// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
@@ -17,12 +17,14 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 return Err(WireError::Version(version, version));
             }
             let (mut instance, mut clear, mut present, mut hard_links) = (None, false, false, false);
+            let mut placement = None;
             decode_options(&mut fields, |kind, value| {
                 match kind {
                     INSTANCE => instance = Some(value.array()?),
                     PRESENT => present = true,
                     CLEAR => clear = true,
                     HARD_LINKS => hard_links = true,
+                    PLACEMENT => placement = Some(Placement::from_byte(value.u8()?)?),
                     _ => return Ok(false),
                 }
                 Ok(true)
@@ -34,6 +36,7 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
                 clear,
                 present,
                 hard_links,
+                placement,
             }
         }
         FrameType::Refuse => Frame::Refuse {
@@ -319,10 +322,7 @@ impl Fields {
 
     fn failure(&mut self, code: u8) -> Result<Failure, WireError> {
         let kind = FailureKind::from_code(code).ok_or(WireError::Value("failure code"))?;
-        Ok(Failure {
-            kind,
-            detail: self.text()?,
-        })
+        Ok(Failure::with(kind, self.text()?))
     }
 
     /// Subtrees by offset, disjoint, each at a multiple of what it covers.

@@ -55,6 +55,7 @@ impl Frame {
                 clear,
                 present,
                 hard_links,
+                placement,
             } => {
                 out.extend_from_slice(&version.to_le_bytes());
                 out.extend_from_slice(&max_streams.to_le_bytes());
@@ -69,6 +70,9 @@ impl Frame {
                 }
                 if *hard_links {
                     put_option(out, options::HARD_LINKS, &[]);
+                }
+                if let Some(placement) = placement {
+                    put_option(out, options::PLACEMENT, &[placement.byte()]);
                 }
             }
             Frame::Refuse { kind, detail } => {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::{put_bytes, put_option};
-use super::options::{CLEAR, HARD_LINKS, OFFER, PART, REST, RESUME, SINGLE, decode_options};
+use super::options::{CLEAR, HARD_LINKS, OFFER, PART, PLACEMENT, REST, RESUME, SINGLE, decode_options};
 use super::*;
 use crate::part::{Part, Portion};
 
@@ -56,6 +56,34 @@ pub struct Hello {
     pub single: bool,
     /// Whether it is one of several copies that bring a tree together (LH-COPY-49 to LH-COPY-52).
     pub portion: Portion,
+    /// Of a push that takes the place of a copy that the server has lost: where that one put the sources (LH-COPY-53).
+    /// [`crate::Client::push`] fills it in.
+    pub placement: Option<Placement>,
+}
+
+/// Where the sources of a push go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// The one source becomes the destination itself.
+    Itself,
+    /// The sources go into the destination under their names.
+    Into,
+}
+
+impl Placement {
+    pub(super) fn byte(self) -> u8 {
+        match self {
+            Self::Itself => 0,
+            Self::Into => 1,
+        }
+    }
+
+    pub(super) fn from_byte(byte: u8) -> Result<Self, WireError> {
+        [Self::Itself, Self::Into]
+            .into_iter()
+            .find(|placement| placement.byte() == byte)
+            .ok_or(WireError::Value("placement"))
+    }
 }
 
 /// How it is found that a file is there already.
@@ -164,6 +192,9 @@ impl Hello {
             }
             Portion::Rest => put_option(out, REST, &[]),
         }
+        if let Some(placement) = self.placement {
+            put_option(out, PLACEMENT, &[placement.byte()]);
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -208,6 +239,7 @@ impl Hello {
         };
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
+        let mut placement = None;
         decode_options(fields, |kind, value| {
             match kind {
                 RESUME => resume = true,
@@ -222,6 +254,7 @@ impl Hello {
                 // One or the other.
                 REST if portion.part().is_some() => return Err(WireError::Value("part")),
                 REST => portion = Portion::Rest,
+                PLACEMENT => placement = Some(Placement::from_byte(value.u8()?)?),
                 _ => return Ok(false),
             }
             Ok(true)
@@ -235,7 +268,17 @@ impl Hello {
             hard_links,
             single,
             portion,
+            placement,
         })
+    }
+
+    /// Whether another copy of the same goes where a lost one went, which had this placement: a directory that it made must not be taken
+    /// for one that its source goes into.
+    pub(crate) fn is_placed(&self, placement: Option<Placement>) -> bool {
+        match &self.request {
+            Request::Push { into, names, .. } => *into || names.len() > 1 || placement.is_some(),
+            Request::Pull { .. } => true,
+        }
     }
 
     /// Whether it fits the bound on HELLO; when not, fewer sources must be named in one copy.

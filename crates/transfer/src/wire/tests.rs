@@ -19,10 +19,8 @@ fn meta() -> impl Strategy<Value = Meta> {
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
-    (1u8..=15, "[ -~]{0,100}").prop_map(|(code, detail)| Failure {
-        kind: FailureKind::from_code(code).unwrap(),
-        detail,
-    })
+    (1u8..=15, "[ -~]{0,100}")
+        .prop_map(|(code, detail)| Failure::with(FailureKind::from_code(code).unwrap(), detail))
 }
 
 fn block() -> impl Strategy<Value = Block> {
@@ -97,9 +95,14 @@ fn hello() -> impl Strategy<Value = Hello> {
         part.prop_map(Portion::Part),
         Just(Portion::Rest)
     ];
-    let options = (any::<[bool; 4]>(), prop::option::of(compare), portion);
+    let options = (
+        any::<[bool; 4]>(),
+        prop::option::of(compare),
+        portion,
+        prop::option::of(placement()),
+    );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(
-        |(token, request, ([resume, clear, hard_links, single], offer, portion))| Hello {
+        |(token, request, ([resume, clear, hard_links, single], offer, portion, placement))| Hello {
             token: Token(token),
             request,
             resume,
@@ -108,25 +111,37 @@ fn hello() -> impl Strategy<Value = Hello> {
             hard_links,
             single,
             portion,
+            placement,
         },
     )
+}
+
+fn placement() -> impl Strategy<Value = Placement> {
+    prop_oneof![Just(Placement::Itself), Just(Placement::Into)]
 }
 
 fn frame() -> impl Strategy<Value = Frame> {
     prop_oneof![
         hello().prop_map(Frame::Hello),
-        (any::<u16>(), any::<Option<[u8; 8]>>(), any::<[bool; 3]>()).prop_map(
-            |(max_streams, instance, [clear, present, hard_links])| {
-                Frame::Accept {
-                    version: VERSION,
-                    max_streams,
-                    instance,
-                    clear,
-                    present,
-                    hard_links,
+        (
+            any::<u16>(),
+            any::<Option<[u8; 8]>>(),
+            any::<[bool; 3]>(),
+            prop::option::of(placement())
+        )
+            .prop_map(
+                |(max_streams, instance, [clear, present, hard_links], placement)| {
+                    Frame::Accept {
+                        version: VERSION,
+                        max_streams,
+                        instance,
+                        clear,
+                        present,
+                        hard_links,
+                        placement,
+                    }
                 }
-            }
-        ),
+            ),
         (head(), 0..MAX_FILE, (any::<u32>(), path()))
             .prop_map(|(head, size, first)| Frame::HardLink(HardLink { head, size, first })),
         (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(|(head, meta, size, hash)| {
@@ -254,15 +269,16 @@ proptest! {
                 body.len()
                     - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single].map(usize::from).iter().sum::<usize>()
                     - 5 * usize::from(hello.offer.is_some())
+                    - 5 * usize::from(hello.placement.is_some())
                     - match hello.portion {
                         Portion::Whole => 0,
                         Portion::Part(_) => 12,
                         Portion::Rest => 4,
                     }
             }
-            Frame::Accept { instance, clear, present, hard_links, .. } => {
+            Frame::Accept { instance, clear, present, hard_links, placement, .. } => {
                 let flags: usize = [*clear, *present, *hard_links].map(usize::from).iter().sum();
-                body.len() - 12 * usize::from(instance.is_some()) - 4 * flags
+                body.len() - 12 * usize::from(instance.is_some()) - 4 * flags - 5 * usize::from(placement.is_some())
             }
             _ => body.len(),
         };
@@ -336,6 +352,7 @@ fn plain_hello() -> Hello {
         hard_links: false,
         single: false,
         portion: Portion::Whole,
+        placement: None,
     }
 }
 
@@ -373,6 +390,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
         clear: false,
         present: false,
         hard_links: false,
+        placement: None,
     };
     assert_eq!(accept(b"\x63\0\x01\0x"), Ok(accepted));
     assert_eq!(accept(b"\x63\x80\0\0"), Err(WireError::UnknownOption(0x63)));
@@ -586,4 +604,25 @@ fn lh_copy_49_who_does_not_know_parts_refuses_one_and_passes_over_the_rest() {
     );
     let both = [&option[..], &[9, 0, 0, 0]].concat();
     assert_eq!(read(&both), Err(WireError::Value("part")));
+}
+
+#[test]
+fn lh_copy_53_placement_follows_the_other_options() {
+    let bytes = |placement| {
+        let mut bytes = Vec::new();
+        let hello = Hello {
+            portion: Portion::Rest,
+            placement,
+            ..plain_hello()
+        };
+        Frame::Hello(hello).encode(&mut bytes);
+        bytes
+    };
+    let (plain, itself) = (bytes(None), bytes(Some(Placement::Itself)));
+    assert_eq!(itself[5..], [&plain[5..], &[10, 0, 1, 0, 0]].concat());
+    let wrong = [&plain[5..], &[10, 0, 1, 0, 2]].concat();
+    assert_eq!(
+        decode(FrameType::Hello, wrong.into()),
+        Err(WireError::Value("placement"))
+    );
 }

@@ -335,6 +335,7 @@ pub async fn pull_hostile(
         hard_links: false,
         single: false,
         portion: Portion::Whole,
+        placement: None,
     };
     let options = WriteOptions {
         overwrite: true,
@@ -348,6 +349,7 @@ pub async fn pull_hostile(
         compare: Compare::default(),
         streams: Some(1),
         memory: None,
+        patience: DEFAULT_PATIENCE,
         progress: Arc::default(),
         observer,
     };

@@ -91,6 +91,7 @@ fn hello(request: Request) -> Hello {
         hard_links: false,
         single: false,
         portion: Portion::Whole,
+        placement: None,
     }
 }
 
@@ -103,6 +104,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
         compare: Compare::default(),
         streams: Some(1),
         memory: None,
+        patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: Arc::new(Events::default()),
     };
@@ -185,6 +187,7 @@ async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
         compare: Compare::default(),
         streams: Some(1),
         memory: None,
+        patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: events.clone(),
     };
@@ -215,6 +218,7 @@ async fn a_block_that_was_changed_on_the_way_fails_its_file() {
             compare: Compare::default(),
             streams: Some(1),
             memory: None,
+            patience: DEFAULT_PATIENCE,
             progress: progress.clone(),
             observer: events.clone(),
         };

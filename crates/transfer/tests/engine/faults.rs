@@ -142,11 +142,8 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
         let error = run.result.unwrap_err();
         assert!(matches!(error, Error::StreamsLost(_)), "{error:?}");
         assert!(error.to_string().contains("depot d:1 does not answer"), "{error}");
-        assert!(
-            started.elapsed() < Duration::from_secs(10),
-            "{:?}",
-            started.elapsed()
-        );
+        let patience = DEFAULT_PATIENCE..DEFAULT_PATIENCE + Duration::from_secs(10);
+        assert!(patience.contains(&started.elapsed()), "{:?}", started.elapsed());
         // Nothing half-written stays: here at once, on the server when nobody has come back.
         tokio::time::sleep(Limits::default().grace * 2).await;
         assert_eq!(bench.server.copies(), 0);

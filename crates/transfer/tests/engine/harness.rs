@@ -162,6 +162,7 @@ pub fn client<C: Connector>(
         hard_links: false,
         single: false,
         portion: Portion::Whole,
+        placement: None,
     };
     let client = Client {
         connector: Arc::new(connector),
@@ -169,6 +170,7 @@ pub fn client<C: Connector>(
         compare,
         streams,
         memory: None,
+        patience: DEFAULT_PATIENCE,
         progress: progress.clone(),
         observer: events.clone(),
     };
@@ -367,6 +369,51 @@ impl Connector for Pipes {
             hook,
             carried: self.carried.clone(),
         })
+    }
+}
+
+/// A server that is started again: the first connection ends at the first process, the others reach the second.
+pub struct Restarting {
+    first: Mutex<Option<Pipes>>,
+    pub second: Pipes,
+}
+
+impl Restarting {
+    pub fn of(first: Pipes, second: Pipes) -> Self {
+        Self {
+            first: Mutex::new(Some(first)),
+            second,
+        }
+    }
+
+    /// The first process ends after `cut` bytes.
+    pub fn new(bench: &Bench, access: Access, cut: u64) -> Self {
+        let mut grants = Grants::default();
+        grants.add(access, &key(1).to_string()).unwrap();
+        let root = Dir::open(&bench.root("")).unwrap();
+        let first = bench.pipes();
+        *first.cuts.lock().unwrap() = vec![cut];
+        let first = Pipes {
+            server: Server::new(root, grants, Limits::default()),
+            ..first
+        };
+        Self::of(first, bench.pipes())
+    }
+}
+
+impl Connector for Restarting {
+    type Stream = Cut;
+
+    fn routes(&self) -> Vec<String> {
+        self.second.routes()
+    }
+
+    async fn connect(&self, route: usize) -> Result<Cut, ConnectError> {
+        let first = self.first.lock().unwrap().take();
+        match first {
+            Some(first) => first.connect(route).await,
+            None => self.second.connect(route).await,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod faults;
 mod files;
 mod hard_links;
 mod harness;
+mod outages;
 mod parts;
 mod resume;
 mod round_trips;

@@ -92,6 +92,15 @@ fn auto() -> StreamCount {
     StreamCount::new(None, None, 64)
 }
 
+/// One that begins with so few streams.
+fn begun_with(streams: usize) -> StreamCount {
+    StreamCount::new(None, None, streams)
+}
+
+fn needed(count: &StreamCount) -> Option<u32> {
+    count.needed().map(|learned| learned.streams)
+}
+
 const LARGE: u64 = 1_000_000 * MB;
 
 #[test]
@@ -181,7 +190,7 @@ fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
     let mut count = auto();
     let seen = copy.run(&mut count, 30);
     assert_eq!(seen, [1, 16, 64], "the step that did not pay is the last one");
-    assert_eq!(count.needed(), Some(64));
+    assert_eq!(needed(&count), Some(64));
 }
 
 #[test]
@@ -244,8 +253,9 @@ fn what_a_full_path_carries_and_the_loss_give_the_number() {
     let full = |_| Limit::Path;
     let mut copy = Copy::new(LARGE, 60, full, |_| 36 * MB);
     copy.loss = 100;
-    let mut count = StreamCount::new(None, Some(4), 64);
+    let mut count = begun_with(4);
     copy.run(&mut count, 1);
+    count.most = 64;
     copy.limit = |_| Limit::Loss;
     copy.rate = |n| (n as u64 * 3 * MB).min(36 * MB);
     copy.view.congestion = Some(CongestionControl::Cubic);
@@ -315,7 +325,7 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
     copy.rtt_percent = |_| 200;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
-    assert_eq!(count.needed(), Some(2));
+    assert_eq!(needed(&count), Some(2));
     // A short queue: one by one, and slower.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 117;
@@ -331,7 +341,7 @@ fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
         let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 117;
         copy.least_share = least_share;
-        let mut count = StreamCount::new(None, Some(4), 64);
+        let mut count = begun_with(4);
         while count.wanted() != 4 {
             copy.tick(&mut count);
         }
@@ -355,7 +365,7 @@ fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_no
     (copy.loss, copy.sees_losses) = (110_000, true);
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
-    assert_eq!(count.needed(), Some(2));
+    assert_eq!(needed(&count), Some(2));
     // What it drops afterwards, less of it as it is, is not answered with more, although others take their part.
     (copy.loss, copy.rate) = (10_000, |_| 20 * MB);
     assert_eq!(copy.run(&mut count, 90), [2]);
@@ -396,7 +406,7 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     let mut copy = Copy::new(LARGE, 30, |_| Limit::Path, |_| 130 * MB);
     (copy.loss, copy.sees_losses) = (100, true);
     copy.rtt_percent = |_| 120;
-    let mut count = StreamCount::new(None, Some(16), 64);
+    let mut count = auto();
     copy.run(&mut count, 1);
     // It seems to lose without a queue, and is full.
     (copy.rate, copy.rtt_percent) = (|_| 105 * MB, |_| 112);
@@ -417,14 +427,75 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     );
 }
 
+/// A number that was learned of a path with so many milliseconds of round trip and so large a window.
+fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<LearnedStreams> {
+    Some(LearnedStreams {
+        streams,
+        conditions: PathConditions {
+            rtt: Duration::from_millis(rtt_ms),
+            window,
+            loss_ppm,
+            addresses: 0,
+        },
+    })
+}
+
 #[test]
-fn what_was_remembered_is_begun_with_and_given_up_where_it_does_not_pay() {
-    let mut count = StreamCount::new(None, Some(16), 64);
+fn remembered_number_is_begun_with_and_given_up_if_it_does_not_pay() {
+    let mut count = StreamCount::new(None, learned(40, 100, 0, 0), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
-    assert_eq!(copy.run(&mut count, 1), [1, 16]);
-    assert_eq!(copy.run(&mut count, 30), [16, 8, 4, 2]);
-    assert_eq!(count.needed(), Some(2));
+    assert_eq!(copy.run(&mut count, 1), [1, 40]);
+    assert_eq!(copy.run(&mut count, 30), [40, 20, 10, 5, 3, 2]);
+    assert_eq!(needed(&count), Some(2));
+}
+
+#[test]
+fn few_streams_of_a_better_path_slow_no_copy() {
+    for remembered in [learned(2, 20, 8 << 20, 0), learned(2, 100, 65_536, 0), None] {
+        let mut count = StreamCount::new(None, remembered, 64);
+        // 16 MiB between hosts with windows of 64 KiB.
+        let mut copy = Copy::new(16 << 20, 100, |_| Limit::ReceiveWindow, |n| n as u64 * 655_360);
+        copy.view.largest_window = Some(65_536);
+        let seen = copy.run(&mut count, 1);
+        assert!(matches!(seen[..], [1, 31]), "{remembered:?}: {seen:?}");
+        // Losses that were not there before.
+        let grows = |remembered| {
+            let mut count = StreamCount::new(None, remembered, 64);
+            let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 4 * MB);
+            copy.loss = 1000;
+            copy.sees_losses = true;
+            copy.run(&mut count, 10)
+        };
+        assert_eq!(grows(learned(2, 60, 0, 0)), grows(None));
+    }
+}
+
+#[test]
+fn number_of_another_path_is_not_begun_with() {
+    for remembered in [
+        learned(64, 20, 0, 0),
+        learned(64, 300, 0, 0),
+        learned(64, 100, 65_536, 0),
+    ] {
+        let mut count = StreamCount::new(None, remembered, 64);
+        let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
+        copy.view.largest_window = Some(8 << 20);
+        assert_eq!(copy.run(&mut count, 1), [1, 16], "{remembered:?}");
+    }
+}
+
+#[test]
+fn number_learned_under_losses_is_left_when_none_show() {
+    let mut count = StreamCount::new(None, learned(64, 100, 0, 1000), 64);
+    let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |n| n as u64 * MB);
+    let seen = copy.run(&mut count, 1);
+    assert!(seen.starts_with(&[1, 64, 16]), "{seen:?}");
+    let mut count = StreamCount::new(None, learned(64, 100, 0, 1000), 64);
+    let mut copy = Copy::new(LARGE, 100, |_| Limit::Loss, |n| n as u64 * MB);
+    copy.loss = 1000;
+    copy.sees_losses = true;
+    assert_eq!(copy.run(&mut count, 10), [1, 64]);
 }
 
 #[test]
@@ -453,7 +524,7 @@ fn what_is_soon_over_is_left_alone() {
 
 #[test]
 fn the_users_number_stands() {
-    let mut count = StreamCount::new(Some(3), Some(9), 64);
+    let mut count = StreamCount::new(Some(3), learned(9, 60, 0, 0), 64);
     count.at_least(7);
     let seen = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB).run(&mut count, 10);
     assert_eq!(seen, [3]);
@@ -482,6 +553,7 @@ proptest! {
             1..200,
         ),
     ) {
+        let remembered = remembered.and_then(|n| learned(n, 100, 1 << 20, 1000));
         let mut count = StreamCount::new(None, remembered, most);
         count.at_least(routes);
         let mut view = View::default();
@@ -505,11 +577,12 @@ proptest! {
     /// A queue that always stands never adds streams after the start, and ends at two.
     #[test]
     fn a_queue_never_adds_streams(remembered in prop::option::of(1u32..64), rtt_ms in 5u64..300) {
-        let mut count = StreamCount::new(None, remembered, 64);
+        let noted = remembered.and_then(|n| learned(n, rtt_ms, 0, 0));
+        let mut count = StreamCount::new(None, noted, 64);
         let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 200;
         let seen = copy.run(&mut count, 300);
-        let start = remembered.map_or(STREAMS_AT_START_LARGE, |n| n as usize);
+        let start = remembered.map_or(0, |n| n as usize).max(STREAMS_AT_START_LARGE);
         prop_assert!(seen.iter().skip(1).all(|n| *n <= start), "{seen:?}");
         prop_assert!(count.wanted() <= STREAMS_AT_A_QUEUE, "{seen:?}");
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use drs::{Limit, Tally};
 use quantities::path::CongestionControl;
 
-use super::Queue;
+use super::{PathConditions, Queue};
 
 /// How long a window is, in time and in round trips.
 const WINDOW: Duration = Duration::from_millis(300);
@@ -68,9 +68,25 @@ pub(in super::super) struct View {
     pub largest_window: Option<u64>,
     /// What part of all that the open streams carried lately was carried by the one of them that carried least, 0 to 1; none before there is anything.
     pub least_share: Option<f64>,
+    /// Hash of the addresses at both ends of the first hop, where they are known.
+    pub addresses: Option<u64>,
 }
 
 impl View {
+    /// Conditions of the path, as far as they show.
+    pub(super) fn conditions(&self) -> PathConditions {
+        let segments = self.moved / u64::from(self.mss.max(1));
+        PathConditions {
+            rtt: match self.min_rtt.is_zero() {
+                true => self.rtt,
+                false => self.min_rtt,
+            },
+            window: self.largest_window.unwrap_or(0),
+            loss_ppm: self.lost.saturating_mul(1_000_000) / segments.max(1),
+            addresses: self.addresses.unwrap_or(0),
+        }
+    }
+
     /// Whether a queue stands for certain.
     pub(super) fn has_queue(&self) -> bool {
         self.is_more_than(self.queue.at_least, QUEUE)

@@ -21,8 +21,9 @@ const REPORT_WAITS_FOR_STREAMS: Duration = Duration::from_millis(30);
 
 impl<C: Connector> Supervisor<'_, C> {
     pub(super) fn ended(&mut self, mut ended: Ended) -> Result<(), Error> {
-        self.finished.extend(ended.take_finished());
+        self.finished.extend(ended.take_finished(&self.leaving));
         let current = |slot: &&mut Slot| slot.attempts == ended.attempt && slot.under_way.is_some();
+        let (stands_another, may_be_known) = (self.has_accepted_stream(), self.may_be_known());
         // One that was given up has ended before.
         let Some(slot) = self.slots.get_mut(ended.slot).filter(current) else {
             return Ok(());
@@ -30,11 +31,16 @@ impl<C: Connector> Supervisor<'_, C> {
         slot.under_way = None;
         let retired = std::mem::replace(&mut slot.stream, SlotState::Free) == SlotState::Retiring;
         if ended.opened.is_some() {
-            slot.failures = 0;
             self.ever_open = true;
+        }
+        if ended.accepted {
+            slot.failures = 0;
+        } else if ended.opened.is_some() && !self.accepted {
+            self.unaccepted_losses += 1;
         }
         let number = slot.route;
         let route = self.routes.get(number).cloned().unwrap_or_default();
+        let mut surplus = false;
         let (error, retry) = match ended.result {
             Ok(StreamEnd::Finished) => return Ok(()),
             // What it still carried has gone back to the queue, whichever way it ended.
@@ -43,7 +49,23 @@ impl<C: Connector> Supervisor<'_, C> {
                 Error::StreamsLost(format!("the server closed the stream over route {route}")),
                 true,
             ),
-            Err(Lost::Stream(error @ (Error::Disagreement | Error::Forgotten))) => return Err(error),
+            Err(Lost::Stream(error @ (Error::Disagreement | Error::CopyLost(_)))) => return Err(error),
+            Err(Lost::Stream(error @ (Error::Refused(_) | Error::Limit(_))))
+                if !ended.accepted && stands_another =>
+            {
+                surplus = true;
+                (error, false)
+            }
+            // What it refuses is to resume (LH-COPY-10).
+            Err(Lost::Stream(Error::Refused(why))) if !ended.accepted && may_be_known => {
+                return Err(Error::CopyLost(why));
+            }
+            // It may not know yet that the streams that are lost are gone.
+            Err(Lost::Stream(error @ Error::Limit(_)))
+                if !ended.accepted && self.run.patience.has_stood() =>
+            {
+                (error, true)
+            }
             Err(Lost::Stream(Error::Stream(error))) => (
                 Error::StreamsLost(format!("the stream over route {route} was lost: {error}")),
                 true,
@@ -55,11 +77,16 @@ impl<C: Connector> Supervisor<'_, C> {
                 (error.into_error(text), retry)
             }
         };
-        let reason = error.to_string();
+        // The copy goes on.
+        let reason = match &error {
+            Error::StreamsLost(reason) => reason.clone(),
+            error => error.to_string(),
+        };
         self.client.observer.event(Event::StreamLost {
             stream: ended.opened,
             route,
             reason,
+            is_surplus: surplus,
         });
         slot.stream = if retry {
             let pause = FIRST_RETRY_AFTER
@@ -67,15 +94,20 @@ impl<C: Connector> Supervisor<'_, C> {
                 .min(MAX_RETRY_PAUSE);
             slot.failures += 1;
             SlotState::Due(Instant::now() + pause)
+        } else if surplus {
+            SlotState::Free
         } else {
             SlotState::Failed
         };
+        if surplus {
+            self.no_more_before = Instant::now() + MAX_RETRY_PAUSE;
+        }
         if !self.ever_open {
             // Whoever knows other routes learns of it at once.
             self.next_look = Instant::now();
         }
         // What was said of who asks, or by the hop itself, says more than a later echo. What befalls reserved ways is not what a copy ends by.
-        if self.is_reserved(number) && self.ever_open {
+        if surplus || (self.is_reserved(number) && self.ever_open) {
             return Ok(());
         }
         if !matches!(
@@ -90,6 +122,11 @@ impl<C: Connector> Supervisor<'_, C> {
         Ok(())
     }
 
+    /// Returns whether the server may know the copy: it has accepted a stream, or its ACCEPT to one was lost.
+    fn may_be_known(&self) -> bool {
+        self.accepted || (self.run.patience.has_stood() && self.unaccepted_losses > 0)
+    }
+
     /// The copy is over: streams that are open close by themselves, one that hangs on a dead path is left behind, and those that are still being opened are
     /// given up. What is returned ends when nobody needs the streams any more.
     pub(super) async fn wind_down(&mut self) -> JoinSet<()> {
@@ -97,12 +134,13 @@ impl<C: Connector> Supervisor<'_, C> {
         self.slots.iter_mut().filter(never_open).for_each(Slot::give_up);
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut finished = std::mem::take(&mut self.finished);
+        let leaving = self.leaving.clone();
         // Those that are open end at once, and what they counted belongs in the report.
         let open = async {
             while *self.open.borrow() > 0
                 && let Some(ended) = tasks.join_next().await
             {
-                finished.extend(ended.ok().and_then(|mut ended| ended.take_finished()));
+                finished.extend(ended.ok().and_then(|mut ended| ended.take_finished(&leaving)));
             }
         };
         let _ = timeout(REPORT_WAITS_FOR_STREAMS, open).await;

@@ -144,6 +144,7 @@ impl<C: Connector> Supervisor<'_, C> {
                 continue;
             }
             view.open += 1;
+            view.addresses = view.addresses.or(stream.addresses());
             let route = on_routes.entry(&stream.route).or_default();
             route.add(round_trips.0, round_trips.1);
             view.largest_window = [view.largest_window, here.largest_window]
@@ -186,7 +187,10 @@ impl<C: Connector> Supervisor<'_, C> {
             self.open_on_others();
         }
         let mut counting = self.slots.iter().filter(|slot| self.counts(slot)).count();
-        while counting < wanted
+        let may_add = Instant::now() >= self.no_more_before;
+        while may_add
+            && counting < wanted
+            && self.counted_by_server() < self.count.most()
             && let Some(route) = self.next_route()
         {
             self.open_on(route);
@@ -205,10 +209,18 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
+    /// The streams that the server counts, or will: those that are retired and those that it has not closed yet included (LH-COPY-9).
+    fn counted_by_server(&self) -> usize {
+        let slots = self.slots.iter();
+        let live = slots.filter(|slot| slot.is_running() || slot.due().is_some());
+        live.count().saturating_add(*self.leaving.borrow() as usize)
+    }
+
     /// Has a stream opened on each route that has none, however many there are on others: those are of no use.
     fn open_on_others(&mut self) {
         for route in self.used_routes() {
-            if self.counting_on(route) == 0 && self.most_on(route) > 0 {
+            let may_open = self.most_on(route) > 0 && self.counted_by_server() < self.count.most();
+            if self.counting_on(route) == 0 && may_open {
                 self.open_on(route);
             }
         }

@@ -185,6 +185,7 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         clear: false,
         present: true,
         hard_links: false,
+        placement: None,
     };
     let failure = Failure::new(FailureKind::Exists);
     let results = |outcome: Result<Written, Failure>| -> Vec<Frame> {
@@ -214,6 +215,7 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         clear: false,
         present: false,
         hard_links: false,
+        placement: None,
     };
     let wanted = [
         vec![accept.clone()],
@@ -227,6 +229,7 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         clear: true,
         present: true,
         hard_links: false,
+        placement: None,
     };
     let wanted_in_the_clear = [vec![accept_clear], wanted[1..].to_vec()].concat();
     let note = Frame::Failed {

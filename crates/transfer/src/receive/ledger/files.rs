@@ -310,17 +310,11 @@ impl<P: Parts> Ledger<P> {
         self.conclude_file(id, out);
     }
 
-    /// Who sends has begun anew, and knows of nothing that was answered before (LH-COPY-38).
-    pub(crate) fn sender_has_begun_anew(&mut self) {
-        self.is_sender_new = true;
-    }
-
-    /// HAVE: parts that are in place of a file that an earlier copy has left some of, or any file if the sender has begun anew, from
-    /// `from` on; and where there may be more (LH-COPY-36). Of other files, none.
+    /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from` on; and where there may be more
+    /// (LH-COPY-36). Of other files, none.
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         let file = self.files.get(&id)?;
-        let says_all = file.is_resumed || self.is_sender_new;
-        let most = if says_all { MAX_HAVE_SUBTREES + 1 } else { 0 };
+        let most = if file.is_resumed { MAX_HAVE_SUBTREES + 1 } else { 0 };
         let mut subtrees: Vec<Subtree> = file.tree.subtrees_from(from).take(most).collect();
         let more = subtrees.get(MAX_HAVE_SUBTREES).map(|next| next.offset);
         subtrees.truncate(MAX_HAVE_SUBTREES);

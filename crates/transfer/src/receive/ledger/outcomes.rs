@@ -83,10 +83,10 @@ impl Outcomes {
         };
         match Written::from_code(code) {
             Some(written) => Ok(written),
-            None => Err(Failure {
-                kind: FailureKind::from_code(code).unwrap_or(FailureKind::Io),
-                detail: self.details.get(&id).cloned().unwrap_or_default(),
-            }),
+            None => Err(Failure::with(
+                FailureKind::from_code(code).unwrap_or(FailureKind::Io),
+                self.details.get(&id).cloned().unwrap_or_default(),
+            )),
         }
     }
 }
@@ -103,12 +103,8 @@ mod tests {
     use super::*;
 
     fn outcome() -> impl Strategy<Value = Result<Written, Failure>> {
-        let failure = (1u8..=15, "[a-z]{0,9}").prop_map(|(code, detail)| {
-            Err(Failure {
-                kind: FailureKind::from_code(code).unwrap(),
-                detail,
-            })
-        });
+        let failure = (1u8..=15, "[a-z]{0,9}")
+            .prop_map(|(code, detail)| Err(Failure::with(FailureKind::from_code(code).unwrap(), detail)));
         prop_oneof![
             3 => Just(Ok(Written::New)),
             3 => Just(Ok(Written::Same)),

@@ -63,6 +63,7 @@ impl<S: Store> Receiver<S> {
             }),
         };
         drop(data);
+        let written = written.map_err(Failure::at_destination);
         self.event(|ledger, out| ledger.block_written(block.id, block.offset, file, written, out))
             .1
     }
@@ -78,6 +79,7 @@ impl<S: Store> Receiver<S> {
         let (receiver, id) = (self.clone(), announced.head.id);
         let done: OnCommit = Box::new(move |committed| {
             drop(permit);
+            let committed = committed.map_err(Failure::at_destination);
             let (_, actions) = receiver.event(|ledger, out| ledger.file_placed(id, committed, out));
             receiver.perform(actions);
         });

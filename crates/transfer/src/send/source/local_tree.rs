@@ -19,6 +19,9 @@ use crate::wire::{Extent, Head, MAX_EXTENTS, Meta, SourceIdentity};
 /// What identities are derived for (BLAKE3 paper, section 2.3).
 const IDENTITY_CONTEXT: &str = "longhaul 2026 identity of a source file";
 
+/// Bytes of the names of a file's extended attributes, at most (xattr(7)).
+const MAX_ATTRIBUTE_NAMES: usize = 64 * 1024;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct LocalTree {
@@ -122,6 +125,19 @@ impl SourceFile for LocalFile {
             IDENTITY_CONTEXT,
             Identity::of(&self.stat).as_bytes(),
         ))
+    }
+
+    fn attribute_names(&self) -> Vec<u8> {
+        // Most files have none, which one call without a buffer tells.
+        match fs::flistxattr_query(&self.fd) {
+            Ok(1..) => {
+                let mut names = vec![0; MAX_ATTRIBUTE_NAMES];
+                let len = fs::flistxattr(&self.fd, &mut names[..]).unwrap_or(0);
+                names.truncate(len);
+                names
+            }
+            _ => Vec::new(),
+        }
     }
 
     fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, Failure> {

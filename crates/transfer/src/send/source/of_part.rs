@@ -1,5 +1,7 @@
 //! A walk of which only the files of one part are taken (LH-COPY-49).
 
+use rustix::fs::Stat;
+
 use crate::account::Held;
 use crate::part::PartFilter;
 use crate::path::RelPath;
@@ -22,6 +24,10 @@ impl WalkSink for OfPart<'_> {
 
     fn wants(&self, source: u32, path: &RelPath, kind: Kind) -> bool {
         kind == Kind::File && self.filter.may_take(source, path)
+    }
+
+    fn looked_at(&self, stat: &Stat) {
+        self.sink.looked_at(stat);
     }
 
     fn found(&self, source: u32, path: RelPath, meta: Meta, found: Found) -> bool {

@@ -6,7 +6,7 @@ use crate::path::RelPath;
 
 /// Directories that this copy has made and that have not been described yet. What else is there was there before, and its
 /// permissions and time are not ours to set.
-#[derive(Default)]
+#[derive(Default, Clone)]
 pub(super) struct Made {
     directories: HashSet<RelPath>,
     /// Bytes that their names take.

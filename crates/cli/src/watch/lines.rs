@@ -1,0 +1,154 @@
+//! Lines that a person sees of a copy: the progress line, and which lines have been said already.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use quantities::{ByteCount, Rate, Time};
+
+/// Columns of the progress line, the last one left free.
+const LINE_COLUMNS: usize = 79;
+/// Columns of the bar, the percentage and the spaces around them.
+const BAR_COLUMNS: usize = 22;
+/// The bar of that width.
+pub const BAR_TEMPLATE: &str = "{bar:16} {percent:>3}% {msg}";
+/// How long a line is not said again.
+const REPEATED_AFTER: Duration = Duration::from_secs(60);
+/// Lines of which it is known when they were said.
+const MAX_RECENT: usize = 32;
+
+/// State of a copy as the progress line shows it.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    pub done: u64,
+    pub found: u64,
+    /// Bits per second.
+    pub speed: f64,
+    pub left: Option<Duration>,
+    pub files: u64,
+    /// Routes and their bits per second.
+    pub routes: &'a [(String, f64)],
+}
+
+impl Shown<'_> {
+    /// Returns what stands behind the bar: as much as fits, the most important first.
+    pub fn message(&self) -> String {
+        let mut line = format!("{:.4}/{:.4}", ByteCount(self.done), ByteCount(self.found));
+        let rate = format!(" {:.4}", Rate::nearest(self.speed));
+        let left = self.left.map_or(String::new(), |left| {
+            format!(", {} left", Time(Duration::from_secs(left.as_secs())))
+        });
+        let files = match self.files {
+            1 => ", 1 file".to_owned(),
+            files => format!(", {files} files"),
+        };
+        let routes = match self.routes {
+            [] | [_] => String::new(),
+            routes => {
+                let each = routes
+                    .iter()
+                    .map(|(route, bps)| format!("{route} {:.3}", Rate::nearest(*bps)));
+                format!(" [{}]", each.collect::<Vec<_>>().join(", "))
+            }
+        };
+        for part in [rate, left, files, routes] {
+            if line.chars().count() + part.chars().count() <= LINE_COLUMNS - BAR_COLUMNS {
+                line.push_str(&part);
+            }
+        }
+        line
+    }
+}
+
+/// Returns what stands behind the bar while nothing arrives.
+pub fn waiting_message(silence: Duration, server: &str) -> String {
+    let line = format!("no data for {} s: waiting for {server}", silence.as_secs());
+    line.chars().take(LINE_COLUMNS - BAR_COLUMNS).collect()
+}
+
+/// Lines that were said lately. What happens to many streams at once is one event, and one line.
+#[derive(Debug, Default)]
+pub struct RecentLines(VecDeque<(String, Instant)>);
+
+impl RecentLines {
+    /// Returns whether a line has not been said lately. If so, it counts as said now.
+    pub fn is_new(&mut self, line: &str, now: Instant) -> bool {
+        self.0
+            .retain(|(_, at)| now.saturating_duration_since(*at) < REPEATED_AFTER);
+        if let Some((_, at)) = self.0.iter_mut().find(|(said, _)| said == line) {
+            *at = now;
+            return false;
+        }
+        if self.0.len() == MAX_RECENT {
+            self.0.pop_front();
+        }
+        self.0.push_back((line.to_owned(), now));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_line_fits_in_80_columns() {
+        let routes: Vec<(String, f64)> = (0..9)
+            .map(|n| (format!("depot{n}.example:7510"), 123_456_789.0))
+            .collect();
+        for (done, found) in [
+            (0, 0),
+            (1, 5),
+            (u64::MAX - 1, u64::MAX),
+            (1_234_567_890, 98_765_432_101),
+        ] {
+            for speed in [0.0, 0.11, 123_456_789.0, 1e300] {
+                for secs in [0, 59, 3_599, 31_535_999] {
+                    let shown = Shown {
+                        done,
+                        found,
+                        speed,
+                        left: Some(Duration::from_millis(secs * 1000 + 123)),
+                        files: done,
+                        routes: &routes,
+                    };
+                    let line = shown.message();
+                    assert!(BAR_COLUMNS + line.chars().count() < 80, "{line}");
+                }
+            }
+        }
+        let server = "a-very-long-name.of-a-store.in-a-department.of-an-institute.example";
+        let line = waiting_message(Duration::from_secs(86_400), server);
+        assert!(BAR_COLUMNS + line.chars().count() < 80, "{line}");
+    }
+
+    #[test]
+    fn progress_line_keeps_what_matters_most() {
+        let shown = Shown {
+            done: 512 << 20,
+            found: 1 << 30,
+            speed: 8e8,
+            left: Some(Duration::from_secs(5)),
+            files: 1,
+            routes: &[],
+        };
+        assert_eq!(shown.message(), "512 MiB/1 GiB 800 Mbit/s, 5 s left, 1 file");
+        let waiting = waiting_message(Duration::from_millis(12_900), "store.example");
+        assert_eq!(waiting, "no data for 12 s: waiting for store.example");
+    }
+
+    #[test]
+    fn line_of_many_streams_is_said_once() {
+        let (mut recent, began) = (RecentLines::default(), Instant::now());
+        let at = |secs| began + Duration::from_secs(secs);
+        let said = (0..36).filter(|_| recent.is_new("lost", began)).count();
+        assert_eq!(said, 1);
+        assert!(recent.is_new("another", at(1)));
+        assert!(!recent.is_new("lost", at(59)));
+        assert!(!recent.is_new("lost", at(118)), "it lasts");
+        assert!(recent.is_new("lost", at(300)));
+        for n in 0..1000 {
+            recent.is_new(&n.to_string(), at(301));
+        }
+        assert!(recent.0.len() <= MAX_RECENT);
+    }
+}

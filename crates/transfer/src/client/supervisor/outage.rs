@@ -1,0 +1,96 @@
+//! Whether the copy is carried, and how long it waits for its server if it is not.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use quantities::Time;
+use tokio::time::Instant;
+
+use super::Supervisor;
+use super::slot::Slot;
+use crate::client::Connector;
+use crate::client::patience::{LOOK_INTERVAL, Outlook, PatienceView};
+use crate::error::Error;
+use crate::progress::Event;
+
+/// Silence from which the observer is told that the copy waits.
+const REPORTED_SILENCE: Duration = Duration::from_secs(5);
+
+impl<C: Connector> Supervisor<'_, C> {
+    /// Returns whether a stream stands that the server has accepted.
+    pub(super) fn has_accepted_stream(&self) -> bool {
+        let is_accepted = |slot: &Slot| {
+            let counters = slot.counters.get().filter(|_| slot.is_running());
+            counters.is_some_and(|counters| counters.open.load(Ordering::Relaxed) && counters.is_accepted())
+        };
+        self.slots.iter().any(is_accepted)
+    }
+
+    /// Takes a look at whether anything arrives, if one is due, and tells whoever watches the copy.
+    pub(super) fn look_for_outage(&mut self) {
+        let now = Instant::now();
+        let progress = &self.client.progress;
+        let arrivals = progress.arrivals();
+        if now < self.next_outlook && self.run.patience.has_stood() == (arrivals > 0) {
+            return;
+        }
+        self.next_outlook = now + LOOK_INTERVAL;
+        let has_stream = self.has_accepted_stream();
+        self.outlook = self.run.patience.look(&PatienceView {
+            now,
+            has_stream,
+            arrivals,
+            done: progress
+                .entries_done
+                .load(Ordering::Relaxed)
+                .saturating_add(progress.bytes_done.load(Ordering::Relaxed)),
+        });
+        let silence = match self.outlook {
+            Outlook::Waiting(silence) => Some(silence),
+            Outlook::Opening | Outlook::Carried | Outlook::Lost(_) => None,
+        };
+        self.report_silence(silence);
+    }
+
+    /// Tells whoever watches the copy how long nothing has arrived, if that is worth showing.
+    pub(super) fn report_silence(&mut self, silence: Option<Duration>) {
+        self.client.progress.set_silence(silence);
+        match (silence, self.reported_wait) {
+            (Some(silence), None) if silence < REPORTED_SILENCE => {}
+            (Some(silence), before) => {
+                self.reported_wait = Some(silence);
+                if before.is_none() {
+                    let patience = self.client.patience;
+                    self.client.observer.event(Event::Waiting { silence, patience });
+                }
+            }
+            (None, Some(after)) => {
+                self.reported_wait = None;
+                self.client.observer.event(Event::Back { after });
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Returns whether a stream that is due may be opened now. In an outage one of each route is enough to find out that it is over.
+    pub(super) fn may_start(&self, slot: &Slot) -> bool {
+        if !self.run.patience.has_stood() || self.has_accepted_stream() {
+            return true;
+        }
+        let others = self.slots.iter().filter(|other| other.route == slot.route);
+        !others.into_iter().any(Slot::is_running)
+    }
+
+    /// Returns the error of a copy whose outage has lasted too long.
+    pub(super) fn lose_patience(&mut self, outage: Duration) -> Error {
+        self.client.progress.set_silence(None);
+        let waited = Time(Duration::from_secs(outage.as_secs()));
+        match self.give_up() {
+            Error::StreamsLost(reason) => {
+                Error::StreamsLost(format!("nothing arrived for {waited} (--patience): {reason}"))
+            }
+            // A limit that passes, or a depot: the last word of each attempt.
+            error => Error::StreamsLost(format!("nothing arrived for {waited} (--patience): {error}")),
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! What copies brought that the server lost before they were over. The copy that takes their place in the same run finds it there, and it must
+//! not be reported as something that an earlier run had left.
+
+/// Files and bytes of earlier copies of a run that the present one has not found yet.
+#[derive(Debug, Default)]
+pub(super) struct Earlier {
+    files: u64,
+    bytes: u64,
+}
+
+impl Earlier {
+    /// A copy was lost that had brought this much.
+    pub(super) fn add(&mut self, files: u64, bytes: u64) {
+        self.files = self.files.saturating_add(files);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
+    /// A file is there already. Returns how many files, and how many of its bytes, were there before the run.
+    pub(super) fn take_unchanged(&mut self, bytes: u64) -> (u64, u64) {
+        if self.files == 0 {
+            return (1, bytes);
+        }
+        self.files -= 1;
+        (0, self.take_resumed(bytes))
+    }
+
+    /// Bytes of a file are there already. Returns how many of them were there before the run.
+    pub(super) fn take_resumed(&mut self, bytes: u64) -> u64 {
+        let brought = bytes.min(self.bytes);
+        self.bytes -= brought;
+        bytes - brought
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_run_brought_is_not_reported_as_there_before() {
+        let mut earlier = Earlier::default();
+        assert_eq!(earlier.take_unchanged(5), (1, 5));
+        // Two files of 10 bytes, and 7 bytes of a third.
+        earlier.add(2, 27);
+        assert_eq!(earlier.take_unchanged(10), (0, 0));
+        assert_eq!(earlier.take_resumed(9), 0);
+        assert_eq!(earlier.take_unchanged(10), (0, 2));
+        assert_eq!(earlier.take_unchanged(10), (1, 10));
+    }
+}

@@ -1,0 +1,127 @@
+//! Counts of what a copy does not keep of its sources, as the end that reads them sees it.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::Stat;
+
+/// Bits of a mode that no copy keeps: set-user-ID and set-group-ID.
+const SET_ID_BITS: u32 = 0o6000;
+/// Beginning of the names of extended attributes that hold an ACL.
+const ACL_PREFIX: &[u8] = b"system.posix_acl_";
+/// Beginnings of the names of extended attributes that the system gives to every file by itself.
+const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
+
+/// See the module. Empty at the end that writes.
+#[derive(Debug, Default)]
+pub struct NotKept {
+    own_user: OnceLock<u32>,
+    owners: AtomicU64,
+    set_id_bits: AtomicU64,
+    acls: AtomicU64,
+    attributes: AtomicU64,
+}
+
+/// The counts of a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize)]
+pub struct NotKeptCounts {
+    /// Entries of another owner than the user who copies.
+    pub owners: u64,
+    /// Entries with a set-user-ID or set-group-ID bit.
+    pub set_id_bits: u64,
+    /// Files that were sent and have an ACL.
+    pub acls: u64,
+    /// Files that were sent and have other extended attributes.
+    pub extended_attributes: u64,
+}
+
+impl NotKept {
+    /// An entry of the source was found.
+    pub(crate) fn note_entry(&self, stat: &Stat) {
+        let own = *self.own_user.get_or_init(|| rustix::process::geteuid().as_raw());
+        self.note_owner(stat.st_uid, own);
+        // A link has no bits of its own.
+        if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink {
+            self.note_mode(stat.st_mode);
+        }
+    }
+
+    fn note_owner(&self, owner: u32, own: u32) {
+        self.owners.fetch_add(u64::from(owner != own), Ordering::Relaxed);
+    }
+
+    fn note_mode(&self, mode: u32) {
+        let has_bits = mode & SET_ID_BITS != 0;
+        self.set_id_bits.fetch_add(u64::from(has_bits), Ordering::Relaxed);
+    }
+
+    /// A file was opened that has extended attributes of these names, each ended by NUL.
+    pub(crate) fn note_attributes(&self, names: &[u8]) {
+        let mut names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let is_acl = |name: &[u8]| name.starts_with(ACL_PREFIX);
+        let is_label = |name: &[u8]| SYSTEM_LABELS.iter().any(|label| name.starts_with(label));
+        let has_acl = names.clone().any(is_acl);
+        let has_others = names.any(|name| !is_acl(name) && !is_label(name));
+        self.acls.fetch_add(u64::from(has_acl), Ordering::Relaxed);
+        self.attributes
+            .fetch_add(u64::from(has_others), Ordering::Relaxed);
+    }
+
+    /// Starts from nothing.
+    pub(super) fn reset(&self) {
+        for counter in [&self.owners, &self.set_id_bits, &self.acls, &self.attributes] {
+            counter.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The counts so far.
+    pub fn counts(&self) -> NotKeptCounts {
+        NotKeptCounts {
+            owners: self.owners.load(Ordering::Relaxed),
+            set_id_bits: self.set_id_bits.load(Ordering::Relaxed),
+            acls: self.acls.load(Ordering::Relaxed),
+            extended_attributes: self.attributes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl NotKeptCounts {
+    /// All of it in one line; `None` if everything is kept.
+    pub fn line(&self) -> Option<String> {
+        let parts = [
+            ("owners", self.owners),
+            ("set-ID bits", self.set_id_bits),
+            ("ACLs", self.acls),
+            ("extended attributes", self.extended_attributes),
+        ];
+        let some = parts.iter().filter(|(_, count)| *count > 0);
+        let list: Vec<String> = some.map(|(what, count)| format!("{what} ({count})")).collect();
+        (!list.is_empty()).then(|| format!("not kept: {}", list.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_kept_is_counted_and_said_in_one_line() {
+        let not_kept = NotKept::default();
+        assert_eq!(not_kept.counts().line(), None);
+        for (owner, mode) in [(0, 0o100_644), (7, 0o104_755), (7, 0o042_775), (0, 0o041_777)] {
+            not_kept.note_owner(owner, 0);
+            not_kept.note_mode(mode);
+        }
+        not_kept.note_attributes(b"");
+        not_kept.note_attributes(b"security.selinux\0");
+        not_kept.note_attributes(b"security.selinux\0user.a\0user.b\0");
+        not_kept.note_attributes(b"system.posix_acl_access\0");
+        let line = not_kept.counts().line().unwrap();
+        assert_eq!(
+            line,
+            "not kept: owners (2), set-ID bits (2), ACLs (1), extended attributes (1)"
+        );
+        not_kept.reset();
+        assert_eq!(not_kept.counts(), NotKeptCounts::default());
+    }
+}

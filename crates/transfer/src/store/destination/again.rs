@@ -1,0 +1,47 @@
+//! The same destination for another copy: one that takes the place of a copy that the server has lost, in the same run.
+
+use std::sync::{Arc, Mutex};
+
+use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};
+use crate::lock::Locked;
+use crate::wire::{Placement, Token};
+
+impl Destination {
+    /// Where the sources go.
+    pub(crate) fn placement(&self) -> Placement {
+        match self.into {
+            true => Placement::Into,
+            false => Placement::Itself,
+        }
+    }
+
+    /// The same, as a copy that was lost has placed it: its one source stays the destination itself, though that is a directory by now.
+    #[must_use]
+    pub(crate) fn placed(mut self, placement: Option<Placement>) -> Self {
+        if placement == Some(Placement::Itself) && self.names.len() == 1 {
+            self.into = false;
+        }
+        self
+    }
+
+    /// The same for another copy, of this `token`, to be begun when this one has let go of its files. To be asked for before anything is made.
+    pub(crate) fn successor(&self, token: Token) -> Self {
+        Self {
+            base: self.base.clone(),
+            target: self.target.clone(),
+            into: self.into,
+            names: self.names.clone(),
+            options: self.options,
+            within: self.within.clone(),
+            may_compare: self.may_compare,
+            temp_prefix: temp_prefix(token),
+            rivals: None,
+            flusher: Flusher::new(),
+            committer: Committer::default(),
+            open_dirs: Arc::new(OpenDirs::new(self.options.fsync)),
+            made: Mutex::new(self.made.locked().clone()),
+            names_in_place: self.names_in_place.clone(),
+            grains: Grains::default(),
+        }
+    }
+}
