@@ -17,6 +17,7 @@ mod fleet;
 mod grants;
 mod kills;
 mod leftovers;
+
 mod logs;
 mod notices;
 mod perf;
@@ -25,6 +26,7 @@ mod postgres;
 mod reservations;
 mod resuming;
 mod routing;
+mod source_paths;
 mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
