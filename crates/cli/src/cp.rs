@@ -281,7 +281,7 @@ impl Cp {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let request = Request::Push {
                     destination: destination.path.clone(),
-                    into: destination.slash || names.len() > 1,
+                    into: destination.is_directory || names.len() > 1,
                     overwrite: self.overwrite,
                     fsync: self.fsync,
                     names,
@@ -306,7 +306,8 @@ impl Cp {
                 let client = self.client(first, request, watch, None, beside).await?;
                 let names = sources.iter().map(Remote::name).collect();
                 let destination = Destination::local(destination, names, options, client.hello.token)?;
-                let labels = sources.iter().map(Remote::to_string).collect();
+                let labels: Vec<String> = sources.iter().map(Remote::to_string).collect();
+                watch.expect_sources(&labels);
                 let connector = client.connector.clone();
                 client
                     .pull(destination, labels)

@@ -17,7 +17,7 @@ mod fleet;
 mod grants;
 mod kills;
 mod leftovers;
-
+mod logins;
 mod logs;
 mod notices;
 mod perf;
