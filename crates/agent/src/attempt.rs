@@ -181,6 +181,8 @@ fn ended(
         Some(DONE) => End::Done,
         _ if was_stopped => End::Stopped,
         _ if worth_retrying == Some(true) => End::BrokeOff { advanced },
+        // A host that never answers what is asked of it stays so until a person changes it.
+        Some(NO_ROUTE) if worth_retrying == Some(false) => End::Failed,
         Some(NO_ROUTE | BROKE_OFF | INTERRUPTED) | None => End::BrokeOff { advanced },
         Some(_) => End::Failed,
     };
@@ -273,6 +275,8 @@ mod tests {
             );
             assert_eq!(with_code(code, true, report(10, 9)).end, End::Stopped);
         }
+        let for_good = with_code(3, false, Some(json!({"worth_retrying": false})));
+        assert_eq!(for_good.end, End::Failed);
         let busy = with_code(1, false, Some(json!({"worth_retrying": true})));
         assert_eq!(busy.end, End::BrokeOff { advanced: false });
         let broke = with_code(5, false, report(10, 4));

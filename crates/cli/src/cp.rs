@@ -66,7 +66,8 @@ pub struct Cp {
     /// Replace files that exist and differ.
     #[arg(long)]
     overwrite: bool,
-    /// Force every file to disk before it counts as copied (slower; without it, a power failure can undo a finished copy).
+    /// Force names to disk as well as content before the copy counts as done (without it, a power failure can take
+    /// away files copied in the last seconds, and never leaves wrong ones).
     #[arg(long)]
     fsync: bool,
     /// Begin every file from its start, and keep nothing of those that are not finished.
@@ -290,7 +291,7 @@ impl Cp {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let request = Request::Push {
                     destination: destination.path.clone(),
-                    into: destination.slash || names.len() > 1,
+                    into: destination.is_directory || names.len() > 1,
                     overwrite: self.overwrite,
                     fsync: self.fsync,
                     names,
@@ -315,7 +316,8 @@ impl Cp {
                 let client = self.client(first, request, watch, None, beside).await?;
                 let names = sources.iter().map(Remote::name).collect();
                 let destination = Destination::local(destination, names, options, client.hello.token)?;
-                let labels = sources.iter().map(Remote::to_string).collect();
+                let labels: Vec<String> = sources.iter().map(Remote::to_string).collect();
+                watch.expect_sources(&labels);
                 let connector = client.connector.clone();
                 client
                     .pull(destination, labels)

@@ -36,6 +36,15 @@ pub enum Exit {
 }
 
 impl Exit {
+    /// Returns whether another attempt may do what this error kept a copy from.
+    pub fn is_worth_retrying(error: &anyhow::Error) -> bool {
+        let is_passing = |error: &RemoteError| error.is_passing();
+        match Self::of(error) {
+            Self::NoRoute | Self::BrokeOff => error.downcast_ref().is_none_or(is_passing),
+            _ => matches!(error.downcast_ref(), Some(Error::Limit(_))),
+        }
+    }
+
     /// The code for an error.
     pub fn of(error: &anyhow::Error) -> Self {
         if let Some(error) = error.downcast_ref::<Error>() {
@@ -98,6 +107,7 @@ impl Exit {
             NoSsh { .. } | Login { .. } | Missing { .. } | OtherMachine { .. } | Unfit { .. } => {
                 Self::NoRoute
             }
+            NoCommand { .. } | Stuck { .. } | Noisy { .. } => Self::NoRoute,
             NotBrought { .. } | Apart { .. } | Session(_) => Self::NoRoute,
             Refused { .. } => Self::SomeFailed,
             Ended { .. } => Self::BrokeOff,

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use drs::{Limit, Tally};
 use longhaul_proto::text::printable;
-use longhaul_transfer::{Error, NotKeptCounts, Outcome, Picture, StreamCounters, depots_of, explain};
+use longhaul_transfer::{NotKeptCounts, Outcome, Picture, StreamCounters, depots_of, explain};
 use quantities::{ByteCount, Rate, Time};
 use serde::Serialize;
 
@@ -132,6 +132,7 @@ impl Report {
         let failed = progress.failures.load(Ordering::Relaxed);
         let exit = match result {
             Ok(_) if failed == 0 => Exit::Success,
+            Ok(_) if watch.has_no_source() => Exit::Usage,
             Ok(_) => Exit::SomeFailed,
             Err(error) if error.is::<Interrupted>() => Exit::Interrupted,
             Err(error) => Exit::of(error),
@@ -160,8 +161,7 @@ impl Report {
             error: result
                 .err()
                 .map(|error| printable(failure::line(error).as_bytes())),
-            worth_retrying: matches!(exit, Exit::NoRoute | Exit::BrokeOff)
-                || result.is_err_and(|error| matches!(error.downcast_ref(), Some(Error::Limit(_)))),
+            worth_retrying: result.is_err_and(Exit::is_worth_retrying),
             kept: false,
             bytes,
             resumed_bytes,

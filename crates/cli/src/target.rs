@@ -8,6 +8,7 @@ use anyhow::{Result, anyhow};
 use longhaul_remote::Login;
 use longhaul_session::Endpoint;
 use longhaul_transfer::path::RelPath;
+use longhaul_transfer::typed_path::{names_directory, source_name};
 
 /// Port of a server when none is given.
 pub const SERVER_PORT: u16 = 7511;
@@ -30,8 +31,10 @@ pub struct Remote {
     pub server: Endpoint,
     /// The path beneath its root.
     pub path: RelPath,
-    /// It was written with a slash at the end, or is the root: a directory is meant.
-    pub slash: bool,
+    /// If true, what was typed can only name a directory.
+    pub is_directory: bool,
+    /// Name that the source takes in a directory; empty where the content of a directory is meant.
+    name: Vec<u8>,
 }
 
 impl Target {
@@ -59,18 +62,19 @@ impl Target {
         if server.port == 0 {
             return Err(anyhow!("{shown}: port 0 can't be connected to"));
         }
-        let slash = path.is_empty() || path.ends_with(b"/");
-        let path = RelPath::from_typed(path).map_err(|error| anyhow!("{shown}: {error}"))?;
-        Ok(Self::Remote(Remote { server, path, slash }))
+        Ok(Self::Remote(Remote {
+            server,
+            path: RelPath::from_typed(path).map_err(|error| anyhow!("{shown}: {error}"))?,
+            is_directory: names_directory(path),
+            name: source_name(path).to_vec(),
+        }))
     }
 }
 
 impl Remote {
-    /// The name it takes in a directory; empty for the root.
+    /// Returns the name that it takes in a directory; see [`source_name`].
     pub fn name(&self) -> Vec<u8> {
-        self.path
-            .split_last()
-            .map_or_else(Vec::new, |(_, name)| name.to_vec())
+        self.name.clone()
     }
 }
 
@@ -117,12 +121,16 @@ mod tests {
         );
         let full = remote("lh://h.example:99/a//b/");
         assert_eq!(
-            (full.server.to_string().as_str(), full.path.as_bytes(), full.slash),
+            (
+                full.server.to_string().as_str(),
+                full.path.as_bytes(),
+                full.is_directory
+            ),
             ("h.example:99", &b"a/b"[..], true)
         );
         assert_eq!(full.name(), b"b");
         assert_eq!(remote("lh://h").server.port, SERVER_PORT);
-        assert!(remote("lh://h").path.is_root() && remote("lh://h").slash);
+        assert!(remote("lh://h").path.is_root() && remote("lh://h").is_directory);
         assert_eq!(remote("lh://[::1]/x").to_string(), "lh://[::1]:7511/x");
     }
 

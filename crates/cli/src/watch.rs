@@ -59,6 +59,9 @@ pub struct Show {
 
 #[derive(Default)]
 struct Seen {
+    /// The sources, where they are elsewhere, and how many of them are missing there.
+    sources: Vec<String>,
+    missing: usize,
     failures: Vec<FailedEntry>,
     /// Those of a copy that was lost: the one in its place reports them again.
     earlier_failures: Vec<FailedEntry>,
@@ -233,6 +236,20 @@ impl Watch {
         seen.earlier_failures.iter().any(is_same)
     }
 
+    /// Names the sources of a copy that are elsewhere, as failures name them.
+    pub fn expect_sources(&self, sources: &[String]) {
+        self.seen().sources = sources
+            .iter()
+            .map(|source| printable(source.as_bytes()))
+            .collect();
+    }
+
+    /// Returns whether all sources that are elsewhere are missing there, so that there is nothing to copy.
+    pub fn has_no_source(&self) -> bool {
+        let seen = self.seen();
+        seen.missing > 0 && seen.missing == seen.sources.len()
+    }
+
     /// The failures listed so far.
     pub fn failures(&self) -> Vec<FailedEntry> {
         self.seen().failures.clone()
@@ -400,6 +417,9 @@ impl Observer for Watch {
                     self.bar.suspend(|| eprintln!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
+                if failure.kind == FailureKind::NotFound && seen.sources.contains(&path) {
+                    seen.missing += 1;
+                }
                 if seen.failures.len() < MAX_LISTED_FAILURES {
                     seen.failures.push(FailedEntry {
                         path,

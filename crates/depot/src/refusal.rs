@@ -93,6 +93,10 @@ pub(crate) async fn refuse(
     status.at = open.and_then(|open| open.next().endpoint().cloned());
     status.payload_forwarded = forwarded;
     status.detail = detail;
+    if code == StatusCode::Expired {
+        // LH-STATUS-10.
+        status.clock_unix_ms = Some(longhaul_hop::unix_ms());
+    }
     let answer = status.into_answer(&shared.key, open);
     answer_and_linger(upstream, &answer, shared.timeouts.refusal).await;
 }

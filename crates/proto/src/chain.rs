@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::replay::{SIGNING_AHEAD, SIGNING_WINDOW};
 use crate::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, StatusDecoder, StatusError};
 
 /// Reads the statuses off the front of the stream that comes back (LH-CHAIN-1).
@@ -11,6 +12,8 @@ pub struct Chain {
     destination: Endpoint,
     /// The session is to end at an off-ramp.
     offramp: bool,
+    /// When the OPEN was signed, by this end's clock, in milliseconds since 1970-01-01 UTC.
+    signed_at_unix_ms: u64,
     /// What every answer to this OPEN is signed with (LH-STATUS-7).
     open_signature: [u8; 64],
     acceptor: Option<PublicKey>,
@@ -43,6 +46,9 @@ pub struct ChainFailure {
     pub tried: Option<Endpoint>,
     /// More, in the reporter's words; printable, at most 256 bytes.
     pub detail: String,
+    /// Milliseconds by which the reporter's clock is ahead of this end's, less the way of the OPEN;
+    /// negative if it is behind. Known where it refused the time of signature (LH-STATUS-10).
+    pub clock_ahead_ms: Option<i64>,
     /// Whether the session was to end at an off-ramp, so that the acceptor is one.
     pub offramp: bool,
     /// Whether it is the server itself that could not be reached, whom the initiator wants: the destination, or what an off-ramp
@@ -81,6 +87,7 @@ impl Chain {
             route: open.route.clone(),
             destination: open.destination.clone(),
             offramp: open.onward.is_some(),
+            signed_at_unix_ms: open.signed_at_unix_ms,
             open_signature: open.signature,
             acceptor,
             decoder: StatusDecoder::with_padding(open.padding.unwrap_or(0)),
@@ -227,6 +234,10 @@ impl Chain {
             },
             tried: status.at,
             detail: status.detail,
+            clock_ahead_ms: status
+                .clock_unix_ms
+                .filter(|_| status.code == StatusCode::Expired)
+                .and_then(|clock| clock.checked_signed_diff(self.signed_at_unix_ms)),
             nothing_forwarded: !status.acceptor && !status.payload_forwarded && proof != Proof::Missing,
         }
     }
@@ -241,6 +252,7 @@ impl Chain {
             tried: None,
             offramp: self.offramp,
             at_server: false,
+            clock_ahead_ms: None,
             detail: String::new(),
             nothing_forwarded: kind == FailureKind::NotConnected,
         }
@@ -282,6 +294,21 @@ enum Proof {
 /// The status is not from whom it should be.
 struct Unproved;
 
+/// Writes how far the reporter's clock is off, and what is allowed.
+fn write_clock(f: &mut fmt::Formatter<'_>, ahead_ms: i64) -> fmt::Result {
+    let seconds = ahead_ms.unsigned_abs().div_ceil(1000);
+    let (side, allowed) = match ahead_ms > 0 {
+        true => ("ahead of", SIGNING_WINDOW),
+        false => ("behind", SIGNING_AHEAD),
+    };
+    write!(
+        f,
+        "has a clock that is {seconds} s {side} this machine's, and at most {} s are allowed: set the one that \
+         is wrong (timedatectl set-ntp true)",
+        allowed.as_secs()
+    )
+}
+
 impl std::error::Error for ChainFailure {}
 
 impl fmt::Display for ChainFailure {
@@ -294,6 +321,9 @@ impl fmt::Display for ChainFailure {
         }
         if let Some(endpoint) = &self.endpoint {
             write!(f, "({endpoint}) ")?;
+        }
+        if let Some(ahead_ms) = self.clock_ahead_ms {
+            return write_clock(f, ahead_ms);
         }
         match self.kind {
             FailureKind::Depot(code) | FailureKind::Acceptor(code) => write!(f, "{code}")?,

@@ -32,6 +32,9 @@ pub struct Status {
     pub signature: Option<[u8; 64]>,
     /// Zeros that fill the acceptor's first flight, in bytes: no more than the OPEN asked for (LH-STATUS-9).
     pub padding: u16,
+    /// The reporter's clock in milliseconds since 1970-01-01 UTC, where it refuses a time of
+    /// signature (LH-STATUS-10).
+    pub clock_unix_ms: Option<u64>,
     /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers ascend.
     pub unknown: Vec<UnknownOption>,
 }
@@ -50,6 +53,7 @@ impl Status {
             detail: String::new(),
             signature: None,
             padding: 0,
+            clock_unix_ms: None,
             unknown: Vec::new(),
         }
     }

@@ -20,7 +20,8 @@ const AT: u16 = 2;
 const DETAIL: u16 = 3;
 const SIGNATURE: u16 = 4;
 const PADDING: u16 = 5;
-const LAST_KNOWN: u16 = PADDING;
+const CLOCK: u16 = 6;
+const LAST_KNOWN: u16 = CLOCK;
 /// Keeps a signature made here from meaning anything elsewhere (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
@@ -98,7 +99,7 @@ impl Status {
             };
             body.clear();
             known.put_body(&mut body, true);
-            // 2 + 36 + 262 + 260 + 68 bytes at most, and padding: always within MAX_STATUS and that.
+            // 2 + 36 + 262 + 260 + 68 + 12 bytes at most, and padding: always within MAX_STATUS and that.
             let written = frame::write(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
         }
@@ -142,6 +143,9 @@ impl Status {
         }
         if self.padding > 0 {
             tlv::put(body, PADDING, |out| out.put_bytes(0, self.padding().into()));
+        }
+        if let Some(clock) = self.clock_unix_ms {
+            tlv::put(body, CLOCK, |out| out.put_u64(clock));
         }
         for option in &self.unknown {
             tlv::put(body, option.kind, |out| out.put_slice(&option.value));
@@ -198,6 +202,7 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
             DETAIL => status.detail = text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL),
             SIGNATURE => status.signature = Some(value.array()?),
             PADDING => status.padding = take_padding(&mut value)?,
+            CLOCK => status.clock_unix_ms = Some(value.u64()?),
             // LH-STATUS-5: like an OPEN, but nobody passes a record on; what is unknown is kept for the signature alone.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),
             _ if kind & NUMBER <= LAST_KNOWN => return Err("flags other than the option's own"),

@@ -451,6 +451,47 @@ fn another_protocol_or_silence_is_distinguished() {
     assert_eq!(chain("direct").not_connected().endpoint, Some(destination()));
 }
 
+/// LH-STATUS-10.
+#[test]
+fn refused_times_say_whose_clock_is_off_and_how_far() {
+    let refused = |clock, code| {
+        let mut status = Status::new(code, 1);
+        status.clock_unix_ms = clock;
+        status.detail = "signed long ago".into();
+        let bytes = signed(&status, &key(1), "d1");
+        chain("d1").feed(&bytes).unwrap_err()
+    };
+    for (clock, ahead_ms, says) in [
+        (
+            CLOCK + 360_000,
+            360_000,
+            "has a clock that is 360 s ahead of this machine's",
+        ),
+        (
+            CLOCK - 24_500,
+            -24_500,
+            "has a clock that is 25 s behind this machine's",
+        ),
+    ] {
+        let failure = refused(Some(clock), StatusCode::Expired);
+        assert_eq!(failure.clock_ahead_ms, Some(ahead_ms));
+        let text = failure.to_string();
+        assert!(
+            text.starts_with("depot 1 (d1:7510) ") && text.contains(says),
+            "{text}"
+        );
+    }
+    // One of an earlier release says it in words alone.
+    let text = refused(None, StatusCode::Expired).to_string();
+    assert!(text.ends_with("check the clocks: signed long ago"), "{text}");
+    let other = refused(Some(CLOCK + 360_000), StatusCode::Refused);
+    assert_eq!(other.clock_ahead_ms, None);
+    // Any clock is borne.
+    for clock in [0, u64::MAX] {
+        let _ = refused(Some(clock), StatusCode::Expired).to_string();
+    }
+}
+
 /// Statuses without end are cut off.
 #[test]
 fn a_chain_never_grows_without_bound() {

@@ -11,7 +11,7 @@ use longhaul_transfer::{Error as CopyError, Event, Failure, Hash, Observer, Prog
 use crate::message::{
     Access, Answer, Ask, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
 };
-use crate::{Error, FarSide, Login, Serve};
+use crate::{ClientClock, Error, FarSide, Login, Serve};
 
 /// What is copied between two hosts, and how.
 #[derive(Debug, Clone)]
@@ -194,7 +194,12 @@ async fn begun(
     client: &FarSide,
     serve: &Serve,
 ) -> Result<Result<(u16, Vec<PathBytes>), String>, Error> {
-    match server.ask(&serve.ask(client.ready.key)).await? {
+    // A client of an earlier release does not tell its clock.
+    let clock = client
+        .ready
+        .unix_ms
+        .map(|theirs_ms| ClientClock::read(server.ready_ms).on(theirs_ms, client.ready_ms));
+    match server.ask(&serve.ask(client.ready.key, clock)).await? {
         Answer::Serving {
             port: Some(port),
             paths,

@@ -9,6 +9,10 @@ use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
 
+/// Printed by ssh itself at the near side once it has authenticated (`LocalCommand`).
+pub(crate) const AUTHENTICATED: &str = "longhaul-authenticated";
+/// The login runs the script.
+pub(crate) const BEGUN: &str = "longhaul-begun";
 /// The far side has no longhaul that may be used: `NEEDS` and what `uname -sm` says. A script with `bring` then waits for
 /// [`GO`] and the program.
 pub(crate) const NEEDS: &str = "longhaul-needs ";
@@ -60,30 +64,40 @@ impl io::Write for Hashing {
 
 /// The script, on one line and without single quotes and exclamation marks, which a login shell may take for its own. With `bring` it
 /// uses no longhaul but this one, and asks for it if it is not there; otherwise the one in the login's PATH goes first.
+/// No word that it prints stands in it as it is printed, since some hosts print the command that they refuse.
 pub(crate) fn script(own: &Program, bring: bool) -> String {
     let Program { hash, size } = own;
     let mut script = format!(
-        "d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
-         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; "
+        "echo {}; d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
+         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; ",
+        quoted(BEGUN)
     );
     if !bring {
         script += &format!("if command -v longhaul >/dev/null 2>&1; then exec longhaul {ARGUMENTS}; fi; ");
     }
     script += &format!(
         "if [ -x \"$p\" ] && [ \"$(sum \"$p\")\" = {hash} ]; then exec \"$p\" {ARGUMENTS}; fi; \
-         echo \"{NEEDS}$(uname -sm)\"; "
+         echo {}\" $(uname -sm)\"; ",
+        quoted(NEEDS.trim_end())
     );
+    let (damaged, unfit) = (quoted(DAMAGED), quoted(UNFIT));
     if bring {
         script += &format!(
-            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo {DAMAGED}; exit 1; }}; t=\"$d/new.$$\"; \
+            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo {damaged}; exit 1; }}; t=\"$d/new.$$\"; \
              head -c {size} > \"$t\"; \
-             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; else rm -f \"$t\"; echo {DAMAGED}; exit 1; fi; \
-             \"$p\" --version >/dev/null 2>&1 || {{ echo {UNFIT}; exit 1; }}; exec \"$p\" {ARGUMENTS}"
+             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; else rm -f \"$t\"; echo {damaged}; exit 1; fi; \
+             \"$p\" --version >/dev/null 2>&1 || {{ echo {unfit}; exit 1; }}; exec \"$p\" {ARGUMENTS}"
         );
     } else {
         script += "exit 127";
     }
     script
+}
+
+/// Writes a word so that the shell prints it, and the script does not hold it.
+fn quoted(word: &str) -> String {
+    let (head, tail) = word.split_at(word.len() / 2);
+    format!("{head}\"{tail}\"")
 }
 
 /// What `uname -sm` says of this machine.
@@ -121,6 +135,9 @@ mod tests {
         fn start(&self, bring: bool, path: &str) -> Child {
             let script = script(&self.own, bring);
             assert!(!script.contains(['\'', '!', '\n']), "{script}");
+            for word in [BEGUN, NEEDS, DAMAGED, UNFIT] {
+                assert!(!script.contains(word), "{script}");
+            }
             let mut command = Command::new("sh");
             command.args(["-c", &format!("exec sh -c '{script}'")]);
             command.env("HOME", self.home.path()).env("PATH", path);
@@ -136,6 +153,9 @@ mod tests {
             let mut child = self.start(bring, path);
             let mut out = BufReader::new(child.stdout.take().unwrap());
             let mut said = String::new();
+            out.read_line(&mut said).unwrap();
+            assert_eq!(said.trim_end(), BEGUN);
+            said.clear();
             out.read_line(&mut said).unwrap();
             let mut input = child.stdin.take().unwrap();
             if bring && said.starts_with(NEEDS) {

@@ -17,6 +17,8 @@ pub(crate) struct Channel {
     stream: UnixStream,
     /// Came in and is not taken yet.
     behind: Vec<u8>,
+    /// Bytes of it that hold no end of a line.
+    searched: usize,
 }
 
 impl Channel {
@@ -25,35 +27,48 @@ impl Channel {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
         let stream = UnixStream::from_std(near)?;
-        let behind = Vec::new();
-        Ok((Self { stream, behind }, far.into()))
+        let near = Self {
+            stream,
+            behind: Vec::new(),
+            searched: 0,
+        };
+        Ok((near, far.into()))
     }
 
-    /// The next line, without its end; `None` at the end of all.
-    pub(crate) async fn line(&mut self) -> std::io::Result<Option<String>> {
-        let mut looked_at = 0;
-        loop {
-            let fresh = self.behind.get(looked_at..).unwrap_or_default();
-            if let Some(length) = fresh.iter().position(|&b| b == b'\n') {
-                let line: Vec<u8> = self.behind.drain(..=looked_at + length).collect();
-                let text = String::from_utf8_lossy(&line);
-                return Ok(Some(text.trim_end_matches(['\n', '\r']).to_owned()));
-            }
-            looked_at = self.behind.len();
-            if looked_at > MAX_LINE {
-                return Err(std::io::Error::other("a line without end"));
-            }
-            self.behind.reserve(READ_BYTES);
-            if self.stream.read_buf(&mut self.behind).await? == 0 {
-                return Ok(None);
-            }
-        }
+    /// Waits for bytes, and returns how many came: 0 at the end of all.
+    pub(crate) async fn fill(&mut self) -> std::io::Result<usize> {
+        self.behind.reserve(READ_BYTES);
+        self.stream.read_buf(&mut self.behind).await
+    }
+
+    /// Takes the next whole line of what has come, without its newline.
+    pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
+        let fresh = self.behind.get(self.searched..).unwrap_or_default();
+        let Some(length) = fresh.iter().position(|&b| b == b'\n') else {
+            self.searched = self.behind.len();
+            return None;
+        };
+        let mut line: Vec<u8> = self.behind.drain(..=self.searched + length).collect();
+        line.pop();
+        self.searched = 0;
+        Some(line)
+    }
+
+    /// Returns what has come behind the last line that was taken.
+    pub(crate) fn unread(&self) -> &[u8] {
+        &self.behind
     }
 
     /// The next answer; `None` at the end of all or after a line that is none.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
-        let line = self.line().await.ok()??;
-        serde_json::from_str(&line).ok()
+        loop {
+            if let Some(line) = self.next_line() {
+                return serde_json::from_slice(&line).ok();
+            }
+            if self.behind.len() > MAX_LINE || self.fill().await.ok()? == 0 {
+                return None;
+            }
+        }
     }
 
     pub(crate) async fn ask(&mut self, ask: &Ask) -> std::io::Result<()> {

@@ -14,7 +14,7 @@ use crate::message::{Access, Answer, Ask, PathBytes, ServeAsk};
 use crate::reverse::Reverse;
 use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, Search};
 use crate::ways::Way;
-use crate::{Error, FarSide, PortRange};
+use crate::{ClientClock, Error, FarSide, PortRange};
 
 /// Stands for the port of a far side that does not listen: an OPEN names one.
 const ANY_PORT: u16 = 1;
@@ -41,7 +41,8 @@ pub struct Serve {
 }
 
 impl Serve {
-    pub(crate) fn ask(&self, client: PublicKey) -> Ask {
+    /// Returns the question. `clock` is that of the host which has the key `client`, if it is known.
+    pub(crate) fn ask(&self, client: PublicKey, clock: Option<ClientClock>) -> Ask {
         Ask::Serve(ServeAsk {
             client,
             access: self.access,
@@ -50,6 +51,7 @@ impl Serve {
             ports: self.ports,
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
+            clock,
         })
     }
 }
@@ -91,7 +93,9 @@ impl LoginConnector {
     /// [`Error`]: the far side says no or is gone. That no direct connection comes about is none: see [`Found::notice`].
     pub async fn find(mut far: FarSide, serve: &Serve) -> Result<Found, Error> {
         let identity = Arc::new(Identity::generate()?);
-        let (port, why_not, paths) = match far.ask(&serve.ask(identity.public())).await? {
+        let clock = ClientClock::read(far.ready_ms);
+        let ask = serve.ask(identity.public(), Some(clock));
+        let (port, why_not, paths) = match far.ask(&ask).await? {
             Answer::Serving { port, why_not, paths } => (port, why_not, paths),
             other => return Err(far.odd(&other)),
         };

@@ -30,6 +30,35 @@ pub enum Error {
         /// ssh's own last words.
         reason: String,
     },
+    /// The login stands, and the host does not run what it is asked to: the account has no shell, or
+    /// is for something else. Use another account.
+    #[error("{host} runs no command for this login: {reason}; use an account there that may run programs")]
+    NoCommand {
+        /// Whom.
+        host: String,
+        /// Last words of the login.
+        reason: String,
+    },
+    /// The login stands and goes no further: see what its startup files wait for.
+    #[error(
+        "the login at {host} does not come to its command: {reason}; see what its startup files wait for"
+    )]
+    Stuck {
+        /// Whom.
+        host: String,
+        /// How long it was waited for, and its last words.
+        reason: String,
+    },
+    /// The login prints without end: its startup files are to print to terminals only.
+    #[error(
+        "the login at {host} prints too much before its command: {reason}; have its startup files print to terminals only"
+    )]
+    Noisy {
+        /// Whom.
+        host: String,
+        /// How much that was, and its last words.
+        reason: String,
+    },
     /// The host has no longhaul.
     #[error(
         "{host} has no longhaul: give --bootstrap to have this one copied there, or install it in the login's PATH"
@@ -130,4 +159,20 @@ pub enum Error {
     /// The copy itself ended early.
     #[error(transparent)]
     Copy(#[from] longhaul_transfer::Error),
+}
+
+impl Error {
+    /// Returns whether the same command may succeed a little later, with nothing changed by a person.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        !matches!(
+            self,
+            Self::NoSsh { .. }
+                | Self::NoCommand { .. }
+                | Self::Noisy { .. }
+                | Self::Missing { .. }
+                | Self::OtherMachine { .. }
+                | Self::Unfit { .. }
+        )
+    }
 }

@@ -11,7 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::Conn;
+use longhaul_hop::{Conn, unix_ms};
 use longhaul_session::Identity;
 use longhaul_transfer::Limits;
 use tokio::sync::{mpsc, oneshot};
@@ -55,6 +55,7 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
     let (answers, written) = write_answers(File::from(owned(std::io::stdout())?));
     let mut incoming = read_questions(File::from(owned(std::io::stdin())?));
     let (client, server) = ssh_addresses(std::env::var("SSH_CONNECTION").ok().as_deref());
+    let said_ms = unix_ms();
     let _ = answers.send(Answer::Ready(Ready {
         version: VERSION,
         copy_version: longhaul_transfer::VERSION,
@@ -63,10 +64,12 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
         client,
         server,
         addresses: own_addresses(),
+        unix_ms: Some(said_ms),
     }));
     let mut far = Far {
         identity,
         limits,
+        said_ms,
         serving: None,
         files: LoginFiles::default(),
         answers,
@@ -83,6 +86,8 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
 struct Far {
     identity: Arc<Identity>,
     limits: Limits,
+    /// This host's clock when it said that it was ready.
+    said_ms: u64,
     serving: Option<Serving>,
     files: LoginFiles,
     answers: mpsc::UnboundedSender<Answer>,
@@ -97,7 +102,11 @@ impl Far {
             Incoming::Ask(Ask::Serve(ask)) => {
                 // One at a time: what was served before is not any more.
                 self.serving = None;
-                match Serving::begin(&ask, self.identity.clone(), self.limits.clone()).await {
+                let ahead_ms = ask
+                    .clock
+                    .and_then(|clock| clock.ahead_of(self.said_ms, unix_ms()));
+                let (identity, limits) = (self.identity.clone(), self.limits.clone());
+                match Serving::begin(&ask, identity, limits, ahead_ms.unwrap_or(0)).await {
                     Ok((serving, answer)) => {
                         self.serving = Some(serving);
                         answer

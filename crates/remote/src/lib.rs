@@ -16,10 +16,12 @@
 pub mod between;
 mod bootstrap;
 mod channel;
+mod clock;
 mod connector;
 mod dial;
 mod error;
 mod far;
+mod greeting;
 mod login;
 pub mod message;
 mod ports;
@@ -27,9 +29,11 @@ mod remembered_way;
 mod reverse;
 mod search;
 mod ssh;
+mod ssh_stderr;
 mod start;
 mod ways;
 
+pub use clock::ClientClock;
 pub use connector::{Found, LoginConnector, Serve};
 pub use dial::{AddressFamily, Attempt, Attempts};
 pub use error::Error;

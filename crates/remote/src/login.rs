@@ -5,6 +5,7 @@
 use std::fmt;
 
 use longhaul_proto::text::printable;
+use longhaul_transfer::typed_path::{names_directory, source_name};
 
 use crate::Error;
 
@@ -44,21 +45,33 @@ impl Login {
         }))
     }
 
-    /// The name that the path takes in a directory; empty where it has none of its own, as `.` and the home directory have not.
+    /// Returns the name that the path takes in a directory; empty where it has none of its own, as
+    /// `.` and the home directory have not.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {
-        let names = self.path.split(|&b| b == b'/');
-        let last = names.rev().find(|name| !name.is_empty()).unwrap_or_default();
-        match last {
-            b"." | b".." | b"~" => Vec::new(),
-            name => name.to_vec(),
-        }
+        source_name(below_home(&self.path)).to_vec()
     }
 
-    /// A directory is meant: it ends with a slash, or names the home directory.
+    /// Returns whether the path can only be a directory's, as that of the home directory can.
     #[must_use]
     pub fn is_directory(&self) -> bool {
-        self.path.is_empty() || self.path.ends_with(b"/")
+        names_directory(below_home(&self.path))
+    }
+}
+
+/// Returns a typed path as seen from the home directory. Only `~` at the very beginning stands for
+/// that directory: `dir/~` and `./~` are files of that name.
+pub(crate) fn below_home(typed: &[u8]) -> &[u8] {
+    if typed == b"~" {
+        return b"";
+    }
+    match typed.strip_prefix(b"~/") {
+        // Else `~//f` would be `/f`.
+        Some(below) => {
+            let slashes = below.iter().take_while(|&&byte| byte == b'/').count();
+            below.get(slashes..).unwrap_or_default()
+        }
+        None => typed,
     }
 }
 
@@ -127,9 +140,16 @@ mod tests {
             ("a/b", "b", false),
             ("a/b/", "b", true),
             ("", "", true),
-            ("~", "", false),
-            ("a/.", "", false),
-            ("..", "", false),
+            ("~", "", true),
+            ("~/", "", true),
+            ("~//b", "b", false),
+            ("~/.", "", true),
+            ("a/~", "~", false),
+            ("./~", "~", false),
+            ("~/~", "~", false),
+            ("~x", "~x", false),
+            ("a/.", "", true),
+            ("..", "", true),
             ("/", "", true),
         ] {
             let login = Login {

@@ -13,7 +13,7 @@ pub use longhaul_transfer::files::message::PathBytes;
 use longhaul_transfer::files::message::{FilesAnswer, FilesAsk};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::PortRange;
+use crate::{ClientClock, PortRange};
 
 /// Version of these messages.
 pub const VERSION: u32 = 2;
@@ -65,6 +65,10 @@ pub struct ServeAsk {
     /// The data of large files may travel in the clear.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
+    /// The client's clock, by which the far side judges what the client has signed. Earlier releases
+    /// pass over it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<ClientClock>,
 }
 
 /// What the client may do.
@@ -204,6 +208,9 @@ pub struct Ready {
     pub server: Option<IpAddr>,
     /// The host's own addresses.
     pub addresses: Vec<IpAddr>,
+    /// The host's clock, in milliseconds since 1970-01-01 UTC. Earlier releases do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unix_ms: Option<u64>,
 }
 
 /// An event of a copy between two far sides.
@@ -378,6 +385,7 @@ mod tests {
             ports: Some("50000-50010".parse().unwrap()),
             congestion: None,
             no_encrypt: false,
+            clock: None,
         });
         let line = serde_json::to_string(&ask).unwrap();
         assert_eq!(

@@ -1,29 +1,27 @@
 //! Starting the far side: one login, through which everything goes, so that whoever has to type a code types it once.
 
 use std::process::Stdio;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul_hop::unix_ms;
 use longhaul_proto::text::printable;
 use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
 use longhaul_transfer::files::{Ahead, Channel as FilesChannel};
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
-use tokio::process::{Child, ChildStderr};
-use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::io::AsyncReadExt;
+use tokio::process::Child;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::bootstrap::{DAMAGED, GO, NEEDS, Program, UNFIT, machine, script};
+use crate::bootstrap::{GO, Program, machine, script};
 use crate::channel::Channel;
 use crate::dial::AddressFamily;
+use crate::greeting::{Greeter, Greeting, Overrun};
 use crate::message::{Answer, Ask, Ready, VERSION};
+use crate::ssh_stderr::Errors;
 use crate::{Error, Ssh};
 
-/// Lines that a login may print of its own before the far side's first. A bound, lest a program that is no longhaul is read for ever.
-const MAX_NOISE_LINES: usize = 1000;
 /// How long the far side and ssh may take to end by themselves.
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
-/// Longest line of standard error that is shown, in bytes.
-const MAX_ERROR_LINE: u64 = 4096;
 
 /// How the far side is to be started.
 #[derive(Debug, Clone)]
@@ -45,6 +43,8 @@ pub struct FarSide {
     pub host: String,
     /// What it said of itself.
     pub ready: Ready,
+    /// This host's clock when it said so, in milliseconds since 1970-01-01 UTC.
+    pub(crate) ready_ms: u64,
     /// What ssh's settings call the host.
     pub host_name: String,
     pub(crate) family: Option<AddressFamily>,
@@ -74,19 +74,31 @@ impl FarSide {
         // It holds the far end of the channel for as long as it lives.
         drop(command);
         let errors = Errors::show(child.stderr.take());
+        let (is_shared, shared) = oneshot::channel();
         let starting = Starting {
             start,
             host,
             own,
             channel,
             errors: &errors,
+            shared: Some(shared),
         };
-        let (begun, host_name) = tokio::join!(starting.begin(&mut child), start.ssh.host_name(host));
+        let asking = async {
+            let settings = start.ssh.settings(host).await;
+            // Then ssh does not run its `LocalCommand`.
+            if settings.may_share && start.ssh.has_shared_connection(host).await {
+                let _ = is_shared.send(());
+            }
+            settings.host_name
+        };
+        let (begun, host_name) = tokio::join!(starting.begin(&mut child), asking);
         let (channel, ready) = begun?;
+        let ready_ms = unix_ms();
         errors.begun();
         Ok(Self {
             host: host.to_owned(),
             ready,
+            ready_ms,
             host_name,
             family: start.family,
             channel,
@@ -206,32 +218,86 @@ struct Starting<'a> {
     own: Program,
     channel: Channel,
     errors: &'a Errors,
+    /// Resolves when ssh is known to use a connection that stood before.
+    shared: Option<oneshot::Receiver<()>>,
 }
 
 impl Starting<'_> {
     async fn begin(mut self, child: &mut Child) -> Result<(Channel, Ready), Error> {
+        let mut greeter = Greeter::default();
         let mut missing = false;
-        for _ in 0..MAX_NOISE_LINES {
-            let Ok(Some(line)) = self.channel.line().await else {
-                break;
-            };
-            if let Some(there) = line.strip_prefix(NEEDS) {
-                missing = true;
-                if self.start.bootstrap {
-                    self.bring(there).await?;
+        loop {
+            while let Some(line) = self.channel.next_line() {
+                match greeter.read(&line) {
+                    None => {}
+                    Some(Greeting::Needs(there)) => {
+                        missing = true;
+                        if self.start.bootstrap {
+                            greeter.bring();
+                            self.bring(&there).await?;
+                        }
+                    }
+                    Some(Greeting::Unfit) => {
+                        return Err(Error::Unfit {
+                            host: self.host.into(),
+                        });
+                    }
+                    Some(Greeting::Damaged) => return Err(self.not_brought().await),
+                    Some(Greeting::Ready(ready)) => return self.checked(*ready),
                 }
-            } else if line == UNFIT {
-                return Err(Error::Unfit {
-                    host: self.host.into(),
-                });
-            } else if line == DAMAGED {
-                return Err(self.not_brought().await);
-            } else if let Ok(Answer::Ready(ready)) = serde_json::from_str(&line) {
-                return self.checked(ready);
             }
-            // Anything else is what the login shell's own files print.
+            match self.hear(&mut greeter).await {
+                Ok(true) => {}
+                Ok(false) => return Err(self.failure(child, greeter, missing).await),
+                Err(overrun) => return Err(self.overran(child, greeter, overrun).await),
+            }
         }
-        Err(self.failure(child, missing).await)
+    }
+
+    /// Waits for more of what the login prints. False at its end.
+    async fn hear(&mut self, greeter: &mut Greeter) -> Result<bool, Overrun> {
+        let deadline = greeter.deadline();
+        let overrun = async {
+            match deadline {
+                Some((moment, overrun)) => {
+                    sleep_until(moment).await;
+                    overrun
+                }
+                None => std::future::pending().await,
+            }
+        };
+        let Self { channel, shared, .. } = self;
+        tokio::select! {
+            biased;
+            heard = channel.fill() => match heard {
+                Ok(bytes @ 1..) => greeter.hear(bytes, Instant::now()).map(|()| true),
+                Ok(0) | Err(_) => Ok(false),
+            },
+            overrun = overrun => Err(overrun),
+            is_shared = answer_of(shared), if shared.is_some() => {
+                *shared = None;
+                match is_shared {
+                    true => greeter.hear(0, Instant::now()).map(|()| true),
+                    false => Ok(true),
+                }
+            }
+        }
+    }
+
+    /// The login goes on and leads nowhere.
+    async fn overran(&self, child: &mut Child, greeter: Greeter, overrun: Overrun) -> Error {
+        let _ = child.start_kill();
+        let last_error = self.errors.last().await;
+        let host = self.host.to_owned();
+        let last_line = last_words(greeter.last_line(self.channel.unread()), last_error);
+        let reason = match last_line {
+            Some(said) => format!("{overrun}; its last line was {said}"),
+            None => overrun.to_string(),
+        };
+        match overrun {
+            Overrun::Silent | Overrun::Slow => Error::Stuck { host, reason },
+            Overrun::Noisy => Error::Noisy { host, reason },
+        }
     }
 
     fn checked(self, ready: Ready) -> Result<(Channel, Ready), Error> {
@@ -282,107 +348,106 @@ impl Starting<'_> {
     }
 
     /// Why there is no far side.
-    async fn failure(&self, child: &mut Child, missing: bool) -> Error {
+    async fn failure(&self, child: &mut Child, greeter: Greeter, missing: bool) -> Error {
         let host = self.host.to_owned();
         let status = timeout(END_TIME_LIMIT, child.wait()).await;
         let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
-        let said = self.errors.last().await;
+        let last_error = self.errors.last().await;
+        let how = || match code {
+            Some(code) => format!("exit status {code}"),
+            None => "no word from it".into(),
+        };
         match code {
             _ if missing && !self.start.bootstrap => Error::Missing { host },
             // ssh(1): 255 is its own failure, everything else the remote command's.
             Some(255) => Error::Login {
                 host,
-                reason: said.unwrap_or("ssh does not say why".into()),
+                reason: last_error.unwrap_or("ssh does not say why".into()),
+            },
+            // The account has no shell, or one that runs only what it is told to.
+            _ if !greeter.has_begun() => Error::NoCommand {
+                host,
+                reason: last_words(greeter.last_line(self.channel.unread()), last_error).unwrap_or_else(how),
             },
             // It did not understand its arguments.
-            Some(2) => Error::Version {
-                host,
-                there: "of another release".into(),
-                here: self.start.release.into(),
-            },
-            code => Error::Ended {
-                host,
-                reason: said.unwrap_or_else(|| match code {
-                    Some(code) => format!("exit status {code}"),
-                    None => "no word from it".into(),
-                }),
-            },
-        }
-    }
-}
-
-/// What ssh and the far side say on standard error: shown as it comes, but for the last line before the far side has begun, which is the
-/// reason in an error, if there is one.
-#[derive(Debug)]
-struct Errors {
-    kept: Arc<Mutex<Kept>>,
-    reading: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Debug, Default)]
-struct Kept {
-    last: Option<String>,
-    begun: bool,
-}
-
-impl Errors {
-    fn show(stderr: Option<ChildStderr>) -> Self {
-        let kept = Arc::new(Mutex::new(Kept::default()));
-        let reading = stderr.map(|stderr| {
-            let kept = kept.clone();
-            tokio::spawn(async move {
-                let mut stderr = BufReader::new(stderr);
-                let mut line = Vec::new();
-                loop {
-                    line.clear();
-                    let read = (&mut stderr)
-                        .take(MAX_ERROR_LINE)
-                        .read_until(b'\n', &mut line)
-                        .await;
-                    if !matches!(read, Ok(1..)) {
-                        return;
-                    }
-                    let text = printable(line.trim_ascii_end());
-                    if text.is_empty() {
-                        continue;
-                    }
-                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-                    if let Some(before) = kept.last.replace(text) {
-                        eprintln!("{before}");
-                    }
-                    if kept.begun
-                        && let Some(text) = kept.last.take()
-                    {
-                        eprintln!("{text}");
-                    }
+            Some(2) => {
+                last_error.inspect(|line| eprintln!("{line}"));
+                Error::Version {
+                    host,
+                    there: "of another release".into(),
+                    here: self.start.release.into(),
                 }
-            })
-        });
-        Self {
-            kept,
-            reading: Mutex::new(reading),
+            }
+            _ => Error::Ended {
+                host,
+                reason: last_error.unwrap_or_else(how),
+            },
         }
     }
+}
 
-    /// The far side runs: nothing is held back any more.
-    fn begun(&self) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.begun = true;
-        if let Some(text) = kept.last.take() {
-            eprintln!("{text}");
-        }
+/// Waits until it is known whether ssh uses a connection that stood before.
+async fn answer_of(shared: &mut Option<oneshot::Receiver<()>>) -> bool {
+    match shared {
+        Some(shared) => shared.await.is_ok(),
+        None => false,
     }
+}
 
-    /// The last line, which has not been shown.
-    async fn last(&self) -> Option<String> {
-        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(reading) = reading {
-            let _ = timeout(END_TIME_LIMIT, reading).await;
+/// Returns the last words of a login, on standard output and on standard error.
+fn last_words(output: Option<String>, error: Option<String>) -> Option<String> {
+    match (output, error) {
+        (Some(output), Some(error)) => Some(format!("\"{output}\" (on standard error: \"{error}\")")),
+        (one, other) => one.or(other).map(|line| format!("\"{line}\"")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn silent_login_is_given_up_once_it_has_said_something() {
+        let (channel, theirs) = Channel::pair().unwrap();
+        let start = Start {
+            ssh: Ssh::default(),
+            family: None,
+            bootstrap: false,
+            release: "1.2.3",
+        };
+        let (is_shared, shared) = oneshot::channel();
+        let mut starting = Starting {
+            start: &start,
+            host: "host",
+            own: Program {
+                hash: String::new(),
+                size: 0,
+            },
+            channel,
+            errors: &Errors::show(None),
+            shared: Some(shared),
+        };
+        let mut greeter = Greeter::default();
+        // Somebody may be typing a password.
+        let hour = Duration::from_secs(3600);
+        assert!(timeout(hour, starting.hear(&mut greeter)).await.is_err());
+        is_shared.send(()).unwrap();
+        assert_eq!(starting.hear(&mut greeter).await, Ok(true));
+        assert!(greeter.deadline().is_some());
+        let mut login = UnixStream::from(theirs);
+        login.write_all(b"Welcome\n$ ").unwrap();
+        assert_eq!(starting.hear(&mut greeter).await, Ok(true));
+        while let Some(line) = starting.channel.next_line() {
+            assert_eq!(greeter.read(&line), None);
         }
-        self.kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .last
-            .take()
+        let begun = Instant::now();
+        assert_eq!(starting.hear(&mut greeter).await, Err(Overrun::Silent));
+        assert!(begun.elapsed() < Duration::from_secs(21), "{:?}", begun.elapsed());
+        drop(login);
+        assert_eq!(starting.hear(&mut greeter).await, Ok(false));
+        assert_eq!(greeter.last_line(starting.channel.unread()).as_deref(), Some("$"));
     }
 }

@@ -33,6 +33,7 @@ pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: Predicate,
+    pub(crate) clock_ahead_ms: i64,
     pub(crate) handshake_timeout: Duration,
     pub(crate) services: Vec<Service>,
     pub(crate) admission: Admission,
@@ -47,6 +48,7 @@ impl Acceptor {
             admission: Admission::new(options.identity.public()),
             replays: Mutex::new(ReplayMemory::new()),
             services: options.services,
+            clock_ahead_ms: options.clock_ahead_ms,
             identity: options.identity,
             accept: options.accept as Predicate,
             handshake_timeout: options.handshake_timeout,
@@ -153,7 +155,7 @@ impl Acceptor {
         decide: impl FnOnce(&Open) -> Result<Payer, NotAdmitted>,
     ) -> Result<(), NotAdmitted> {
         let known = (self.accept)(&open.principal);
-        let now = unix_ms();
+        let now = self.initiators_now();
         self.admission
             .acceptor(open, now, |_| known, |service| self.services.contains(service))
             .map_err(NotAdmitted::Refused)?;
@@ -162,6 +164,11 @@ impl Acceptor {
         replays
             .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
             .map_err(|error| NotAdmitted::Refused(error.into()))
+    }
+
+    /// Returns what the initiators' clock shows now, as far as it is known: that decides (LH-SIGN-2).
+    fn initiators_now(&self) -> u64 {
+        unix_ms().saturating_add_signed(self.clock_ahead_ms)
     }
 
     fn not_offered(&self, service: &Service) -> String {
@@ -199,6 +206,10 @@ impl Acceptor {
         if why.code == StatusCode::Ok {
             // LH-STATUS-9: nobody has to wait for it, and it is all that goes out in this round trip.
             status.padding = open.and_then(|open| open.padding).unwrap_or(0);
+        }
+        if why.code == StatusCode::Expired {
+            // LH-STATUS-10.
+            status.clock_unix_ms = Some(self.initiators_now());
         }
         if why.code.is_dial() {
             // Whom an off-ramp could not reach.

@@ -116,6 +116,7 @@ mod tests {
 
     fn reported(kind: FailureKind, at_server: bool) -> Error {
         Error::Hop(Box::new(ChainFailure {
+            clock_ahead_ms: None,
             kind,
             hop: 2,
             endpoint: Some(endpoint()),

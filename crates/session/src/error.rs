@@ -212,6 +212,19 @@ impl Error {
         }
     }
 
+    /// Returns whether two clocks are too far apart, which stays so until a person sets one.
+    #[must_use]
+    pub fn is_about_clock(&self) -> bool {
+        match self {
+            Self::Hop(failure) => matches!(
+                failure.kind,
+                FailureKind::Depot(StatusCode::Expired) | FailureKind::Acceptor(StatusCode::Expired)
+            ),
+            Self::FellBack { direct, .. } => direct.is_about_clock(),
+            _ => false,
+        }
+    }
+
     /// Whether a depot or the server did not take the grant of a circuit (LH-GRANT-2, LH-GRANT-3).
     #[must_use]
     pub fn is_about_grant(&self) -> bool {

@@ -27,6 +27,9 @@ pub struct ListenOptions {
     pub services: Vec<Service>,
     /// TCP congestion control of accepted connections; the system's default if `None`.
     pub congestion: Option<String>,
+    /// Milliseconds by which the clock of the initiators is ahead of this host's, where that was
+    /// measured and authenticated beforehand; negative if it is behind, else 0 (LH-SIGN-2).
+    pub clock_ahead_ms: i64,
     /// Time for the TLS handshake, from the OPEN on.
     pub handshake_timeout: Duration,
     /// How many connections may be on their way to a session, and how long their OPENs may take.
@@ -48,6 +51,7 @@ impl ListenOptions {
             accept,
             services,
             congestion: None,
+            clock_ahead_ms: 0,
             handshake_timeout: Duration::from_secs(20),
             gate: GateLimits {
                 newcomers: 512,

@@ -26,6 +26,7 @@ mod send;
 mod server;
 pub mod store;
 mod tree_hash;
+pub mod typed_path;
 mod wire;
 
 pub use client::{

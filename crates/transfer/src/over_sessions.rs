@@ -304,7 +304,7 @@ fn is_worth_a_retry(error: &longhaul_session::Error) -> bool {
         error,
         Error::Hop(_) | Error::NotConnected { .. } | Error::FellBack { .. } | Error::Tls { .. }
     );
-    passing && !error.is_about_who() && !error.is_about_the_service()
+    passing && !error.is_about_who() && !error.is_about_the_service() && !error.is_about_clock()
 }
 
 /// Serves one session of a copy that a listener accepted, and logs how it went.

@@ -95,7 +95,8 @@ impl Cp {
             in_parts: self.portion().is_one_of_several(),
         };
         let destination = Destination::local(destination, names, options, client.hello.token)?;
-        let labels = sources.iter().map(Login::to_string).collect();
+        let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
+        watch.expect_sources(&labels);
         let outcome = client.pull(destination, labels).await?;
         let far = Far::One(connector);
         Ok(Carried { outcome, far })
@@ -135,6 +136,8 @@ impl Cp {
             congestion: self.congestion.clone(),
             no_encrypt: self.no_encrypt,
         };
+        let labels: Vec<String> = sources.iter().map(Login::to_string).collect();
+        watch.expect_sources(&labels);
         let observer: Arc<dyn Observer> = watch.clone();
         let copied = between.copy(
             &mut source_side,

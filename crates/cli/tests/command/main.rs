@@ -17,6 +17,7 @@ mod fleet;
 mod grants;
 mod kills;
 mod leftovers;
+mod logins;
 mod logs;
 mod mounts;
 mod notices;
@@ -27,6 +28,7 @@ mod power;
 mod reservations;
 mod resuming;
 mod routing;
+mod source_paths;
 mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each program of tests uses some of it")]
 
+pub mod login;
+
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

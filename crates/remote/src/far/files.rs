@@ -9,8 +9,10 @@ use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, Fil
 use longhaul_transfer::files::{Anything, Files};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
+use longhaul_transfer::typed_path::source_name;
 
 use super::resolve;
+use crate::login::below_home;
 
 /// The files of this host, as far as its user may reach them.
 #[derive(Default)]
@@ -68,9 +70,7 @@ impl Paths {
     /// A name that goes or changes: never what a link leads to, slash or not, and none that stands for a directory as `.` does, which
     /// may be typed by mistake for what is in it.
     fn own_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
-        let names = typed.0.split(|&byte| byte == b'/');
-        let last = names.rev().find(|name| !name.is_empty()).unwrap_or_default();
-        if matches!(last, b"" | b"." | b".." | b"~") {
+        if source_name(below_home(&typed.0)).is_empty() {
             return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));
         }
         let slashes = typed.0.iter().rev().take_while(|&&byte| byte == b'/').count();

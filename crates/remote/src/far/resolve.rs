@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 
 use longhaul_proto::text::printable;
 use longhaul_transfer::path::{PathError, RelPath};
+use longhaul_transfer::typed_path::names_directory;
+
+use crate::login::below_home;
 
 /// Where a copy goes.
 #[derive(Debug, PartialEq)]
@@ -27,17 +30,13 @@ pub(super) fn home() -> PathBuf {
 
 /// What was typed, from the root.
 pub(super) fn typed(home: &Path, path: &[u8]) -> PathBuf {
-    let beneath_home = match path {
-        b"~" => b"",
-        path => path.strip_prefix(b"~/").unwrap_or(path),
-    };
-    home.join(OsStr::from_bytes(beneath_home))
+    home.join(OsStr::from_bytes(below_home(path)))
 }
 
 /// A source. One that is missing is named all the same: the copy reports it. With `follow`, a symbolic link is what it leads to.
 pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, String> {
     let full = typed(home, path);
-    let ends_in_directory = path.ends_with(b"/") || path.ends_with(b"/.") || path == b".";
+    let ends_in_directory = names_directory(below_home(path));
     let parts = (full.parent(), full.file_name());
     let real = match parts {
         (Some(parent), Some(name)) if !follow && !ends_in_directory => {
@@ -47,7 +46,13 @@ pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, 
     };
     match real {
         Ok(real) => plain(path, &real),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+        // So is one that may not be reached, and the others are copied.
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied
+            ) =>
+        {
             let above = parts.0.and_then(|parent| parent.canonicalize().ok());
             let named = above.zip(parts.1).map(|(above, name)| above.join(name));
             plain(path, &named.unwrap_or(full))
@@ -60,7 +65,7 @@ pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, 
 /// is not followed unless its path ends with a slash.
 pub(super) fn name(home: &Path, path: &[u8]) -> Result<RelPath, PathError> {
     let full = typed(home, path);
-    let ends_in_directory = path.ends_with(b"/") || path.ends_with(b"/.") || path.is_empty() || path == b"~";
+    let ends_in_directory = names_directory(below_home(path));
     if ends_in_directory && let Ok(real) = full.canonicalize() {
         return RelPath::from_typed(real.as_os_str().as_bytes());
     }
@@ -162,6 +167,9 @@ mod tests {
             ("data/../alias", true, "data/f"),
             ("", false, ""),
             ("~", false, ""),
+            ("~//data/f", false, "data/f"),
+            ("data/~", true, "data/~"),
+            ("./~", true, "~"),
             ("missing", true, "missing"),
             ("link/missing", true, "data/missing"),
         ] {

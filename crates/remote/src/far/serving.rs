@@ -29,11 +29,12 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Begins, and answers.
+    /// Begins, and answers. The client's clock is `clock_ahead_ms` milliseconds ahead of this host's.
     pub(super) async fn begin(
         ask: &ServeAsk,
         identity: Arc<Identity>,
         limits: Limits,
+        clock_ahead_ms: i64,
     ) -> Result<(Self, Answer), String> {
         let (access, typed, follow) = (ask.access, ask.paths.clone(), ask.follow);
         let client = ask.client;
@@ -46,6 +47,7 @@ impl Serving {
         }
         let options = |addr| ListenOptions {
             congestion: ask.congestion.clone(),
+            clock_ahead_ms,
             ..ListenOptions::new(
                 addr,
                 identity.clone(),

@@ -26,6 +26,7 @@ fn acceptor(welcome: PublicKey) -> Acceptor {
         services: vec![Service::COPY],
         identity,
         accept: Arc::new(move |key| *key == welcome),
+        clock_ahead_ms: 0,
         handshake_timeout: Duration::from_secs(20),
     }
 }
@@ -50,6 +51,10 @@ fn options(identity: Identity, server: &Acceptor, route: &str) -> ConnectOptions
 }
 
 fn open_of(identity: &Identity, change: impl FnOnce(&mut Open)) -> Vec<u8> {
+    open_signed_at(unix_ms(), identity, change)
+}
+
+fn open_signed_at(signed_at: u64, identity: &Identity, change: impl FnOnce(&mut Open)) -> Vec<u8> {
     let id = SessionId::random().unwrap();
     let mut open = Open::new(
         id,
@@ -60,7 +65,7 @@ fn open_of(identity: &Identity, change: impl FnOnce(&mut Open)) -> Vec<u8> {
     )
     .departing();
     change(&mut open);
-    open.sign(identity.signing_key(), unix_ms()).unwrap();
+    open.sign(identity.signing_key(), signed_at).unwrap();
     let mut bytes = BytesMut::new();
     open.encode(&mut bytes).unwrap();
     bytes.to_vec()
@@ -255,6 +260,34 @@ async fn opens_that_are_not_in_order_are_refused_with_their_code() {
         match code {
             StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
             code => assert_eq!(verdict, Err(FailureKind::Acceptor(code))),
+        }
+    }
+}
+
+/// LH-SIGN-2: where the initiator's clock is known, it decides, and the window is as wide as ever.
+#[tokio::test(start_paused = true)]
+async fn a_measured_clock_moves_the_window_and_widens_nothing() {
+    let identity = Identity::generate().unwrap();
+    for ahead_ms in [-172_800_000, 0, 172_800_000_i64] {
+        let mut server = acceptor(identity.public());
+        server.clock_ahead_ms = ahead_ms;
+        for (age_ms, code) in [
+            (0, StatusCode::Ok),
+            (115_000, StatusCode::Ok),
+            (125_000, StatusCode::Expired),
+            (-5_000, StatusCode::Ok),
+            (-15_000, StatusCode::Expired),
+        ] {
+            let signed_at = unix_ms().saturating_add_signed(ahead_ms - age_ms);
+            let bytes = open_signed_at(signed_at, &identity, |_| ());
+            let (mut near, far) = duplex(1 << 16);
+            near.write_all(&bytes).await.unwrap();
+            near.shutdown().await.unwrap();
+            let (_, verdict) = tokio::join!(set_up(&server, far), verdict(near, &bytes));
+            match code {
+                StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
+                code => assert_eq!(verdict, Err(FailureKind::Acceptor(code)), "{ahead_ms} {age_ms}"),
+            }
         }
     }
 }

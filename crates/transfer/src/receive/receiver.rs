@@ -29,8 +29,9 @@ use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer};
 
 mod perform;
 
-/// Bytes that a copy takes whatever it does, beside the names of its sources.
-const COPY_BYTES: u64 = 64 * 1024;
+/// Bytes that a copy takes whatever it does, beside the names of its sources. Most are for files that wait to be
+/// committed.
+const COPY_BYTES: u64 = 320 * 1024;
 /// Bytes that a source takes beside its name.
 const SOURCE_BYTES: u64 = 256;
 

@@ -15,6 +15,7 @@ use crate::error::{Error, Failure, FailureKind};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
+use crate::typed_path::names_directory;
 use crate::wire::{Head, Token};
 
 mod again;
@@ -237,7 +238,7 @@ impl Destination {
             .parent()
             .filter(|p| !p.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
-        let into = path.as_os_str().as_bytes().ends_with(b"/");
+        let into = names_directory(path.as_os_str().as_bytes());
         let target =
             RelPath::from_typed(path.file_name().unwrap_or_default().as_bytes()).map_err(|error| {
                 Error::Path {

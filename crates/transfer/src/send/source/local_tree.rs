@@ -14,6 +14,7 @@ use crate::send::schedule::Found;
 use crate::send::walk::{SourceRoot, WalkSink, meta_of, walk};
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::journal::Identity;
+use crate::typed_path::source_name;
 use crate::wire::{Extent, Head, MAX_EXTENTS, Meta, SourceIdentity};
 
 /// What identities are derived for (BLAKE3 paper, section 2.3).
@@ -221,9 +222,10 @@ fn data_extents(fd: &OwnedFd, offset: u64, len: u32) -> Result<Vec<Extent>, Errn
 
 fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Failure> {
     let open = |dir: &Path| Dir::open(dir).map(Arc::new).map_err(Failure::from);
-    // `.`, `..`, `/` have no name of their own; `dir/.` neither, though `Path` reads it as `dir`.
-    let dot = path.as_os_str().as_encoded_bytes().ends_with(b"/.");
-    let Some(name) = path.file_name().filter(|_| !dot) else {
+    let typed = path.as_os_str().as_encoded_bytes();
+    // `Path` reads `dir/.` as `dir`.
+    let content_only = source_name(typed).is_empty();
+    let Some(name) = path.file_name().filter(|_| !content_only) else {
         return Ok((
             SourceRoot {
                 base: open(path)?,
@@ -239,7 +241,10 @@ fn open_local(path: &Path, recursive: bool) -> Result<(SourceRoot, Vec<u8>), Fai
     };
     let base = open(parent)?;
     let stat = base.stat(&name_path)?;
-    let trailing_slash = path.as_os_str().as_encoded_bytes().ends_with(b"/");
+    let trailing_slash = typed.ends_with(b"/");
+    if trailing_slash && kind_of(&stat) == Kind::File {
+        return Err(Errno::NOTDIR.into());
+    }
     if kind_of(&stat) == Kind::Symlink && (!recursive || trailing_slash) {
         // The user's own link on the user's own command line.
         let real = std::fs::canonicalize(path).map_err(|error| io_failure(&error))?;

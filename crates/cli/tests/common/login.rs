@@ -1,0 +1,65 @@
+//! A stand-in for ssh: it logs in to this machine, as a user with a home directory of its own.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// A host where one logs in by the stand-in. All is beneath one directory.
+pub struct Login {
+    dir: PathBuf,
+}
+
+impl Login {
+    /// Makes the host beneath `dir`, with longhaul in the login's PATH.
+    pub fn new(dir: PathBuf) -> Self {
+        fs::create_dir_all(dir.join("home")).unwrap();
+        fs::create_dir(dir.join("bin")).unwrap();
+        symlink(env!("CARGO_BIN_EXE_longhaul"), dir.join("bin/longhaul")).unwrap();
+        let login = Self { dir };
+        login.begins_with("");
+        login
+    }
+
+    /// The login's home directory.
+    pub fn home(&self) -> PathBuf {
+        self.dir.join("home")
+    }
+
+    /// A script with which the login begins, as a startup file does, from now on.
+    pub fn begins_with(&self, script: &str) {
+        let dir = self.dir.display();
+        let ssh = format!(
+            "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname 127.0.0.1; exit; }}\nfor command; do :; done\n\
+             export HOME={dir}/home PATH={dir}/bin:/usr/bin:/bin\ncd\n{script}\nexec /bin/sh -c \"$command\"\n"
+        );
+        write_program(&self.dir.join("ssh"), &ssh);
+    }
+
+    /// A program there that stands before longhaul.
+    pub fn runs_longhaul_by(&self, script: &str) {
+        fs::remove_file(self.dir.join("bin/longhaul")).unwrap();
+        write_program(&self.dir.join("bin/longhaul"), script);
+    }
+
+    /// Runs `longhaul cp --json` from the directory `here`.
+    pub fn cp(&self, here: &Path, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_longhaul"))
+            .args(["cp", "--json", "--ssh"])
+            .arg(self.dir.join("ssh"))
+            .args(arguments)
+            .env("LONGHAUL_HOME", self.dir.join("settings"))
+            .current_dir(here)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
+    }
+}
+
+fn write_program(file: &Path, script: &str) {
+    // Another name first: a file that is open for writing elsewhere cannot be run.
+    let new = file.with_extension("new");
+    fs::write(&new, script).unwrap();
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::rename(new, file).unwrap();
+}

@@ -1,0 +1,91 @@
+//! Standard error of an ssh connection.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use longhaul_proto::text::printable;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
+use tokio::process::ChildStderr;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Longest line of standard error that is shown, in bytes.
+const MAX_ERROR_LINE: u64 = 4096;
+/// Longest time in which what ssh has said is read to its end.
+const READ_TIME_LIMIT: Duration = Duration::from_secs(2);
+
+/// What ssh and the far side say on standard error: shown as it comes, but for the last line before the far side has begun, which is the
+/// reason in an error, if there is one.
+#[derive(Debug)]
+pub(crate) struct Errors {
+    kept: Arc<Mutex<Kept>>,
+    reading: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    last: Option<String>,
+    begun: bool,
+}
+
+impl Errors {
+    pub(crate) fn show(stderr: Option<ChildStderr>) -> Self {
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let reading = stderr.map(|stderr| {
+            let kept = kept.clone();
+            tokio::spawn(async move {
+                let mut stderr = BufReader::new(stderr);
+                let mut line = Vec::new();
+                loop {
+                    line.clear();
+                    let read = (&mut stderr)
+                        .take(MAX_ERROR_LINE)
+                        .read_until(b'\n', &mut line)
+                        .await;
+                    if !matches!(read, Ok(1..)) {
+                        return;
+                    }
+                    let text = printable(line.trim_ascii_end());
+                    if text.is_empty() {
+                        continue;
+                    }
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    if let Some(before) = kept.last.replace(text) {
+                        eprintln!("{before}");
+                    }
+                    if kept.begun
+                        && let Some(text) = kept.last.take()
+                    {
+                        eprintln!("{text}");
+                    }
+                }
+            })
+        });
+        Self {
+            kept,
+            reading: Mutex::new(reading),
+        }
+    }
+
+    /// The far side runs: nothing is held back any more.
+    pub(crate) fn begun(&self) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.begun = true;
+        if let Some(text) = kept.last.take() {
+            eprintln!("{text}");
+        }
+    }
+
+    /// The last line, which has not been shown.
+    pub(crate) async fn last(&self) -> Option<String> {
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(reading) = reading {
+            let _ = timeout(READ_TIME_LIMIT, reading).await;
+        }
+        self.kept
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .last
+            .take()
+    }
+}

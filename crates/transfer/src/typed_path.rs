@@ -1,0 +1,54 @@
+//! Meaning of a path as a person types it. It is the same for local paths, at a server, and at a host where one logs in.
+
+#![deny(clippy::indexing_slicing)] // what is read here comes from the command line
+
+/// Returns the name that a source takes in a directory. The name is empty for a path that stands for
+/// the content of a directory: `dir/.`, `.`, `..`, `/` and the empty path.
+#[must_use]
+pub fn source_name(typed: &[u8]) -> &[u8] {
+    match last_part(typed) {
+        b"." | b".." => b"",
+        name => name,
+    }
+}
+
+/// Returns whether the path can only be a directory's: it ends with a slash, or has no name of its own.
+#[must_use]
+pub fn names_directory(typed: &[u8]) -> bool {
+    typed.ends_with(b"/") || source_name(typed).is_empty()
+}
+
+/// Returns what stands behind the last slash, trailing slashes aside.
+fn last_part(typed: &[u8]) -> &[u8] {
+    let parts = typed.split(|&byte| byte == b'/');
+    parts.rev().find(|part| !part.is_empty()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_form_of_a_path_has_one_meaning() {
+        for (typed, name, directory) in [
+            ("dir", "dir", false),
+            ("dir/", "dir", true),
+            ("dir//", "dir", true),
+            ("dir/.", "", true),
+            ("dir/./", "", true),
+            ("dir/..", "", true),
+            (".", "", true),
+            ("./", "", true),
+            ("..", "", true),
+            ("/", "", true),
+            ("", "", true),
+            ("a/./b", "b", false),
+            ("a/~", "~", false),
+            ("...", "...", false),
+            ("a.", "a.", false),
+        ] {
+            assert_eq!(source_name(typed.as_bytes()), name.as_bytes(), "{typed}");
+            assert_eq!(names_directory(typed.as_bytes()), directory, "{typed}");
+        }
+    }
+}
