@@ -316,9 +316,15 @@ impl Destination {
         let name = OsStr::from_bytes(name);
         let dir = match self.open_dirs.get(&above) {
             Some(dir) => dir,
-            None if self.names_in_place.has_folding() => self.parent(path)?.dir,
+            None if self.names_in_place.has_folding() => match self.parent(path) {
+                Err(failure) if failure.kind == FailureKind::PermissionDenied => return Ok(()),
+                parent => parent?.dir,
+            },
+            // One that may be passed and not read has been passed already.
             None => {
-                let dir = Arc::new(self.base.open_dir(&above)?);
+                let Ok(dir) = self.base.open_dir(&above).map(Arc::new) else {
+                    return Ok(());
+                };
                 self.open_dirs.insert(above.clone(), dir.clone());
                 dir
             }

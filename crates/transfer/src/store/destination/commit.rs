@@ -71,7 +71,8 @@ impl Whole {
     }
 
     fn give_name(&mut self) -> Result<Written, Failure> {
-        let reserved = match self.names_in_place.reserve(self.file.parent().entry()) {
+        let names = self.names_in_place.clone();
+        let reserved = match names.reserve(self.file.parent().entry()) {
             Ok(reserved) => reserved,
             Err(failure) => {
                 self.file.discard();
@@ -80,16 +81,20 @@ impl Whole {
         };
         // LH-COPY-24.
         if let Err(failure) = self.file.finish(self.overwrite) {
+            // Nobody waits while what is there is read.
+            drop(reserved);
             let exists = failure.kind == FailureKind::Exists;
             let same = exists && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
-            if same {
-                reserved.confirm(self.file.parent().entry());
-            }
             // It could have that name at no other time either.
             if exists || matches!(failure.kind, FailureKind::WrongKind | FailureKind::RefusedPath) {
                 self.file.discard();
             }
-            return if same { Ok(Written::Same) } else { Err(failure) };
+            if !same {
+                return Err(failure);
+            }
+            let entry = self.file.parent().entry();
+            names.reserve(entry)?.confirm(entry);
+            return Ok(Written::Same);
         }
         let parent = self.file.parent();
         reserved.confirm(parent.entry());

@@ -210,3 +210,27 @@ fn a_file_whose_content_is_wrong_is_not_kept() {
     first.discard(file);
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_directory_that_may_be_passed_and_not_read_is_passed() {
+    let tmp = tempfile::tempdir().unwrap();
+    let passed = tmp.path().join("passed");
+    std::fs::create_dir_all(passed.join("deep")).unwrap();
+    let mut copy = copy_into(tmp.path(), false);
+    let mode = |mode| std::fs::set_permissions(&passed, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    mode(0o111).unwrap();
+    std::thread::scope(|threads| {
+        // Where this is root, for whom permissions count only without these.
+        let as_ordinary_user = || {
+            use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+            let mut sets = capabilities(None).unwrap();
+            sets.effective
+                .remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
+            set_capabilities(None, sets).unwrap();
+            copy.small("passed/deep/file");
+        };
+        threads.spawn(as_ordinary_user).join().unwrap();
+    });
+    mode(0o755).unwrap();
+    assert!(passed.join("deep/file").exists());
+}
