@@ -109,8 +109,8 @@ pub struct Cp {
     /// The key to be known by [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// How long to wait when nothing arrives from the server any more, once a stream has stood; time for which this machine is suspended does
-    /// not count [default: 5 min].
+    /// How long to wait when nothing arrives from the server any more, once a stream has stood;
+    /// time for which this machine is suspended does not count [default: 5 min].
     #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
     patience: Option<Time>,
     #[command(flatten)]

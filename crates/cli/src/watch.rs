@@ -110,7 +110,8 @@ impl Watch {
         let _ = self.destination.set(printable(destination.as_encoded_bytes()));
     }
 
-    /// What went wrong with an entry, in words: with the end that failed, and with what helps, if anything does.
+    /// What went wrong with an entry, in words: with the end that failed, and with what helps, if
+    /// anything does.
     fn failure_text(&self, failure: &Failure) -> String {
         let destination = self.destination.get().filter(|_| failure.at_destination);
         match (failure.kind, destination) {
@@ -536,6 +537,37 @@ mod tests {
                 watch.look(&mut rates, true);
             }
         }
+    }
+
+    #[test]
+    fn failure_names_its_end_and_what_helps() {
+        let watch = |suggests_overwrite| Watch {
+            progress: Arc::default(),
+            show: Show {
+                json: false,
+                quiet: false,
+                explain: false,
+                suggests_overwrite,
+            },
+            started: Instant::now(),
+            bar: ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden()),
+            server: OnceLock::new(),
+            destination: OnceLock::from("store:/data".to_owned()),
+            seen: Mutex::default(),
+        };
+        let denied = Failure::new(FailureKind::PermissionDenied);
+        assert_eq!(watch(true).failure_text(&denied), "permission denied");
+        assert_eq!(
+            watch(true).failure_text(&denied.at_destination()),
+            "cannot write to store:/data: permission denied"
+        );
+        let exists = Failure::new(FailureKind::Exists).at_destination();
+        let suggested = watch(true).failure_text(&exists);
+        assert!(
+            suggested.ends_with("differs; give --overwrite to replace it"),
+            "{suggested}"
+        );
+        assert!(!watch(false).failure_text(&exists).contains("--overwrite"));
     }
 
     #[test]

@@ -198,7 +198,14 @@ impl Connector for LoginConnector {
             return Ok(session);
         }
         match &self.link {
-            Link::To(sessions, _) => sessions.connect(route).await,
+            Link::To(sessions, far) => match sessions.connect(route).await {
+                // Nobody is left who could listen.
+                Err(error) if far.lock().await.has_ended() => Err(ConnectError {
+                    retry: false,
+                    ..error
+                }),
+                connected => connected,
+            },
             Link::From { reverse, far, host } => {
                 let mut far = far.lock().await;
                 let ask = Ask::Dial {

@@ -121,7 +121,8 @@ pub struct CopyAsk {
     pub hard_links: bool,
     /// Number of streams, if it is to be fixed.
     pub streams: Option<u32>,
-    /// How long an outage is waited out, in milliseconds; `None` from a near side that knows no event of waiting.
+    /// How long an outage is waited out, in milliseconds; `None` from a near side that knows no
+    /// event of waiting.
     #[serde(default)]
     pub patience_ms: Option<u64>,
     /// TCP congestion control.

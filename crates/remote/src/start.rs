@@ -180,6 +180,11 @@ impl FarSide {
         }
     }
 
+    /// Returns whether the login has ended: then nothing of the far side is left.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// The channel alone, for a session inside it, and what keeps ssh running.
     pub(crate) fn into_channel(self) -> (Channel, Child) {
         (self.channel, self.child)

@@ -1,9 +1,10 @@
 //! The client's side of a copy: opens streams over the routes, keeps them going, and knows when it is over.
 //!
 //! The first stream starts at once and carries data; others join when the copy turns out large enough to be worth
-//! them. A stream that is lost is opened again on its route, with growing pauses, while the others go on. If none is left, the outage is
-//! waited out for as long as the user's patience lasts ([`patience`]). If the server has lost the copy by then, another one takes its place in
-//! the same run: what is in place is offered, and what is kept of large files is resumed.
+//! them. A stream that is lost is opened again on its route, with growing pauses, while the others
+//! go on. If none is left, the outage is waited out for as long as the user's patience lasts
+//! ([`patience`]). If the server has lost the copy by then, another one takes its place in the same
+//! run: what is in place is offered, and what is kept of large files is resumed.
 //!
 //! Where somebody else than the user chooses the routes, they may join and leave in mid-copy ([`Connector::plan`]), and each is held against the direct
 //! one ([`steering`]).
@@ -168,7 +169,8 @@ pub struct Client<C> {
     pub streams: Option<u32>,
     /// Where the number that a destination needed is remembered, if anywhere.
     pub memory: Option<StreamMemory>,
-    /// How long an outage is waited out, once a stream has stood: running time, without that for which the machine was suspended.
+    /// How long an outage is waited out, once a stream has stood: running time, without that for
+    /// which the machine was suspended.
     pub patience: Duration,
     /// Counts.
     pub progress: Arc<Progress>,
@@ -255,7 +257,8 @@ impl<C: Connector> Client<C> {
             let again = run.next_copy(error, None)?;
             let ended = receiver.ended();
             drop(receiver);
-            // Two receivers must not have one file. Nobody ever says anything: it is over when nobody is left who could.
+            // Two receivers must not have one file. Nobody ever says anything: it is over when
+            // nobody is left who could.
             let let_go = tokio::task::spawn_blocking(move || ended.map(|ended| ended.recv()));
             let _ = let_go.await;
             self.begin_again(&mut run, again).await?;

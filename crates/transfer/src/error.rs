@@ -109,7 +109,8 @@ pub struct Failure {
     pub kind: FailureKind,
     /// More, if there is more to say; one line.
     pub detail: String,
-    /// The end that writes failed, not the one that reads. Known to the end that has both from where the failure came.
+    /// The end that writes failed, not the one that reads. Known to the end that has both from
+    /// where the failure came.
     pub at_destination: bool,
 }
 
@@ -236,7 +237,8 @@ pub enum Error {
         /// What is wrong with it.
         failure: Failure,
     },
-    /// The server has dropped the copy in mid-copy, or was started again and knows nothing of it: the same command resumes.
+    /// The server has dropped the copy in mid-copy, or was started again and knows nothing of it:
+    /// the same command resumes.
     #[error("the server has lost this copy: {0}")]
     CopyLost(String),
     /// Reading or writing a stream failed.
@@ -260,7 +262,8 @@ impl From<Exhausted> for Error {
 }
 
 impl Error {
-    /// The server has begun the copy again in mid-copy, and knows nothing of what it had said before.
+    /// The server has begun the copy again in mid-copy, and knows nothing of what it had said
+    /// before.
     pub(crate) fn started_again() -> Self {
         Self::CopyLost("it was started again".into())
     }

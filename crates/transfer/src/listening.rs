@@ -12,11 +12,17 @@ use crate::progress::StreamCounters;
 pub(crate) trait NoteArrival: Unpin {
     /// Something has arrived, or the stream has ended.
     fn note_arrival(&self);
+    /// Nothing has, and somebody waits for it.
+    fn note_wait(&self) {}
 }
 
 impl NoteArrival for Arc<StreamCounters> {
     fn note_arrival(&self) {
         self.arrived();
+    }
+
+    fn note_wait(&self) {
+        self.waits();
     }
 }
 
@@ -43,8 +49,9 @@ impl<R: AsyncRead + Unpin, N: NoteArrival> AsyncRead for Listening<R, N> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let read = Pin::new(&mut self.inner).poll_read(cx, buf);
-        if read.is_ready() {
-            self.noted.note_arrival();
+        match read.is_ready() {
+            true => self.noted.note_arrival(),
+            false => self.noted.note_wait(),
         }
         read
     }

@@ -87,7 +87,8 @@ impl Progress {
         all_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Another copy takes the place of this one in the same run. What this one brought counts as brought, though the next finds it there.
+    /// Another copy takes the place of this one in the same run. What this one brought counts as
+    /// brought, though the next finds it there.
     pub(crate) fn begin_again(&self) {
         let take = |counter: &AtomicU64| counter.swap(0, Ordering::Relaxed);
         let travelled = self.bytes_travelled();

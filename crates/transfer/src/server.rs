@@ -243,7 +243,8 @@ impl Server {
             error = copy.ended_early() => Err(error),
         };
         leave.after(&result);
-        // What is left is to close in good order: the client may open another stream in its place meanwhile (LH-COPY-9).
+        // What is left is to close in good order: the client may open another stream in its place
+        // meanwhile (LH-COPY-9).
         drop(leave);
         match result {
             Ok(StreamEnd::Finished | StreamEnd::Closed) => {

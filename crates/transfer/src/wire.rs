@@ -212,7 +212,8 @@ pub(crate) enum Frame {
         present: bool,
         /// HARD_LINK is understood, and may be said (LH-COPY-45).
         hard_links: bool,
-        /// Of a push: where its sources go; `None` from a server that does not report it (LH-COPY-53).
+        /// Of a push: where its sources go; `None` from a server that does not report it
+        /// (LH-COPY-53).
         placement: Option<Placement>,
     },
     /// Server: no, and why.

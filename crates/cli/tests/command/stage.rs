@@ -193,7 +193,8 @@ impl Stage {
             .unwrap()
     }
 
-    /// Starts `longhaul cp --json` as `me`, which waits no longer for a server that is gone than a test should.
+    /// Starts `longhaul cp --json` as `me`, which waits no longer for a server that is gone than a
+    /// test should.
     pub fn start_cp(&self, server: &Service, arguments: &[&str]) -> Running {
         let mut command = self.longhaul("me");
         command

@@ -36,7 +36,8 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// Takes its stream, if that saw the end of the copy. Any other one is left to close, and counts as `leaving` until the server has closed it.
+    /// Takes its stream, if that saw the end of the copy. Any other one is left to close, and
+    /// counts as `leaving` until the server has closed it.
     pub(super) fn take_finished(&mut self, leaving: &watch::Sender<u32>) -> Option<Closing> {
         let closing = self.closing.take()?;
         if matches!(self.result, Ok(StreamEnd::Finished)) {

@@ -1,11 +1,13 @@
 //! How long a copy waits for a server that it has lost.
 //!
-//! A copy is *carried* while a stream stands and something arrives on it. An *outage* begins with the last thing that arrived. It ends when
-//! the copy gets further than it ever was, or when it has been carried for [`SOUND_AFTER`]: streams that open and break at once end none.
-//! An outage that lasts for as long as the user's patience ends the copy.
+//! A copy is *carried* while a stream stands and something arrives on it. An *outage* begins with
+//! the last thing that arrived. It ends when the copy gets further than it ever was, or when it has
+//! been carried for [`SOUND_AFTER`]: streams that open and break at once end none. An outage that
+//! lasts for as long as the user's patience ends the copy.
 //!
-//! Running time alone counts. The monotonic clock stands still while the machine is suspended; a process that was stopped looks again much
-//! later than it should, and such a gap counts as [`MAX_COUNTED_GAP`].
+//! Running time alone counts. The monotonic clock stands still while the machine is suspended; a
+//! process that was stopped looks again much later than it should, and such a gap counts as
+//! [`MAX_COUNTED_GAP`].
 //!
 //! No clock and no socket in here; the supervisor feeds it.
 
@@ -19,13 +21,15 @@ use crate::frame_io::KEEP_ALIVE;
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Most that counts of the time between two looks. More has passed only if the process was stopped.
 const MAX_COUNTED_GAP: Duration = Duration::from_secs(2);
-/// Silence from which a stream that stands carries nothing: a server says something every [`KEEP_ALIVE`].
+/// Silence from which a stream that stands carries nothing: a server says something every
+/// [`KEEP_ALIVE`].
 const MAX_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
 /// Silence from which the user is shown that nothing arrives.
 const SHOWN_SILENCE: Duration = Duration::from_secs(3);
 /// Time for which a copy must be carried without a break until an outage is over.
 const SOUND_AFTER: Duration = Duration::from_secs(10);
-/// Copies in a row that may be lost without getting any further than one before them: a server may crash at the same file each time.
+/// Copies in a row that may be lost without getting any further than one before them: a server may
+/// crash at the same file each time.
 const MAX_FRUITLESS_COPIES: u32 = 10;
 /// Pause before another copy is begun; it doubles with each that got no further, up to the second.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -37,6 +41,8 @@ pub(super) struct PatienceView {
     pub now: Instant,
     /// A stream stands that the server has accepted.
     pub has_stream: bool,
+    /// This side is busy with what has arrived, and does not look whether there is more.
+    pub is_busy: bool,
     /// Number of times that something arrived on accepted streams.
     pub arrivals: u64,
     /// Entries and bytes that are in place.
@@ -108,7 +114,8 @@ impl Patience {
         if !self.has_stood {
             return Outlook::Opening;
         }
-        match std::mem::replace(&mut self.arrivals, view.arrivals) == view.arrivals {
+        let nothing_arrived = std::mem::replace(&mut self.arrivals, view.arrivals) == view.arrivals;
+        match nothing_arrived && !view.is_busy {
             true => self.silence = self.silence.saturating_add(passed),
             false => self.silence = Duration::ZERO,
         }
@@ -138,7 +145,8 @@ impl Patience {
         }
     }
 
-    /// The server has lost the copy. Returns the pause before another one, or `None` if others got no further before.
+    /// The server has lost the copy. Returns the pause before another one, or `None` if others got
+    /// no further before.
     pub(super) fn next_copy(&mut self) -> Option<Duration> {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.fruitless_copies.min(8));
         self.fruitless_copies += 1;
@@ -172,6 +180,7 @@ mod tests {
                 view: PatienceView {
                     now: began,
                     has_stream: true,
+                    is_busy: false,
                     arrivals: 1,
                     done: 1,
                 },
@@ -215,6 +224,15 @@ mod tests {
         // By then the stream is cut as silent.
         assert_eq!(trial.pass(18, false), Outlook::Waiting(seconds(30)));
         assert_eq!(trial.given_up_after(), 270);
+    }
+
+    #[test]
+    fn busy_receiver_is_no_outage() {
+        let mut trial = Trial::carried();
+        trial.view.is_busy = true;
+        assert_eq!(trial.pass(1000, false), Outlook::Carried);
+        trial.view.is_busy = false;
+        assert_eq!(trial.given_up_after(), 300);
     }
 
     #[test]
@@ -264,6 +282,7 @@ mod tests {
             let outlook = patience.look(&PatienceView {
                 now: now + seconds(n),
                 has_stream: false,
+                is_busy: false,
                 arrivals: 0,
                 done: 0,
             });

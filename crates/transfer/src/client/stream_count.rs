@@ -3,9 +3,10 @@
 //! What a path needs shows within its first round trips, and the number follows in one step:
 //!
 //! - A copy that is worth it begins with several streams, because they share the cost of slow start; with as many as fill a slow
-//!   path at once where the hosts' windows are known to be small; with as many as it needed last time, if those are more and what is measured of the
-//!   path agrees with what they were learned from ([`conditions`]). A memory never makes a copy begin with fewer: what a path that has got worse
-//!   needs would show later than with nothing remembered.
+//! path at once where the hosts' windows are known to be small; with as many as it needed last
+//! time, if those are more and what is measured of the path agrees with what they were learned from
+//! ([`conditions`]). A memory never makes a copy begin with fewer: what a path that has got worse
+//! needs would show later than with nothing remembered.
 //! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to what the response functions of Reno and
 //!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
 //! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to
@@ -110,7 +111,8 @@ pub(super) struct StreamCount {
     fixed: bool,
     /// What the path needed last time.
     remembered: Option<LearnedStreams>,
-    /// The number that a copy without a memory would have begun with, while more are there because of losses that have not shown yet.
+    /// The number that a copy without a memory would have begun with, while more are there because
+    /// of losses that have not shown yet.
     without_memory: Option<usize>,
     /// Conditions of the path at the last look.
     conditions: PathConditions,
@@ -160,8 +162,9 @@ struct Trial {
 }
 
 impl StreamCount {
-    /// A number that the user gave; otherwise one stream until there is something to decide by, then at least what the path needed last
-    /// time, if that is `remembered` and the path is still like that. `most` at most.
+    /// A number that the user gave; otherwise one stream until there is something to decide by,
+    /// then at least what the path needed last time, if that is `remembered` and the path is still
+    /// like that. `most` at most.
     pub(super) fn new(fixed: Option<u32>, remembered: Option<LearnedStreams>, most: usize) -> Self {
         let most = most.max(1);
         Self {
@@ -335,7 +338,8 @@ impl StreamCount {
         }
     }
 
-    /// Streams beyond those of a copy without a memory were learned under losses. Gives them up if the first window shows none.
+    /// Streams beyond those of a copy without a memory were learned under losses. Gives them up if
+    /// the first window shows none.
     fn doubt_memory(&mut self, view: &View, seen: &Seen) {
         let needs_them = seen.has_lost || seen.limit.is_some_and(is_per_stream);
         if let Some(number) = self.without_memory.take().filter(|_| !needs_them) {

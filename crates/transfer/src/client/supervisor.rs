@@ -32,7 +32,8 @@ use super::stream_count::StreamCount;
 use super::{Client, Connector, LearnedStreams, OPEN_TIMEOUT, RoutePlan, Run, Side};
 use crate::error::Error;
 
-/// Streams that may be lost before the server has accepted any: it may crash each time that it hears of the copy.
+/// Streams that may be lost before the server has accepted any: it may crash each time that it
+/// hears of the copy.
 const MAX_UNACCEPTED_LOSSES: u32 = 10;
 
 pub(super) struct Supervisor<'a, C> {

@@ -1,5 +1,6 @@
-//! What copies brought that the server lost before they were over. The copy that takes their place in the same run finds it there, and it must
-//! not be reported as something that an earlier run had left.
+//! What copies brought that the server lost before they were over. The copy that takes their place
+//! in the same run finds it there, and it must not be reported as something that an earlier run had
+//! left.
 
 /// Files and bytes of earlier copies of a run that the present one has not found yet.
 #[derive(Debug, Default)]
@@ -15,7 +16,8 @@ impl Earlier {
         self.bytes = self.bytes.saturating_add(bytes);
     }
 
-    /// A file is there already. Returns how many files, and how many of its bytes, were there before the run.
+    /// A file is there already. Returns how many files, and how many of its bytes, were there
+    /// before the run.
     pub(super) fn take_unchanged(&mut self, bytes: u64) -> (u64, u64) {
         if self.files == 0 {
             return (1, bytes);

@@ -24,7 +24,8 @@ pub enum Event {
         route: String,
         /// What happened, naming the hop if that is known.
         reason: String,
-        /// The server allows no more at the moment, and others stand: there is nothing that a user can do about it.
+        /// The server allows no more at the moment, and others stand: there is nothing that a user
+        /// can do about it.
         is_surplus: bool,
     },
     /// Nothing has arrived for a while: the copy waits for its server.
@@ -39,7 +40,8 @@ pub enum Event {
         /// How long nothing had arrived.
         after: Duration,
     },
-    /// The server has lost the copy. Another one takes its place, and every entry is reported again.
+    /// The server has lost the copy. Another one takes its place, and every entry is reported
+    /// again.
     BegunAgain {
         /// What the server said, or did.
         reason: String,

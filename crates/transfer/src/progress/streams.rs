@@ -35,6 +35,8 @@ pub struct StreamCounters {
     retiring: watch::Sender<bool>,
     /// The copy's own ([`Progress::max_streams`](super::Progress::max_streams)).
     max_streams: watch::Sender<Option<usize>>,
+    /// This end waits for what arrives next. It does not while it is busy with what has arrived.
+    is_waiting: AtomicBool,
     /// Hash of the addresses at both ends of the first hop; zero if they are not known.
     addresses: AtomicU64,
     /// The server has accepted the connection of this moment.
@@ -149,6 +151,7 @@ impl StreamCounters {
             ends: Mutex::new(KnownEnds::of(flow)),
             retiring: watch::Sender::new(false),
             max_streams,
+            is_waiting: AtomicBool::new(false),
             addresses: AtomicU64::new(0),
             accepted: AtomicBool::new(false),
             arrivals,
@@ -239,11 +242,23 @@ impl StreamCounters {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// Something has arrived. What a server says to a stream that it refuses is no sign of the copy's life.
+    /// Something has arrived. What a server says to a stream that it refuses is no sign of the
+    /// copy's life.
     pub(crate) fn arrived(&self) {
+        self.is_waiting.store(false, Ordering::Relaxed);
         if self.is_accepted() {
             self.arrivals.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    /// Nothing has arrived, and this end waits for it.
+    pub(crate) fn waits(&self) {
+        self.is_waiting.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether this end is busy with what has arrived, and does not look whether there is more.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.is_accepted() && !self.is_waiting.load(Ordering::Relaxed)
     }
 
     /// The stream is to end once all that it carries is answered.

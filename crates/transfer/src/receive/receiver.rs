@@ -385,7 +385,8 @@ impl<S: Store> Receiver<S> {
     /// The server has accepted a stream, and said which copy this is to it, if it says so.
     ///
     /// # Errors
-    /// [`Error::CopyLost`] if it is another copy than before: its entries may be numbered otherwise (LH-COPY-38).
+    /// [`Error::CopyLost`] if it is another copy than before: its entries may be numbered otherwise
+    /// (LH-COPY-38).
     pub(crate) fn accepted(&self, instance: Option<CopyInstance>) -> Result<(), Error> {
         let mut state = self.state.locked();
         let known = state.instance;

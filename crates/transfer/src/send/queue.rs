@@ -219,7 +219,8 @@ impl Queue {
     /// there, and whether it understands HARD_LINK.
     ///
     /// # Errors
-    /// [`Error::CopyLost`] if it is another copy than before: answers given by that one say nothing of this one (LH-COPY-38).
+    /// [`Error::CopyLost`] if it is another copy than before: answers given by that one say nothing
+    /// of this one (LH-COPY-38).
     pub(crate) fn accepted(
         &self,
         instance: Option<CopyInstance>,

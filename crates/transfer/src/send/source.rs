@@ -41,7 +41,8 @@ pub(crate) trait SourceFile: Send + Sync {
         None
     }
 
-    /// Names of its extended attributes, each ended by NUL; empty if it has none or nobody can tell.
+    /// Names of its extended attributes, each ended by NUL; empty if it has none or nobody can
+    /// tell.
     fn attribute_names(&self) -> Vec<u8> {
         Vec::new()
     }

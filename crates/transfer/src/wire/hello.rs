@@ -56,7 +56,8 @@ pub struct Hello {
     pub single: bool,
     /// Whether it is one of several copies that bring a tree together (LH-COPY-49 to LH-COPY-52).
     pub portion: Portion,
-    /// Of a push that takes the place of a copy that the server has lost: where that one put the sources (LH-COPY-53).
+    /// Of a push that takes the place of a copy that the server has lost: where that one put the
+    /// sources (LH-COPY-53).
     /// [`crate::Client::push`] fills it in.
     pub placement: Option<Placement>,
 }
@@ -272,8 +273,8 @@ impl Hello {
         })
     }
 
-    /// Whether another copy of the same goes where a lost one went, which had this placement: a directory that it made must not be taken
-    /// for one that its source goes into.
+    /// Whether another copy of the same goes where a lost one went, which had this placement: a
+    /// directory that it made must not be taken for one that its source goes into.
     pub(crate) fn is_placed(&self, placement: Option<Placement>) -> bool {
         match &self.request {
             Request::Push { into, names, .. } => *into || names.len() > 1 || placement.is_some(),

@@ -25,7 +25,8 @@ pub(super) const SINGLE: u16 = 7;
 pub(super) const PART: u16 = CRITICAL | 8;
 /// Of the HELLO of a push, without a value: the copy is of the whole, behind parts (LH-COPY-51).
 pub(super) const REST: u16 = 9;
-/// Of ACCEPT to a push, and of the HELLO of a push that takes the place of a lost copy: where the sources go, a [`Placement`] (LH-COPY-53).
+/// Of ACCEPT to a push, and of the HELLO of a push that takes the place of a lost copy: where the
+/// sources go, a [`Placement`] (LH-COPY-53).
 pub(super) const PLACEMENT: u16 = 10;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;

@@ -414,3 +414,26 @@ async fn a_copy_within_the_machine_works_the_same() {
     assert_eq!(describe(&bench.local("s")), describe(&bench.local("t")));
     assert_eq!(progress.failures.load(Ordering::Relaxed), 0);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn failures_know_which_end_failed() {
+    for way in [Way::Push, Way::Pull] {
+        let bench = Bench::new();
+        let (from, to) = way.places(&bench);
+        std::fs::create_dir(&from).unwrap();
+        std::fs::write(from.join("a"), "in the way of nothing").unwrap();
+        std::fs::write(from.join("b"), "a directory is in its way").unwrap();
+        std::os::unix::net::UnixListener::bind(from.join("c")).unwrap();
+        std::fs::create_dir_all(to.join("b")).unwrap();
+        let run = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        assert!(run.result.is_ok(), "{:?}", run.result);
+        let end = |event: &Event| match event {
+            Event::Failed { failure, .. } => Some((failure.kind, failure.at_destination)),
+            _ => None,
+        };
+        let mut ends: Vec<_> = run.events.iter().filter_map(end).collect();
+        ends.sort_by_key(|(kind, _)| *kind as u8);
+        let expected = [(FailureKind::NotRegular, false), (FailureKind::WrongKind, true)];
+        assert_eq!(ends, expected, "{way:?}");
+    }
+}

@@ -372,7 +372,8 @@ impl Connector for Pipes {
     }
 }
 
-/// A server that is started again: the first connection ends at the first process, the others reach the second.
+/// A server that is started again: the first connection ends at the first process, the others reach
+/// the second.
 pub struct Restarting {
     first: Mutex<Option<Pipes>>,
     pub second: Pipes,

@@ -1,4 +1,5 @@
-//! Outages: a copy is waited for, and one that the server has lost in the meantime is replaced by another in the same run.
+//! Outages: a copy is waited for, and one that the server has lost in the meantime is replaced by
+//! another in the same run.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -158,7 +159,8 @@ async fn server_that_loses_each_copy_is_given_up() {
     let bench = impatient_server();
     std::fs::write(bench.local("f"), noise(LARGE, 7)).unwrap();
     let pipes = bench.pipes();
-    // Each stream breaks at the same place, and the next one comes after the server has dropped the copy.
+    // Each stream breaks at the same place, and the next one comes after the server has dropped the
+    // copy.
     *pipes.cuts.lock().unwrap() = (0..4000).map(|n| if n % 8 == 0 { 200_000 } else { 0 }).collect();
     let from = [bench.local("f")];
     let copy = bench.push(pipes, &from, "/f", WriteOptions::default());

@@ -315,3 +315,27 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
     assert_eq!(run.streams_lost(), 0);
     assert_eq!(std::fs::read(bench.root("g")).unwrap(), data);
 }
+
+// LH-COPY-9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn closed_stream_counts_no_longer_and_surplus_is_passing() {
+    let bench = Bench::with(Limits {
+        streams_per_copy: 2,
+        ..Limits::default()
+    });
+    std::fs::write(bench.root("f"), noise(8 << 20, 1)).unwrap();
+    let hello = wire::pull_hello(b"f");
+    let mut stays = open(&bench, 1);
+    assert_eq!(answer(&mut stays, &hello).await, 2);
+    for _ in 0..20 {
+        let mut closes = open(&bench, 1);
+        assert_eq!(answer(&mut closes, &hello).await, 2);
+        let mut surplus = open(&bench, 1);
+        assert_eq!(answer(&mut surplus, &hello).await, 3);
+        // A question of *when*.
+        assert_eq!(surplus.read_u8().await.unwrap(), 2);
+        closes.shutdown().await.unwrap();
+        // The server has closed it too: another one may take its place.
+        closes.read_to_end(&mut Vec::new()).await.unwrap();
+    }
+}

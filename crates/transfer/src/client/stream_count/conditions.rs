@@ -1,8 +1,10 @@
-//! Conditions of a path, under which a number of streams was learned, and whether a path that is measured now still has them.
+//! Conditions of a path, under which a number of streams was learned, and whether a path that is
+//! measured now still has them.
 
 use std::time::Duration;
 
-/// Factor by which a round trip may differ from the one it was learned at, and what it may differ by in any case.
+/// Factor by which a round trip may differ from the one it was learned at, and what it may differ
+/// by in any case.
 const RTT_FACTOR: f64 = 1.25;
 const RTT_SLACK: Duration = Duration::from_millis(2);
 /// Factor by which a window may differ likewise.
@@ -31,7 +33,8 @@ pub(crate) struct LearnedStreams {
 }
 
 impl PathConditions {
-    /// Returns whether a path that has `measured` conditions at the beginning of a copy may be the same.
+    /// Returns whether a path that has `measured` conditions at the beginning of a copy may be the
+    /// same.
     pub(crate) fn agree(&self, measured: &Self) -> bool {
         let (short, long) = (self.rtt.min(measured.rtt), self.rtt.max(measured.rtt));
         let is_known = |ours: u64, theirs: u64| ours != 0 && theirs != 0;

@@ -427,7 +427,8 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     );
 }
 
-/// A number that was learned of a path with so many milliseconds of round trip and so large a window.
+/// A number that was learned of a path with so many milliseconds of round trip and so large a
+/// window.
 fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<LearnedStreams> {
     Some(LearnedStreams {
         streams,

@@ -122,7 +122,8 @@ impl<C: Connector> Supervisor<'_, C> {
         Ok(())
     }
 
-    /// Returns whether the server may know the copy: it has accepted a stream, or its ACCEPT to one was lost.
+    /// Returns whether the server may know the copy: it has accepted a stream, or its ACCEPT to one
+    /// was lost.
     fn may_be_known(&self) -> bool {
         self.accepted || (self.run.patience.has_stood() && self.unaccepted_losses > 0)
     }

@@ -209,7 +209,8 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// The streams that the server counts, or will: those that are retired and those that it has not closed yet included (LH-COPY-9).
+    /// The streams that the server counts, or will: those that are retired and those that it has
+    /// not closed yet included (LH-COPY-9).
     fn counted_by_server(&self) -> usize {
         let slots = self.slots.iter();
         let live = slots.filter(|slot| slot.is_running() || slot.due().is_some());

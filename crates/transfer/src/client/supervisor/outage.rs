@@ -1,5 +1,6 @@
 //! Whether the copy is carried, and how long it waits for its server if it is not.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -11,19 +12,22 @@ use super::slot::Slot;
 use crate::client::Connector;
 use crate::client::patience::{LOOK_INTERVAL, Outlook, PatienceView};
 use crate::error::Error;
-use crate::progress::Event;
+use crate::progress::{Event, StreamCounters};
 
 /// Silence from which the observer is told that the copy waits.
 const REPORTED_SILENCE: Duration = Duration::from_secs(5);
 
 impl<C: Connector> Supervisor<'_, C> {
+    /// The streams that stand and that the server has accepted.
+    fn accepted_streams(&self) -> impl Iterator<Item = &StreamCounters> {
+        let running = self.slots.iter().filter(|slot| slot.is_running());
+        let counters = running.filter_map(|slot| slot.counters.get()).map(Arc::as_ref);
+        counters.filter(|counters| counters.open.load(Ordering::Relaxed) && counters.is_accepted())
+    }
+
     /// Returns whether a stream stands that the server has accepted.
     pub(super) fn has_accepted_stream(&self) -> bool {
-        let is_accepted = |slot: &Slot| {
-            let counters = slot.counters.get().filter(|_| slot.is_running());
-            counters.is_some_and(|counters| counters.open.load(Ordering::Relaxed) && counters.is_accepted())
-        };
-        self.slots.iter().any(is_accepted)
+        self.accepted_streams().next().is_some()
     }
 
     /// Takes a look at whether anything arrives, if one is due, and tells whoever watches the copy.
@@ -36,9 +40,12 @@ impl<C: Connector> Supervisor<'_, C> {
         }
         self.next_outlook = now + LOOK_INTERVAL;
         let has_stream = self.has_accepted_stream();
+        // A disk on this side may hold all of them up: that is no outage.
+        let is_busy = self.accepted_streams().any(StreamCounters::is_busy);
         self.outlook = self.run.patience.look(&PatienceView {
             now,
             has_stream,
+            is_busy,
             arrivals,
             done: progress
                 .entries_done
@@ -72,7 +79,8 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// Returns whether a stream that is due may be opened now. In an outage one of each route is enough to find out that it is over.
+    /// Returns whether a stream that is due may be opened now. In an outage one of each route is
+    /// enough to find out that it is over.
     pub(super) fn may_start(&self, slot: &Slot) -> bool {
         if !self.run.patience.has_stood() || self.has_accepted_stream() {
             return true;

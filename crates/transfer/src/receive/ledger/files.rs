@@ -310,8 +310,8 @@ impl<P: Parts> Ledger<P> {
         self.conclude_file(id, out);
     }
 
-    /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from` on; and where there may be more
-    /// (LH-COPY-36). Of other files, none.
+    /// HAVE: parts that are in place of a file that an earlier copy has left some of, from `from`
+    /// on; and where there may be more (LH-COPY-36). Of other files, none.
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         let file = self.files.get(&id)?;
         let most = if file.is_resumed { MAX_HAVE_SUBTREES + 1 } else { 0 };

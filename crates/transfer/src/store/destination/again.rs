@@ -1,4 +1,5 @@
-//! The same destination for another copy: one that takes the place of a copy that the server has lost, in the same run.
+//! The same destination for another copy: one that takes the place of a copy that the server has
+//! lost, in the same run.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,7 +16,8 @@ impl Destination {
         }
     }
 
-    /// The same, as a copy that was lost has placed it: its one source stays the destination itself, though that is a directory by now.
+    /// The same, as a copy that was lost has placed it: its one source stays the destination
+    /// itself, though that is a directory by now.
     #[must_use]
     pub(crate) fn placed(mut self, placement: Option<Placement>) -> Self {
         if placement == Some(Placement::Itself) && self.names.len() == 1 {
@@ -24,7 +26,8 @@ impl Destination {
         self
     }
 
-    /// The same for another copy, of this `token`, to be begun when this one has let go of its files. To be asked for before anything is made.
+    /// The same for another copy, of this `token`, to be begun when this one has let go of its
+    /// files. To be asked for before anything is made.
     pub(crate) fn successor(&self, token: Token) -> Self {
         Self {
             base: self.base.clone(),
