@@ -236,6 +236,8 @@ pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 
 /// Idle buffers kept, at most.
 const MAX_IDLE_BUFFERS: usize = 16;
+/// Size of the smallest buffer that is kept: one of a hole is made as quickly.
+const MIN_IDLE_BUFFER_BYTES: usize = 64 * 1024;
 
 impl Buffers {
     /// A buffer with whatever content and length it had.
@@ -246,7 +248,7 @@ impl Buffers {
     /// For the next one.
     pub(crate) fn give(&self, buffer: Vec<u8>) {
         let mut idle = self.0.locked();
-        if idle.len() < MAX_IDLE_BUFFERS {
+        if idle.len() < MAX_IDLE_BUFFERS && buffer.len() >= MIN_IDLE_BUFFER_BYTES {
             idle.push(buffer);
         }
     }

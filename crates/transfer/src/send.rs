@@ -10,6 +10,8 @@ mod queue;
 mod read;
 mod schedule;
 mod source;
+#[cfg(test)]
+mod sparse_tests;
 mod stream;
 mod walk;
 

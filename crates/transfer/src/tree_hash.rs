@@ -106,7 +106,7 @@ impl BlockHasher {
 
 /// The tree of one file: remembers which blocks have been seen and merges what can be merged. Holds at most one
 /// subtree for each run of blocks, so memory follows how far out of order blocks come, not the file's size.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TreeHash {
     size: u64,
     block_log2: u32,

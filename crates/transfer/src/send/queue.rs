@@ -147,6 +147,12 @@ impl Queue {
         });
     }
 
+    /// How many blocks of a file may be handed out from the first that has no answer.
+    #[cfg(test)]
+    pub(crate) fn set_blocks_ahead(&self, blocks: u64) {
+        self.on(|schedule, _| schedule.set_blocks_ahead(blocks));
+    }
+
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
         let complete = self.sources.walk(self);

@@ -34,6 +34,7 @@ mod share;
 mod tests;
 #[cfg(test)]
 mod together_tests;
+mod window;
 mod work;
 
 pub(crate) use entry::{Entry, Found, entry_memory};
@@ -43,6 +44,7 @@ pub(crate) use links::Inode;
 use links::Links;
 use offers::Offers;
 pub(crate) use offers::Presence;
+use window::BlockLimits;
 pub(crate) use work::{Actions, EntryResult, Memory, Next, Resumed, Say, StreamId, Wake, Work};
 use work::{Part, Subject};
 
@@ -101,6 +103,9 @@ pub(crate) struct Schedule {
     file_bytes: u64,
     /// A stream found no room for more in flight.
     starved: bool,
+    block_limits: BlockLimits,
+    /// The limits on blocks held back one that could have been taken last.
+    is_held_back: bool,
     actions: Actions,
 }
 
@@ -240,7 +245,15 @@ impl Schedule {
         };
         self.actions.wake_walk |= self.queued.len() < MAX_QUEUED_ENTRIES / 2;
         if batch.is_empty() {
-            return self.repeat(stream, now);
+            let next = self.repeat(stream, now);
+            return match next {
+                // Many blocks are in flight when the limits are reached: a pause leaves no stream
+                // idle.
+                Next::Wait { until } if self.is_held_back => Next::Wait {
+                    until: until.min(now.saturating_add(SHARE_PAUSE)),
+                },
+                next => next,
+            };
         }
         Next::Send(batch)
     }

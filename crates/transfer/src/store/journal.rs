@@ -124,8 +124,9 @@ pub enum Action {
 pub enum Flushed {
     /// All that was written before it is durable, and the journal says so.
     Recorded,
-    /// The data is durable, but the journal could not be written. If the disk is full this is tried again; otherwise, nothing more
-    /// of this file is recorded.
+    /// The data is durable, but the journal could not be written. If the disk is full, or what was
+    /// written lies too scattered, this is tried again; otherwise, nothing more of this file is
+    /// recorded.
     Unrecorded(Failure),
     /// There was nothing to flush, or this copy has no journal.
     Nothing,
@@ -351,7 +352,11 @@ impl<S: Storage> Journal<S> {
 
     fn record(&self, disk: &mut Disk<S::File>, batch: &TreeHash) -> Flushed {
         let recorded = disk.log.record(&self.storage, &self.names, &self.header, batch);
-        let again = matches!(recorded, Err(Errno::NOSPC | Errno::DQUOT));
+        // Room may come back, and what is scattered becomes whole.
+        let again = matches!(
+            recorded,
+            Ok(Recorded::TooScattered) | Err(Errno::NOSPC | Errno::DQUOT)
+        );
         if !again && !matches!(recorded, Ok(Recorded::All)) {
             self.stop_recording();
         }

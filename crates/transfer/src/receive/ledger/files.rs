@@ -17,11 +17,11 @@ use crate::wire::{Block, Frame, Head, MAX_HAVE_SUBTREES};
 
 /// Files in the making at once, at most (LH-COPY-30).
 const MAX_DESCRIBED_FILES: usize = 4096;
-/// Separate runs of blocks of one file, at most: bounds what scattered blocks can make us remember (LH-COPY-30).
-const MAX_RUNS: usize = 64 * 1024;
-/// Bytes that a described file takes beside its path, and each separate run of its blocks.
+/// Bytes that a described file takes beside its path, and each separate run of its blocks: in its
+/// tree, and in its journal. However scattered blocks are, nothing but the key's share of memory
+/// bounds the runs (LH-COPY-30).
 const FILE_BYTES: u64 = 1024;
-const RUN_BYTES: u64 = 112;
+const RUN_BYTES: u64 = 192;
 
 /// What a block is that is about to be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -328,11 +328,8 @@ impl<P: Parts> Ledger<P> {
 
     /// Accounts for the runs of blocks that are remembered.
     fn account_runs(&mut self, id: u64, more: usize) -> Result<(), Failure> {
-        let Some(file) = self.files.get(&id).filter(|_| more > 0) else {
+        if more == 0 {
             return Ok(());
-        };
-        if file.tree.held() > MAX_RUNS {
-            return Err(Failure::with(FailureKind::Limit, "its blocks come too scattered"));
         }
         let bytes = more as u64 * RUN_BYTES;
         self.fits(bytes)?;
@@ -348,7 +345,7 @@ impl<P: Parts> Ledger<P> {
 fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
     let mut tree = TreeHash::new(size, block_log2);
     for subtree in in_place {
-        if !tree.insert_subtree(*subtree) || tree.held() > MAX_RUNS {
+        if !tree.insert_subtree(*subtree) {
             return TreeHash::new(size, block_log2);
         }
     }

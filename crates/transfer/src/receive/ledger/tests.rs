@@ -1,6 +1,7 @@
 //! The ledger in virtual time: any interleaving of streams, hashing, writing and dying gives the same account.
 
 mod run;
+mod scattered;
 
 use proptest::prelude::*;
 

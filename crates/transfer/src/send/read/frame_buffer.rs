@@ -1,13 +1,17 @@
 //! The buffer in which frames wait for their stream.
 //!
-//! It is made as large as it ever needs to be and keeps what it was filled with: file data is read over it as it is, so
-//! that no byte is set to zero first only to be read over.
+//! With the first data it is made as large as it ever needs to be, and it keeps what it was filled
+//! with: file data is read over it as it is, so that no byte is set to zero first only to be read
+//! over. The frames of a hole take a few bytes, and so does their buffer.
 
 use std::ops::Range;
 
 use crate::limits::BUFFER_BYTES;
 use crate::tree_hash::{BlockHash, Hash};
 use crate::wire::{Frame, Head, Meta, begin_small, finish_clear_block, finish_small};
+
+/// Size of a buffer for frames without data.
+const SMALL_BUFFER_BYTES: usize = 4096;
 
 /// See the module.
 pub(crate) struct FrameBuffer {
@@ -27,11 +31,7 @@ pub(super) struct OpenSmall {
 
 impl FrameBuffer {
     /// An empty one that uses the memory of `bytes`.
-    pub(crate) fn new(mut bytes: Vec<u8>) -> Self {
-        if bytes.len() < BUFFER_BYTES {
-            // Fresh memory is zero without being set.
-            bytes = vec![0; BUFFER_BYTES];
-        }
+    pub(crate) fn new(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
             filled: 0,
@@ -76,7 +76,7 @@ impl FrameBuffer {
 
     /// Whether `len` more bytes fit.
     pub(super) fn fits(&self, len: usize) -> bool {
-        self.filled.saturating_add(len) <= self.bytes.len()
+        self.filled.saturating_add(len) <= self.bytes.len().max(BUFFER_BYTES)
     }
 
     /// Appends a frame.
@@ -124,9 +124,24 @@ impl FrameBuffer {
     pub(super) fn room(&mut self, len: usize) -> &mut [u8] {
         let end = self.filled + len;
         if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
+            self.grow(end);
         }
         self.bytes.get_mut(self.filled..end).unwrap_or_default()
+    }
+
+    /// Makes it at least `len` bytes long.
+    fn grow(&mut self, len: usize) {
+        let len = match len {
+            0..=SMALL_BUFFER_BYTES => SMALL_BUFFER_BYTES,
+            _ => len.max(BUFFER_BYTES),
+        };
+        // Fresh memory is zero without being set, which what a vector grows by is not.
+        let mut bytes = vec![0; len];
+        let filled = self.bytes.get(..self.filled).unwrap_or_default();
+        if let Some(start) = bytes.get_mut(..self.filled) {
+            start.copy_from_slice(filled);
+        }
+        self.bytes = bytes;
     }
 
     /// So many bytes of the room have been filled.
@@ -161,6 +176,31 @@ mod tests {
             FrameBuffer::new(buffer.into_bytes()).room(8),
             [1, 0, 0, 0, 16, 7, 7, 7]
         );
+    }
+
+    #[test]
+    fn frames_of_holes_take_no_memory_for_data() {
+        let mut buffer = FrameBuffer::new(Vec::new());
+        let hole = |id| {
+            Frame::Block(Block {
+                id,
+                offset: 0,
+                len: 1 << 20,
+                extents: vec![],
+            })
+        };
+        let mut expected = Vec::new();
+        for id in 0..4 {
+            buffer.put(&hole(id));
+            hole(id).encode(&mut expected);
+        }
+        assert!(buffer.fits(1 << 20), "there is room for data all the same");
+        assert_eq!(buffer.filled(), expected);
+        buffer.room(1 << 20).fill(7);
+        assert_eq!(buffer.filled(), expected, "kept as it grows");
+        let mut empty = FrameBuffer::new(Vec::new());
+        empty.put(&hole(1));
+        assert_eq!(empty.into_bytes().len(), SMALL_BUFFER_BYTES);
     }
 
     #[test]

@@ -95,8 +95,11 @@ impl Schedule {
                 return Some((subject, work));
             }
         }
-        let may_cut = |file: &&u64| self.offers.may_cut(**file) && self.may_take_before_answer(**file);
-        if let Some(&file) = self.cutting.iter().find(may_cut) {
+        let may_cut = |file: &u64| self.offers.may_cut(*file) && self.may_take_before_answer(*file);
+        let ready = self.cutting.iter().copied().filter(may_cut);
+        let (file, is_held_back) = self.first_within_limits(ready);
+        self.is_held_back = is_held_back;
+        if let Some(file) = file {
             let may_follow = match follows {
                 Follows::Anything => true,
                 Follows::Blocks => self.next_block_len(file) <= fits,
@@ -151,7 +154,7 @@ impl Schedule {
         self.queued_bytes.saturating_add(cut)
     }
 
-    fn open_blocks(&self, id: u64) -> Option<&Blocks> {
+    pub(super) fn open_blocks(&self, id: u64) -> Option<&Blocks> {
         match &self.tracked.get(&id)?.stage {
             Stage::Blocks(blocks) => blocks.as_deref(),
             _ => None,

@@ -95,6 +95,22 @@ impl Blocks {
         self.unsent_bytes
     }
 
+    /// Returns true while the receiver may have some of the file and has said nothing of it.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.taken_before_answer.is_some()
+    }
+
+    /// Offset of the block that is taken next.
+    pub(super) fn next_offset(&self) -> Option<u64> {
+        self.next()
+    }
+
+    /// Number of blocks from the one at `first` up to the one at `next`; 0 if that is not behind
+    /// it.
+    pub(super) fn count_between(&self, first: u64, next: u64) -> u64 {
+        next.saturating_sub(first) >> self.block_log2
+    }
+
     /// Bytes of the block that is taken next.
     pub(super) fn next_len(&self) -> u64 {
         self.next().map_or(0, |offset| self.len_at(offset))

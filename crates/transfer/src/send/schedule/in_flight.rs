@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use super::share::{DeliveryRate, StreamLoad, share};
-use super::work::{StreamId, Subject};
+use super::work::{Part, StreamId, Subject};
 
 /// How often the pause before another repetition doubles, at most.
 const MAX_DOUBLINGS: u32 = 4;
@@ -22,6 +22,8 @@ pub(super) struct InFlight {
     streams: HashMap<StreamId, Carrier>,
     /// How many have nothing yet that could be sent again.
     unrepeatable: usize,
+    /// Number of blocks among them.
+    blocks: usize,
     /// The oldest of each stream that has any.
     oldest: BTreeSet<(Duration, Subject, StreamId)>,
     /// A stream that takes no more work has nothing left in flight.
@@ -272,6 +274,20 @@ impl InFlight {
         self.unrepeatable
     }
 
+    /// Number of blocks in flight, of all files.
+    pub(super) fn blocks(&self) -> usize {
+        self.blocks
+    }
+
+    /// Offset of the first block of `entry` that is in flight.
+    pub(super) fn first_block(&self, entry: u64) -> Option<u64> {
+        let blocks = Subject::block(entry, 0)..Subject::whole(entry);
+        match self.flights.range(blocks).next()?.0.part {
+            Part::Block(offset) => Some(offset),
+            Part::Whole => None,
+        }
+    }
+
     pub(super) fn streams(&self) -> usize {
         self.streams.len()
     }
@@ -279,6 +295,7 @@ impl InFlight {
     fn link(&mut self, subject: Subject, flight: Flight) {
         self.flights.insert(subject, flight);
         self.unrepeatable += usize::from(flight.since.is_none());
+        self.blocks += usize::from(subject.is_block());
         self.change(flight, |carrier| {
             carrier.bytes += u64::from(flight.bytes);
             match flight.since {
@@ -291,6 +308,7 @@ impl InFlight {
     fn unlink(&mut self, subject: Subject) -> Option<Flight> {
         let flight = self.flights.remove(&subject)?;
         self.unrepeatable -= usize::from(flight.since.is_none());
+        self.blocks -= usize::from(subject.is_block());
         self.change(flight, |carrier| {
             carrier.bytes -= u64::from(flight.bytes);
             match flight.since {
@@ -329,8 +347,8 @@ impl InFlight {
     pub(super) fn blocks_of(&self, entry: u64) -> Vec<u64> {
         let blocks = Subject::block(entry, 0)..Subject::whole(entry);
         let offset = |(subject, _): (&Subject, _)| match subject.part {
-            super::work::Part::Block(offset) => Some(offset),
-            super::work::Part::Whole => None,
+            Part::Block(offset) => Some(offset),
+            Part::Whole => None,
         };
         self.flights.range(blocks).filter_map(offset).collect()
     }
@@ -346,6 +364,8 @@ impl InFlight {
         }
         let unrepeatable = self.flights.values().filter(|flight| flight.since.is_none());
         assert_eq!(self.unrepeatable, unrepeatable.count());
+        let blocks = self.flights.keys().filter(|subject| subject.is_block());
+        assert_eq!(self.blocks, blocks.count());
         for (stream, carrier) in &self.streams {
             let flights = self.flights.values().filter(|flight| flight.carrier == *stream);
             let bytes: u64 = flights.map(|flight| u64::from(flight.bytes)).sum();

@@ -379,8 +379,10 @@ proptest! {
         compare in prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)],
         has_some in any::<bool>(),
         links in any::<(bool, bool)>(),
+        (ahead, in_flight) in (1u64..8, 8usize..32),
     ) {
         let mut world = World::new(plans, presence, compare, has_some, links);
+        world.schedule.block_limits = BlockLimits { ahead, in_flight };
         for step in steps {
             world.step(step);
         }

@@ -46,6 +46,10 @@ impl Subject {
             part: Part::Block(offset),
         }
     }
+
+    pub(super) const fn is_block(&self) -> bool {
+        matches!(self.part, Part::Block(_))
+    }
 }
 
 /// What a stream is to send next.

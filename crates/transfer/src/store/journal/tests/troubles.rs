@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::sim_disk::{SimDisk, Trouble};
 use super::{BLOCK, BLOCK_LOG2, Random, block_of, content, identity, subtree_of};
 use crate::error::FailureKind;
+use crate::store::journal::format::MAX_SUBTREES;
 use crate::store::journal::{Action, AtRisk, Flushed, Journal, ResumePoint};
 
 const SIZE: usize = 20 * BLOCK;
@@ -95,6 +96,37 @@ fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
     drop(journal);
     assert_eq!(disk.content("target"), None);
     assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
+}
+
+#[test]
+fn scattered_blocks_are_recorded_once_they_merge() {
+    const BLOCKS: usize = 4 * MAX_SUBTREES;
+    let (disk, content) = (SimDisk::default(), content(BLOCKS * BLOCK, 1));
+    let open = || {
+        let target = OsStr::new("target");
+        Journal::open_or_create(disk.clone(), target, &identity(), BLOCK_LOG2, bytes(BLOCKS)).unwrap()
+    };
+    let (journal, _) = open();
+    let write = |now, blocks: &mut dyn Iterator<Item = usize>| {
+        for n in blocks {
+            let block = block_of(&content, n);
+            journal.write_at(block, (n * BLOCK) as u64).unwrap();
+            journal.written(now, subtree_of(&content, n));
+        }
+    };
+    write(SECOND, &mut (0..BLOCKS / 4).step_by(2));
+    assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
+    write(SECOND * 2, &mut (BLOCKS / 4..BLOCKS).step_by(2));
+    let Ok(Flushed::Unrecorded(failure)) = flush(&journal, SECOND * 3) else {
+        panic!("more subtrees than a journal may hold")
+    };
+    assert_eq!(failure.kind, FailureKind::Limit);
+    assert!(journal.is_recording());
+    write(SECOND * 3, &mut (1..BLOCKS).step_by(2));
+    assert_eq!(flush(&journal, SECOND * 5), Ok(Flushed::Recorded));
+    drop(journal);
+    disk.fail_power(&mut Random(1));
+    assert_eq!(open().1.ranges(), [0..bytes(BLOCKS)]);
 }
 
 #[test]

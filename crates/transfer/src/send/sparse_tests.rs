@@ -1,0 +1,196 @@
+//! A hole of many blocks from a source to a store, with a stream whose blocks nobody answers for a
+//! while, in virtual time.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::DuplexStream;
+
+use crate::account::{Account, Resource};
+use crate::error::{Error, Failure};
+use crate::frame_io::FrameReader;
+use crate::lock::Locked;
+use crate::path::RelPath;
+use crate::progress::Progress;
+use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
+use crate::send::schedule::{Found, StreamId};
+use crate::send::source::{Source, SourceFile};
+use crate::send::walk::WalkSink;
+use crate::send::{ClearData, Queue, Sources, send_stream};
+use crate::store::{Announced, MadeDir, OnCommit, Store};
+use crate::tree_hash::{BlockHash, BlockHasher, Hash};
+use crate::wire::{Block, Extent, Head, Meta, Written};
+
+/// 512 blocks of 256 KiB.
+const SIZE: u64 = 128 << 20;
+/// Blocks that the sender may be ahead of the first that has no answer.
+const AHEAD: u64 = 32;
+/// Bytes on their way on a stream: a few blocks of a hole.
+const ON_THE_WAY: usize = 64;
+/// Time in which everything that does not wait for the stalled stream is done, and nothing is
+/// repeated.
+const STALL: Duration = Duration::from_millis(100);
+
+struct Hole;
+
+impl Source for Hole {
+    fn walk(&self, sink: &dyn WalkSink) -> bool {
+        sink.found(0, RelPath::root(), Meta::default(), Found::File { size: SIZE })
+    }
+
+    fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl SourceFile for Hole {
+    fn size(&self) -> u64 {
+        SIZE
+    }
+
+    fn meta(&self) -> Meta {
+        Meta::default()
+    }
+
+    fn extents(&self, _: u64, _: u32) -> Result<Vec<Extent>, Failure> {
+        Ok(Vec::new())
+    }
+
+    fn read_at(&self, _: &mut [u8], _: u64) -> Result<usize, Failure> {
+        Ok(0)
+    }
+
+    fn is_unchanged(&self) -> Result<bool, Failure> {
+        Ok(true)
+    }
+}
+
+/// Offsets of the blocks that were written, and the hash under which the file took its name.
+#[derive(Default)]
+struct Kept {
+    blocks: Mutex<BTreeSet<u64>>,
+    placed: Mutex<Option<Hash>>,
+}
+
+struct Keeper(Arc<Kept>);
+
+impl Store for Keeper {
+    type File = ();
+
+    fn sources(&self) -> usize {
+        1
+    }
+
+    fn name_bytes(&self) -> u64 {
+        0
+    }
+
+    fn create(&self, _: &Announced) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn write(&self, (): &(), block: &Block, _: &[u8], _: BlockHash) -> Result<(), Failure> {
+        self.0.blocks.locked().insert(block.offset);
+        Ok(())
+    }
+
+    fn commit(&self, (): (), _: &Meta, _: u64, hash: &Hash, done: OnCommit) {
+        *self.0.placed.locked() = Some(*hash);
+        done(Ok(Written::New));
+    }
+
+    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
+        done(Ok(Written::New));
+    }
+
+    fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {
+        Ok(Written::New)
+    }
+
+    fn make_dir(&self, _: &Head) -> Result<MadeDir, Failure> {
+        Ok(MadeDir::New)
+    }
+
+    fn finishes(&self, _: MadeDir) -> bool {
+        false
+    }
+
+    fn finish_dir(&self, _: &Head, _: MadeDir, _: &Meta) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    fn leave_dir(&self, _: &Head, _: MadeDir, _: &Meta) {}
+
+    fn finish(&self) -> Vec<Failure> {
+        Vec::new()
+    }
+}
+
+async fn send(queue: &Arc<Queue>, stream: StreamId, near: DuplexStream) -> Result<StreamEnd, Error> {
+    let (read, mut write) = tokio::io::split(near);
+    let counters = queue.progress.add_stream("here", None, false);
+    let (mut read, clear) = (FrameReader::new(read), ClearData::never());
+    send_stream(
+        queue,
+        stream,
+        &counters,
+        &mut read,
+        &mut write,
+        Vec::new(),
+        &clear,
+    )
+    .await
+}
+
+async fn receive(receiver: &Arc<Receiver<Keeper>>, far: DuplexStream) -> Result<StreamEnd, Error> {
+    let (read, mut write) = tokio::io::split(far);
+    let counters = receiver.progress.add_stream("here", None, false);
+    let mut read = FrameReader::new(read);
+    receive_stream(receiver, &counters, &mut read, &mut write, &[], AfterDone::Leave).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn lh_copy_30_a_hole_waits_for_the_stream_that_is_behind() {
+    let kept = Arc::new(Kept::default());
+    let labels = || Sources::labels(vec!["hole".into()]);
+    let (sender, account) = (Account::alone(), Account::alone());
+    let sources = Sources::of(Hole);
+    let queue = Queue::new(sources, false, sender, Arc::default(), Arc::new(()), labels()).unwrap();
+    queue.set_blocks_ahead(AHEAD);
+    let receiver = Receiver::new(
+        Keeper(kept.clone()),
+        Asked::Anything,
+        account.clone(),
+        Arc::new(Progress::default()),
+        Arc::new(()),
+        labels(),
+    )
+    .unwrap();
+    let walk = queue.clone();
+    tokio::task::spawn_blocking(move || walk.walk());
+    let [first, second] = [0, 1].map(|_| tokio::io::duplex(ON_THE_WAY));
+    let stalled = async {
+        // Only what does not wait for a block of this stream can be done meanwhile.
+        tokio::time::sleep(STALL).await;
+        let written = kept.blocks.locked().len() as u64;
+        assert!(
+            0 < written && written < 2 * AHEAD,
+            "{written} blocks ahead of the first"
+        );
+        assert!(account.held(Resource::Bookkeeping) <= 128 << 10);
+        receive(&receiver, first.1).await
+    };
+    tokio::try_join!(
+        send(&queue, 0, first.0),
+        send(&queue, 1, second.0),
+        stalled,
+        receive(&receiver, second.1),
+    )
+    .unwrap();
+    assert_eq!(queue.conclusion(), Some(true));
+    let mut whole = BlockHasher::new(0, SIZE, SIZE);
+    whole.update_zeros(SIZE);
+    let placed = kept.placed.locked().unwrap();
+    assert_eq!(placed, *whole.finish().as_bytes());
+}
