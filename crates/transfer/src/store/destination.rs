@@ -16,8 +16,8 @@ use crate::error::{Error, Failure, FailureKind};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
-use crate::typed_path::names_directory;
 use crate::store::contest::{Contest, Patience, Rival};
+use crate::typed_path::names_directory;
 use crate::wire::{Head, Token};
 
 mod again;
