@@ -1,9 +1,10 @@
-//! Meaning of a path as a person types it. It is the same for local paths, at a server, and at a host where one logs in.
+//! Meaning of a path as a person types it: the same for local paths, at a server, and at a host
+//! where one logs in.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
-/// Returns the name that a source takes in a directory. The name is empty for a path that stands for
-/// the content of a directory: `dir/.`, `.`, `..`, `/` and the empty path.
+/// Returns the name that a source takes in a directory. It is empty for a path that stands for the
+/// content of a directory: `dir/.`, `.`, `..`, `/` and the empty path.
 #[must_use]
 pub fn source_name(typed: &[u8]) -> &[u8] {
     match last_part(typed) {
@@ -12,7 +13,7 @@ pub fn source_name(typed: &[u8]) -> &[u8] {
     }
 }
 
-/// Returns whether the path can only be a directory's: it ends with a slash, or has no name of its own.
+/// Returns whether the path can only be a directory's: it ends with a slash, or has no name.
 #[must_use]
 pub fn names_directory(typed: &[u8]) -> bool {
     typed.ends_with(b"/") || source_name(typed).is_empty()

@@ -9,7 +9,7 @@ use crate::stage::{Service, Stage, errors};
 /// Content of `dir`, beneath the directory that it is named from.
 const INSIDE: [&str; 3] = ["f", "sub/g", "~"];
 
-/// The forms that mean the same everywhere, and the directory that `dir`'s content is then found in.
+/// The forms that mean the same everywhere, and where `dir`'s content is then found.
 const FORMS: [(&str, &str); 7] = [
     ("dir", "dir/"),
     ("dir/", "dir/"),
@@ -34,7 +34,7 @@ impl Trial<'_> {
             .cp(self.stage.tmp.path(), &[&options[..], arguments].concat())
     }
 
-    /// Copies `source` to `destination`, which is `found` on this machine, and asserts what is there.
+    /// Copies `source` to `destination`, which is `found` here, and asserts what is there.
     fn assert_copied(&self, source: &str, destination: &str, found: &Path, expected: &[String]) {
         let copied = self.cp(&[source, destination]);
         let said = errors(&copied);
