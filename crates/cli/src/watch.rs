@@ -348,6 +348,7 @@ impl Observer for Watch {
                 let failures = std::mem::take(&mut seen.failures);
                 if !failures.is_empty() {
                     seen.earlier_failures = failures;
+                    seen.missing = 0;
                 }
                 (seen.files, seen.last_hash) = (0, None);
                 drop(seen);
