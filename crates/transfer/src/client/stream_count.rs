@@ -3,10 +3,10 @@
 //! What a path needs shows within its first round trips, and the number follows in one step:
 //!
 //! - A copy that is worth it begins with several streams, because they share the cost of slow start; with as many as fill a slow
-//! path at once where the hosts' windows are known to be small; with as many as it needed last
-//! time, if those are more and what is measured of the path agrees with what they were learned from
-//! ([`conditions`]). A memory never makes a copy begin with fewer: what a path that has got worse
-//! needs would show later than with nothing remembered.
+//!   path at once where the hosts' windows are known to be small; with as many as it needed last
+//!   time, if those are more and what is measured of the path agrees with what they were learned from
+//!   ([`conditions`]). A memory never makes a copy begin with fewer: what a path that has got worse
+//!   needs would show later than with nothing remembered.
 //! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to what the response functions of Reno and
 //!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
 //! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to

@@ -80,7 +80,9 @@ async fn copy_dropped_in_an_outage_is_replaced_in_the_same_run() {
             let (run, arrived) = match way {
                 Way::Push => {
                     std::fs::remove_dir(bench.root("d")).unwrap();
-                    let run = bench.push(pipes, &[from.clone()], "/d", options()).await;
+                    let run = bench
+                        .push(pipes, std::slice::from_ref(&from), "/d", options())
+                        .await;
                     (run, bench.root("d"))
                 }
                 Way::Pull => (bench.pull(pipes, &["s"], "d", options()).await, bench.local("d")),
