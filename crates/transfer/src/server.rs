@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
 
 use longhaul_proto::PublicKey;
@@ -44,13 +44,13 @@ pub struct Server {
     allows_clear: AtomicBool,
     accounts: Accounts,
     copies: Mutex<Copies>,
-    /// A copy has lost its last stream.
-    abandoned: Condvar,
 }
 
 #[derive(Default)]
 struct Copies {
     running: HashMap<Token, Arc<Copy>>,
+    /// Number of copies that were ever begun.
+    begun: u64,
     /// Copies that are over and may not have let go of their files yet.
     ending: Vec<Ending>,
     over: VecDeque<Token>,
@@ -81,7 +81,6 @@ impl Server {
             limits,
             allows_clear: AtomicBool::new(false),
             copies: Mutex::default(),
-            abandoned: Condvar::new(),
         })
     }
 
@@ -294,8 +293,7 @@ impl Copies {
     /// The copy of `token` is over, and none of that token begins again.
     fn end(&mut self, token: Token) -> Option<Arc<Copy>> {
         let copy = self.running.remove(&token)?;
-        let is_over = |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
-        self.ending.retain(|ending| !is_over(&ending.ended));
+        self.forget_ended();
         if let Some(ended) = copy.ended() {
             self.ending.push(Ending {
                 principal: copy.principal,

@@ -1,14 +1,18 @@
 //! Where the files of a copy are: folders that nothing leads out of, and files that take their names once they are whole.
 
 pub mod confine;
+mod contest;
 mod destination;
 mod durability;
 pub mod journal;
+
+use std::time::Duration;
 
 use crate::error::Failure;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, HardLink, Head, Meta, Offer, SourceIdentity, Written};
 
+pub(crate) use contest::Rival;
 pub(crate) use destination::Rivals;
 pub use destination::{Destination, TEMP_PREFIX, WriteOptions};
 
@@ -31,16 +35,16 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn name_bytes(&self) -> u64;
 
     /// Whether an earlier copy may have left some of this file. Quick.
-    fn may_resume(&self, _announced: &Announced) -> bool {
-        false
+    fn may_resume(&self, _announced: &Announced) -> Resumption<()> {
+        Resumption::Nothing
     }
 
     /// Goes on with a file that an earlier copy began, if it can be: with what of it need not travel again.
     ///
     /// # Errors
     /// What there is cannot be read.
-    fn resume(&self, _announced: &Announced) -> Result<Option<Resumed<Self::File>>, Failure> {
-        Ok(None)
+    fn resume(&self, _announced: &Announced) -> Result<Resumption<Resumed<Self::File>>, Failure> {
+        Ok(Resumption::Nothing)
     }
 
     /// Whether a file that is offered is there already; what is there is read only if the offer has a hash, and as long as somebody
@@ -108,6 +112,16 @@ pub(crate) enum Comparison {
     InPlace,
     /// It is to be sent.
     Wanted,
+}
+
+/// What an earlier copy has left of a file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Resumption<T> {
+    /// Nothing that this copy can have.
+    Nothing,
+    Some(T),
+    /// Another copy may be letting go of it: to be asked again after this.
+    AskAgain(Duration),
 }
 
 /// A file that is gone on with, and what of it is there.

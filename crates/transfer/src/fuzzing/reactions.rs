@@ -18,7 +18,7 @@ use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
 use crate::send::{ClearData, Presence, Queue, Sources, send_stream};
-use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Store};
+use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Compare, Frame, HardLink, Head, Meta, NO_ENTRY, Offer, Written};
 
@@ -62,17 +62,20 @@ impl Store for Nowhere {
     }
 
     /// The first part of every file with an identity has come before.
-    fn may_resume(&self, announced: &Announced) -> bool {
-        announced.identity.is_some()
+    fn may_resume(&self, announced: &Announced) -> Resumption<()> {
+        match announced.identity {
+            Some(_) => Resumption::Some(()),
+            None => Resumption::Nothing,
+        }
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Option<Resumed<Self::File>>, Failure> {
+    fn resume(&self, announced: &Announced) -> Result<Resumption<Resumed<Self::File>>, Failure> {
         let first = Subtree {
             offset: 0,
             level: announced.block_log2,
             chaining_value: [1; 32],
         };
-        Ok(Some((self.create(announced)?, vec![first])))
+        Ok(Resumption::Some((self.create(announced)?, vec![first])))
     }
 
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {

@@ -23,7 +23,7 @@ use crate::progress::{Event, Observer, Progress};
 use crate::receive::ledger::{
     Action, Answer, Asked, Claim, Directory, EVENT_BYTES, Expected, Ledger, Parts, Rejected, Sent,
 };
-use crate::store::{Announced, Comparison, Destination, OnCommit, Resumed, Store};
+use crate::store::{Announced, Comparison, Destination, OnCommit, Resumed, Resumption, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer};
 
@@ -320,15 +320,21 @@ impl<S: Store> Receiver<S> {
         if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
             return self.announce(announced, &[]);
         }
-        let _one_at_a_time = self.resuming.lock().await;
-        match self.resume(&announced).await? {
-            None => self.announce(announced, &[]),
-            Some((file, in_place)) => {
-                self.announce(announced, &in_place)?;
-                let (_spare, actions) = self.event(|ledger, out| ledger.give_place(id, Ok(file), out));
-                self.perform(actions);
-                Ok(())
-            }
+        loop {
+            let one_at_a_time = self.resuming.lock().await;
+            let pause = match self.resume(&announced).await? {
+                Resumption::Nothing => return self.announce(announced, &[]),
+                Resumption::Some((file, in_place)) => {
+                    self.announce(announced, &in_place)?;
+                    let (_spare, actions) = self.event(|ledger, out| ledger.give_place(id, Ok(file), out));
+                    self.perform(actions);
+                    return Ok(());
+                }
+                Resumption::AskAgain(pause) => pause,
+            };
+            // This stream waits, and no other one that describes another file.
+            drop(one_at_a_time);
+            tokio::time::sleep(pause).await;
         }
     }
 
@@ -357,28 +363,35 @@ impl<S: Store> Receiver<S> {
     async fn resume(
         self: &Arc<Self>,
         announced: &Announced,
-    ) -> Result<Option<Resumed<OpenFile<S::File>>>, Error> {
+    ) -> Result<Resumption<Resumed<OpenFile<S::File>>>, Error> {
         let (receiver, file) = (self.clone(), announced.clone());
-        let may_resume = blocking(move || receiver.store.may_resume(&file)).await?;
         let id = announced.head.id;
-        if !may_resume || self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
-            return Ok(None);
+        if self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
+            return Ok(Resumption::Nothing);
+        }
+        match blocking(move || receiver.store.may_resume(&file)).await? {
+            Resumption::Some(()) => {}
+            Resumption::Nothing => return Ok(Resumption::Nothing),
+            Resumption::AskAgain(pause) => return Ok(Resumption::AskAgain(pause)),
         }
         // Without a place it can't be written either, which its first block will show.
         let Ok(place) = self.account.open_file().await else {
-            return Ok(None);
+            return Ok(Resumption::Nothing);
         };
         let (receiver, file) = (self.clone(), announced.clone());
         let resumed = blocking(move || receiver.store.resume(&file)).await?;
         // What can't be gone on with is begun again, and what is wrong with it is reported then.
-        let Ok(Some((file, in_place))) = resumed else {
-            return Ok(None);
-        };
-        let open = OpenFile {
-            file: Some(file),
-            _place: place,
-        };
-        Ok(Some((open, in_place)))
+        match resumed {
+            Ok(Resumption::Some((file, in_place))) => {
+                let open = OpenFile {
+                    file: Some(file),
+                    _place: place,
+                };
+                Ok(Resumption::Some((open, in_place)))
+            }
+            Ok(Resumption::AskAgain(pause)) => Ok(Resumption::AskAgain(pause)),
+            Ok(Resumption::Nothing) | Err(_) => Ok(Resumption::Nothing),
+        }
     }
 
     /// The server has accepted a stream, and said which copy this is to it, if it says so.

@@ -17,7 +17,7 @@ use crate::send::schedule::Found;
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
 use crate::send::{ClearData, Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, OnCommit, Resumed, Store};
+use crate::store::{Announced, MadeDir, OnCommit, Resumed, Resumption, Store};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash, Subtree, TreeHash};
 use crate::wire::{Block, Head, Meta, SourceIdentity, Written};
 
@@ -100,13 +100,13 @@ impl Store for Keeper {
         0
     }
 
-    fn may_resume(&self, _: &Announced) -> bool {
-        true
+    fn may_resume(&self, _: &Announced) -> Resumption<()> {
+        Resumption::Some(())
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Option<Resumed<()>>, Failure> {
+    fn resume(&self, announced: &Announced) -> Result<Resumption<Resumed<()>>, Failure> {
         assert_eq!((announced.size, announced.block_log2), (SIZE, BLOCK_LOG2));
-        Ok(Some(((), vec![there()])))
+        Ok(Resumption::Some(((), vec![there()])))
     }
 
     fn create(&self, _: &Announced) -> Result<(), Failure> {

@@ -18,7 +18,7 @@ use crate::send::schedule::{Found, StreamId};
 use crate::send::source::{Source, SourceFile};
 use crate::send::walk::WalkSink;
 use crate::send::{ClearData, Queue, Sources, send_stream};
-use crate::store::{Announced, MadeDir, Store};
+use crate::store::{Announced, MadeDir, OnCommit, Store};
 use crate::tree_hash::{BlockHash, BlockHasher, Hash};
 use crate::wire::{Block, Extent, Head, Meta, Written};
 
@@ -95,13 +95,13 @@ impl Store for Keeper {
         Ok(())
     }
 
-    fn place(&self, (): (), _: &Meta, _: u64, hash: &Hash) -> Result<Written, Failure> {
+    fn commit(&self, (): (), _: &Meta, _: u64, hash: &Hash, done: OnCommit) {
         *self.0.placed.locked() = Some(*hash);
-        Ok(Written::New)
+        done(Ok(Written::New));
     }
 
-    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash) -> Result<Written, Failure> {
-        Ok(Written::New)
+    fn write_small(&self, _: &Head, _: &Meta, _: &[u8], _: &Hash, done: OnCommit) {
+        done(Ok(Written::New));
     }
 
     fn write_symlink(&self, _: &Head, _: &Meta, _: &[u8]) -> Result<Written, Failure> {

@@ -24,6 +24,8 @@ use crate::wire::{CopyInstance, Hello, Placement, RefusalKind, Request, Token};
 pub(super) struct Copy {
     pub principal: PublicKey,
     pub hello: Hello,
+    /// Number of copies that were begun before it.
+    pub order: u64,
     /// Which copy this is, whatever its token; none if the operating system had no random numbers.
     pub instance: Option<CopyInstance>,
     pub side: OnceCell<Side>,
@@ -84,7 +86,12 @@ fn hello_bytes(hello: &Hello) -> u64 {
 }
 
 impl Copy {
-    fn new(hello: Hello, account: &Arc<Account>, principal: PublicKey) -> Result<Arc<Self>, Refusal> {
+    fn new(
+        hello: Hello,
+        account: &Arc<Account>,
+        principal: PublicKey,
+        order: u64,
+    ) -> Result<Arc<Self>, Refusal> {
         let take = |what, units| account.take(what, units).map_err(|exhausted| full(&exhausted));
         let held = (
             take(Resource::Copies, 1)?,
@@ -93,6 +100,7 @@ impl Copy {
         Ok(Arc::new(Self {
             principal,
             hello,
+            order,
             instance: Token::random()
                 .ok()
                 .and_then(|token| token.0.first_chunk().copied()),
@@ -154,7 +162,8 @@ impl Server {
             let copy = match copies.running.get(&token) {
                 Some(copy) => copy.clone(),
                 None => {
-                    let copy = Copy::new(hello.clone(), account, principal)?;
+                    let copy = Copy::new(hello.clone(), account, principal, copies.begun)?;
+                    copies.begun += 1;
                     copies.running.insert(token, copy.clone());
                     copy
                 }
@@ -334,9 +343,6 @@ impl Drop for Leave<'_> {
         if self.copy.streams.fetch_sub(1, Ordering::Relaxed) != 1 {
             return;
         }
-        // Locked, so that whoever has just looked does not miss it.
-        drop(self.server.copies.locked());
-        self.server.abandoned.notify_all();
         let (server, copy) = (Arc::downgrade(self.server), Arc::downgrade(self.copy));
         let grace = self.server.limits.grace;
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {

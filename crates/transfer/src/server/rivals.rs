@@ -4,8 +4,8 @@
 //! what it did, by a key of its own, as where agents share jobs.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use longhaul_proto::PublicKey;
 
@@ -14,101 +14,76 @@ use super::{Copies, Ending, Server};
 use crate::frame_io::KEEP_ALIVE;
 use crate::lock::Locked;
 use crate::part::Portion;
-use crate::store::Rivals;
+use crate::store::{Rival, Rivals};
 use crate::wire::Request;
 
-/// How long a copy waits for a rival whose client is there: it may have been killed, which its host reports at once. Shorter where nothing
-/// says that the rival has anything.
-const RIVAL_TIMEOUT: Duration = Duration::from_secs(3);
-const MAYBE_RIVAL_TIMEOUT: Duration = Duration::from_millis(250);
 /// A client that lives says something every [`KEEP_ALIVE`]. One that has said nothing for so long is gone, though its connection stands.
 const RIVAL_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
-/// How often silent ones are looked at.
-const SILENCE_POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How long a rival may take to let go of its files.
-const LET_GO_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How a rival is.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Rival {
-    /// Nobody carries it.
-    Gone,
-    /// Nothing is known of it since it is looked at.
-    Silent,
-    /// Somebody does.
-    Carried,
+/// What tells how a rival stands.
+#[derive(Debug, Clone, Copy)]
+struct Signs {
+    /// Streams that carry it.
+    streams: u32,
+    /// Time since something of it was received.
+    silence: Duration,
+    has_same_key: bool,
+    is_older: bool,
+}
+
+impl Signs {
+    /// The state of the rival for a copy that looked for others first `looking` ago; `None` if
+    /// nobody carries it any more.
+    fn judge(&self, looking: Duration) -> Option<Rival> {
+        match self.is_older {
+            _ if self.streams == 0 => None,
+            // Whoever lives must not lose its copy by what another key asks for.
+            true if !self.has_same_key => Some(Rival::Older),
+            false if !self.has_same_key => Some(Rival::Younger),
+            _ if self.silence >= RIVAL_SILENCE => None,
+            true if self.silence >= looking => Some(Rival::Silent),
+            true => Some(Rival::Older),
+            false => Some(Rival::Younger),
+        }
+    }
 }
 
 impl Server {
     /// Has copies give way that hold what `copy` is to go on with.
     pub(super) fn rivals_of(self: &Arc<Self>, copy: &Arc<Copy>) -> Rivals {
         let (server, copy) = (Arc::downgrade(self), Arc::downgrade(copy));
-        Box::new(move |is_contested| {
-            if let (Some(server), Some(copy)) = (server.upgrade(), copy.upgrade()) {
-                server.dismiss_rivals(&copy, is_contested);
-            }
+        Box::new(move |looking| match (server.upgrade(), copy.upgrade()) {
+            (Some(server), Some(copy)) => server.dismiss_rivals(&copy, looking),
+            _ => Vec::new(),
         })
     }
 
-    /// Ends the rivals of `copy` whose client is gone, and waits until they have let go of their files. Those whose client may be gone are
-    /// waited for until that is known. Blocking.
-    fn dismiss_rivals(&self, copy: &Copy, is_contested: bool) {
-        let began = Instant::now();
-        let timeout = if is_contested {
-            RIVAL_TIMEOUT
-        } else {
-            MAYBE_RIVAL_TIMEOUT
-        };
-        loop {
-            let mut copies = self.copies.locked();
-            let ending = take_ending(&mut copies, copy);
-            if !ending.is_empty() {
-                drop(copies);
-                for ended in ending {
-                    // Nobody ever says anything: it is over when there is nobody who could.
-                    let _ = ended.recv_timeout(LET_GO_TIMEOUT);
-                }
-                continue;
-            }
-            let rivals = rivals(&copies, copy);
-            let state = |rival: &Arc<Copy>| {
-                let silence = rival.received.silence();
-                match rival.streams.load(Ordering::Relaxed) {
-                    0 => Rival::Gone,
-                    // Whoever lives must not lose its copy by what another key asks for.
-                    _ if rival.principal != copy.principal => Rival::Carried,
-                    _ if silence >= RIVAL_SILENCE => Rival::Gone,
-                    _ if silence >= began.elapsed() => Rival::Silent,
-                    _ => Rival::Carried,
-                }
+    /// Ends the rivals of `copy` whose client is gone. The states of all that it may have to wait
+    /// for; it looked for them first `looking` ago. Blocking.
+    fn dismiss_rivals(&self, copy: &Copy, looking: Duration) -> Vec<Rival> {
+        let mut copies = self.copies.locked();
+        let mut states = Vec::new();
+        let mut gone = Vec::new();
+        for rival in rivals(&copies, copy) {
+            let signs = Signs {
+                streams: rival.streams.load(Ordering::Relaxed),
+                silence: rival.received.silence(),
+                has_same_key: rival.principal == copy.principal,
+                is_older: rival.order < copy.order,
             };
-            let states: Vec<Rival> = rivals.iter().map(state).collect();
-            let mut gone = Vec::new();
-            for (rival, _) in rivals
-                .into_iter()
-                .zip(&states)
-                .filter(|(_, state)| **state == Rival::Gone)
-            {
-                drop(copies.end(rival.hello.token));
-                gone.push(rival);
+            match signs.judge(looking) {
+                Some(state) => states.push(state),
+                None => gone.push(rival),
             }
-            if !gone.is_empty() {
-                drop(copies);
-                gone.iter()
-                    .for_each(|rival| rival.end_early(EarlyEnd::Superseded));
-                continue;
-            }
-            let left = match (states.contains(&Rival::Silent), states.is_empty()) {
-                (_, true) => return,
-                (true, _) if is_contested => SILENCE_POLL_INTERVAL,
-                _ => timeout.saturating_sub(began.elapsed()),
-            };
-            if left.is_zero() {
-                return;
-            }
-            let waited = self.abandoned.wait_timeout(copies, left);
-            drop(waited.unwrap_or_else(PoisonError::into_inner));
         }
+        for rival in &gone {
+            drop(copies.end(rival.hello.token));
+        }
+        states.extend(ending(&mut copies, copy).map(|_| Rival::LettingGo));
+        drop(copies);
+        gone.iter()
+            .for_each(|rival| rival.end_early(EarlyEnd::Superseded));
+        states
     }
 }
 
@@ -129,10 +104,69 @@ fn is_of_the_same(copy: &Copy, principal: &PublicKey, request: &Request, portion
     *request == ours.request && (*principal == copy.principal || portion == ours.portion)
 }
 
-/// What ends when copies that are over have let go of what `copy` is to go on with.
-fn take_ending(copies: &mut Copies, copy: &Copy) -> Vec<mpsc::Receiver<()>> {
+/// Copies that are over and have not let go of what `copy` is to go on with.
+fn ending<'a>(copies: &'a mut Copies, copy: &'a Copy) -> impl Iterator<Item = &'a Ending> {
+    copies.forget_ended();
     let is_rival =
-        |ending: &mut Ending| is_of_the_same(copy, &ending.principal, &ending.request, ending.portion);
-    let ending = copies.ending.extract_if(.., is_rival);
-    ending.map(|ending| ending.ended).collect()
+        |ending: &&Ending| is_of_the_same(copy, &ending.principal, &ending.request, ending.portion);
+    copies.ending.iter().filter(is_rival)
+}
+
+impl Copies {
+    /// Forgets copies that have let go of their files.
+    pub(super) fn forget_ended(&mut self) {
+        let is_over = |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+        self.ending.retain(|ending| !is_over(&ending.ended));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIVELY: Signs = Signs {
+        streams: 3,
+        silence: Duration::from_millis(10),
+        has_same_key: true,
+        is_older: true,
+    };
+    const LOOKING: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_rival_is_gone_without_streams_or_after_a_long_silence() {
+        let signs = |streams, silence| Signs {
+            streams,
+            silence,
+            ..LIVELY
+        };
+        assert_eq!(LIVELY.judge(LOOKING), Some(Rival::Older));
+        assert_eq!(signs(0, Duration::ZERO).judge(LOOKING), None);
+        assert_eq!(signs(3, LOOKING).judge(LOOKING), Some(Rival::Silent));
+        assert_eq!(signs(3, RIVAL_SILENCE).judge(LOOKING), None);
+        // One that was heard of since the copy looked first is there, however long ago that was.
+        let heard_of = signs(3, RIVAL_SILENCE / 2);
+        assert_eq!(heard_of.judge(RIVAL_SILENCE), Some(Rival::Older));
+    }
+
+    #[test]
+    fn another_key_ends_no_copy_that_is_carried() {
+        let silent = Signs {
+            silence: RIVAL_SILENCE,
+            has_same_key: false,
+            ..LIVELY
+        };
+        assert_eq!(silent.judge(LOOKING), Some(Rival::Older));
+        let abandoned = Signs { streams: 0, ..silent };
+        assert_eq!(abandoned.judge(LOOKING), None);
+    }
+
+    #[test]
+    fn a_copy_that_was_begun_later_is_no_earlier_attempt() {
+        let younger = Signs {
+            is_older: false,
+            silence: LOOKING,
+            ..LIVELY
+        };
+        assert_eq!(younger.judge(LOOKING), Some(Rival::Younger));
+    }
 }

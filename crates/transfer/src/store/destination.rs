@@ -8,6 +8,7 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
@@ -15,6 +16,7 @@ use crate::error::{Error, Failure, FailureKind};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::contest::{Contest, Patience, Rival};
 use crate::wire::{Head, Token};
 
 mod again;
@@ -85,9 +87,10 @@ pub struct WriteOptions {
     pub in_parts: bool,
 }
 
-/// Has other copies give way that may hold, or do if it is known, what this one is to go on with, and that nobody carries any more.
-/// Blocking.
-pub(crate) type Rivals = Box<dyn Fn(bool) + Send + Sync>;
+/// Has other copies give way that hold what this one is to go on with, and that nobody carries any
+/// more. Takes the time since the copy first looked for them, and returns the states of those that
+/// are left. Blocking.
+pub(crate) type Rivals = Box<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
 
 /// Where an entry goes.
 struct Parent {
@@ -114,6 +117,8 @@ pub struct Destination {
     may_compare: bool,
     temp_prefix: String,
     rivals: Option<Rivals>,
+    began: Instant,
+    patience: Mutex<Patience>,
     flusher: Flusher,
     committer: Committer,
     open_dirs: Arc<OpenDirs>,
@@ -180,6 +185,8 @@ impl Destination {
             may_compare: true,
             temp_prefix: temp_prefix(token),
             rivals: None,
+            began: Instant::now(),
+            patience: Mutex::default(),
             flusher: Flusher::new(),
             committer: Committer::default(),
             open_dirs: Arc::new(OpenDirs::new(options.fsync)),
@@ -207,6 +214,16 @@ impl Destination {
     pub(crate) fn beside(mut self, rivals: Rivals) -> Self {
         self.rivals = Some(rivals);
         self
+    }
+
+    /// Returns the pause before a file that another copy may hold is looked at again, or `None`
+    /// once this copy has waited long enough for others.
+    fn contest_pause(&self, contest: Contest) -> Option<Duration> {
+        let now = self.began.elapsed();
+        let mut patience = self.patience.locked();
+        let looking = patience.since_first_look(now);
+        let rivals = self.rivals.as_ref().map(|rivals| rivals(looking));
+        patience.pause(contest, &rivals.unwrap_or_default(), now)
     }
 
     /// A local path as a person names it. Symbolic links in it are the person's own and followed; beneath it, none is.

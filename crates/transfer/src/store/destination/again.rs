@@ -1,6 +1,7 @@
 //! The same destination for another copy: one that takes the place of a copy that the server has lost, in the same run.
 
 use std::sync::{Arc, Mutex};
+use std::time::Instant;
 
 use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};
 use crate::lock::Locked;
@@ -36,6 +37,8 @@ impl Destination {
             may_compare: self.may_compare,
             temp_prefix: temp_prefix(token),
             rivals: None,
+            began: Instant::now(),
+            patience: Mutex::default(),
             flusher: Flusher::new(),
             committer: Committer::default(),
             open_dirs: Arc::new(OpenDirs::new(self.options.fsync)),

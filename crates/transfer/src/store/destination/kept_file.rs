@@ -28,6 +28,11 @@ impl KeptFile {
         }
     }
 
+    /// Whether another copy of the same holds the journal, so that this one has none.
+    pub(super) fn is_contested(&self) -> bool {
+        self.file.journal.is_contested()
+    }
+
     pub(super) fn fd(&self) -> &OwnedFd {
         self.file.journal.data()
     }

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use super::open_dirs::Event;
 use super::*;
-use crate::store::{Announced, MadeDir, OnCommit, Store};
+use crate::store::{Announced, MadeDir, OnCommit, Resumption, Store};
 use crate::tree_hash::BlockHasher;
 use crate::wire::{Block, Extent, Meta, Written};
 
@@ -167,23 +167,34 @@ fn write_block(destination: &Destination, file: &<Destination as Store>::File, n
     destination.write(file, &block, data, hasher.finish()).unwrap();
 }
 
+/// What is resumed of a file whose source has this state, or `None` if another copy has to be
+/// waited for.
+fn resume(
+    destination: &Destination,
+    state: u8,
+) -> Option<(<Destination as Store>::File, Vec<crate::tree_hash::Subtree>)> {
+    match destination.resume(&kept(state)).unwrap() {
+        Resumption::Some(resumed) => Some(resumed),
+        Resumption::AskAgain(_) => None,
+        Resumption::Nothing => panic!("nothing is there"),
+    }
+}
+
 // LH-COPY-35.
 #[test]
 fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
     let tmp = tempfile::tempdir().unwrap();
     let first = resuming(tmp.path());
-    assert!(!first.may_resume(&kept(7)));
+    assert_eq!(first.may_resume(&kept(7)), Resumption::Nothing);
     let file = first.create(&kept(7)).unwrap();
     write_block(&first, &file, 1, &[3; BLOCK]);
     drop(file);
     let next = resuming(tmp.path());
-    assert!(!next.may_resume(&kept(8)), "another source");
-    assert!(
-        !copy_into(tmp.path(), false).destination.may_resume(&kept(7)),
-        "it is not to go on"
-    );
-    assert!(next.may_resume(&kept(7)));
-    let (file, subtrees) = next.resume(&kept(7)).unwrap().unwrap();
+    assert_eq!(next.may_resume(&kept(8)), Resumption::Nothing, "another source");
+    let keeps_nothing = copy_into(tmp.path(), false).destination;
+    assert_eq!(keeps_nothing.may_resume(&kept(7)), Resumption::Nothing);
+    assert_eq!(next.may_resume(&kept(7)), Resumption::Some(()));
+    let (file, subtrees) = resume(&next, 7).unwrap();
     let there: Vec<_> = subtrees.iter().map(|one| (one.offset, one.level)).collect();
     assert_eq!(there, [(BLOCK as u64, 16)]);
     write_block(&next, &file, 0, &[2; BLOCK]);
@@ -206,7 +217,38 @@ fn a_file_whose_content_is_wrong_is_not_kept() {
     let file = first.create(&kept(7)).unwrap();
     write_block(&first, &file, 1, &[3; BLOCK]);
     drop(file);
-    let (file, _) = first.resume(&kept(7)).unwrap().unwrap();
+    let (file, _) = resume(&first, 7).unwrap();
     first.discard(file);
     assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_held_file_is_waited_for_or_written_without_a_journal() {
+    let tmp = tempfile::tempdir().unwrap();
+    let holder = resuming(tmp.path());
+    drop({
+        let file = holder.create(&kept(7)).unwrap();
+        write_block(&holder, &file, 1, &[3; BLOCK]);
+        file
+    });
+    let (held, _) = resume(&holder, 7).unwrap();
+    let beside = |rival| resuming(tmp.path()).beside(Box::new(move |_| vec![rival]));
+    let waiting = beside(Rival::LettingGo);
+    assert!(resume(&waiting, 7).is_none());
+    assert!(matches!(waiting.may_resume(&kept(7)), Resumption::AskAgain(_)));
+    // One that goes on is not waited for, neither before the file is opened nor while it is made.
+    let live = beside(Rival::Younger);
+    let (own, in_place) = resume(&live, 7).unwrap();
+    assert!(in_place.is_empty());
+    drop(own);
+    let own = live.create(&kept(7)).unwrap();
+    for (number, data) in [&[2; BLOCK][..], &[3; BLOCK], &[4; 5]].iter().enumerate() {
+        write_block(&live, &own, number, data);
+    }
+    let content = [&[2; BLOCK][..], &[3; BLOCK], &[4; 5]].concat();
+    let hash = *blake3::hash(&content).as_bytes();
+    outcome(|done| live.commit(own, &meta(), kept(7).size, &hash, done)).unwrap();
+    drop(held);
+    let left = std::fs::read_dir(tmp.path()).unwrap().count();
+    assert_eq!(left, 1, "what the holder had is of no use");
 }

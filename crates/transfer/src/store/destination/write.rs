@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
@@ -20,14 +19,11 @@ use crate::error::{Failure, FailureKind, refuses_name};
 use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::contest::Contest;
 use crate::store::journal::{DirStorage, Identity, Journal};
-use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Store};
+use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, HardLink, Head, Meta, Offer, Written};
-
-/// How long a copy that another one of the same holds is waited for: a program that was told to stop, or killed, may still be ending.
-const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
-const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store for Destination {
     type File = NewFile;
@@ -40,33 +36,33 @@ impl Store for Destination {
         self.names.iter().map(|name| name.len() as u64).sum()
     }
 
-    fn may_resume(&self, announced: &Announced) -> bool {
+    fn may_resume(&self, announced: &Announced) -> Resumption<()> {
         let Some(identity) = self.kept_identity(announced) else {
-            return false;
+            return Resumption::Nothing;
         };
-        if let Some(give_way) = &self.rivals {
-            give_way(false);
+        if let Some(pause) = self.contest_pause(Contest::Possible) {
+            return Resumption::AskAgain(pause);
         }
-        let Ok(place) = self.beneath_base(&announced.head) else {
-            return false;
-        };
-        let Some((parent, name)) = place
-            .split_last()
-            .filter(|(parent, _)| parent.is_within(&self.within))
-        else {
-            return false;
-        };
-        let dir = self.open_dirs.get(&parent);
-        let dir = dir.map_or_else(|| self.base.open_dir(&parent).map(Arc::new), Ok);
-        dir.is_ok_and(|dir| Journal::is_there(&DirStorage(dir), OsStr::from_bytes(name), &identity))
+        match self.has_journal(announced, &identity) {
+            true => Resumption::Some(()),
+            false => Resumption::Nothing,
+        }
     }
 
-    fn resume(&self, announced: &Announced) -> Result<Option<Resumed<NewFile>>, Failure> {
+    fn resume(&self, announced: &Announced) -> Result<Resumption<Resumed<NewFile>>, Failure> {
         let Some(identity) = self.kept_identity(announced) else {
-            return Ok(None);
+            return Ok(Resumption::Nothing);
         };
         let (file, subtrees) = self.keep(announced, &identity)?;
-        Ok(Some((file, subtrees)))
+        if file.is_contested()
+            && let Some(pause) = self.contest_pause(Contest::Held)
+        {
+            return Ok(Resumption::AskAgain(pause));
+        }
+        Ok(Resumption::Some((
+            NewFile::kept(file, announced.block_log2),
+            subtrees,
+        )))
     }
 
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
@@ -79,8 +75,11 @@ impl Store for Destination {
 
     fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
         if let Some(identity) = self.kept_identity(announced) {
-            // What it may have found is written again: the ledger knows nothing of it.
-            return self.keep(announced, &identity).map(|(file, _)| file);
+            // What it may have found is written again: the ledger knows nothing of it. A journal
+            // that another copy holds by now was made since the file was described, by a copy that
+            // goes on, so it is not waited for.
+            let (file, _) = self.keep(announced, &identity)?;
+            return Ok(NewFile::kept(file, announced.block_log2));
         }
         let file = self.begin(&announced.head, announced.size)?;
         self.try_name(&file.parent, announced.head.id)?;
@@ -242,33 +241,31 @@ impl Destination {
         Identity::opaque(&identity)
     }
 
-    /// A file with a journal, and what of it is there already.
-    fn keep(&self, announced: &Announced, identity: &Identity) -> Result<(NewFile, Vec<Subtree>), Failure> {
-        let (size, block_log2) = (announced.size, announced.block_log2);
-        let open = || {
-            let parent = self.parent_for(&announced.head, size)?;
-            self.try_name(&parent, announced.head.id)?;
-            let storage = DirStorage(parent.dir.clone());
-            let opened = Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)?;
-            Ok::<_, Failure>((parent, opened))
+    /// Whether there is a journal of the file.
+    fn has_journal(&self, announced: &Announced, identity: &Identity) -> bool {
+        let Ok(place) = self.beneath_base(&announced.head) else {
+            return false;
         };
-        let (mut parent, (mut journal, mut resume)) = open()?;
-        if journal.is_contested()
-            && let Some(give_way) = &self.rivals
-        {
-            // One whose client is gone lets it go.
-            drop(journal);
-            give_way(true);
-            (parent, (journal, resume)) = open()?;
-        }
-        let until = Instant::now() + CONTEST_TIMEOUT;
-        while journal.is_contested() && Instant::now() < until {
-            drop(journal);
-            std::thread::sleep(CONTEST_POLL_INTERVAL);
-            (parent, (journal, resume)) = open()?;
-        }
-        let file = NewFile::kept(KeptFile::new(parent, journal), block_log2);
-        Ok((file, resume.subtrees))
+        let Some((parent, name)) = place
+            .split_last()
+            .filter(|(parent, _)| parent.is_within(&self.within))
+        else {
+            return false;
+        };
+        let dir = self.open_dirs.get(&parent);
+        let dir = dir.map_or_else(|| self.base.open_dir(&parent).map(Arc::new), Ok);
+        dir.is_ok_and(|dir| Journal::is_there(&DirStorage(dir), OsStr::from_bytes(name), identity))
+    }
+
+    /// A file with a journal, unless another copy holds that, and what of it is there already.
+    fn keep(&self, announced: &Announced, identity: &Identity) -> Result<(KeptFile, Vec<Subtree>), Failure> {
+        let (size, block_log2) = (announced.size, announced.block_log2);
+        let parent = self.parent_for(&announced.head, size)?;
+        self.try_name(&parent, announced.head.id)?;
+        let storage = DirStorage(parent.dir.clone());
+        let (journal, resume) =
+            Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)?;
+        Ok((KeptFile::new(parent, journal), resume.subtrees))
     }
 
     /// A file under a temporary name.

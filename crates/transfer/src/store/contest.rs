@@ -1,0 +1,147 @@
+//! Waiting for another copy of the same that holds a file's journal.
+//!
+//! The usual case is an attempt that was interrupted just now: its program may still be ending, or
+//! its client's last data may still arrive, and a moment later its journal can be resumed. The
+//! other case is a copy that goes on beside this one. The two cannot be told apart at once, so a
+//! copy waits, but only once: from the first file that another copy holds it has
+//! [`CONTEST_TIMEOUT`] in all, and every later file is written without a journal straight away.
+
+use std::time::Duration;
+
+/// How long a copy waits for files that another one holds, from the first of them on, where nothing
+/// is known of the other.
+const CONTEST_TIMEOUT: Duration = Duration::from_secs(2);
+/// The same for an older copy of the same whose client is there: it may have been killed, which its
+/// host reports at once.
+const RIVAL_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long a copy waits for such a one while nothing says that it holds anything.
+const MAYBE_RIVAL_TIMEOUT: Duration = Duration::from_millis(250);
+/// How long another copy may take to let go of its files.
+const LET_GO_TIMEOUT: Duration = Duration::from_secs(30);
+/// Pause before a file that another copy may hold is looked at again.
+const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
+
+/// State of another copy of the same in this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rival {
+    /// It is over, and has not let go of its files yet.
+    LettingGo,
+    /// Nothing has been received of it since this copy looked first: its client may be gone.
+    Silent,
+    /// It was begun before this copy, and its client is there.
+    Older,
+    /// It was begun after this copy, so it is no earlier attempt of it.
+    Younger,
+}
+
+/// What is known of a file that another copy may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Contest {
+    /// Nothing says that another copy has some of it.
+    Possible,
+    /// Another copy has locked its journal.
+    Held,
+}
+
+/// What is left of one copy's time to wait for others. Times are the time since any moment that the
+/// caller chose.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    looked_at: Option<Duration>,
+    contested_at: Option<Duration>,
+}
+
+impl Patience {
+    /// Time since the copy first looked for others.
+    pub(crate) fn since_first_look(&mut self, now: Duration) -> Duration {
+        now.saturating_sub(*self.looked_at.get_or_insert(now))
+    }
+
+    /// Returns the pause before the file is looked at again, or `None` if it is not worth waiting
+    /// any longer.
+    pub(crate) fn pause(&mut self, contest: Contest, rivals: &[Rival], now: Duration) -> Option<Duration> {
+        let looking = self.since_first_look(now);
+        let contested = match contest {
+            Contest::Possible => None,
+            Contest::Held => Some(now.saturating_sub(*self.contested_at.get_or_insert(now))),
+        };
+        let has = |state| rivals.contains(&state);
+        let is_worth_waiting = match contested {
+            _ if has(Rival::LettingGo) => looking < LET_GO_TIMEOUT,
+            // In time it is gone, or is heard of.
+            Some(_) if has(Rival::Silent) => true,
+            Some(contested) if has(Rival::Older) => contested < RIVAL_TIMEOUT,
+            Some(_) if has(Rival::Younger) => false,
+            // By another process.
+            Some(contested) => contested < CONTEST_TIMEOUT,
+            None if has(Rival::Silent) || has(Rival::Older) => looking < MAYBE_RIVAL_TIMEOUT,
+            None => false,
+        };
+        is_worth_waiting.then_some(CONTEST_POLL_INTERVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Virtual time until a copy that begins at `now` gives up on a file, which others hold all the
+    /// time.
+    fn wait(patience: &mut Patience, contest: Contest, rivals: &[Rival], now: &mut Duration) -> Duration {
+        let began = *now;
+        while let Some(pause) = patience.pause(contest, rivals, *now) {
+            *now += pause;
+            assert!(*now - began < 2 * LET_GO_TIMEOUT, "it waits without an end");
+        }
+        *now - began
+    }
+
+    #[test]
+    fn a_copy_waits_once_and_not_for_each_file() {
+        for (rivals, limit) in [
+            (vec![], CONTEST_TIMEOUT),
+            (vec![Rival::Older], RIVAL_TIMEOUT),
+            (vec![Rival::Older, Rival::Younger], RIVAL_TIMEOUT),
+        ] {
+            let (mut patience, mut now) = (Patience::default(), Duration::from_secs(7));
+            let waits: Vec<Duration> = (0..60)
+                .map(|_| wait(&mut patience, Contest::Held, &rivals, &mut now))
+                .collect();
+            assert_eq!(waits[0], limit, "{rivals:?}");
+            assert!(waits[1..].iter().all(Duration::is_zero), "{rivals:?}: {waits:?}");
+        }
+    }
+
+    #[test]
+    fn files_that_nobody_holds_cost_one_short_wait() {
+        let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
+        let mut wait = |rivals: &[Rival]| wait(&mut patience, Contest::Possible, rivals, &mut now);
+        assert_eq!(wait(&[]), Duration::ZERO);
+        let first = wait(&[Rival::Older]);
+        assert!((MAYBE_RIVAL_TIMEOUT..MAYBE_RIVAL_TIMEOUT + CONTEST_POLL_INTERVAL).contains(&first));
+        assert_eq!(wait(&[Rival::Older]), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_older_of_two_copies_does_not_wait() {
+        let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
+        for contest in [Contest::Possible, Contest::Held] {
+            let waited = wait(&mut patience, contest, &[Rival::Younger], &mut now);
+            assert_eq!(waited, Duration::ZERO, "{contest:?}");
+        }
+    }
+
+    #[test]
+    fn a_copy_that_is_ending_is_waited_for() {
+        let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
+        wait(&mut patience, Contest::Held, &[Rival::Older], &mut now);
+        // Its client is gone after all, or is not heard of.
+        for state in [Rival::LettingGo, Rival::Silent] {
+            let pause = patience.pause(Contest::Held, &[state], now);
+            assert_eq!(pause, Some(CONTEST_POLL_INTERVAL), "{state:?}");
+        }
+        let ending = [Rival::LettingGo];
+        assert!(patience.pause(Contest::Possible, &ending, now).is_some());
+        assert_eq!(patience.pause(Contest::Held, &ending, LET_GO_TIMEOUT), None);
+    }
+}
