@@ -196,7 +196,7 @@ impl Tried {
     }
 
     /// `Err` with an answer to another question.
-    fn dialled(&mut self, answer: Answer) -> Result<WayEvent, Answer> {
+    fn dialled(&mut self, answer: Answer) -> Result<WayEvent, Box<Answer>> {
         match answer {
             Answer::Dialled { host } => {
                 self.reached = Some(host);
@@ -206,7 +206,7 @@ impl Tried {
                 self.from_failed = printable(reason.as_bytes());
                 Ok(WayEvent::FromHostFailed)
             }
-            other => Err(other),
+            other => Err(Box::new(other)),
         }
     }
 }
