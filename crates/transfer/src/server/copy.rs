@@ -117,6 +117,14 @@ impl Copy {
         }))
     }
 
+    /// Whether everything that a push brings is in place.
+    pub(super) fn has_all_in_place(&self) -> bool {
+        match self.side.get() {
+            Some(Side::Receive(receiver)) => receiver.conclusion().is_some(),
+            _ => false,
+        }
+    }
+
     /// What ends, as a channel without a sender, when it has let go of the files that it receives.
     pub(super) fn ended(&self) -> Option<mpsc::Receiver<()>> {
         match self.side.get() {

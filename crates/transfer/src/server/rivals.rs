@@ -87,11 +87,13 @@ impl Server {
     }
 }
 
-/// Other copies of the same.
+/// Other copies of the same. One that has everything in place holds nothing, though its client may still be
+/// there.
 fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
     let is_rival = |other: &&Arc<Copy>| {
         let theirs = &other.hello;
         theirs.token != copy.hello.token
+            && !other.has_all_in_place()
             && is_of_the_same(copy, &other.principal, &theirs.request, theirs.portion)
     };
     copies.running.values().filter(is_rival).cloned().collect()

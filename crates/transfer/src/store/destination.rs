@@ -8,9 +8,10 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::io::Errno;
+use tokio::time::Instant;
 
 use crate::error::{Error, Failure, FailureKind};
 use crate::lock::Locked;

@@ -2,7 +2,8 @@
 //! lost, in the same run.
 
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+
+use tokio::time::Instant;
 
 use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};
 use crate::lock::Locked;
