@@ -53,8 +53,7 @@ pub fn socket(dir: &Path) -> PathBuf {
 
 /// Runs to its end what asks the agent.
 pub fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.context("cannot start")?.block_on(work)
+    crate::runtime::start_small()?.block_on(work)
 }
 
 /// See the module.

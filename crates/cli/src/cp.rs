@@ -172,7 +172,7 @@ impl Cp {
             end_with(parent)?;
         }
         let job = self.understood()?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let runtime = crate::runtime::start()?;
         let exit = runtime.block_on(self.copy(job, started));
         // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
         runtime.shutdown_timeout(LET_GO_TIMEOUT);
@@ -243,7 +243,8 @@ impl Cp {
         // Reported already; what is left is closing in good order.
         let closing = async {
             if let Ok(Carried { outcome, far }) = result {
-                outcome.closing.join_all().await;
+                let mut closing = outcome.closing;
+                while closing.join_next().await.is_some() {}
                 far.end().await;
             }
         };

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use longhaul_control_api::map::DepotLimits;
 use longhaul_depot::{Depot, DepotConfig, Listen, NextCongestion};
@@ -66,7 +66,7 @@ impl Relay {
     /// Relays until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let runtime = crate::runtime::start()?;
         runtime.block_on(self.relay())
     }
 

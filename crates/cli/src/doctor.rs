@@ -4,11 +4,12 @@ use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use clap::Args;
 use longhaul_doctor::{
     Fact, Facts, Finding, Measured, Path, Severity, Side, Source, findings, gather, probe, render,
 };
+use longhaul_output::message;
 use longhaul_session::{Endpoint, PublicKey};
 use longhaul_transfer::Error;
 use quantities::{Rate, Time};
@@ -78,11 +79,7 @@ impl Doctor {
     /// Looks, and reports.
     pub fn run(self) -> Result<Exit> {
         let host = self.host.as_deref().map(read_host).transpose()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .context("cannot start")?;
+        let runtime = crate::runtime::start_small()?;
         let mut path = Path::table();
         let address = match &host {
             Some((endpoint, _)) => {
@@ -152,7 +149,7 @@ impl Doctor {
     /// On a terminal, for what takes longer than a moment.
     fn report_progress(&self, what: std::fmt::Arguments<'_>) {
         if !self.json && std::io::stderr().is_terminal() {
-            eprintln!("longhaul: {what}");
+            message!("longhaul: {what}");
         }
     }
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use longhaul_control_client::ClientError;
 use longhaul_doctor::AskError;
 use longhaul_doctor::probe::ProbeError;
+use longhaul_output::message;
 use longhaul_perf::Error as PerfError;
 use longhaul_remote::Error as RemoteError;
 use longhaul_transfer::Error;
@@ -12,6 +13,7 @@ use longhaul_transfer::files::FilesError;
 
 use crate::agent_client::AgentError;
 use crate::control::ControlError;
+use crate::runtime::StartError;
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +69,8 @@ impl Exit {
             match error {
                 ControlError::NotRunning(_) => Self::NoRoute,
             }
+        } else if error.is::<StartError>() {
+            Self::SomeFailed
         } else if error.is::<ProbeError>() {
             Self::NoRoute
         } else {
@@ -145,6 +149,17 @@ impl Exit {
             Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => Self::Disagreement,
             Error::Path { .. } => Self::Usage,
             Error::Refused(_) | Error::Limit(_) => Self::SomeFailed,
+        }
+    }
+
+    /// The code of a command that did this and could not write all of its output: the work counts,
+    /// and a script must not take what was written for everything.
+    pub fn with_output(self, error: Option<std::io::Error>) -> Self {
+        let Some(error) = error else { return self };
+        message!("longhaul: writing standard output failed: {error}");
+        match self {
+            Self::Success => Self::SomeFailed,
+            failed => failed,
         }
     }
 

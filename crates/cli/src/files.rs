@@ -3,8 +3,9 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use clap::Args;
+use longhaul_output::message;
 use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
 
 use crate::exit::Exit;
@@ -227,7 +228,7 @@ fn at_place(
 ) -> Result<Exit> {
     logging::start("error");
     let spots = Spot::parse_all(paths)?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+    let runtime = crate::runtime::start()?;
     runtime.block_on(async {
         let mut failures = Failures::new(json);
         let Some(first) = spots.first() else {
@@ -261,7 +262,7 @@ impl Failures {
 
     /// Reports on one.
     pub fn report(&mut self, location: &Location, failure: &FilesFailure) {
-        eprintln!("longhaul: {}", location.failed(failure));
+        message!("longhaul: {}", location.failed(failure));
         if self.json {
             answer::line(show::failed(location, failure));
         }

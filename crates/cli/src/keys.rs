@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_session::Identity;
 
@@ -76,11 +77,11 @@ fn list() -> Result<()> {
     for file in &files {
         match Identity::load(file) {
             Ok(identity) => answer::line(format_args!("{} {}", identity.public(), home::shown(file))),
-            Err(error) => eprintln!("longhaul: {}", printable(error.to_string().as_bytes())),
+            Err(error) => message!("longhaul: {}", printable(error.to_string().as_bytes())),
         }
     }
     if files.is_empty() {
-        eprintln!(
+        message!(
             "longhaul: no key in {} yet; make one with: longhaul keys new",
             home::shown(&dir)
         );

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
+use longhaul_output::message;
 use longhaul_transfer::files::message::{
     EntryKind, FilesAnswer, FilesAsk, FoundLeftover, LeftoverOutcome, PathBytes,
 };
@@ -66,7 +67,7 @@ impl Leftovers {
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         let spot = Spot::parse(&self.place)?;
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let runtime = crate::runtime::start()?;
         runtime.block_on(async {
             let mut place = Place::open(&spot.location, &self.options).await?;
             let mut failures = Failures::new(self.json);
@@ -76,7 +77,7 @@ impl Leftovers {
             if self.remove && !self.json {
                 let freed = ByteCount(count.removed_bytes);
                 let kept = count.found - count.removed;
-                eprintln!("longhaul: removed {} ({freed}), left {kept}", count.removed);
+                message!("longhaul: removed {} ({freed}), left {kept}", count.removed);
             }
             Ok(match failures.exit() {
                 Exit::Success if count.failed > 0 => Exit::SomeFailed,

@@ -21,7 +21,7 @@ pub fn start(default: &str) {
             std::env::var_os("NO_COLOR").as_deref(),
         ))
         .fmt_fields(debug_fn(field).delimited(" "))
-        .with_writer(std::io::stderr)
+        .with_writer(|| longhaul_output::Messages)
         .with_target(false)
         .try_init();
     // Only fails when logging has been started before.

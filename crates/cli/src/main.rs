@@ -1,10 +1,14 @@
 //! `longhaul`: copies files over long-haul networks, serves directories, relays sessions, measures paths.
 
+use std::io::ErrorKind;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use longhaul_output::message;
 use longhaul_proto::text::printable;
+
+use crate::exit::Exit;
 
 mod agent;
 mod agent_client;
@@ -33,6 +37,7 @@ mod onramp;
 mod perf;
 mod place;
 mod places;
+mod process;
 mod quantity;
 mod report;
 mod reservations;
@@ -40,6 +45,7 @@ mod reserve;
 mod route;
 mod router;
 mod run;
+mod runtime;
 mod serve;
 mod server_options;
 mod ssh_options;
@@ -108,9 +114,13 @@ enum Command {
 
 fn main() -> ExitCode {
     let started = Instant::now();
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(answer) => return print_answer(&answer),
+    };
     // A program that is run has the limit that it was given.
     if !matches!(arguments.command, Command::Run(_)) {
+        process::outlive_limits();
         raise_descriptor_limit();
     }
     let result = match arguments.command {
@@ -149,13 +159,24 @@ fn main() -> ExitCode {
         Command::Completions(completions) => completions.run(&mut Arguments::command()),
         Command::Man(man) => man.run(Arguments::command()),
     };
-    match result {
-        Ok(code) => code.into(),
+    let exit = match result {
+        Ok(exit) => exit,
         Err(failure) => {
             // It may quote a peer, a file or an argument.
-            eprintln!("longhaul: {}", printable(failure::line(&failure).as_bytes()));
-            exit::Exit::of(&failure).into()
+            message!("longhaul: {}", printable(failure::line(&failure).as_bytes()));
+            Exit::of(&failure)
         }
+    };
+    exit.with_output(longhaul_output::stdout_error()).into()
+}
+
+/// Prints the help, the version, or what is wrong with the command line.
+fn print_answer(answer: &clap::Error) -> ExitCode {
+    match answer.print() {
+        Err(error) if !answer.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            Exit::Success.with_output(Some(error)).into()
+        }
+        _ => u8::try_from(answer.exit_code()).map_or(Exit::Usage.into(), ExitCode::from),
     }
 }
 

@@ -31,8 +31,7 @@ impl Completions {
     pub fn run(self, command: &mut Command) -> Result<Exit> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, command, "longhaul", &mut text);
-        // A reader that has gone away has seen enough.
-        let _ = std::io::Write::write_all(&mut std::io::stdout().lock(), &text);
+        longhaul_output::print_bytes(&text);
         Ok(Exit::Success)
     }
 }

@@ -7,6 +7,7 @@ use clap::{Args, Subcommand};
 use longhaul_control_api::map::{KnownMap, Map, MapChanged};
 use longhaul_map::render::tables;
 use longhaul_map::{esnet, file, graphml};
+use longhaul_output::message;
 
 use crate::control::{ControlClient, NOTHING};
 use crate::exit::Exit;
@@ -64,7 +65,7 @@ fn show(json: bool) -> Result<Exit> {
     let text = tables(&known.map, known.made_ms as f64 / SECOND_MS);
     answer::lines(text.lines().map(str::to_owned));
     for problem in &known.problems {
-        eprintln!("longhaul: {problem}");
+        message!("longhaul: {problem}");
     }
     Ok(Exit::Success)
 }
@@ -75,7 +76,7 @@ fn import(files: &[PathBuf], check: bool, json: bool) -> Result<Exit> {
         add(&mut map, file)?;
     }
     for note in &map.notes {
-        eprintln!("longhaul: {note}");
+        message!("longhaul: {note}");
     }
     let changed = match check {
         true => MapChanged {

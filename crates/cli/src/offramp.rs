@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use longhaul_offramp::{Listen, Offramp, OfframpConfig};
 use longhaul_policy::Policy;
@@ -52,7 +52,7 @@ impl Ramp {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let runtime = crate::runtime::start()?;
         runtime.block_on(self.serve())
     }
 

@@ -63,7 +63,7 @@ impl OnrampCommand {
         }
         logging::start("info");
         descriptors::raise();
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let runtime = crate::runtime::start()?;
         runtime.block_on(self.serve())
     }
 

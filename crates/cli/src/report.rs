@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use drs::{Limit, Tally};
+use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{NotKeptCounts, Outcome, Picture, StreamCounters, depots_of, explain};
 use quantities::{ByteCount, Rate, Time};
@@ -217,10 +218,10 @@ impl Report {
     /// For people, on standard error; with `explain`, also what limited the copy.
     pub fn print(&self, quiet: bool, explain: bool) {
         if let Some(error) = &self.error {
-            eprintln!("longhaul: {error}");
+            message!("longhaul: {error}");
         }
         if self.kept && !quiet {
-            eprintln!("longhaul: what was copied so far is kept; the same command goes on from there");
+            message!("longhaul: what was copied so far is kept; the same command goes on from there");
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
             // The hash over nothing but failures says nothing.
@@ -248,7 +249,7 @@ impl Report {
                 true => "nothing had to travel".to_owned(),
                 false => format!("{}{some}{root}", Rate::nearest(self.goodput_bps)),
             };
-            eprintln!(
+            message!(
                 "{} file{}, {}{unchanged}{linked} in {}, {how}",
                 self.files,
                 if self.files == 1 { "" } else { "s" },
@@ -257,22 +258,22 @@ impl Report {
             );
         }
         if !quiet && let Some(not_kept) = self.not_kept.line() {
-            eprintln!("longhaul: {not_kept}");
+            message!("longhaul: {not_kept}");
         }
         if !quiet && let Some(deadline) = &self.deadline {
-            eprintln!("{}", deadline.summary);
+            message!("{}", deadline.summary);
         }
         if explain && let Some(explanation) = &self.explanation {
-            eprintln!("{explanation}");
+            message!("{explanation}");
         }
         if explain && let Some(routing) = &self.routing {
             for line in routing.lines() {
-                eprintln!("{line}");
+                message!("{line}");
             }
         }
         if explain && let Some(deadline) = &self.deadline {
             for line in deadline.explained() {
-                eprintln!("{line}");
+                message!("{line}");
             }
         }
     }

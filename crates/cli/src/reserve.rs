@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use jiff::Zoned;
 use longhaul_control_api::reservations::{Disjoint, Pace, Preference, Recurrence, ReservationRequest, Wish};
 use longhaul_control_client::controller::Granted;
+use longhaul_output::message;
 use longhaul_proto::SessionId;
 use longhaul_proto::text::printable;
 use longhaul_setup::streams::Prefix;
@@ -144,7 +145,7 @@ impl Reserve {
                 Ok(Exit::Success)
             }
             Granted::NoRoom(refused) => {
-                eprintln!("longhaul: {}", printable(refused.detail.as_bytes()));
+                message!("longhaul: {}", printable(refused.detail.as_bytes()));
                 if self.json {
                     answer::line(serde_json::to_string(&refused)?);
                 } else {

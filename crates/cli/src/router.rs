@@ -45,7 +45,7 @@ impl Router {
     /// Runs until a signal, or the end of standard input.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
-        let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+        let runtime = crate::runtime::start()?;
         let ended = runtime.block_on(self.serve());
         // A read of standard input is under way, which nothing can end.
         runtime.shutdown_background();

@@ -9,6 +9,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use longhaul_output::message;
 use longhaul_preload::launch::{self, Unfit};
 use longhaul_preload::settings;
 use longhaul_proto::text::{is_printable, printable};
@@ -91,7 +92,7 @@ impl Run {
         match self.start() {
             Ok(code) => ExitCode::from(code),
             Err(error) => {
-                eprintln!("longhaul: {}", printable(failure::line(&error).as_bytes()));
+                message!("longhaul: {}", printable(failure::line(&error).as_bytes()));
                 let unfit = error.downcast_ref::<Unfit>().map(Unfit::exit_code);
                 ExitCode::from(unfit.unwrap_or(FAILED))
             }
@@ -109,6 +110,8 @@ impl Run {
         let mut command = Command::new(&path);
         command.arg0(name).args(words);
         command.env("LD_PRELOAD", launch::preload(&object));
+        let (name, filters) = launch::inherited_filters();
+        command.env(name, filters);
         self.say(&mut command);
         let not_started = |error| Unfit::NotExecutable(path.clone(), error);
         if let Some(socket) = self.running() {

@@ -4,23 +4,32 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use longhaul_hop::EventLog;
+use longhaul_output::message;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::store::confine::Dir;
-use longhaul_transfer::{Access, Grants, Limits, MIN_OPEN_FILES, Server, serve_files, serve_session};
+use longhaul_transfer::{
+    Access, Grants, Limits, MIN_OPEN_FILES, ProcessLimits, Server, serve_files, serve_session,
+};
 use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::Exit;
 use crate::quantity::memory;
+use crate::runtime::StartError;
 use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{answer, descriptors, doctor, failure, home, logging, perf};
 
 /// Descriptors for all that is no copy: connections being set up, measurements, listeners, the runtime.
 const OTHER_DESCRIPTORS: usize = 1024;
+/// Least descriptors that a server can make progress with.
+const MIN_DESCRIPTORS: u64 = 64;
+/// Descriptors for each stream of a copy where there are few: the stream, and files and directories of
+/// its work.
+const DESCRIPTORS_PER_STREAM: u64 = 8;
 /// Blocking threads for all that is no copy: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
 /// How long copies that end with the server may take to remove, or make durable, what is not finished.
@@ -87,11 +96,9 @@ impl Serve {
     pub fn run(self) -> Result<Exit> {
         // What it logs reaches the terminal of whoever copies.
         logging::start(if self.over_stdio { "error" } else { "info" });
-        let limits = self.limits();
-        let mut builder = tokio::runtime::Builder::new_multi_thread();
-        builder.enable_all();
-        builder.max_blocking_threads(limits.blocking_threads().saturating_add(OTHER_BLOCKING_THREADS));
-        let runtime = builder.build().context("cannot start")?;
+        let limits = self.limits()?;
+        let blocking_threads = limits.blocking_threads().saturating_add(OTHER_BLOCKING_THREADS);
+        let runtime = crate::runtime::start_with(blocking_threads)?;
         let exit = runtime.block_on(async {
             match &self.root {
                 Some(root) => self.serve(root, limits).await,
@@ -107,7 +114,7 @@ impl Serve {
     }
 
     /// What it bears, with as many open files as this process may have.
-    fn limits(&self) -> Limits {
+    fn limits(&self) -> Result<Limits> {
         let limits = Limits {
             copies: self.max_copies,
             streams_per_copy: self.max_streams,
@@ -115,19 +122,27 @@ impl Serve {
             bookkeeping: usize::try_from(self.max_memory.0).unwrap_or(usize::MAX),
             ..Limits::default()
         };
+        let limits = limits.within_memory(ProcessLimits::current().address_space);
         let descriptors = descriptors::raise();
         match limits.clone().within_descriptors(descriptors, OTHER_DESCRIPTORS) {
-            Ok(limits) => limits,
+            Ok(limits) => Ok(limits),
+            Err(_) if descriptors < MIN_DESCRIPTORS => {
+                let few =
+                    format!("this process may have {descriptors} descriptors and needs {MIN_DESCRIPTORS}");
+                Err(StartError::Descriptors(std::io::Error::other(few)).into())
+            }
             Err(needed) => {
                 tracing::warn!(
                     "this process may have {descriptors} descriptors, and needs {needed} for what it is to bear: raise the limit on \
                      open files (ulimit -n), or lower --max-copies"
                 );
-                // Too few for any promise.
-                Limits {
+                // Too few for any promise: where there is none left, work waits for one.
+                let streams = u16::try_from(descriptors / DESCRIPTORS_PER_STREAM).unwrap_or(u16::MAX);
+                Ok(Limits {
                     open_files: MIN_OPEN_FILES,
+                    streams_per_copy: limits.streams_per_copy.min(streams.max(1)),
                     ..limits
-                }
+                })
             }
         }
     }
@@ -269,7 +284,7 @@ impl Serve {
             answer::line(format_args!("listening on {address}"));
             answer::line(format_args!("key {key}"));
             let host = answer::reachable(addr);
-            eprintln!("longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/");
+            message!("longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/");
         }
     }
 }

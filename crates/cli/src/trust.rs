@@ -1,10 +1,11 @@
 //! How the server is known: by a key on the command line, from an earlier meeting, or by asking the person.
 
-use std::io::{BufRead, IsTerminal, Write};
+use std::io::{BufRead, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, bail};
 use longhaul_control_client::ClientError;
+use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_session::{
     ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, Route, ServerTrust, Session, Verdict, connect,
@@ -108,11 +109,10 @@ pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
 }
 
 async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Result<bool> {
-    eprint!(
+    longhaul_output::prompt(&format!(
         "The server {server} is not known yet. It shows the key\n  {found}\nCompare it with what `{program}` printed there. \
          Trust it from now on? [y/N] "
-    );
-    std::io::stderr().flush()?;
+    ));
     let answer = typed_line().await?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
@@ -159,7 +159,7 @@ impl FirstUse {
         let server = state.server.clone();
         match state.known.add(server, key) {
             Ok(()) => state.written = true,
-            Err(error) => eprintln!(
+            Err(error) => message!(
                 "longhaul: the server's key was not written down: {}",
                 printable(error.to_string().as_bytes())
             ),

@@ -4,18 +4,20 @@ mod lines;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{Event, Failure, FailureKind, Hash, Observer, Progress, is_reserved};
 use quantities::{ByteCount, Time};
 use serde_json::{Value, json};
 
 use self::lines::{BAR_TEMPLATE, RecentLines, Shown, waiting_message};
+use crate::answer;
 use crate::cp::routing::Judged;
 use crate::report::{FailedEntry, Report, hex};
 
@@ -199,7 +201,7 @@ impl Watch {
         }
     }
 
-    /// One JSON line on standard output. A reader that went away is not our failure.
+    /// One JSON line on standard output.
     fn line(&self, value: Value) {
         self.write(&value, false);
     }
@@ -209,7 +211,7 @@ impl Watch {
         let mut seen = self.seen();
         if !seen.finished {
             seen.finished = is_last;
-            let _ = writeln!(std::io::stdout().lock(), "{value}");
+            answer::line(value);
         }
     }
 
@@ -219,14 +221,14 @@ impl Watch {
         if self.show.json {
             self.line(json!({ "event": "notice", "message": text }));
         } else if !self.show.quiet {
-            self.bar.suspend(|| eprintln!("longhaul: {text}"));
+            self.bar.suspend(|| message!("longhaul: {text}"));
         }
     }
 
     /// Says a line to a person who wants more than failures.
     fn say(&self, line: &str) {
         if !self.show.quiet {
-            self.bar.suspend(|| eprintln!("longhaul: {line}"));
+            self.bar.suspend(|| message!("longhaul: {line}"));
         }
     }
 
@@ -318,7 +320,7 @@ impl Observer for Watch {
                     && !self.show.quiet
                     && self.seen().lines.is_new(&reason, Instant::now())
                 {
-                    self.bar.suspend(|| eprintln!("longhaul: {reason}; going on"));
+                    self.bar.suspend(|| message!("longhaul: {reason}; going on"));
                 }
             }
             Event::Waiting { silence, patience } => {
@@ -388,7 +390,7 @@ impl Observer for Watch {
                 } else if !self.show.quiet {
                     let (there, whole) = (ByteCount(bytes), ByteCount(size));
                     self.bar.suspend(|| {
-                        eprintln!("longhaul: going on with {path}: {there} of {whole} are there already");
+                        message!("longhaul: going on with {path}: {there} of {whole} are there already");
                     });
                 }
             }
@@ -416,7 +418,7 @@ impl Observer for Watch {
                         json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
                     );
                 } else if !self.has_said(&path, &message) {
-                    self.bar.suspend(|| eprintln!("longhaul: {path}: {message}"));
+                    self.bar.suspend(|| message!("longhaul: {path}: {message}"));
                 }
                 let mut seen = self.seen();
                 if failure.kind == FailureKind::NotFound && seen.sources.contains(&path) {

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use longhaul_output::message;
 use longhaul_preload::launch::Unfit;
 
 /// Exit code when `drs` itself fails, as `env`, `nice` and `timeout` have it.
@@ -71,7 +72,7 @@ fn main() -> ExitCode {
     match run::run(run) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("drs: {error:#}");
+            message!("drs: {error:#}");
             let code = error.downcast_ref::<Unfit>().map(Unfit::exit_code);
             ExitCode::from(code.unwrap_or(FAILED))
         }

@@ -32,6 +32,8 @@ pub fn run(arguments: Run) -> Result<u8> {
         .args(words)
         .env("LD_PRELOAD", launch::preload(&object))
         .env("DRS_MODE", mode_word(arguments.mode));
+    let (name, filters) = launch::inherited_filters();
+    command.env(name, filters);
     if !arguments.summary {
         match &kept {
             Some(log) => command.env("DRS_LOG", log),
@@ -53,7 +55,7 @@ pub fn run(arguments: Run) -> Result<u8> {
     if let Some(kept) = kept {
         append(&kept, &lines)?;
     }
-    eprint!("{}", summary::Summary::of(&lines));
+    longhaul_output::prompt(&summary::Summary::of(&lines).to_string());
     Ok(launch::exit_code(status))
 }
 

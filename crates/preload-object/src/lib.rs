@@ -6,7 +6,7 @@
 #![cfg(not(test))] // the tests' own process keeps the C library's functions
 #![allow(unsafe_code)] // it stands in for functions of the C library
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 
 use libc::{addrinfo, hostent, msghdr, pid_t, sockaddr, socklen_t, ssize_t};
 use longhaul_preload::{hooks, process};
@@ -79,6 +79,12 @@ named! {
         name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent,
         error: *mut c_int,
     ) -> c_int;
+    /// `prctl(2)`: may install a filter of system calls.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int;
+    /// `syscall(2)`: may install a filter of system calls.
+    fn syscall(
+        number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong,
+    ) -> c_long;
     /// `_exit(2)`.
     fn _exit(status: c_int) -> !;
     /// `_Exit(3)`.

@@ -8,7 +8,7 @@
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::thread::futex;
@@ -19,6 +19,13 @@ use crate::process::Process;
 
 /// Stack of the thread, in bytes; thread-local variables of the program take from it.
 const STACK: usize = 512 * 1024;
+
+/// Wait for the helper's thread to end, at most, and between two looks.
+const DISMISSAL_TIMEOUT: Duration = Duration::from_millis(500);
+const DISMISSAL_POLL_INTERVAL: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 1_000_000,
+};
 
 /// No helper runs.
 const NONE: u32 = 0;
@@ -34,6 +41,10 @@ pub struct Helper {
     news: AtomicU32,
     /// In a child whose fork may not be over yet: what other libraries do in it is not done.
     in_fork: AtomicBool,
+    /// The helper is to end, and none is to be started.
+    dismissed: AtomicBool,
+    /// Number of the helper's thread; 0 if there was none yet.
+    thread: AtomicI32,
 }
 
 impl Helper {
@@ -43,7 +54,40 @@ impl Helper {
             state: AtomicU32::new(NONE),
             news: AtomicU32::new(0),
             in_fork: AtomicBool::new(false),
+            dismissed: AtomicBool::new(false),
+            thread: AtomicI32::new(0),
         }
+    }
+
+    /// Ends the helper, and waits until its thread is gone, [`DISMISSAL_TIMEOUT`] at most.
+    pub fn dismiss(&self) {
+        self.dismissed.store(true, Ordering::SeqCst);
+        self.notify();
+        let mut waited = Duration::ZERO;
+        while !self.is_gone() && waited < DISMISSAL_TIMEOUT {
+            let _ = rustix::thread::nanosleep(&DISMISSAL_POLL_INTERVAL);
+            waited += Duration::from_millis(1);
+        }
+    }
+
+    /// A helper may be started again.
+    pub fn recall(&self) {
+        self.dismissed.store(false, Ordering::SeqCst);
+    }
+
+    /// Whether the helper is to end.
+    pub fn is_dismissed(&self) -> bool {
+        self.dismissed.load(Ordering::SeqCst)
+    }
+
+    /// Whether there is no thread of the helper's any more.
+    fn is_gone(&self) -> bool {
+        let thread = self.thread.load(Ordering::SeqCst);
+        let is_there = |thread: i32| {
+            // SAFETY: signal 0 is not delivered; it only says whether there is such a thread.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, 0) == 0 }
+        };
+        self.state.load(Ordering::SeqCst) != RUNS && (thread == 0 || !is_there(thread))
     }
 
     /// There is something new for the helper.
@@ -74,6 +118,7 @@ impl Helper {
     /// Starts the helper where there is work, none runs, and that is safe here.
     pub fn attend(&self, process: &'static Process) {
         if !self.is_missing()
+            || self.is_dismissed()
             || self.in_fork.load(Ordering::Acquire)
             || !process.has_work()
             || context::may_be_handler()
@@ -107,6 +152,7 @@ impl Helper {
     /// In the child of a fork, which has the forking thread only.
     pub fn after_fork(&self) {
         self.in_fork.store(true, Ordering::Release);
+        self.thread.store(0, Ordering::Release);
         self.state.store(NONE, Ordering::Release);
     }
 
@@ -159,6 +205,8 @@ extern "C" fn body(process: *mut c_void) -> *mut c_void {
     let process: &'static Process = unsafe { &*process.cast_const().cast::<Process>() };
     // SAFETY: a name of less than 16 bytes, of this thread.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"drs".as_ptr()) };
+    let number = rustix::thread::gettid().as_raw_nonzero().get();
+    process.helper.thread.store(number, Ordering::SeqCst);
     let run = std::panic::AssertUnwindSafe(|| process.help());
     if let Err(payload) = std::panic::catch_unwind(run) {
         // The program goes on without.

@@ -18,6 +18,7 @@ pub mod settings;
 
 mod claim;
 mod context;
+mod filter;
 mod helper;
 mod log;
 mod real;

@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 
 use crate::context::{self, Unseen};
+use crate::filter;
 use crate::helper::Helper;
 use crate::log::Log;
 use crate::real;
@@ -89,6 +90,12 @@ pub fn set_up() {
     let Some(settings) = Settings::from_environment() else {
         return;
     };
+    if filter::is_stricter(settings.filters) {
+        if settings.routes.is_some_and(|routes| routes.closed) {
+            filter::refuse_connections();
+        }
+        return;
+    }
     let log = Log::none();
     if let Some(path) = &settings.log {
         log.open(path);
@@ -107,6 +114,31 @@ pub fn set_up() {
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     // What inetd and the like hand over.
     aside(|process| (0..=2).for_each(|descriptor| process.opened(descriptor)));
+}
+
+/// This library, which does nothing any more in the process.
+pub struct SteppedBack(&'static Process);
+
+/// Does nothing any more in this process: no hook makes a system call that the program did not ask for,
+/// and no thread of this library's is left. `None` if nothing was done here before.
+pub fn step_back() -> Option<SteppedBack> {
+    let process = process().filter(|process| process.is_owner())?;
+    let _unseen = Unseen::begin();
+    if process.routes.as_ref().is_some_and(Routes::is_closed) {
+        filter::refuse_connections();
+    }
+    PROCESS.store(std::ptr::null_mut(), Ordering::Release);
+    process.helper.dismiss();
+    Some(SteppedBack(process))
+}
+
+impl SteppedBack {
+    /// Everything is as it was before.
+    pub fn undo(self) {
+        self.0.helper.recall();
+        filter::accept_connections();
+        PROCESS.store(std::ptr::from_ref(self.0).cast_mut(), Ordering::Release);
+    }
 }
 
 /// In the child of a fork. Nothing is started here: other libraries have not had their turn yet.

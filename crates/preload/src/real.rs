@@ -2,7 +2,7 @@
 //! object is loaded, since `dlsym` takes locks, which a signal handler or the child of a fork would wait for in vain. Only what other
 //! objects call before that is looked up where it is called.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{addrinfo, hostent, pid_t, sockaddr, socklen_t, ssize_t};
@@ -107,6 +107,12 @@ next! {
     fn closefrom(first: c_int), else { let _ = missing(); };
     /// `fork(2)`.
     fn fork() -> pid_t, else missing();
+    /// `prctl(2)`. Variadic: on Linux, arguments are passed alike.
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, else missing();
+    /// `syscall(2)`. Variadic as well.
+    fn syscall(
+        number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong,
+    ) -> c_long, else missing().into();
     /// `_exit(2)`: returns only where the C library has none.
     fn _exit(status: c_int), else { let _ = missing(); };
     /// `getpeername(2)`.

@@ -6,6 +6,8 @@ use std::path::PathBuf;
 use drs::Mode;
 use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
 
+use crate::filter::FILTERS_VARIABLE;
+
 /// Whether connections are brought onto routes, and what becomes of one where the on-ramp does not answer: `open`, it is made directly, or
 /// `closed`, there is none.
 pub const ROUTES_VARIABLE: &str = "LONGHAUL_ROUTES";
@@ -28,6 +30,8 @@ pub struct Settings {
     pub ramp: Option<PathBuf>,
     /// Where the log goes.
     pub log: Option<PathBuf>,
+    /// Filters of system calls that the process inherits from who started it.
+    pub filters: Option<u32>,
 }
 
 /// What is wanted of routes.
@@ -64,6 +68,7 @@ impl Settings {
             routes,
             ramp: path(SOCKET_VARIABLE),
             log: path("DRS_LOG"),
+            filters: var_os(FILTERS_VARIABLE).and_then(|count| count.to_str()?.parse().ok()),
         })
     }
 }

@@ -52,8 +52,8 @@ enum Incoming {
 /// [`Error`] when it can't begin.
 pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error> {
     let identity = Arc::new(Identity::generate()?);
-    let (answers, written) = write_answers(File::from(owned(std::io::stdout())?));
-    let mut incoming = read_questions(File::from(owned(std::io::stdin())?));
+    let (answers, written) = write_answers(File::from(owned(std::io::stdout())?))?;
+    let mut incoming = read_questions(File::from(owned(std::io::stdin())?))?;
     let (client, server) = ssh_addresses(std::env::var("SSH_CONNECTION").ok().as_deref());
     let said_ms = unix_ms();
     let _ = answers.send(Answer::Ready(Ready {
@@ -179,7 +179,8 @@ impl Far {
             if let Some(begun) = begun {
                 begun.await;
             }
-            self.sessions.join_all().await;
+            // Not `join_all`: that panics if a task was aborted.
+            while self.sessions.join_next().await.is_some() {}
         };
         // What does not end in time ends with the process.
         let _ = timeout(END_TIME_LIMIT, ending).await;
@@ -203,10 +204,10 @@ fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
 }
 
 /// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The receiver learns when all is written.
-fn write_answers(mut out: File) -> (mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>) {
+fn write_answers(mut out: File) -> std::io::Result<(mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>)> {
     let (sender, mut answers) = mpsc::unbounded_channel();
     let (done, written) = oneshot::channel();
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         while let Some(answer) = answers.blocking_recv() {
             let Ok(mut line) = serde_json::to_string(&answer) else {
                 continue;
@@ -217,14 +218,14 @@ fn write_answers(mut out: File) -> (mpsc::UnboundedSender<Answer>, oneshot::Rece
             }
         }
         let _ = done.send(());
-    });
-    (sender, written)
+    })?;
+    Ok((sender, written))
 }
 
 /// Reads questions, on a thread of its own, for as long as there are any; then, if one asks for it, a session's bytes.
-fn read_questions(input: File) -> mpsc::Receiver<Incoming> {
+fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
     let (sender, incoming) = mpsc::channel(16);
-    std::thread::spawn(move || {
+    std::thread::Builder::new().spawn(move || {
         let mut input = BufReader::new(input);
         loop {
             let mut line = Vec::new();
@@ -241,8 +242,8 @@ fn read_questions(input: File) -> mpsc::Receiver<Incoming> {
                 return;
             }
         }
-    });
-    incoming
+    })?;
+    Ok(incoming)
 }
 
 /// Moves bytes between standard input and output and a socket, until both have ended. `sender` lives that long, and with it the far side.
@@ -251,12 +252,14 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
         return;
     };
     let Ok(mut to_out) = ours.try_clone() else { return };
+    let outwards = std::thread::Builder::new().spawn(move || {
+        pump(&mut to_out, &mut File::from(out));
+    });
+    // The near side sees the end of the output if there is no thread to carry it.
+    let Ok(outwards) = outwards else { return };
     if sender.blocking_send(Incoming::Inside(theirs)).is_err() {
         return;
     }
-    let outwards = std::thread::spawn(move || {
-        pump(&mut to_out, &mut File::from(out));
-    });
     let mut ours = ours;
     pump(&mut input, &mut ours);
     let _ = ours.shutdown(Shutdown::Write);
@@ -294,6 +297,21 @@ fn ssh_addresses(variable: Option<&str>) -> (Option<IpAddr>, Option<IpAddr>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn aborted_sessions_end_without_a_panic() {
+        let (answers, _written) = mpsc::unbounded_channel();
+        let mut far = Far {
+            identity: Arc::new(Identity::generate().unwrap()),
+            limits: Limits::default(),
+            serving: None,
+            files: LoginFiles::default(),
+            answers,
+            sessions: JoinSet::new(),
+        };
+        far.sessions.spawn(std::future::pending());
+        far.end().await;
+    }
 
     #[test]
     fn what_sshd_says_of_its_connection_is_read() {

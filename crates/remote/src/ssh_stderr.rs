@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use longhaul_output::message;
 use longhaul_proto::text::printable;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStderr;
@@ -51,12 +52,12 @@ impl Errors {
                     }
                     let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(before) = kept.last.replace(text) {
-                        eprintln!("{before}");
+                        message!("{before}");
                     }
                     if kept.begun
                         && let Some(text) = kept.last.take()
                     {
-                        eprintln!("{text}");
+                        message!("{text}");
                     }
                 }
             })
@@ -72,7 +73,7 @@ impl Errors {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         kept.begun = true;
         if let Some(text) = kept.last.take() {
-            eprintln!("{text}");
+            message!("{text}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use longhaul_hop::unix_ms;
+use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
 use longhaul_transfer::files::{Ahead, Channel as FilesChannel};
@@ -376,7 +377,7 @@ impl Starting<'_> {
             },
             // It did not understand its arguments.
             Some(2) => {
-                last_error.inspect(|line| eprintln!("{line}"));
+                last_error.inspect(|line| message!("{line}"));
                 Error::Version {
                     host,
                     there: "of another release".into(),

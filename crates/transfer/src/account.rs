@@ -17,6 +17,7 @@ use crate::frame_io::Buffers;
 use crate::hole_hash::HoleHasher;
 use crate::limits::Limits;
 use crate::lock::Locked;
+use crate::process_limits::ProcessLimits;
 
 mod ledger;
 
@@ -59,6 +60,8 @@ pub(crate) struct Account {
     pub holes: Option<Semaphore>,
     /// One file at a time is read for this key to be compared; none likewise.
     pub comparing: Option<Mutex<()>>,
+    /// Files that this account may have open: of a client, which shares with nobody.
+    alone: Option<usize>,
     log: Mutex<LogRate>,
     /// Somebody will report how many lines were left out.
     log_pending: AtomicBool,
@@ -86,17 +89,18 @@ impl Accounts {
         let mut accounts = self.of.locked();
         let account = accounts
             .entry(key)
-            .or_insert_with(|| self.open(key, Some(Semaphore::new(1))));
+            .or_insert_with(|| self.open(key, Some(Semaphore::new(1)), None));
         account.clone()
     }
 
-    fn open(&self, key: PublicKey, holes: Option<Semaphore>) -> Arc<Account> {
+    fn open(&self, key: PublicKey, holes: Option<Semaphore>, alone: Option<usize>) -> Arc<Account> {
         let account = Arc::new(Account {
             key,
             shared: self.shared.clone(),
             freed: Default::default(),
             comparing: holes.is_some().then(Mutex::default),
             holes,
+            alone,
             log: Mutex::new(LogRate::new(LOG_BURST, LOG_PER_SECOND)),
             log_pending: AtomicBool::new(false),
         });
@@ -106,9 +110,13 @@ impl Accounts {
 }
 
 impl Account {
-    /// The account of a client, which shares with nobody: it may hold what one key may at a server.
+    /// The account of a client, which shares with nobody: it may hold what one key may at a server, as
+    /// far as the limits of its process allow.
     pub(crate) fn alone() -> Arc<Self> {
-        Accounts::new(&Limits::default()).open(PublicKey::from_bytes([0; 32]), None)
+        let limits = Limits::of_client(ProcessLimits::current());
+        // One key may hold half.
+        let open_files = limits.open_files / 2;
+        Accounts::new(&limits).open(PublicKey::from_bytes([0; 32]), None, Some(open_files))
     }
 
     /// Takes `units` now or not at all.
@@ -172,6 +180,11 @@ impl Account {
         if left_out > 0 {
             tracing::info!(key = %self.key, "and {left_out} more lines of this key, left out");
         }
+    }
+
+    /// Files that may be open at once, where nobody else has a share of them.
+    pub(crate) fn max_open_files(&self) -> Option<usize> {
+        self.alone
     }
 
     /// Idle buffers of all.

@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 use crate::account::Account;
 use crate::error::Error;
 use crate::part::{PartFilter, Portion};
+use crate::process_limits::ProcessLimits;
 use crate::progress::{Event, Observer, Progress};
 use crate::receive::{Asked, Receiver};
 use crate::remembered::StreamMemory;
@@ -202,8 +203,7 @@ impl<C: Connector> Client<C> {
                 queue.keep_links(false);
             }
             let close = CloseQueue(queue.clone());
-            let walk = queue.clone();
-            let walk = tokio::task::spawn_blocking(move || walk.walk());
+            let walk = queue.start_walk()?;
             let carried = self.carry(Side::Push(queue.clone()), &mut run).await;
             let error = match carried {
                 Ok(closing) => {
@@ -233,6 +233,8 @@ impl<C: Connector> Client<C> {
             (_, true) => Asked::Trees,
         };
         let mut run = Run::new(&self);
+        // A server that waits to hear what is there of a file opens others meanwhile.
+        run.hello.resume &= ProcessLimits::current().may_wait_for_files();
         if self.hello.portion == Portion::Rest {
             // For who receives, which is this side.
             run.hello.portion = Portion::Whole;
@@ -274,7 +276,9 @@ impl<C: Connector> Client<C> {
             Some(memory) => memory.recall(push, &routes).await,
             None => None,
         };
-        let count = StreamCount::new(self.streams, remembered, MAX_STREAMS as usize);
+        let most = ProcessLimits::current().streams(MAX_STREAMS as usize);
+        let streams = self.streams.map(|streams| streams.min(most as u32));
+        let count = StreamCount::new(streams, remembered, most);
         let mut supervisor = Supervisor::new(self, run, routes.clone(), side, count);
         let closing = match supervisor.supervise().await {
             Ok(closing) => closing,

@@ -1,6 +1,7 @@
 //! File trees over sessions: walk, blocks, streams, integrity.
 mod account;
 mod client;
+mod descriptors;
 mod error;
 mod explain;
 pub mod files;
@@ -19,6 +20,7 @@ mod manifest;
 mod over_sessions;
 mod part;
 pub mod path;
+mod process_limits;
 mod progress;
 mod receive;
 pub mod remembered;
@@ -28,6 +30,7 @@ pub mod store;
 mod tree_hash;
 pub mod typed_path;
 mod wire;
+mod workers;
 
 pub use client::{
     Client, ConnectError, ConnectFailure, Connector, DEFAULT_PATIENCE, MAX_STREAMS, Outcome, RoutePlan,
@@ -42,6 +45,7 @@ pub use over_sessions::{
     Mark, Reserved, SessionConnector, depots_of, is_reserved, serve_files, serve_session,
 };
 pub use part::{MAX_PARTS, Part, PartError, Portion};
+pub use process_limits::ProcessLimits;
 pub use progress::{
     Ends, Event, NotKept, NotKeptCounts, Observer, Progress, RouteStanding, Standstill, StreamCounters,
 };

@@ -5,15 +5,22 @@ mod command;
 use std::process::ExitCode;
 
 use clap::Parser;
+use longhaul_output::message;
 
 fn main() -> ExitCode {
     match command::CommandLine::parse().act() {
-        Ok(code) => code,
+        Ok(code) => match longhaul_output::stdout_error() {
+            Some(error) => {
+                message!("wanbed: writing standard output failed: {error}");
+                ExitCode::FAILURE
+            }
+            None => code,
+        },
         Err(error) => {
             // The library's messages hold their causes already.
             match error.downcast_ref::<wanbed::Error>() {
-                Some(error) => eprintln!("wanbed: {error}"),
-                None => eprintln!("wanbed: {error:#}"),
+                Some(error) => message!("wanbed: {error}"),
+                None => message!("wanbed: {error:#}"),
             }
             ExitCode::FAILURE
         }

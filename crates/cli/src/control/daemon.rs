@@ -58,8 +58,7 @@ pub fn run(service: &Service) -> Result<Exit> {
         &dir,
         "a controller runs already: longhaul control principals asks it",
     )?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.context("cannot start")?;
+    let runtime = crate::runtime::start()?;
     let end = runtime.block_on(serve(service, &dir))?;
     runtime.shutdown_timeout(Duration::from_secs(1));
     match end {

@@ -1,7 +1,7 @@
 //! How jobs are shown to people.
 
 use std::cell::Cell;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 use anyhow::Result;
 use longhaul_agent::http::{AgentInfo, JobProgress};
@@ -259,9 +259,7 @@ impl Following {
         if self.json {
             answer::line(data);
         } else if self.in_place {
-            let mut out = std::io::stdout().lock();
-            // A terminal that is gone has seen enough.
-            let _ = write!(out, "\r\x1b[K{}", progress(&come.progress)).and_then(|()| out.flush());
+            longhaul_output::print(&format!("\r\x1b[K{}", progress(&come.progress)));
             self.written.set(true);
         }
         Ok(())

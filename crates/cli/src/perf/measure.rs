@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
+use longhaul_output::message;
 use longhaul_perf::{
     Error, Interval, Outcome, Test,
     record::{Attempt, Course},
@@ -32,7 +33,7 @@ pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
         .unwrap_or(server)
         .trim_end_matches('/');
     let server = Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{host}: {error}"))?;
-    let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+    let runtime = crate::runtime::start()?;
     let exit = runtime.block_on(measure(perf, &server, test, course));
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
     exit
@@ -79,7 +80,7 @@ async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Cour
     let mut stop_signals = StopSignals::take()?;
     let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
-        eprintln!(
+        message!(
             "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the counts are protected"
         );
     }

@@ -3,8 +3,9 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use longhaul_hop::{EventLog, Payer};
+use longhaul_output::message;
 use longhaul_perf::{Limits, Server};
 use longhaul_session::{ListenOptions, Listener, Service, Session};
 
@@ -21,7 +22,7 @@ pub(super) fn run(perf: &Perf) -> Result<Exit> {
     if perf.serve.allow.is_empty() {
         bail!("nobody may measure yet: name a key with --allow (a client's is shown by: longhaul keys show)");
     }
-    let runtime = tokio::runtime::Runtime::new().context("cannot start")?;
+    let runtime = crate::runtime::start()?;
     let exit = runtime.block_on(listen(perf));
     runtime.shutdown_timeout(std::time::Duration::from_secs(1));
     exit
@@ -96,5 +97,5 @@ fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     line(format_args!("listening on {address}"));
     line(format_args!("key {key}"));
     let host = reachable(addr);
-    eprintln!("longhaul: measure with: longhaul perf --host-key {key} {host}");
+    message!("longhaul: measure with: longhaul perf --host-key {key} {host}");
 }

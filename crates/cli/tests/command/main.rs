@@ -17,6 +17,7 @@ mod fleet;
 mod grants;
 mod kills;
 mod leftovers;
+mod limits;
 mod logins;
 mod logs;
 mod mounts;

@@ -11,6 +11,7 @@ mod page;
 mod pages;
 mod place;
 mod programs;
+mod refusals;
 mod shape;
 mod shell;
 

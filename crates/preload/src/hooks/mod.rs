@@ -2,7 +2,8 @@
 //! what is done besides shows neither in the result nor in `errno`.
 //!
 //! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`, `accept4`), those that end or rename a
-//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, and `_exit`, which ends a process without a word.
+//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, `_exit`, which ends a process without a word, and
+//! `prctl` and `syscall`, by which a program restricts its system calls ([`filter`]).
 //! Reading and writing are not among them: the kernel keeps the accounts.
 //!
 //! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that: nothing is allocated, looked up or
@@ -20,11 +21,12 @@ pub use routed::{
     getsockopt, sendmsg, sendto,
 };
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_long, c_uint, c_ulong};
 
 use libc::{sockaddr, socklen_t};
 
 use crate::context;
+use crate::filter;
 use crate::process::{self, aside};
 use crate::real;
 use crate::routes;
@@ -194,6 +196,41 @@ pub unsafe fn fork() -> libc::pid_t {
         aside(|process| process.helper.fork_is_over());
     }
     child
+}
+
+/// `prctl(2)`: may install a filter of system calls.
+///
+/// # Safety
+/// As the function of the C library.
+pub unsafe fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int {
+    // SAFETY: the program's arguments are passed on.
+    let call = || unsafe { real::prctl(option, a, b, c, d) };
+    match filter::is_install_by_prctl(option) {
+        true => filter::install(call),
+        false => call(),
+    }
+}
+
+/// `syscall(2)`: may install a filter of system calls.
+///
+/// # Safety
+/// As the function of the C library.
+#[allow(clippy::too_many_arguments)] // as many as it has
+pub unsafe fn syscall(
+    number: c_long,
+    a: c_ulong,
+    b: c_ulong,
+    c: c_ulong,
+    d: c_ulong,
+    e: c_ulong,
+    f: c_ulong,
+) -> c_long {
+    // SAFETY: the program's arguments are passed on.
+    let call = || unsafe { real::syscall(number, a, b, c, d, e, f) };
+    match filter::is_install_by_syscall(number, a) {
+        true => filter::install(call),
+        false => call(),
+    }
 }
 
 /// `_exit(2)`.

@@ -29,7 +29,8 @@ impl Passed {
             .ok()
             .and_then(rustix::process::Pid::from_raw);
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            // Without a thread the program runs on, and no signal is passed.
+            let _ = std::thread::Builder::new().spawn_scoped(scope, || {
                 for signal in self.0.forever() {
                     let passed_on = match signal {
                         SIGTERM => rustix::process::Signal::TERM,

@@ -54,6 +54,10 @@ impl Watcher {
     pub fn run(mut self) {
         let (helper, table) = (&self.process.helper, &self.right_sizing.table);
         loop {
+            if helper.is_dismissed() {
+                helper.leave_for_now();
+                return;
+            }
             let news = helper.news();
             if table.live() == 0 {
                 self.flows.clear();

@@ -15,6 +15,7 @@ use super::ramp::{self, Way};
 use super::socket::{self, SendBuffer};
 use super::{Routed, Routes, Stage};
 use crate::context::{errno, set_errno};
+use crate::filter;
 use crate::process::{aside, borrow, process};
 use crate::real;
 
@@ -39,10 +40,19 @@ unsafe extern "C-unwind" {
 /// # Safety
 /// As for `connect`.
 pub unsafe fn connect(descriptor: RawFd, address: *const sockaddr, length: socklen_t) -> Option<c_int> {
+    let may_have_route = |given: &Given| matches!(given, Given::To(to) if to.may_have_route());
+    if filter::refuses_connections() {
+        // SAFETY: the caller's promise.
+        let refused = may_have_route(&unsafe { Given::read(address, length) });
+        return refused.then(|| {
+            set_errno(libc::ENETUNREACH);
+            -1
+        });
+    }
     let routes = process()?.routes.as_ref()?;
     // SAFETY: the caller's promise.
     let given = unsafe { Given::read(address, length) };
-    let may_have_route = matches!(given, Given::To(destination) if destination.may_have_route());
+    let may_have_route = may_have_route(&given);
     if !may_have_route && !routes.knows(descriptor) {
         return None;
     }

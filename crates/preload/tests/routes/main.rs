@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
+mod filters;
 #[allow(dead_code, reason = "shared with the tests of the command")]
 mod onramp;
 #[allow(dead_code, reason = "shared with the tests of the commands")]

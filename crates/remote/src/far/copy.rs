@@ -44,9 +44,9 @@ pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: Unbounde
     let carried = carry_out(&ask, server, progress.clone(), reporting);
     let ended = reporting_progress(carried, &progress, &answers).await;
     let end = match ended {
-        Ok(outcome) => {
+        Ok(mut outcome) => {
             let manifest = Some(HEXLOWER.encode(&outcome.manifest));
-            outcome.closing.join_all().await;
+            while outcome.closing.join_next().await.is_some() {}
             CopyEnd {
                 manifest,
                 error: None,

@@ -76,8 +76,8 @@ impl Closing {
     }
 
     /// Resolves when the other side has closed too, and so has the last words.
-    pub(super) async fn closed(self) {
-        self.closes.join_all().await;
+    pub(super) async fn closed(mut self) {
+        while self.closes.join_next().await.is_some() {}
     }
 }
 

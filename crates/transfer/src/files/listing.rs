@@ -138,7 +138,7 @@ impl Listing {
 fn pass(dir: &Dir, path: &RelPath, after: Option<&[u8]>) -> Result<Kept, FilesFailure> {
     let failed = |errno| FilesFailure::of(errno, &PathBytes(path.as_bytes().to_vec()));
     let mut smallest = SmallestNames::new(after, MAX_KEPT_BYTES);
-    for found in fs::Dir::read_from(dir).map_err(failed)? {
+    for found in dir.entries().map_err(failed)? {
         let found = found.map_err(failed)?;
         let name = found.file_name().to_bytes();
         if name != b"." && name != b".." {

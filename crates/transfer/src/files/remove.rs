@@ -78,7 +78,7 @@ fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Resul
 
 fn empty_into(top: &Dir, level: &mut Level, room: &mut usize, stop: &AtomicBool) -> Result<(), Errno> {
     let dir = top.open_dir(&level.path)?;
-    for found in fs::Dir::read_from(&dir)? {
+    for found in dir.entries()? {
         if stop.load(Ordering::Relaxed) {
             return Err(Errno::INTR);
         }

@@ -21,6 +21,7 @@ use crate::receive::receiver::{BlockData, Receiver, Reply};
 use crate::store::{Announced, Store};
 use crate::tree_hash::{BlockHasher, Subtree};
 use crate::wire::{BLOCK_LOG2, Frame, MAX_BODY, MAX_DETAIL, MAX_HAVE_SUBTREES, RefusalKind};
+use crate::workers::Workers;
 
 /// Answers that may wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
@@ -70,7 +71,8 @@ where
 {
     let (answers, waiting) = mpsc::channel::<Answer>(MAX_WAITING_ANSWERS);
     let (haves, in_place) = mpsc::channel::<Frame>(1);
-    let read = read_frames(receiver, counters, reader, answers.clone(), haves);
+    let workers = Workers::default();
+    let read = read_frames(receiver, counters, reader, (answers.clone(), haves), &workers);
     let waiting = Waiting {
         answers: &answers,
         waiting,
@@ -80,6 +82,7 @@ where
     tokio::select! {
         result = read => result,
         result = write => result,
+        error = workers.failed() => Err(error),
     }
 }
 
@@ -176,8 +179,8 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
     receiver: &Arc<Receiver<S>>,
     counters: &StreamCounters,
     reader: &mut FrameReader<R>,
-    answers: mpsc::Sender<Answer>,
-    haves: mpsc::Sender<Frame>,
+    (answers, haves): (mpsc::Sender<Answer>, mpsc::Sender<Frame>),
+    workers: &Workers,
 ) -> Result<StreamEnd, Error> {
     let in_memory = Arc::new(Semaphore::new(MAX_BLOCKS_IN_MEMORY));
     let mut batch: Vec<(Frame, Reply)> = Vec::new();
@@ -190,7 +193,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
             let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
             let place = receiver.account.wait(Resource::Buffers).await;
             let (receiver, batch, answers) = (receiver.clone(), std::mem::take(&mut batch), answers.clone());
-            tokio::task::spawn_blocking(move || {
+            workers.spawn(move || {
                 let (_permit, _place) = (permit, place);
                 for (frame, reply) in batch {
                     receiver.entry(frame, reply, &|| !answers.is_closed());
@@ -256,7 +259,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     && let Some(size) = size
                 {
                     let receiver = receiver.clone();
-                    tokio::task::spawn_blocking(move || receiver.block(block, data, size, hash, said));
+                    workers.spawn(move || receiver.block(block, data, size, hash, said));
                 }
             }
             Incoming::Frame(frame) => match receiver.check(frame)? {
@@ -303,7 +306,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     receiver.progress.set_found(entries, bytes, true);
                     if let Some(finish) = receiver.end(entries)? {
                         let receiver = receiver.clone();
-                        tokio::task::spawn_blocking(move || receiver.finish(finish));
+                        workers.spawn(move || receiver.finish(finish));
                     }
                 }
                 Frame::Totals {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::Stat;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::account::{Account, Exhausted, Held, Resource};
@@ -163,6 +163,23 @@ impl Queue {
         self.act(state);
     }
 
+    /// Walks on a thread of its own: a walk that waits for room would take a thread from those that
+    /// read, and make that room. The receiver is closed when the walk has ended.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] if the system allows no thread.
+    pub(crate) fn start_walk(self: &Arc<Self>) -> Result<oneshot::Receiver<()>, Error> {
+        let queue = self.clone();
+        let (end, ended) = oneshot::channel();
+        let thread = std::thread::Builder::new().name("walk".into());
+        let started = thread.spawn(move || {
+            let _end = end;
+            let _close = CloseIfPanicking(&queue);
+            queue.walk();
+        });
+        started.map(|_| ended).map_err(no_thread)
+    }
+
     pub(crate) fn add_stream(&self, stream: StreamId) {
         self.on(|schedule, _| schedule.add_stream(stream));
     }
@@ -187,6 +204,10 @@ impl Queue {
         let mut state = self.state.locked();
         let now = self.started.elapsed();
         let room = state.room();
+        if let Some(most) = self.account.max_open_files() {
+            let open = state.open_files.len();
+            state.schedule.set_openable(most.saturating_sub(open));
+        }
         let next = state.schedule.next(stream, now, room);
         self.act(state);
         match next {
@@ -320,6 +341,11 @@ impl Queue {
     fn act(&self, mut state: MutexGuard<'_, State>) {
         let actions = state.schedule.actions();
         let closed = actions.close.and_then(|id| state.open_files.remove(&id));
+        // A stream may wait for that to open another one.
+        let wake = match closed {
+            Some(_) => actions.wake.max(Wake::One),
+            None => actions.wake,
+        };
         // Where it has become more and can't be had, the next work has to wait.
         let _ = state.account(0, 0);
         let done = state.schedule.bytes_done();
@@ -338,7 +364,7 @@ impl Queue {
             let path = (self.label)(&entry.head);
             self.observer.event(Event::Resumed { path, bytes, size });
         }
-        match actions.wake {
+        match wake {
             Wake::None => {}
             Wake::One => self.work.notify_one(),
             Wake::All => self.work.notify_waiters(),
@@ -385,6 +411,24 @@ impl Queue {
         self.progress.failures.fetch_add(1, Ordering::Relaxed);
         self.observer.event(Event::Failed { path, failure });
     }
+}
+
+/// Ends the copy if its walk panics: streams would wait for more to be found.
+pub(crate) struct CloseIfPanicking<'a>(pub &'a Queue);
+
+impl Drop for CloseIfPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.close();
+        }
+    }
+}
+
+/// Error of a copy that the system allows no thread.
+pub(crate) fn no_thread(error: std::io::Error) -> Error {
+    Error::Limit(format!(
+        "starting a thread failed: {error}; raise the limit on processes (ulimit -u, TasksMax=)"
+    ))
 }
 
 impl WalkSink for Queue {

@@ -103,6 +103,9 @@ pub(crate) struct Schedule {
     file_bytes: u64,
     /// A stream found no room for more in flight.
     starved: bool,
+    /// Files that may be opened beside those that are open. `None` where there is no limit but the
+    /// account.
+    openable: Option<usize>,
     block_limits: BlockLimits,
     /// The limits on blocks held back one that could have been taken last.
     is_held_back: bool,
@@ -256,6 +259,12 @@ impl Schedule {
             };
         }
         Next::Send(batch)
+    }
+
+    /// From now on, so many files may be opened beside those that are open. A single stream that waited
+    /// for a file to be closed could not send what closes it.
+    pub(crate) fn set_openable(&mut self, files: usize) {
+        self.openable = Some(files);
     }
 
     /// What was in flight is to be sent by another stream.

@@ -259,8 +259,7 @@ impl Server {
                 if copy.hello.hard_links {
                     queue.keep_links(true);
                 }
-                let walk = queue.clone();
-                tokio::task::spawn_blocking(move || walk.walk());
+                let _walking = queue.start_walk()?;
                 Ok(Side::Send(queue))
             }
             Request::Push {

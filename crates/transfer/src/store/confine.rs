@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::fs::{self, AtFlags, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use crate::descriptors::with_descriptor;
 use crate::error::{Failure, vanished};
 use crate::path::RelPath;
 
@@ -115,7 +116,8 @@ impl Dir {
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
         loop {
-            match fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
+            let open = || fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+            match with_descriptor(open) {
                 Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES => tries += 1,
                 result => return result,
             }
@@ -128,7 +130,7 @@ impl Dir {
         room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<Names, Failure> {
         let mut names = Names::default();
-        for entry in fs::Dir::read_from(&self.fd).map_err(vanished)? {
+        for entry in self.entries().map_err(vanished)? {
             let entry = entry.map_err(vanished)?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -140,9 +142,14 @@ impl Dir {
         Ok(names)
     }
 
+    /// The entries of this directory, as the system has them.
+    pub(crate) fn entries(&self) -> Result<fs::Dir, Errno> {
+        with_descriptor(|| fs::Dir::read_from(&self.fd))
+    }
+
     /// Whether there is nothing in this directory.
     pub(crate) fn is_empty(&self) -> Result<bool, Errno> {
-        for entry in fs::Dir::read_from(&self.fd)? {
+        for entry in self.entries()? {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
             if name != b"." && name != b".." {
@@ -193,7 +200,7 @@ impl Dir {
     /// Creates a file that wasn't there, for writing, readable by its owner alone.
     pub(crate) fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR)
+        with_descriptor(|| fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR))
     }
 
     /// Creates a symbolic link that wasn't there.

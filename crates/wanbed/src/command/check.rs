@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
+use longhaul_output::{message, print_line};
 use wanbed::{Lab, LinkCheck, Scenario, Verdict};
 
 use super::Asked;
@@ -63,16 +64,16 @@ impl Check {
                 "lab": report.lab, "backend": lab.backend(),
                 "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid, "reasons": report.reasons,
             });
-            println!("{}", serde_json::to_string_pretty(&all)?);
+            print_line!("{}", serde_json::to_string_pretty(&all)?);
         } else {
-            println!("backend: {}", lab.backend());
+            print_line!("backend: {}", lab.backend());
             match off {
-                0 => println!("every link is as asked, as far as measured"),
-                _ => println!("{off} of {} directions are off", checks.len()),
+                0 => print_line!("every link is as asked, as far as measured"),
+                _ => print_line!("{off} of {} directions are off", checks.len()),
             }
         }
         if let Some(warning) = report.warning() {
-            eprintln!("wanbed: {warning}");
+            message!("wanbed: {warning}");
         }
         Ok(if off == 0 {
             ExitCode::SUCCESS
@@ -83,20 +84,20 @@ impl Check {
 }
 
 fn print(check: &LinkCheck) {
-    println!("{} {} -> {}", check.link, check.from, check.to);
+    print_line!("{} {} -> {}", check.link, check.from, check.to);
     for finding in &check.findings {
         let verdict = match finding.verdict {
             Verdict::AsAsked => "ok",
             Verdict::Off => "OFF",
             Verdict::NotMeasured => "not measured",
         };
-        println!("  {:<7} {verdict}: {}", finding.what, finding.text);
+        print_line!("  {:<7} {verdict}: {}", finding.what, finding.text);
     }
 }
 
 /// A line that the next one replaces, on a terminal only.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
-        eprint!("\r\x1b[K{text}");
+        longhaul_output::prompt(&format!("\r\x1b[K{text}"));
     }
 }

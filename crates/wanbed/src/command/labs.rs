@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Args;
+use longhaul_output::{message, print_line};
 use wanbed::{Lab, Scenario};
 
 use super::{Asked, DEFAULT_NAME, Which};
@@ -23,7 +24,7 @@ impl Up {
         let mut overrides = self.asked.overrides();
         overrides.name.get_or_insert_with(|| DEFAULT_NAME.to_owned());
         let lab = Lab::up_detached(&Scenario::read(&self.scenario)?, &overrides)?;
-        println!(
+        print_line!(
             "lab {} is up: {} (seed {}, {})",
             lab.name(),
             lab.title(),
@@ -31,7 +32,7 @@ impl Up {
             lab.backend()
         );
         for (name, address) in lab.nodes() {
-            println!("  {name:<20} {address}");
+            print_line!("  {name:<20} {address}");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -61,7 +62,7 @@ impl Exec {
 pub(super) fn down(which: &Which) -> anyhow::Result<ExitCode> {
     let report = which.attach()?.down()?;
     if let Some(warning) = report.warning() {
-        eprintln!("wanbed: {warning}");
+        message!("wanbed: {warning}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -79,9 +80,9 @@ impl Links {
     pub(super) fn act(self) -> anyhow::Result<ExitCode> {
         let report = self.which.attach()?.links()?;
         if self.json {
-            println!("{}", serde_json::to_string_pretty(&report)?);
+            print_line!("{}", serde_json::to_string_pretty(&report)?);
         } else {
-            print!("{}", report.table());
+            longhaul_output::print(&report.table());
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -91,7 +92,7 @@ pub(super) fn list() -> anyhow::Result<ExitCode> {
     for name in Lab::list()? {
         // One that goes down between listing and asking is not up.
         if let Ok(lab) = Lab::attach(&name) {
-            println!("{name}\t{}\tseed {}\t{}", lab.title(), lab.seed(), lab.backend());
+            print_line!("{name}\t{}\tseed {}\t{}", lab.title(), lab.seed(), lab.backend());
         }
     }
     Ok(ExitCode::SUCCESS)

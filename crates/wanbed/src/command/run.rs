@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
+use longhaul_output::message;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use wanbed::{Lab, Scenario, exit_code};
@@ -53,7 +54,7 @@ impl Run {
         let report = lab.down();
         let code = ended?;
         if let Some(warning) = report?.warning() {
-            eprintln!("wanbed: {warning}");
+            message!("wanbed: {warning}");
         }
         Ok(ExitCode::from(code))
     }

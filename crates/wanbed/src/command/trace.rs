@@ -17,7 +17,7 @@ pub(super) struct TraceDrs {
 
 impl TraceDrs {
     pub(super) fn act(self) -> anyhow::Result<ExitCode> {
-        print!("{}", drs_trace::write(self.seed, self.steps));
+        longhaul_output::print(&drs_trace::write(self.seed, self.steps));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -188,7 +188,9 @@ impl Schedule {
     /// Whether another file may be opened. One who opens may have to wait until another file is closed, so one stream is left to
     /// send what that takes: what came back, or is repeated.
     fn may_open(&self) -> bool {
-        self.in_flight.unrepeatable() < self.in_flight.streams().saturating_sub(1).max(1)
+        let opening = self.in_flight.unrepeatable();
+        opening < self.in_flight.streams().saturating_sub(1).max(1)
+            && self.openable.is_none_or(|files| opening < files)
     }
 
     /// The next block of an open file.

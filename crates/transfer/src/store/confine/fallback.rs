@@ -12,6 +12,8 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use crate::descriptors::with_descriptor;
+
 /// Means by which paths are resolved beneath a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resolver {
@@ -38,7 +40,8 @@ impl Resolver {
 /// would lead out.
 pub(super) fn open(base: impl AsFd, path: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
     let Some((directories, last)) = split(path.as_bytes())? else {
-        return fs::openat(base, ".", flags | OFlags::CLOEXEC, Mode::empty());
+        let open = || fs::openat(&base, ".", flags | OFlags::CLOEXEC, Mode::empty());
+        return with_descriptor(open);
     };
     let mut above: Option<OwnedFd> = None;
     for name in directories {
@@ -66,7 +69,7 @@ fn split(path: &[u8]) -> Result<Way<'_>, Errno> {
 fn step(at: impl AsFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let name = OsStr::from_bytes(name);
     let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    match fs::openat(&at, name, flags, Mode::empty()) {
+    match with_descriptor(|| fs::openat(&at, name, flags, Mode::empty())) {
         // A link is no directory either; openat2(2) reports it as a link.
         Err(Errno::NOTDIR) => match fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Err(Errno::LOOP),

@@ -13,9 +13,9 @@ use rustix::fs;
 use rustix::io::Errno;
 
 use crate::error::{Failure, FailureKind};
-use crate::limits::OPEN_DIRECTORIES_PER_COPY;
 use crate::lock::Locked;
 use crate::path::RelPath;
+use crate::process_limits::ProcessLimits;
 use crate::store::confine::{Dir, cannot_sync};
 
 /// Failures to force a directory to disk that are reported; more would say the same.
@@ -25,6 +25,8 @@ const MAX_SYNC_FAILURES: usize = 16;
 pub(super) struct OpenDirs {
     /// Whether changes are to be forced to disk.
     fsync: bool,
+    /// Most directories that are open.
+    max_open: usize,
     open: Mutex<HashMap<RelPath, Open>>,
     failed: Mutex<Vec<Failure>>,
     #[cfg(test)]
@@ -49,6 +51,7 @@ impl OpenDirs {
     pub(super) fn new(fsync: bool) -> Self {
         Self {
             fsync,
+            max_open: ProcessLimits::current().open_directories(),
             open: Mutex::default(),
             failed: Mutex::default(),
             #[cfg(test)]
@@ -62,7 +65,7 @@ impl OpenDirs {
 
     pub(super) fn insert(&self, path: RelPath, dir: Arc<Dir>) {
         let mut open = self.open.locked();
-        let full = open.len() >= OPEN_DIRECTORIES_PER_COPY;
+        let full = open.len() >= self.max_open;
         let left = if full {
             std::mem::take(&mut *open)
         } else {

@@ -6,7 +6,6 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs;
 use rustix::io::Errno;
 
 use super::format::{self, MAX_JOURNAL_BYTES};
@@ -62,7 +61,7 @@ pub struct Leftover {
 pub fn leftovers(dir: &Arc<Dir>) -> Result<Vec<Leftover>, Failure> {
     let storage = DirStorage(dir.clone());
     let mut left: BTreeMap<Vec<u8>, Option<(Names, Role)>> = BTreeMap::new();
-    for entry in fs::Dir::read_from(&**dir)? {
+    for entry in dir.entries()? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name.starts_with(TEMP_PREFIX.as_bytes()) && left.len() < MAX_LEFTOVERS {

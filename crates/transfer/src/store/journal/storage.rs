@@ -9,6 +9,7 @@ use std::sync::Arc;
 use rustix::fs::{self, AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::descriptors::with_descriptor;
 use crate::store::TEMP_PREFIX;
 use crate::store::confine::{Dir, Kind, cannot_sync, kind_of};
 use crate::store::durability;
@@ -88,7 +89,7 @@ impl Storage for DirStorage {
 
     fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
         let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        fs::openat(&*self.0, name, flags, Mode::RUSR | Mode::WUSR)
+        with_descriptor(|| fs::openat(&*self.0, name, flags, Mode::RUSR | Mode::WUSR))
     }
 
     fn open_own(&self, name: &OsStr) -> Result<Found<OwnedFd>, Errno> {
@@ -99,7 +100,7 @@ impl Storage for DirStorage {
             _ => {}
         }
         let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match fs::openat(&*self.0, name, flags, Mode::empty()) {
+        let file = match with_descriptor(|| fs::openat(&*self.0, name, flags, Mode::empty())) {
             Err(Errno::NOENT) => return Ok(Found::Missing),
             Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(Found::Foreign),
             file => file?,

@@ -1,0 +1,129 @@
+//! Programs that restrict their system calls (seccomp(2)).
+//!
+//! A strict filter kills a program for calls that it does not make itself, and this library makes some.
+//! So it does nothing in a program that has a filter of its own. The filters that a program inherits
+//! from what started it, as in a container, allow what is needed here; they are counted by who starts
+//! the program, and named in the environment.
+
+use std::ffi::{c_int, c_long, c_ulong};
+use std::os::fd::IntoRawFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::process;
+
+/// Number of filters of the process that started the program.
+pub const FILTERS_VARIABLE: &str = "LONGHAUL_SECCOMP_FILTERS";
+/// Most bytes of `/proc/self/status` that are read; the kernel writes about 1,500.
+const MAX_STATUS_BYTES: usize = 8192;
+/// Operations of `seccomp(2)` below this install a filter.
+const FIRST_HARMLESS_OPERATION: c_long = 2;
+
+/// Connections are refused from now on, since nobody can be asked whether there is a route.
+static REFUSES: AtomicBool = AtomicBool::new(false);
+
+/// Returns the number of filters of this process. `None` if the kernel does not say.
+pub fn count() -> Option<u32> {
+    let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
+    // By openat(2), which the loader has used before: some processors have an older call as well.
+    let root = rustix::fs::CWD;
+    let file = rustix::fs::openat(root, c"/proc/self/status", flags, rustix::fs::Mode::empty()).ok()?;
+    let mut text = vec![0; MAX_STATUS_BYTES];
+    let mut read = 0;
+    while let Some(room) = text.get_mut(read..)
+        && let Ok(more @ 1..) = rustix::io::read(&file, room)
+    {
+        read += more;
+    }
+    // Dropping it makes another system call in debug builds.
+    // SAFETY: nothing else has this descriptor.
+    unsafe { rustix::io::close(file.into_raw_fd()) };
+    parse_count(text.get(..read)?)
+}
+
+/// Number of filters in the text of `/proc/self/status`. Kernels before 5.9 only say whether there are
+/// any.
+fn parse_count(status: &[u8]) -> Option<u32> {
+    let field = |name: &str| {
+        let lines = status.split(|byte| *byte == b'\n');
+        let value = lines
+            .filter_map(|line| line.strip_prefix(name.as_bytes()))
+            .next()?;
+        std::str::from_utf8(value).ok()?.trim().parse::<u32>().ok()
+    };
+    field("Seccomp_filters:").or_else(|| field("Seccomp:"))
+}
+
+/// Returns true if the program, or something between it and who started it, has installed a filter.
+pub fn is_stricter(inherited: Option<u32>) -> bool {
+    inherited.is_some_and(|inherited| count().is_some_and(|now| now > inherited))
+}
+
+/// From now on, connections that might have a route are refused.
+pub fn refuse_connections() {
+    REFUSES.store(true, Ordering::Release);
+}
+
+/// Ends that.
+pub fn accept_connections() {
+    REFUSES.store(false, Ordering::Release);
+}
+
+/// Returns true if connections that might have a route are refused.
+pub fn refuses_connections() -> bool {
+    REFUSES.load(Ordering::Acquire)
+}
+
+/// Returns true if `prctl` with this option installs a filter.
+pub fn is_install_by_prctl(option: c_int) -> bool {
+    option == libc::PR_SET_SECCOMP
+}
+
+/// Returns true if the system call of this number and first argument installs a filter.
+pub fn is_install_by_syscall(number: c_long, first: c_ulong) -> bool {
+    let first = c_long::try_from(first).unwrap_or(c_long::MAX);
+    match number {
+        libc::SYS_seccomp => first < FIRST_HARMLESS_OPERATION,
+        libc::SYS_prctl => c_int::try_from(first).is_ok_and(is_install_by_prctl),
+        _ => false,
+    }
+}
+
+/// Installs a filter by `install`, which returns -1 if it fails. This library does nothing any more
+/// before it is installed, and is there again if it is not.
+pub fn install<T: Copy + PartialEq + From<i8>>(install: impl FnOnce() -> T) -> T {
+    let stepped_back = process::step_back();
+    let result = install();
+    if let Some(stepped_back) = stepped_back.filter(|_| result == T::from(-1)) {
+        stepped_back.undo();
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_counted() {
+        let status = b"Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\nSpeculation:\ty\n";
+        assert_eq!(parse_count(status), Some(3));
+        assert_eq!(parse_count(b"Name:\tx\nSeccomp:\t2\n"), Some(2));
+        assert_eq!(parse_count(b"Name:\tSeccomp:\t7\n"), None);
+        assert_eq!(parse_count(b"Seccomp_filters:\tmany\n"), None);
+        let now = count();
+        assert!(!is_stricter(now));
+        assert!(!is_stricter(None));
+    }
+
+    #[test]
+    fn calls_that_install_a_filter_are_known() {
+        let prctl = |option: c_int| is_install_by_syscall(libc::SYS_prctl, option as c_ulong);
+        assert!(prctl(libc::PR_SET_SECCOMP));
+        assert!(!prctl(libc::PR_SET_NO_NEW_PRIVS));
+        assert!(is_install_by_syscall(libc::SYS_seccomp, 0));
+        assert!(is_install_by_syscall(libc::SYS_seccomp, 1));
+        assert!(!is_install_by_syscall(libc::SYS_seccomp, 2));
+        assert!(!is_install_by_syscall(libc::SYS_seccomp, c_ulong::MAX));
+        assert!(!is_install_by_syscall(libc::SYS_getpid, 1));
+    }
+}

@@ -1,0 +1,161 @@
+//! Limits of this process on descriptors and memory, and what copies bear within them.
+
+use rustix::process::{Resource, getrlimit};
+
+use crate::limits::{
+    BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, OPEN_DIRECTORIES_PER_COPY, STREAM_BYTES,
+};
+
+/// Descriptors of a client that are no copy's: standard streams, the runtime, signals, ssh, the
+/// controller.
+const CLIENT_DESCRIPTORS: usize = 16;
+/// Descriptors left for what is open for a moment.
+const SPARE_DESCRIPTORS: usize = 4;
+/// Address space of the program itself, its libraries and what no limit counts.
+const PROGRAM_BYTES: usize = 96 << 20;
+/// Address space of a thread: its stack.
+const THREAD_BYTES: usize = 2 << 20;
+/// Least that a copy can make progress with.
+const MIN_BUFFERS: usize = 8;
+const MIN_STREAMS: usize = 4;
+const MIN_BOOKKEEPING_BYTES: usize = 16 << 20;
+
+/// Limits that the system sets this process. `None` where it sets none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ProcessLimits {
+    /// Open descriptors (RLIMIT_NOFILE).
+    pub descriptors: Option<usize>,
+    /// Bytes of address space (RLIMIT_AS).
+    pub address_space: Option<usize>,
+}
+
+impl ProcessLimits {
+    /// Limits in force now.
+    pub fn current() -> Self {
+        let limit = |resource| {
+            getrlimit(resource)
+                .current
+                .map(|limit| usize::try_from(limit).unwrap_or(usize::MAX))
+        };
+        Self {
+            descriptors: limit(Resource::Nofile),
+            address_space: limit(Resource::As),
+        }
+    }
+
+    /// Descriptors for the files, directories and streams of a client's copy.
+    fn copy_descriptors(self) -> usize {
+        let fixed = CLIENT_DESCRIPTORS + SPARE_DESCRIPTORS;
+        self.descriptors.unwrap_or(usize::MAX).saturating_sub(fixed)
+    }
+
+    /// Directories that a copy may keep open.
+    pub(crate) fn open_directories(self) -> usize {
+        (self.copy_descriptors() / 6).clamp(1, OPEN_DIRECTORIES_PER_COPY)
+    }
+
+    /// Files that a client may have open at once.
+    fn open_files(self) -> usize {
+        let left = self.copy_descriptors().saturating_sub(self.open_directories());
+        // A stream has one descriptor, and two files: one that it ends, and the next one.
+        (left / (DESCRIPTORS_PER_FILE + 1)).max(1)
+    }
+
+    /// Whether a client may have as many files open as a sender begins before it ends the first.
+    pub(crate) fn may_wait_for_files(self) -> bool {
+        self.open_files() >= MIN_OPEN_FILES
+    }
+
+    /// Streams that a client may open, of `most`. More than one for two open files would wait for
+    /// each other.
+    pub(crate) fn streams(self, most: usize) -> usize {
+        (self.open_files() / 2).clamp(1, most.max(1))
+    }
+}
+
+impl Limits {
+    /// Limits of a client: those of one key at a server, as far as `process` allows.
+    pub(crate) fn of_client(process: ProcessLimits) -> Self {
+        let limits = Self::default().within_memory(process.address_space);
+        Self {
+            // One key alone may hold half.
+            open_files: limits.open_files.min(process.open_files().saturating_mul(2)),
+            ..limits
+        }
+    }
+
+    /// With as many buffers, streams and bytes for bookkeeping as fit `limit` bytes of address space.
+    #[must_use]
+    pub fn within_memory(mut self, limit: Option<usize>) -> Self {
+        let Some(limit) = limit else { return self };
+        let left = limit.saturating_sub(PROGRAM_BYTES);
+        let wanted = self.address_space();
+        if wanted > left {
+            let share = |part: usize| (part as u128 * left as u128 / wanted as u128) as usize;
+            self.buffers = share(self.buffers).max(MIN_BUFFERS.min(self.buffers));
+            self.streams = share(self.streams).max(MIN_STREAMS.min(self.streams));
+            self.bookkeeping = share(self.bookkeeping).max(MIN_BOOKKEEPING_BYTES.min(self.bookkeeping));
+            self.copies = share(self.copies).max(2.min(self.copies));
+        }
+        self
+    }
+
+    /// Address space that copies may take, the stacks of their threads included.
+    fn address_space(&self) -> usize {
+        let buffers = self.buffers.saturating_mul(BUFFER_BYTES + THREAD_BYTES);
+        let streams = self.streams.saturating_mul(STREAM_BYTES);
+        let threads = self.copies.saturating_mul(2 * THREAD_BYTES);
+        [self.bookkeeping, buffers, streams, threads]
+            .into_iter()
+            .fold(0, usize::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_holds_fits_its_descriptors() {
+        for descriptors in (0..200).chain([256, 1024, 4096, 1 << 20]) {
+            let process = ProcessLimits {
+                descriptors: Some(descriptors),
+                address_space: None,
+            };
+            let (streams, directories) = (process.streams(64), process.open_directories());
+            let files = process.open_files();
+            assert!(streams >= 1 && directories >= 1 && files >= streams);
+            let held = files * DESCRIPTORS_PER_FILE + streams + directories;
+            let fixed = CLIENT_DESCRIPTORS + SPARE_DESCRIPTORS;
+            assert!(
+                descriptors < 26 || held + fixed <= descriptors,
+                "{descriptors}: {held}"
+            );
+        }
+        let unlimited = ProcessLimits::default();
+        assert_eq!(unlimited.streams(64), 64);
+        assert_eq!(unlimited.open_directories(), OPEN_DIRECTORIES_PER_COPY);
+        assert_eq!(
+            Limits::of_client(unlimited).open_files,
+            Limits::default().open_files
+        );
+    }
+
+    #[test]
+    fn what_copies_hold_fits_the_address_space() {
+        let limits = Limits::default();
+        assert_eq!(limits.clone().within_memory(None).buffers, limits.buffers);
+        assert_eq!(
+            limits.clone().within_memory(Some(usize::MAX)).buffers,
+            limits.buffers
+        );
+        for mib in [200, 488, 1024, 2000] {
+            let limit = mib << 20;
+            let fitted = limits.clone().within_memory(Some(limit));
+            assert!(fitted.address_space() + PROGRAM_BYTES <= limit, "{mib} MiB");
+            assert!(fitted.buffers >= MIN_BUFFERS && fitted.streams >= MIN_STREAMS);
+        }
+        // Too little for anything still makes progress, or fails as it may.
+        assert_eq!(limits.within_memory(Some(0)).buffers, MIN_BUFFERS);
+    }
+}

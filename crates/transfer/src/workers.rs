@@ -1,0 +1,59 @@
+//! Blocking work of a stream, whose end nobody waits for by itself.
+//!
+//! A panic in it leaves something unanswered, and the peer would wait for the answer for good. So it
+//! ends the stream, as any other error does.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+
+use crate::error::Error;
+
+/// Starts blocking work, and notices if some of it panics.
+#[derive(Debug, Default)]
+pub(crate) struct Workers {
+    panicked: Arc<Notify>,
+}
+
+/// Reports a panic while it is unwound.
+struct Watch(Arc<Notify>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.notify_one();
+        }
+    }
+}
+
+impl Workers {
+    /// Runs `work` on a blocking thread.
+    pub(crate) fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        let watch = Watch(self.panicked.clone());
+        tokio::task::spawn_blocking(move || {
+            let _watch = watch;
+            work();
+        });
+    }
+
+    /// Resolves when some of the work has panicked.
+    pub(crate) async fn failed(&self) -> Error {
+        self.panicked.notified().await;
+        Error::Stream(std::io::Error::other(
+            "work on this stream failed; the output of the program says where",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_panic_ends_the_stream() {
+        let workers = Workers::default();
+        workers.spawn(|| ());
+        workers.spawn(|| panic!("as a defect does"));
+        assert!(matches!(workers.failed().await, Error::Stream(_)));
+    }
+}
