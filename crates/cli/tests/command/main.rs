@@ -33,5 +33,6 @@ mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
 mod targets;
+mod trees;
 mod unchanged;
 mod unencrypted;
