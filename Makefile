@@ -2,6 +2,7 @@
 #
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
+#   make test-trees random trees in copies that are ended at random moments, against rsync: 500 of each kind of copy, or CASES=n
 #   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
 #   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
@@ -20,7 +21,7 @@ FIGURES := $(PROGRAMS)/longhaul-figures
 # Tests that take long mostly wait, for paths and for time limits: twice as many go at a time as there are processors.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: demo demo-small test test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test test-trees test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -40,6 +41,12 @@ figures-check:
 test: deps web
 	scripts/web test
 	$(CARGO) test --workspace --locked
+
+# As `make test` does with fewer cases.
+CASES ?= 500
+
+test-trees: deps
+	LONGHAUL_TREE_CASES=$(CASES) $(CARGO) test --workspace --locked --test command --test ssh equal_rsync
 
 # A running agent, and all that its API's description allows and forbids.
 test-api: deps web
@@ -95,7 +102,7 @@ build: web
 deps:
 	@scripts/install-deps ip:iproute2 sysctl:procps cc:gcc c++:g++ pkg-config:pkgconf readelf:binutils curl:curl busybox:busybox groff:groff-base \
 		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables git:git \
-		sshd:openssh-server ssh:openssh-client pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
+		sshd:openssh-server ssh:openssh-client rsync:rsync pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
 		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
 		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs
 

@@ -110,7 +110,11 @@ impl Resident {
     }
 
     async fn serve(&self, dir: &Path) -> Result<Exit> {
-        let mut stop_signals = StopSignals::take()?;
+        // One that answers keys reads them again at SIGHUP.
+        let mut stop_signals = match self.elsewhere.is_wanted() {
+            true => StopSignals::take()?,
+            false => StopSignals::take_with_hangup()?,
+        };
         let store = match &self.store {
             Some(url) => Store::postgres(url).await?,
             None => Store::sqlite(&dir.join("jobs.sqlite")).await?,

@@ -204,7 +204,7 @@ impl Cp {
     }
 
     async fn copy(&self, job: Job, started: Instant) -> Result<Exit> {
-        let mut stop_signals = StopSignals::take()?;
+        let mut stop_signals = StopSignals::take_with_hangup()?;
         let show = Show {
             json: self.json,
             quiet: self.quiet,
@@ -260,7 +260,6 @@ impl Cp {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: !self.no_resume,
-            in_parts: self.portion().is_one_of_several(),
         };
         let outcome = match job {
             Job::PushOverSsh { sources, destination } => {

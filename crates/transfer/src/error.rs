@@ -28,7 +28,7 @@ pub enum FailureKind {
     Exists = 6,
     /// A device, socket or FIFO: only files, directories and symbolic links are copied.
     NotRegular = 7,
-    /// A directory where a file should go, or the other way round.
+    /// A directory where a file should go, or the other way round, or a device, FIFO or socket where a file should go.
     WrongKind = 8,
     /// The source does not exist.
     NotFound = 9,
@@ -82,7 +82,9 @@ impl FailureKind {
             }
             Self::Exists => "already exists at the destination and differs",
             Self::NotRegular => "not a file, directory or symbolic link; not copied",
-            Self::WrongKind => "a directory is in the way of a file, or a file in the way of a directory",
+            Self::WrongKind => {
+                "something of another kind is in the way, which is never replaced; move it away"
+            }
             Self::NotFound => "no such file or directory",
             Self::IsDirectory => "is a directory; give -r to copy it with all it holds",
             Self::Verification => "what arrived differs from what was sent; not kept, copy it again",

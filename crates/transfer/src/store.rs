@@ -85,16 +85,16 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure>;
 
-    /// Makes a directory; its permissions and time come with [`Self::finish_dir`].
-    fn make_dir(&self, head: &Head) -> Result<MadeDir, Failure>;
+    /// Makes a directory that `meta` describes; its permissions and time come with [`Self::finish_dir`].
+    fn make_dir(&self, head: &Head, meta: &Meta) -> Result<MadeDir, Failure>;
 
     /// Whether there is anything to be done with a directory at the end.
     fn finishes(&self, made: MadeDir) -> bool;
 
-    /// When all in it is written: a directory's permissions and time, if this copy made it.
+    /// When all in it is written: a directory's permissions and time, as far as they are the copy's to set.
     fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure>;
 
-    /// When not all in it could be written: its permissions, if this copy made it.
+    /// When the copy ends early: leaves a directory for a later copy to finish.
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta);
 
     /// When everything is in place and before it is reported: what is still to be forced to disk. What failed, each with
@@ -141,8 +141,12 @@ pub(crate) struct Announced {
 /// What became of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeDir {
-    /// Made by this copy.
+    /// Made by this copy, or by an earlier one that did not finish it.
     New,
+    /// There before, and finished by an earlier copy: it is restored if this one puts anything into it.
+    Earlier,
+    /// There before: it takes the permissions and time of its source, since the copy overwrites.
+    Overwritten,
     /// There before: it is filled, and keeps its permissions and time.
     Kept,
 }

@@ -92,7 +92,6 @@ impl Cp {
             overwrite: self.overwrite,
             fsync: self.fsync,
             resume: !self.no_resume,
-            in_parts: self.portion().is_one_of_several(),
         };
         let destination = Destination::local(destination, names, options, client.hello.token)?;
         let labels: Vec<String> = sources.iter().map(Login::to_string).collect();

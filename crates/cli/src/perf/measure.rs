@@ -77,7 +77,7 @@ fn course(perf: &Perf) -> Result<Option<Course>> {
 }
 
 async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Course>) -> Result<Exit> {
-    let mut stop_signals = StopSignals::take()?;
+    let mut stop_signals = StopSignals::take_with_hangup()?;
     let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
         message!(

@@ -48,6 +48,12 @@ impl Agent {
         self.child.wait().unwrap();
     }
 
+    /// Ends it by a signal.
+    pub fn end(mut self, name: &str) {
+        signal(&self.child, name);
+        self.child.wait().unwrap();
+    }
+
     /// SIGTERM, and its exit code.
     fn terminate(mut self) -> Option<i32> {
         signal(&self.child, "TERM");

@@ -34,5 +34,6 @@ mod split;
 #[allow(dead_code, reason = "shared with the attacks, which use other parts")]
 mod stage;
 mod targets;
+mod trees;
 mod unchanged;
 mod unencrypted;

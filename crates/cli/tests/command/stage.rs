@@ -30,6 +30,12 @@ impl Service {
         self.child.wait().unwrap();
     }
 
+    /// Ends it by a signal.
+    pub fn end(&mut self, name: &str) {
+        signal(&self.child, name);
+        self.child.wait().unwrap();
+    }
+
     /// The number of its process.
     pub fn process(&self) -> u32 {
         self.child.id()

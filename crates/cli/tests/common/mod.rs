@@ -10,6 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 use wanbed::Lab;
 
+pub mod trees;
+
 /// A process that ends with its value.
 pub struct Service(pub Child);
 

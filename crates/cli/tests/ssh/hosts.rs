@@ -9,6 +9,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::Value;
 use wanbed::{Lab, Overrides, Scenario};
 
+use crate::common::trees::unprivileged;
 use crate::common::{self, Service, has_labs};
 
 const STAR: &str = r#"
@@ -208,6 +209,18 @@ impl Hosts {
         self.longhaul_at("client")
     }
 
+    /// `longhaul` at the client, by a user without the rights of root.
+    pub fn unprivileged(&self) -> Command {
+        let run = unprivileged(env!("CARGO_BIN_EXE_longhaul"));
+        let mut command = self.lab.command("client", run.get_program()).unwrap();
+        command
+            .args(run.get_args())
+            .env("LONGHAUL_HOME", self.path("client-settings"))
+            .env("HOME", self.path("client-home"))
+            .current_dir(self.dir.path());
+        command
+    }
+
     fn longhaul_at(&self, node: &str) -> Command {
         let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
         command
@@ -257,6 +270,28 @@ impl Hosts {
             (environment.contains(&folder) && line.contains("--over-stdio")).then_some(line)
         };
         processes.filter_map(|process| of_this_lab(&process)).collect()
+    }
+
+    /// Sends a signal to every far side that runs in this lab.
+    pub fn signal_far_sides(&self, name: &str) {
+        let folder = self.dir.path().to_string_lossy().into_owned();
+        let read = |process: &Path, file| {
+            fs::read(process.join(file)).map_or(String::new(), |bytes| {
+                String::from_utf8_lossy(&bytes).into_owned()
+            })
+        };
+        for process in fs::read_dir("/proc")
+            .unwrap()
+            .filter_map(|entry| Some(entry.ok()?.path()))
+        {
+            let is_far_side = read(&process, "comm").trim() == "longhaul"
+                && read(&process, "cmdline").contains("--over-stdio")
+                && read(&process, "environ").contains(&folder);
+            if is_far_side && let Some(number) = process.file_name() {
+                // It may have ended by itself.
+                let _ = Command::new("kill").arg(format!("-{name}")).arg(number).status();
+            }
+        }
     }
 
     /// From now on the hub swallows TCP connections to the data ports of `node`.

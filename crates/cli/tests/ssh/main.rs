@@ -13,4 +13,5 @@ mod hosts;
 mod page;
 #[path = "../docs/shape.rs"]
 mod shape;
+mod trees;
 mod ways;

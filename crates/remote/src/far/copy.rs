@@ -195,7 +195,6 @@ async fn carry_out(
                 overwrite: ask.overwrite,
                 fsync: ask.fsync,
                 resume: ask.resume,
-                in_parts: false,
             };
             let path = resolve::typed(&home, &ask.destination.0);
             let destination = Destination::local(&path, bytes(&ask.names), options, token)?;

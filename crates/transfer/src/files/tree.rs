@@ -244,6 +244,13 @@ impl Files {
         if is_directory(&place) {
             return Err(FilesFailure::of(Errno::EXIST, to));
         }
+        if overwrite
+            && let Ok(there) = dir.stat_name(name)
+            && kind_of(&there) == Kind::Other
+        {
+            let what = "a device, FIFO or socket, which is never replaced: remove it, or choose another name";
+            return Err(FilesFailure::with(FilesFailureKind::Exists, to, what));
+        }
         source_dir
             .rename_into(source_name, &dir, name, overwrite)
             .map_err(|errno| FilesFailure::of(errno, to))?;

@@ -130,7 +130,7 @@ impl Store for Nowhere {
         Self::outcome(&head.path)
     }
 
-    fn make_dir(&self, head: &Head) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, head: &Head, _: &Meta) -> Result<MadeDir, Failure> {
         Self::outcome(&head.path).map(|_| MadeDir::New)
     }
 

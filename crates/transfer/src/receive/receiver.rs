@@ -237,7 +237,7 @@ impl<S: Store> Receiver<S> {
             Frame::Directory { head, meta } => {
                 let (wanted, mut actions) = self.event(|ledger, out| ledger.entry(&head, true, reply, out));
                 if wanted {
-                    let made = self.store.make_dir(&head).map_err(Failure::at_destination);
+                    let made = self.store.make_dir(&head, &meta).map_err(Failure::at_destination);
                     let finish = made.as_ref().is_ok_and(|made| self.store.finishes(*made));
                     actions.extend(
                         self.event(|ledger, out| ledger.directory_made(&head, meta, made, finish, out))

@@ -131,7 +131,7 @@ impl Store for Keeper {
         Err(Failure::new(FailureKind::Io))
     }
 
-    fn make_dir(&self, _: &Head) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, _: &Head, _: &Meta) -> Result<MadeDir, Failure> {
         Err(Failure::new(FailureKind::Io))
     }
 

@@ -277,7 +277,6 @@ impl Server {
                     overwrite: *overwrite,
                     fsync: *fsync,
                     resume: copy.hello.resume,
-                    in_parts: copy.hello.portion.is_one_of_several(),
                 };
                 let grants = self.grants.now();
                 let access = access_of(*overwrite);

@@ -24,7 +24,9 @@ use crate::wire::{Head, Token};
 mod again;
 mod commit;
 mod compare;
+mod directories;
 mod flusher;
+mod in_place;
 mod kept_file;
 mod link;
 mod made;
@@ -37,22 +39,12 @@ mod trial;
 mod write;
 
 use commit::Committer;
+use directories::{Directories, MARKED_DIR_MODE};
 use flusher::Flusher;
-use made::Made;
 use names_in_place::{Entry, NamesInPlace};
 use open_dirs::OpenDirs;
 use times::Grains;
 
-/// Bytes of the names of directories that were made for what goes into them, before they were described themselves: as many as
-/// can be on their way over other streams, many times over.
-const MAX_MADE_BYTES: usize = 1 << 20;
-/// Mode of a directory until all in it is written.
-const UNFINISHED_DIR_MODE: u32 = 0o700;
-/// The same where several copies fill a directory, and one that comes later finishes it: the sticky bit, which no copy gives to a directory
-/// otherwise (LH-COPY-3) and which says nothing where only the owner may write, tells it from directories that were there before (LH-COPY-51).
-const MARKED_DIR_MODE: u32 = 0o1700;
-/// The bits of a mode that are compared with it: all but the one that a directory may take from the one above it.
-const MARK_BITS: u32 = 0o5777;
 /// Beginning of a temporary name.
 pub const TEMP_PREFIX: &str = ".longhaul-";
 
@@ -85,8 +77,6 @@ pub struct WriteOptions {
     pub fsync: bool,
     /// Keep what is there of a large file when the copy ends early, and go on with what an earlier one has kept.
     pub resume: bool,
-    /// Other copies bring some of the same tree: directories that are made stay marked until one finishes them (LH-COPY-51).
-    pub in_parts: bool,
 }
 
 /// Has other copies give way that hold what this one is to go on with, and that nobody carries any
@@ -95,6 +85,7 @@ pub struct WriteOptions {
 pub(crate) type Rivals = Box<dyn Fn(Duration) -> Vec<Rival> + Send + Sync>;
 
 /// Where an entry goes.
+#[derive(Clone)]
 struct Parent {
     dir: Arc<Dir>,
     /// The directory's path beneath the base.
@@ -103,6 +94,8 @@ struct Parent {
     name: OsString,
     /// Number of the source that the entry is of, where that is known.
     source: u32,
+    /// The directory is an entry of this copy itself, which finishes it.
+    is_described: bool,
 }
 
 /// Where a copy goes.
@@ -124,7 +117,9 @@ pub struct Destination {
     flusher: Flusher,
     committer: Committer,
     open_dirs: Arc<OpenDirs>,
-    made: Mutex<Made>,
+    directories: Directories,
+    /// The base is the user's own choice, not what a server has granted.
+    is_local: bool,
     names_in_place: Arc<NamesInPlace>,
     grains: Grains,
 }
@@ -141,7 +136,7 @@ impl Destination {
         token: Token,
     ) -> Result<Self, Error> {
         let must_be_dir = into || names.len() > 1;
-        let mut made = Made::default();
+        let directories = Directories::default();
         let into = match base.stat(&target) {
             Ok(stat) if kind_of(&stat) == Kind::Directory => true,
             Ok(_) if must_be_dir => return Err(Error::path(&target, Errno::NOTDIR)),
@@ -154,17 +149,17 @@ impl Destination {
                     .open_dir(&parent)
                     .map_err(|errno| Error::path(&parent, errno))?;
                 if must_be_dir {
-                    // Of several copies, one that describes it finds it marked; one that does not leaves it as it is.
+                    // A copy that describes it finishes it; one that does not leaves it as it is.
                     let is_described = names.iter().any(Vec::is_empty);
-                    let mode = match options.in_parts && is_described {
+                    let mode = match is_described {
                         true => MARKED_DIR_MODE,
                         false => 0o777,
                     };
                     parent_dir
                         .make_dir(OsStr::from_bytes(name), mode)
                         .map_err(|errno| Error::path(&target, Failure::for_name(errno, name)))?;
-                    if !options.in_parts {
-                        made.insert(&target);
+                    if is_described {
+                        directories.made.locked().insert(&target);
                     }
                     if options.fsync {
                         parent_dir
@@ -192,7 +187,8 @@ impl Destination {
             flusher: Flusher::new(),
             committer: Committer::default(),
             open_dirs: Arc::new(OpenDirs::new(options.fsync)),
-            made: Mutex::new(made),
+            directories,
+            is_local: false,
             names_in_place,
             grains: Grains::default(),
         })
@@ -250,7 +246,11 @@ impl Destination {
             })
         };
         if path.is_dir() {
-            return Self::beneath(open(path)?, RelPath::root(), true, names, options, token);
+            let beneath = Self::beneath(open(path)?, RelPath::root(), true, names, options, token)?;
+            return Ok(Self {
+                is_local: true,
+                ..beneath
+            });
         }
         let parent = path
             .parent()
@@ -264,7 +264,11 @@ impl Destination {
                     failure: error.into(),
                 }
             })?;
-        Self::beneath(open(parent)?, target, into, names, options, token).map_err(named)
+        let beneath = Self::beneath(open(parent)?, target, into, names, options, token).map_err(named)?;
+        Ok(Self {
+            is_local: true,
+            ..beneath
+        })
     }
 
     /// Where an entry goes, beneath the base.
@@ -298,6 +302,7 @@ impl Destination {
         if let Some(dir) = self.open_dirs.get(&parent) {
             return Ok(Parent {
                 dir,
+                is_described: self.is_described(&parent),
                 path: parent,
                 name,
                 source: 0,
@@ -315,6 +320,7 @@ impl Destination {
         self.open_dirs.insert(parent.clone(), dir.clone());
         Ok(Parent {
             dir,
+            is_described: self.is_described(&parent),
             path: parent,
             name,
             source: 0,
@@ -358,29 +364,13 @@ impl Destination {
         Ok(())
     }
 
-    /// Mode of a directory until all in it is written.
-    fn new_dir_mode(&self) -> u32 {
-        match self.options.in_parts {
-            true => MARKED_DIR_MODE,
-            false => UNFINISHED_DIR_MODE,
-        }
-    }
-
     fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
-        // Locked while they are made, so that whoever finds one there knows whose it is.
-        let mut made = self.made.locked();
-        if made.bytes >= MAX_MADE_BYTES && !self.options.in_parts {
-            return Err(Failure::with(
-                FailureKind::Limit,
-                "too many directories that have not been described",
-            ));
-        }
+        self.reopen_above(parent);
+        // Locked while they are made, so that another thread that finds one knows that this copy made it.
+        let mut made = self.directories.made.locked();
         let mut changed = Vec::new();
-        let result = self.base.make_dirs(parent, self.new_dir_mode(), &mut |path| {
-            // Those of several copies are known by their marks.
-            if !self.options.in_parts {
-                made.insert(path);
-            }
+        let result = self.base.make_dirs(parent, MARKED_DIR_MODE, &mut |path| {
+            made.insert(path);
             changed.extend(path.split_last().map(|(parent, _)| parent));
         });
         drop(made);

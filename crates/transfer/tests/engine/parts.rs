@@ -56,7 +56,6 @@ fn parts() -> impl Iterator<Item = Portion> {
 async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
     let options = WriteOptions {
         resume: true,
-        in_parts: portion.is_one_of_several(),
         ..Default::default()
     };
     match way {

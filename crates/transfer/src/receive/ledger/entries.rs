@@ -86,7 +86,7 @@ impl<P: Parts> Ledger<P> {
         }
         let outcome = made.map(|made| match made {
             MadeDir::New => Written::New,
-            MadeDir::Kept => Written::Same,
+            MadeDir::Earlier | MadeDir::Overwritten | MadeDir::Kept => Written::Same,
         });
         self.settle(head, Record::Directory, outcome, out);
     }

@@ -59,7 +59,7 @@ impl Store for Held {
         Ok(Written::New)
     }
 
-    fn make_dir(&self, _: &Head) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, _: &Head, _: &Meta) -> Result<MadeDir, Failure> {
         Ok(MadeDir::New)
     }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex};
 use tokio::time::Instant;
 
 use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};
-use crate::lock::Locked;
 use crate::wire::{Placement, Token};
 
 impl Destination {
@@ -46,7 +45,8 @@ impl Destination {
             flusher: Flusher::new(),
             committer: Committer::default(),
             open_dirs: Arc::new(OpenDirs::new(self.options.fsync)),
-            made: Mutex::new(self.made.locked().clone()),
+            directories: self.directories.clone(),
+            is_local: self.is_local,
             names_in_place: self.names_in_place.clone(),
             grains: Grains::default(),
         }

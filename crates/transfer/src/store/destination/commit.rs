@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::fs;
 
+use super::directories::reopen_finished;
+use super::in_place::may_replace;
 use super::names_in_place::NamesInPlace;
 use super::new_file::NewFile;
 use super::open_dirs::OpenDirs;
@@ -80,11 +82,12 @@ impl Whole {
             }
         };
         // LH-COPY-24.
-        if let Err(failure) = self.file.finish(self.overwrite) {
+        if let Err(failure) = give_own_name(&mut self.file, self.overwrite) {
             // Nobody waits while what is there is read.
             drop(reserved);
             let exists = failure.kind == FailureKind::Exists;
-            let same = exists && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
+            let may_be_same = exists || failure.kind == FailureKind::PermissionDenied;
+            let same = may_be_same && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
             // It could have that name at no other time either.
             if exists || matches!(failure.kind, FailureKind::WrongKind | FailureKind::RefusedPath) {
                 self.file.discard();
@@ -100,6 +103,19 @@ impl Whole {
         reserved.confirm(parent.entry());
         self.open_dirs.changed(&parent.path, &parent.dir);
         self.metadata.clone().map(|()| Written::New)
+    }
+}
+
+/// Gives a file its name where nothing or what may be replaced has it.
+fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
+    if overwrite {
+        may_replace(file.parent())?;
+    }
+    match file.finish(overwrite) {
+        Err(denied) if denied.kind == FailureKind::PermissionDenied && reopen_finished(file.parent()) => {
+            file.finish(overwrite)
+        }
+        finished => finished,
     }
 }
 

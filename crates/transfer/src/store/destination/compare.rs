@@ -8,6 +8,7 @@ use std::sync::Arc;
 use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
+use super::directories::keeping_finished;
 use super::write::metadata_failure;
 use super::{Destination, Parent, times};
 use crate::error::{Failure, FailureKind};
@@ -74,7 +75,9 @@ impl Destination {
     /// Whether the file there has the time of the offer, as far as its file system keeps it.
     fn has_time(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
         let temp = self.temp_name(offer.head.id);
-        self.grains.has_time(stat, offer.meta.mtime, &there.dir, &temp)
+        let has_time = || self.grains.has_time(stat, offer.meta.mtime, &there.dir, &temp);
+        // The grain of a file system is tried in the directory.
+        meta_of(stat).mtime == offer.meta.mtime || keeping_finished(&there.dir, has_time)
     }
 
     /// Compares a file of the size that is offered by its hash, if there is one.
@@ -127,6 +130,7 @@ impl Destination {
         Some(Parent {
             dir,
             name: OsStr::from_bytes(name).to_owned(),
+            is_described: self.is_described(&path),
             path,
             source: 0,
         })
@@ -151,7 +155,7 @@ impl Destination {
 }
 
 /// The file, if it is a regular one of this size that may be read.
-fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
+pub(super) fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
     let name = RelPath::from_bytes(there.name.as_bytes()).ok()?;
     let fd = there.dir.open_file(&name).ok()?;
     let stat = fs::fstat(&fd).ok()?;
@@ -160,7 +164,7 @@ fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
 }
 
 /// Whether a file's content has this hash; not, if nobody waits for the answer any more.
-fn has_content(fd: &OwnedFd, hash: &Hash, is_waiting: &dyn Fn() -> bool) -> Result<bool, Failure> {
+pub(super) fn has_content(fd: &OwnedFd, hash: &Hash, is_waiting: &dyn Fn() -> bool) -> Result<bool, Failure> {
     let (mut hasher, mut part, mut at) = (blake3::Hasher::new(), vec![0; READ_BYTES], 0);
     while is_waiting() {
         match rustix::io::pread(fd, &mut part, at) {

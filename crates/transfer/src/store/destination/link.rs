@@ -3,10 +3,10 @@
 use std::ffi::OsStr;
 
 use rustix::fs::Stat;
-use rustix::io::Errno;
 
+use super::in_place::may_replace;
 use super::{Destination, Parent};
-use crate::error::Failure;
+use crate::error::{Failure, FailureKind};
 use crate::store::Comparison;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{HardLink, Head};
@@ -36,13 +36,14 @@ impl Destination {
         parent.source = link.head.source;
         let reserved = self.names_in_place.reserve(parent.entry())?;
         let Parent { dir, path, name, .. } = &parent;
-        match first.dir.link_into(&first.name, dir, name) {
+        match self.change(&parent, || Ok(first.dir.link_into(&first.name, dir, name)?)) {
             Ok(()) => {}
-            Err(Errno::EXIST) if is_name_of(dir, name, &file) => {
+            Err(failure) if failure.kind == FailureKind::Exists && is_name_of(dir, name, &file) => {
                 reserved.confirm(parent.entry());
                 return Ok(Comparison::InPlace);
             }
-            Err(Errno::EXIST) if self.options.overwrite => {
+            Err(failure) if failure.kind == FailureKind::Exists && self.options.overwrite => {
+                may_replace(&parent)?;
                 let temp = self.temp_name(link.head.id);
                 if first.dir.link_into(&first.name, dir, &temp).is_err() {
                     return Ok(Comparison::Wanted);

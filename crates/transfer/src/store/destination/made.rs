@@ -1,21 +1,22 @@
-//! Which directories are a copy's own.
+//! Directories that a copy remembers, within a bound.
 
 use std::collections::HashSet;
 
 use crate::path::RelPath;
 
-/// Directories that this copy has made and that have not been described yet. What else is there was there before, and its
-/// permissions and time are not ours to set.
+/// Maximum bytes of the names of directories. What is beyond is known by its state alone.
+const MAX_MADE_BYTES: usize = 1 << 20;
+
+/// Set of directories, bounded by the bytes that their names take.
 #[derive(Default, Clone)]
 pub(super) struct Made {
     directories: HashSet<RelPath>,
-    /// Bytes that their names take.
-    pub bytes: usize,
+    bytes: usize,
 }
 
 impl Made {
     pub(super) fn insert(&mut self, path: &RelPath) {
-        if self.directories.insert(path.clone()) {
+        if self.bytes < MAX_MADE_BYTES && self.directories.insert(path.clone()) {
             self.bytes += Self::cost(path);
         }
     }
@@ -27,6 +28,10 @@ impl Made {
             self.bytes = self.bytes.saturating_sub(Self::cost(path));
         }
         was_there
+    }
+
+    pub(super) fn contains(&self, path: &RelPath) -> bool {
+        self.directories.contains(path)
     }
 
     fn cost(path: &RelPath) -> usize {

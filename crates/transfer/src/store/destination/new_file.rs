@@ -6,11 +6,12 @@ use rustix::io::Errno;
 
 use super::Parent;
 use super::flusher::Flusher;
+use super::in_place::InPlace;
 use super::kept_file::KeptFile;
 use super::temp_file::TempFile;
 use crate::error::Failure;
-use crate::tree_hash::BlockHash;
-use crate::wire::Block;
+use crate::tree_hash::{BlockHash, Hash};
+use crate::wire::{Block, Written};
 
 /// See the module.
 pub(crate) struct NewFile {
@@ -24,6 +25,8 @@ enum Kind {
     Temporary(TempFile),
     /// Kept then.
     Kept(KeptFile),
+    /// There already, and not written.
+    InPlace(InPlace),
 }
 
 impl NewFile {
@@ -43,11 +46,27 @@ impl NewFile {
         }
     }
 
+    /// One that is there and stays.
+    pub(super) fn in_place(file: InPlace, block_log2: u32) -> Self {
+        Self {
+            kind: Kind::InPlace(file),
+            block_log2,
+        }
+    }
+
+    /// The outcome of one that stays where it is; none of any other.
+    pub(super) fn conclude(&self, size: u64, hash: &Hash) -> Option<Result<Written, Failure>> {
+        match &self.kind {
+            Kind::InPlace(file) => Some(file.conclude(size, hash)),
+            Kind::Temporary(_) | Kind::Kept(_) => None,
+        }
+    }
+
     /// Syncs what was written if that is recorded in a journal. Returns whether the file is durable, so that
     /// [`Self::finish`] needs no flush before it.
     pub(super) fn settle(&self) -> Result<bool, Failure> {
         match &self.kind {
-            Kind::Temporary(_) => Ok(false),
+            Kind::Temporary(_) | Kind::InPlace(_) => Ok(false),
             Kind::Kept(file) => file.settle(),
         }
     }
@@ -56,6 +75,7 @@ impl NewFile {
         match &self.kind {
             Kind::Temporary(file) => &file.parent,
             Kind::Kept(file) => &file.parent,
+            Kind::InPlace(file) => &file.parent,
         }
     }
 
@@ -67,6 +87,7 @@ impl NewFile {
         match &self.kind {
             Kind::Temporary(file) => file.fd(),
             Kind::Kept(file) => Ok(file.fd()),
+            Kind::InPlace(file) => Ok(&file.fd),
         }
     }
 
@@ -77,7 +98,7 @@ impl NewFile {
     pub(super) fn close(&mut self) -> Result<(), Errno> {
         match &mut self.kind {
             Kind::Temporary(file) => file.close(),
-            Kind::Kept(_) => Ok(()),
+            Kind::Kept(_) | Kind::InPlace(_) => Ok(()),
         }
     }
 
@@ -89,6 +110,7 @@ impl NewFile {
         match &self.kind {
             Kind::Temporary(file) => file.reopen(),
             Kind::Kept(file) => rustix::io::fcntl_dupfd_cloexec(file.fd(), 0),
+            Kind::InPlace(file) => rustix::io::fcntl_dupfd_cloexec(&file.fd, 0),
         }
     }
 
@@ -106,6 +128,7 @@ impl NewFile {
             match &self.kind {
                 Kind::Temporary(file) => file.write(now, at)?,
                 Kind::Kept(file) => file.write(now, at)?,
+                Kind::InPlace(_) => {}
             }
             data = rest;
         }
@@ -120,6 +143,7 @@ impl NewFile {
         match &mut self.kind {
             Kind::Temporary(file) => file.finish(replace),
             Kind::Kept(file) => file.finish(replace),
+            Kind::InPlace(_) => Ok(()),
         }
     }
 

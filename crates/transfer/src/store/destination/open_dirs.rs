@@ -37,6 +37,8 @@ struct Open {
     dir: Arc<Dir>,
     /// It has changed since it was last forced to disk.
     changed: bool,
+    /// It is known to take names until this copy finishes it.
+    is_reopened: bool,
 }
 
 /// What happened to the directory of an inode.
@@ -71,9 +73,24 @@ impl OpenDirs {
         } else {
             HashMap::new()
         };
-        open.entry(path).or_insert(Open { dir, changed: false });
+        open.entry(path).or_insert(Open {
+            dir,
+            changed: false,
+            is_reopened: false,
+        });
         drop(open);
         self.sync_changed(left);
+    }
+
+    /// Whether a directory is known to take names until this copy finishes it.
+    pub(super) fn is_reopened(&self, path: &RelPath) -> bool {
+        self.open.locked().get(path).is_some_and(|open| open.is_reopened)
+    }
+
+    pub(super) fn set_reopened(&self, path: &RelPath, is_reopened: bool) {
+        if let Some(open) = self.open.locked().get_mut(path) {
+            open.is_reopened = is_reopened;
+        }
     }
 
     /// A name in `dir`, which is at `path`, was made or replaced.

@@ -8,6 +8,7 @@ use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::Parent;
+use super::directories::remove_temporary;
 use crate::error::{Failure, FailureKind};
 use crate::store::durability;
 
@@ -88,7 +89,7 @@ impl TempFile {
 impl Drop for TempFile {
     fn drop(&mut self) {
         if let Some(temp) = &self.temp {
-            let _ = self.parent.dir.remove(temp);
+            remove_temporary(&self.parent.dir, temp);
         }
     }
 }

@@ -41,7 +41,7 @@ impl Copy {
 }
 
 /// Waits for the outcome of a commit.
-fn outcome(commit: impl FnOnce(OnCommit)) -> Result<Written, Failure> {
+pub(super) fn outcome(commit: impl FnOnce(OnCommit)) -> Result<Written, Failure> {
     let (sender, outcome) = mpsc::channel();
     commit(Box::new(move |committed| sender.send(committed).unwrap()));
     outcome.recv().unwrap()
@@ -77,7 +77,7 @@ fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
     copy.small("made/on/the/way/file");
     // A directory that is described, in one that is not.
     let new = copy.head("there/new");
-    assert_eq!(copy.destination.make_dir(&new), Ok(MadeDir::New));
+    assert_eq!(copy.destination.make_dir(&new, &meta()), Ok(MadeDir::New));
     copy.small("there/new/file");
     copy.destination.finish_dir(&new, MadeDir::New, &meta()).unwrap();
     assert!(!copy.lost().is_empty(), "this test sees changes");

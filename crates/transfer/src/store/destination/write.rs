@@ -9,16 +9,17 @@ use rustix::fs::{self, Mode, Stat};
 use rustix::io::Errno;
 
 use super::commit::Whole;
+use super::in_place::{may_replace, not_replaced};
 use super::kept_file::KeptFile;
 use super::names_in_place::Entry;
 use super::new_file::NewFile;
 use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
-use super::{Destination, MARK_BITS, MARKED_DIR_MODE, Parent, times};
+use super::{Destination, MARKED_DIR_MODE, Parent, times};
 use crate::error::{Failure, FailureKind, refuses_name};
 use crate::lock::Locked;
 use crate::path::RelPath;
-use crate::store::confine::{Dir, Kind, kind_of};
+use crate::store::confine::{Kind, kind_of};
 use crate::store::contest::Contest;
 use crate::store::journal::{DirStorage, Identity, Journal};
 use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption, Store};
@@ -74,17 +75,19 @@ impl Store for Destination {
     }
 
     fn create(&self, announced: &Announced) -> Result<NewFile, Failure> {
-        if let Some(identity) = self.kept_identity(announced) {
-            // What it may have found is written again: the ledger knows nothing of it. A journal
-            // that another copy holds by now was made since the file was described, by a copy that
-            // goes on, so it is not waited for.
-            let (file, _) = self.keep(announced, &identity)?;
-            return Ok(NewFile::kept(file, announced.block_log2));
+        // LH-COPY-24: what is there stays, the same or not.
+        let exists = Failure::new(FailureKind::Exists);
+        if !self.options.overwrite
+            && let Some(file) = self.file_in_place(announced, &exists)
+        {
+            return Ok(file);
         }
-        let file = self.begin(&announced.head, announced.size)?;
-        self.try_name(&file.parent, announced.head.id)?;
-        file.set_size(announced.size)?;
-        Ok(NewFile::temporary(file, announced.block_log2))
+        match self.create_file(announced) {
+            Err(denied) if denied.kind == FailureKind::PermissionDenied => {
+                self.file_in_place(announced, &denied).ok_or(denied)
+            }
+            created => created,
+        }
     }
 
     fn write(&self, file: &NewFile, block: &Block, data: &[u8], hash: BlockHash) -> Result<(), Failure> {
@@ -96,6 +99,9 @@ impl Store for Destination {
     }
 
     fn commit(&self, file: NewFile, meta: &Meta, size: u64, hash: &Hash, done: OnCommit) {
+        if let Some(outcome) = file.conclude(size, hash) {
+            return done(outcome.and_then(|same| self.stays(file.parent(), same)));
+        }
         let settled = file
             .settle()
             .and_then(|is_durable| Ok((is_durable, apply(file.fd()?, meta))));
@@ -123,12 +129,23 @@ impl Store for Destination {
 
     fn write_small(&self, head: &Head, meta: &Meta, data: &[u8], hash: &Hash, done: OnCommit) {
         let size = data.len() as u64;
-        let written = self.begin(head, size).and_then(|file| {
+        let parent = match self.parent_for(head, size) {
+            Ok(parent) => parent,
+            Err(failure) => return done(Err(failure)),
+        };
+        if self.is_unchanged(&parent, meta, size, hash) {
+            return done(self.stays(&parent, Written::Same));
+        }
+        let written = self.begin(&parent, head).and_then(|file| {
             file.write(data, 0)?;
             Ok(NewFile::temporary(file, 0))
         });
         match written {
             Ok(file) => self.commit(file, meta, size, hash, done),
+            Err(denied) if denied.kind == FailureKind::PermissionDenied => {
+                let updated = self.update_in_place(&parent, meta, size, hash, denied);
+                done(updated.and_then(|same| self.stays(&parent, same)));
+            }
             Err(failure) => done(Err(failure)),
         }
     }
@@ -138,12 +155,19 @@ impl Store for Destination {
         let parent = self.parent_of(head, &place)?;
         let Parent { dir, path, name, .. } = &parent;
         let reserved = self.names_in_place.reserve(parent.entry())?;
-        match dir.create_symlink(name, target) {
-            Err(Errno::EXIST) if self.may_compare && self.is_same_link(&place, target) => {
-                reserved.confirm(parent.entry());
-                return Ok(Written::Same);
-            }
-            Err(Errno::EXIST) if self.options.overwrite => {
+        if self.may_compare && self.is_same_link(&place, target) {
+            reserved.confirm(parent.entry());
+            return Ok(Written::Same);
+        }
+        let create = || match dir.create_symlink(name, target) {
+            Err(Errno::EXIST) => Err(Failure::new(FailureKind::Exists)),
+            // Denied where the directory is not writable.
+            Err(errno) if errno != Errno::ACCESS && lacks_links(errno) => Err(no_links(errno)),
+            result => result.map_err(|errno| Failure::for_name(errno, name.as_bytes())),
+        };
+        match self.change(&parent, create) {
+            Err(failure) if failure.kind == FailureKind::Exists && self.options.overwrite => {
+                may_replace(&parent)?;
                 let temp = self.temp_name(head.id);
                 dir.create_symlink(&temp, target).map_err(no_links)?;
                 if let Err(errno) = dir.rename(&temp, name, true) {
@@ -151,8 +175,7 @@ impl Store for Destination {
                     return Err(Failure::for_name(errno, name.as_bytes()));
                 }
             }
-            Err(errno) if lacks_links(errno) => return Err(no_links(errno)),
-            result => result.map_err(|errno| Failure::for_name(errno, name.as_bytes()))?,
+            result => result?,
         }
         reserved.confirm(parent.entry());
         // A file system without times on links is no reason to lose the link.
@@ -161,70 +184,66 @@ impl Store for Destination {
         Ok(Written::New)
     }
 
-    fn make_dir(&self, head: &Head) -> Result<MadeDir, Failure> {
+    fn make_dir(&self, head: &Head, meta: &Meta) -> Result<MadeDir, Failure> {
         let place = self.beneath_base(head)?;
-        let Some((parent, name)) = place.split_last() else {
-            return Ok(MadeDir::Kept);
+        let Some((path, name)) = place.split_last() else {
+            return Ok(self.found_dir(&place, &self.base, meta));
         };
-        let name = OsStr::from_bytes(name);
-        let dir = match place == self.within {
+        let parent = match place == self.within {
             // The one that all is to stay within, itself.
-            true => Arc::new(self.base.open_dir(&parent)?),
-            false => self.parent(&place)?.dir,
+            true => Parent {
+                dir: Arc::new(self.base.open_dir(&path)?),
+                path,
+                name: OsStr::from_bytes(name).to_owned(),
+                source: head.source,
+                is_described: false,
+            },
+            false => self.parent_of(head, &place)?,
         };
         let entry = Entry {
-            dir: &*dir,
-            path: &parent,
-            name,
-            source: head.source,
             is_directory: true,
+            ..parent.entry()
         };
         let reserved = self.names_in_place.reserve(entry)?;
-        let mut made = self.made.locked();
-        let new = dir
-            .make_dir(name, self.new_dir_mode())
-            .map_err(|errno| match errno {
-                Errno::EXIST => Failure::new(FailureKind::WrongKind),
-                errno => Failure::for_name(errno, name.as_bytes()),
-            })?;
+        let mut made = self.directories.made.locked();
+        let new = self.make_named_dir(&parent)?;
         let was_made = made.remove(&place);
         drop(made);
         reserved.confirm(entry);
         if new {
-            self.open_dirs.changed(&parent, &dir);
+            self.open_dirs.changed(&parent.path, &parent.dir);
         }
-        Ok(match new || was_made || is_marked(&dir, name) {
-            true => MadeDir::New,
-            false => MadeDir::Kept,
+        if new || was_made {
+            return Ok(MadeDir::New);
+        }
+        // One that may not be opened is not changed either.
+        Ok(match self.base.open_dir(&place) {
+            Ok(dir) => self.found_dir(&place, &dir, meta),
+            Err(_) => MadeDir::Kept,
         })
     }
 
     fn finishes(&self, made: MadeDir) -> bool {
-        made == MadeDir::New || self.options.fsync
+        made != MadeDir::Kept || self.options.fsync
     }
 
     fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
         let dir = self.base.open_dir(&self.beneath_base(head)?)?;
-        let metadata = match made {
-            MadeDir::New => apply(&dir, meta),
-            MadeDir::Kept => Ok(()),
-        };
+        let completed = self.complete(&dir, made, meta);
         if self.options.fsync {
             dir.sync().map_err(sync_failure)?;
             self.open_dirs.note(&dir, true);
         }
-        metadata
+        completed
     }
 
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta) {
-        // What is marked is finished by a later copy.
-        if made == MadeDir::New
-            && !self.options.in_parts
+        // What this copy made is marked.
+        if made == MadeDir::Earlier
             && let Ok(place) = self.beneath_base(head)
             && let Ok(dir) = self.base.open_dir(&place)
         {
-            // The copy has ended early and says so; nobody learns of this.
-            let _ = fs::fchmod(dir, Mode::from_raw_mode(meta.mode));
+            self.leave(&dir, meta);
         }
     }
 
@@ -261,20 +280,50 @@ impl Destination {
     fn keep(&self, announced: &Announced, identity: &Identity) -> Result<(KeptFile, Vec<Subtree>), Failure> {
         let (size, block_log2) = (announced.size, announced.block_log2);
         let parent = self.parent_for(&announced.head, size)?;
-        self.try_name(&parent, announced.head.id)?;
-        let storage = DirStorage(parent.dir.clone());
-        let (journal, resume) =
-            Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)?;
+        let (journal, resume) = self.change(&parent, || {
+            self.try_name(&parent, announced.head.id)?;
+            let storage = DirStorage(parent.dir.clone());
+            Journal::open_or_create(storage, &parent.name, identity, block_log2 as u8, size)
+        })?;
         Ok((KeptFile::new(parent, journal), resume.subtrees))
     }
 
+    fn create_file(&self, announced: &Announced) -> Result<NewFile, Failure> {
+        if let Some(identity) = self.kept_identity(announced) {
+            // What it may have found is written again: the ledger knows nothing of it. A journal
+            // that another copy holds by now was made since the file was described, by a copy that
+            // goes on, so it is not waited for.
+            let (file, _) = self.keep(announced, &identity)?;
+            return Ok(NewFile::kept(file, announced.block_log2));
+        }
+        let parent = self.parent_for(&announced.head, announced.size)?;
+        let file = self.begin(&parent, &announced.head)?;
+        self.try_name(&file.parent, announced.head.id)?;
+        file.set_size(announced.size)?;
+        Ok(NewFile::temporary(file, announced.block_log2))
+    }
+
+    /// Makes a directory; `Ok(false)` if there is one.
+    fn make_named_dir(&self, parent: &Parent) -> Result<bool, Failure> {
+        let there = parent.dir.stat_name(&parent.name);
+        if there.is_ok_and(|there| kind_of(&there) == Kind::Directory) {
+            return Ok(false);
+        }
+        self.change(parent, || {
+            let made = parent.dir.make_dir(&parent.name, MARKED_DIR_MODE);
+            made.map_err(|errno| match errno {
+                Errno::EXIST => Failure::new(FailureKind::WrongKind),
+                errno => Failure::for_name(errno, parent.name.as_bytes()),
+            })
+        })
+    }
+
     /// A file under a temporary name.
-    fn begin(&self, head: &Head, size: u64) -> Result<TempFile, Failure> {
-        let parent = self.parent_for(head, size)?;
+    fn begin(&self, parent: &Parent, head: &Head) -> Result<TempFile, Failure> {
         let temp = self.temp_name(head.id);
-        let fd = parent.dir.create_new(&temp)?;
+        let fd = self.change(parent, || Ok(parent.dir.create_new(&temp)?))?;
         Ok(TempFile {
-            parent,
+            parent: parent.clone(),
             temp: Some(temp),
             fd: Some(fd),
         })
@@ -307,9 +356,10 @@ impl Destination {
     /// Whether a file of `size` bytes may replace what is there, or be the same, as far as that is certain already.
     pub(super) fn may_take_place_of(&self, there: &Stat, size: u64) -> Result<(), Failure> {
         match kind_of(there) {
-            _ if self.options.overwrite => Ok(()),
+            Kind::File | Kind::Symlink if self.options.overwrite => Ok(()),
+            Kind::Other if self.options.overwrite || self.may_compare => Err(not_replaced(there)),
             Kind::File if self.may_compare && there.st_size as u64 == size => Ok(()),
-            Kind::Directory => Err(Failure::new(FailureKind::WrongKind)),
+            Kind::Directory => Err(not_replaced(there)),
             _ => Err(Failure::new(FailureKind::Exists)),
         }
     }
@@ -321,12 +371,6 @@ impl Destination {
     pub(super) fn temp_name(&self, id: u64) -> OsString {
         OsString::from(format!("{}{id:x}", self.temp_prefix))
     }
-}
-
-/// Whether a directory was made by one of several copies that bring a tree together, and none has finished it (LH-COPY-51).
-fn is_marked(dir: &Dir, name: &OsStr) -> bool {
-    dir.stat_name(name)
-        .is_ok_and(|there| kind_of(&there) == Kind::Directory && there.st_mode & MARK_BITS == MARKED_DIR_MODE)
 }
 
 /// Whether what is at a file's place has the same content.

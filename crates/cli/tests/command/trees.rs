@@ -1,0 +1,195 @@
+//! Random trees, copied by an ordinary user while the programs that copy are ended at random moments.
+
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use crate::agent::Agent;
+use crate::common::trees::{Kind, interrupted_copies_equal_rsync, start, unprivileged};
+use crate::stage::*;
+
+/// A way that the data of a command goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    Local,
+    Push,
+    Pull,
+    Job,
+}
+
+struct Programs {
+    stage: Stage,
+    way: Way,
+    server: Option<Service>,
+    agent: Option<Agent>,
+    /// The job of the tree that is copied.
+    job: Option<(String, String)>,
+}
+
+impl Programs {
+    fn new(way: Way) -> Self {
+        let stage = Stage::new();
+        stage.key("me");
+        let mut programs = Self {
+            stage,
+            way,
+            server: None,
+            agent: None,
+            job: None,
+        };
+        programs.repair();
+        programs
+    }
+
+    fn longhaul(&self, who: &str) -> Command {
+        let mut command = unprivileged(env!("CARGO_BIN_EXE_longhaul"));
+        command
+            .env("LONGHAUL_HOME", self.stage.path(who))
+            .env("RUST_LOG", "error")
+            .current_dir(self.stage.tmp.path());
+        command
+    }
+
+    fn serve(&self, listen: &str) -> Service {
+        let key = self.stage.key("me");
+        let mut command = self.longhaul("server");
+        command.args([
+            "serve", "--root", "root", "--listen", listen, "--read", &key, "--write", &key,
+        ]);
+        self.stage.service(command, "address")
+    }
+
+    fn server(&self) -> &Service {
+        self.server.as_ref().unwrap()
+    }
+
+    /// Arguments of `cp` and `submit`.
+    fn paths(&self, name: &str) -> Vec<String> {
+        let words: Vec<String> = match self.way {
+            Way::Local => vec!["-r".into(), format!("here/{name}"), format!("root/{name}/")],
+            Way::Push | Way::Job => vec![
+                "-r".into(),
+                "--host-key".into(),
+                self.server().key.clone(),
+                format!("here/{name}"),
+                format!("lh://{}/{name}/", self.server().address),
+            ],
+            Way::Pull => vec![
+                "-r".into(),
+                "--host-key".into(),
+                self.server().key.clone(),
+                format!("lh://{}/{name}", self.server().address),
+                format!("here/{name}/"),
+            ],
+        };
+        words
+    }
+
+    /// The number of the job that copies `name`, submitted if need be and told to go on.
+    fn job(&mut self, name: &str) -> String {
+        if let Some((of, id)) = &self.job
+            && of == name
+        {
+            let id = id.clone();
+            // One that runs needs no telling.
+            let _ = self.longhaul("me").args(["retry", &id]).output().unwrap();
+            return id;
+        }
+        let output = self
+            .longhaul("me")
+            .args(["submit", "--json"])
+            .args(self.paths(name))
+            .output()
+            .unwrap();
+        let job: serde_json::Value = serde_json::from_slice(&output.stdout)
+            .unwrap_or_else(|error| panic!("{error}: {}", errors(&output)));
+        let id = job["id"].to_string();
+        self.job = Some((name.to_owned(), id.clone()));
+        id
+    }
+
+    fn is_done(&self, id: &str) -> bool {
+        let output = self.longhaul("me").args(["job", id, "--json"]).output().unwrap();
+        let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        job["state"] == "done"
+    }
+}
+
+impl Kind for Programs {
+    fn sources(&self) -> PathBuf {
+        self.stage
+            .path(if self.way == Way::Pull { "root" } else { "here" })
+    }
+
+    fn targets(&self) -> PathBuf {
+        self.stage
+            .path(if self.way == Way::Pull { "here" } else { "root" })
+    }
+
+    fn attempt(&mut self, name: &str) -> Child {
+        if self.way != Way::Job {
+            return start(self.longhaul("me").arg("cp").args(self.paths(name)));
+        }
+        // A copy of what is there is a job of its own.
+        if let Some((_, id)) = self.job.clone()
+            && self.is_done(&id)
+        {
+            self.job = None;
+        }
+        let id = self.job(name);
+        start(self.longhaul("me").args(["job", &id, "--follow"]))
+    }
+
+    fn others(&self) -> usize {
+        match self.way {
+            Way::Local => 0,
+            Way::Push | Way::Pull => 1,
+            Way::Job => 2,
+        }
+    }
+
+    fn end_other(&mut self, other: usize, name: &str) {
+        if other == 1 {
+            self.agent.take().unwrap().end(name);
+            return;
+        }
+        // A server reads its grants again at SIGHUP.
+        let name = if name == "HUP" { "KILL" } else { name };
+        self.server.as_mut().unwrap().end(name);
+    }
+
+    fn repair(&mut self) {
+        let ended = |server: &mut Service| server.ended().is_some();
+        let address = match &mut self.server {
+            None => Some("127.0.0.1:0".to_owned()),
+            Some(server) => ended(server).then(|| server.address.clone()),
+        };
+        if self.way != Way::Local
+            && let Some(address) = address
+        {
+            self.server = Some(self.serve(&address));
+        }
+        if self.way == Way::Job && self.agent.is_none() {
+            self.agent = Some(Agent::start_by(self.longhaul("me"), &[]));
+        }
+    }
+}
+
+#[test]
+fn interrupted_local_trees_equal_rsync() {
+    interrupted_copies_equal_rsync(&mut Programs::new(Way::Local));
+}
+
+#[test]
+fn interrupted_pushed_trees_equal_rsync() {
+    interrupted_copies_equal_rsync(&mut Programs::new(Way::Push));
+}
+
+#[test]
+fn interrupted_pulled_trees_equal_rsync() {
+    interrupted_copies_equal_rsync(&mut Programs::new(Way::Pull));
+}
+
+#[test]
+fn interrupted_trees_of_jobs_equal_rsync() {
+    interrupted_copies_equal_rsync(&mut Programs::new(Way::Job));
+}

@@ -1,0 +1,361 @@
+//! Random trees that are copied while random programs are ended at random moments, by an ordinary user. Once the same command has
+//! succeeded, what it made equals what `rsync -a` makes of the same source.
+//!
+//! One generator serves every kind of copy; each kind says how to start an attempt and which programs can be ended ([`Kind`]).
+
+#![allow(dead_code, reason = "each program of tests uses some of it")]
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
+
+use super::{noise, signal};
+
+/// Environment variable with the number of cases for each kind of copy.
+const CASES_VARIABLE: &str = "LONGHAUL_TREE_CASES";
+const DEFAULT_CASES: u32 = 20;
+/// Attempts after the last interruption. An attempt may find that one before it has not ended everywhere.
+const MAX_QUIET_ATTEMPTS: usize = 8;
+/// Time within which an attempt ends, interrupted or not.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(120);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// Beginning of the names that copies give to what is not finished.
+const TEMP_PREFIX: &str = ".longhaul-";
+
+/// A kind of copy: what takes part in it and how it is started.
+pub trait Kind {
+    /// Directory that sources are made in.
+    fn sources(&self) -> PathBuf;
+    /// Directory that targets are made in.
+    fn targets(&self) -> PathBuf;
+    /// Starts the command that copies the directory `name` of the sources into the directory `name` of the targets. The same command
+    /// for the same name, however often.
+    fn attempt(&mut self, name: &str) -> Child;
+    /// Number of programs that take part beside the command itself.
+    fn others(&self) -> usize;
+    /// Sends a signal to one of these programs.
+    fn end_other(&mut self, other: usize, signal: &str);
+    /// Starts again what was ended.
+    fn repair(&mut self);
+}
+
+/// A program that runs without the rights of root, whoever runs the test.
+pub fn unprivileged(program: &str) -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new(program);
+    }
+    let mut command = Command::new("unshare");
+    command
+        .args(["--user", "--map-user=1000", "--map-group=1000", "--"])
+        .arg(program);
+    command
+}
+
+/// One entry of a tree; `parent` chooses among the directories before it.
+#[derive(Debug, Clone)]
+struct Entry {
+    parent: prop::sample::Index,
+    mode: u32,
+    mtime: (i64, i64),
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    Directory,
+    File(usize),
+    Link(String),
+}
+
+/// A moment in an attempt, and what is ended then.
+#[derive(Debug, Clone)]
+struct Interruption {
+    /// Share of the tree's entries that are there.
+    progress: f64,
+    /// Further time.
+    delay: Duration,
+    signal: &'static str,
+    /// Bits for the command and the other programs. If none of theirs is set, the command is ended.
+    victims: u8,
+}
+
+#[derive(Debug, Clone)]
+struct Case {
+    entries: Vec<Entry>,
+    root_mode: u32,
+    interruptions: Vec<Interruption>,
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    let content = prop_oneof![
+        4 => Just(Content::Directory),
+        8 => (0usize..9000).prop_map(Content::File),
+        2 => (262_144usize..1_500_000).prop_map(Content::File),
+        1 => "[a-z/.]{1,40}".prop_map(Content::Link),
+    ];
+    let mtime = (-1_000_000i64..2_000_000_000, 0i64..1_000_000_000);
+    (any::<prop::sample::Index>(), 0u32..0o1000, mtime, content).prop_map(|(parent, mode, mtime, content)| {
+        Entry {
+            parent,
+            mode,
+            mtime,
+            content,
+        }
+    })
+}
+
+fn interruption() -> impl Strategy<Value = Interruption> {
+    let signal = prop::sample::select(vec!["INT", "TERM", "HUP", "KILL", "KILL"]);
+    (0.0..1.2, 0u64..20_000, signal, any::<u8>()).prop_map(|(progress, delay, signal, victims)| {
+        Interruption {
+            progress,
+            delay: Duration::from_micros(delay),
+            signal,
+            victims,
+        }
+    })
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    (vec(entry(), 1..60), 0u32..0o1000, vec(interruption(), 1..3)).prop_map(
+        |(entries, root_mode, interruptions)| Case {
+            entries,
+            root_mode,
+            interruptions,
+        },
+    )
+}
+
+/// The owner can read a file, and a directory with all in it.
+fn readable(mode: u32, is_directory: bool) -> u32 {
+    mode | if is_directory { 0o500 } else { 0o400 }
+}
+
+impl Case {
+    /// Makes the tree at `root`, with permissions and times set from the leaves up.
+    fn make(&self, root: &Path) {
+        fs::create_dir(root).unwrap();
+        let mut directories = vec![root.to_owned()];
+        let mut made = Vec::new();
+        for (number, entry) in self.entries.iter().enumerate() {
+            let path = entry.parent.get(&directories).join(format!("e{number}"));
+            match &entry.content {
+                Content::Directory => {
+                    fs::create_dir(&path).unwrap();
+                    directories.push(path.clone());
+                }
+                Content::File(size) => fs::write(&path, noise(*size, number as u64)).unwrap(),
+                Content::Link(target) => symlink(target, &path).unwrap(),
+            }
+            made.push((path, entry));
+        }
+        for (path, entry) in made.into_iter().rev() {
+            let is_directory = matches!(entry.content, Content::Directory);
+            if !matches!(entry.content, Content::Link(_)) {
+                let mode = readable(entry.mode, is_directory);
+                fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            }
+            set_mtime(&path, entry.mtime);
+        }
+        fs::set_permissions(root, Permissions::from_mode(readable(self.root_mode, true))).unwrap();
+        set_mtime(root, (1_000_000_000, 7));
+    }
+}
+
+fn set_mtime(path: &Path, (tv_sec, tv_nsec): (i64, i64)) {
+    let time = Timespec { tv_sec, tv_nsec };
+    let times = Timestamps {
+        last_access: time,
+        last_modification: time,
+    };
+    rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+/// All that is compared of a tree: by path, permissions, times, targets of links, content. Left out is what a killed copy leaves.
+fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
+    let mut described = BTreeMap::new();
+    let mut ahead = vec![root.to_owned()];
+    while let Some(path) = ahead.pop() {
+        let meta = fs::symlink_metadata(&path).unwrap();
+        let (mode, time) = (meta.mode() & 0o7777, (meta.mtime(), meta.mtime_nsec()));
+        let what = if meta.is_dir() {
+            let below = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap());
+            let kept = below.filter(|entry| !entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX));
+            ahead.extend(kept.map(|entry| entry.path()));
+            format!("directory {mode:o} {time:?}")
+        } else if meta.is_symlink() {
+            format!("link {:?}", fs::read_link(&path).unwrap())
+        } else {
+            let hash = blake3::hash(&fs::read(&path).unwrap());
+            format!("file {mode:o} {time:?} {} {hash}", meta.len())
+        };
+        described.insert(path.strip_prefix(root).unwrap().to_owned(), what);
+    }
+    described
+}
+
+fn count(root: &Path) -> usize {
+    let mut found = 0;
+    let mut ahead = vec![root.to_owned()];
+    while let Some(path) = ahead.pop() {
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            found += 1;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                ahead.push(entry.path());
+            }
+        }
+    }
+    found
+}
+
+/// Waits until an attempt has ended: its exit code and what it said. None if a signal ended it.
+fn wait(child: Child, what: &str) -> (Option<i32>, String) {
+    let number = child.id();
+    let (ended, is_over) = std::sync::mpsc::channel();
+    let waiting = std::thread::spawn(move || ended.send(child.wait_with_output()));
+    let output = is_over.recv_timeout(ATTEMPT_TIMEOUT);
+    let Ok(output) = output else {
+        let _ = Command::new("kill").args(["-KILL", &number.to_string()]).status();
+        panic!("{what}: no end");
+    };
+    waiting.join().unwrap().unwrap();
+    let output = output.unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+fn interrupt(kind: &mut dyn Kind, case: &Case, name: &str, interruption: &Interruption) {
+    let mut child = kind.attempt(name);
+    let target = kind.targets().join(name);
+    let wanted = (interruption.progress * (case.entries.len() + 1) as f64) as usize;
+    let began = Instant::now();
+    while count(&target) < wanted.min(case.entries.len() + 1)
+        && child.try_wait().unwrap().is_none()
+        && began.elapsed() < ATTEMPT_TIMEOUT
+    {
+        std::thread::sleep(POLL_INTERVAL);
+    }
+    std::thread::sleep(interruption.delay);
+    let others = kind.others();
+    let chosen = usize::from(interruption.victims) % (1 << (others + 1));
+    for other in (0..others).filter(|other| chosen >> (other + 1) & 1 == 1) {
+        kind.end_other(other, interruption.signal);
+    }
+    if (chosen & 1 == 1 || chosen == 0) && child.try_wait().unwrap().is_none() {
+        signal(&child, interruption.signal);
+    }
+    kind.repair();
+    wait(child, "an interrupted attempt");
+}
+
+/// Removes a tree with directories that are not writable.
+fn remove(root: &Path) {
+    let mut ahead = vec![root.to_owned()];
+    while let Some(path) = ahead.pop() {
+        let _ = fs::set_permissions(&path, Permissions::from_mode(0o700));
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                ahead.push(entry.path());
+            }
+        }
+    }
+    let _ = fs::remove_dir_all(root);
+}
+
+fn run(kind: &mut dyn Kind, case: &Case, name: &str) {
+    let (source, target) = (kind.sources().join(name), kind.targets().join(name));
+    let expected = kind.sources().join(format!("{name}-expected"));
+    case.make(&source);
+    for directory in [&target, &expected] {
+        fs::create_dir(directory).unwrap();
+    }
+    let rsync = unprivileged("rsync")
+        .arg("-a")
+        .args([&source, &expected])
+        .status();
+    assert!(rsync.unwrap().success(), "rsync fails");
+    for interruption in &case.interruptions {
+        interrupt(kind, case, name, interruption);
+    }
+    let mut said = String::new();
+    let succeeds = (0..MAX_QUIET_ATTEMPTS).any(|_| {
+        let (code, text) = wait(kind.attempt(name), "an attempt");
+        said += &format!("exit {code:?}: {text}\n");
+        code == Some(0)
+    });
+    assert!(succeeds, "the copy does not succeed: {said}");
+    // Once more: nothing in a complete tree changes.
+    for again in [false, true] {
+        if again {
+            let (code, said) = wait(kind.attempt(name), "a copy of what is there");
+            assert_eq!(code, Some(0), "{said}");
+        }
+        assert_same(&describe(&target), &describe(&expected), again);
+    }
+    for directory in [&source, &target, &expected] {
+        remove(directory);
+    }
+}
+
+fn assert_same<V: PartialEq + Debug>(
+    found: &BTreeMap<PathBuf, V>,
+    expected: &BTreeMap<PathBuf, V>,
+    again: bool,
+) {
+    let of_both = found.keys().chain(expected.keys());
+    let differing: BTreeMap<_, _> = of_both
+        .map(|path| (path, (found.get(path), expected.get(path))))
+        // What the tree is put into is the test's own.
+        .filter(|(path, (found, expected))| !path.as_os_str().is_empty() && found != expected)
+        .collect();
+    assert!(
+        differing.is_empty(),
+        "found and expected differ, copied again: {again}: {differing:#?}"
+    );
+}
+
+/// Number of cases for each kind of copy.
+fn cases() -> u32 {
+    let wanted = std::env::var(CASES_VARIABLE).ok().filter(|text| !text.is_empty());
+    wanted.map_or(DEFAULT_CASES, |text| text.parse().unwrap())
+}
+
+/// Tries random trees and interruptions with one kind of copy.
+pub fn interrupted_copies_equal_rsync(kind: &mut dyn Kind) {
+    let config = Config {
+        cases: cases(),
+        failure_persistence: None,
+        // What is smaller fails at other moments or not at all.
+        max_shrink_iters: 0,
+        ..Config::default()
+    };
+    let number = std::cell::Cell::new(0);
+    let kind = std::cell::RefCell::new(kind);
+    let result = TestRunner::new(config).run(&case(), |case| {
+        number.set(number.get() + 1);
+        run(*kind.borrow_mut(), &case, &format!("t{}", number.get()));
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
+
+/// Output of an attempt is read when it has ended.
+pub fn start(command: &mut Command) -> Child {
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}

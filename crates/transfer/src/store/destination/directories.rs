@@ -1,0 +1,325 @@
+//! Directories that copies make: a later copy recognises them whatever ended the earlier one, and finishes them (LH-COPY-51).
+//!
+//! What a directory is can be seen from the directory alone, so a kill at any moment loses nothing:
+//!
+//! | state | shown by |
+//! |---|---|
+//! | marked | permissions 0700 and the sticky bit: made by a copy and not finished |
+//! | finished | the attribute [`RECORD_NAME`] names the permissions and time that the directory still has |
+//! | reopened | the attribute names its permissions, and the sticky bit and 0700 were added to them |
+//! | the user's | anything else |
+//!
+//! A copy reopens a finished directory before it puts the first name into it, and finishes it again at its end. Where the file
+//! system keeps no such attributes, a directory with the permissions and time of its source counts as finished.
+
+use std::ffi::{OsStr, OsString};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{self, Mode, Stat, XattrFlags};
+use rustix::io::Errno;
+
+use super::made::Made;
+use super::write::metadata_failure;
+use super::{Destination, Parent, times};
+use crate::error::{Failure, FailureKind};
+use crate::lock::Locked;
+use crate::path::RelPath;
+use crate::send::meta_of;
+use crate::store::MadeDir;
+use crate::store::confine::Dir;
+use crate::wire::Meta;
+
+/// Mode of a directory from its making until all in it is written. No copy gives the sticky bit to a directory otherwise (LH-COPY-3),
+/// and it has no effect where only the owner may write.
+pub(super) const MARKED_DIR_MODE: u32 = 0o1700;
+/// Bits that are compared with [`MARKED_DIR_MODE`]: all but set-group-ID, which a directory inherits from the one it is in.
+const MARK_BITS: u32 = 0o5777;
+/// Permissions without which the owner cannot put names into a directory.
+const WRITE_BITS: u32 = 0o300;
+/// Set-user-ID, set-group-ID and sticky bit.
+const SPECIAL_BITS: u32 = 0o7000;
+const SET_GROUP_ID: u32 = 0o2000;
+/// Extended attribute that records the permissions and time a copy gave to a directory (xattr(7)).
+const RECORD_NAME: &str = "user.longhaul.directory";
+/// Bytes of the longest record.
+const MAX_RECORD_BYTES: usize = 64;
+
+/// Directories that the copy remembers until they are described or finished.
+#[derive(Default, Clone)]
+pub(super) struct Directories {
+    /// Made by this copy before they were described. Needed where the file system keeps no permissions, and so no mark.
+    pub(super) made: Arc<Mutex<Made>>,
+    /// Finished by an earlier copy without a record, and not writable.
+    unwritable: Arc<Mutex<Made>>,
+}
+
+/// State of a directory that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DirectoryState {
+    /// Made by a copy and not finished.
+    Marked,
+    /// Finished by a copy, and as it was left.
+    Finished,
+    /// Finished once with these permissions; a copy has begun to put more into it.
+    Reopened(u32),
+    /// Anything else: the user's.
+    Own,
+}
+
+impl DirectoryState {
+    fn of(dir: &Dir, stat: &Stat) -> Self {
+        if stat.st_mode & MARK_BITS == MARKED_DIR_MODE {
+            return Self::Marked;
+        }
+        let mut record = [0; MAX_RECORD_BYTES];
+        let Ok(length) = fs::fgetxattr(dir, RECORD_NAME, &mut record[..]) else {
+            return Self::Own;
+        };
+        Self::of_recorded(stat, record.get(..length).unwrap_or_default())
+    }
+
+    fn of_recorded(stat: &Stat, record: &[u8]) -> Self {
+        if record == encode_record(&meta_of(stat)).as_bytes()
+            && stat.st_mode & MARKED_DIR_MODE & SPECIAL_BITS == 0
+        {
+            return Self::Finished;
+        }
+        match recorded_mode(record) {
+            Some(mode) if stat.st_mode & MARK_BITS == mode | MARKED_DIR_MODE => Self::Reopened(mode),
+            _ => Self::Own,
+        }
+    }
+}
+
+/// The record of a directory that is finished: permissions in octal, seconds, nanoseconds.
+fn encode_record(meta: &Meta) -> String {
+    format!("{:o} {} {}", meta.mode, meta.mtime.0, meta.mtime.1)
+}
+
+fn recorded_mode(record: &[u8]) -> Option<u32> {
+    let text = std::str::from_utf8(record).ok()?;
+    let mode = u32::from_str_radix(text.split(' ').next()?, 8).ok()?;
+    (mode <= 0o777).then_some(mode)
+}
+
+impl Destination {
+    /// State that a copy finds a directory in, which `meta` describes and which this copy has not made.
+    pub(super) fn found_dir(&self, place: &RelPath, dir: &Dir, meta: &Meta) -> MadeDir {
+        let Ok(stat) = fs::fstat(dir) else {
+            return MadeDir::Kept;
+        };
+        let state = DirectoryState::of(dir, &stat);
+        match state {
+            DirectoryState::Marked => return MadeDir::New,
+            _ if self.options.overwrite && self.may_describe(place) => return MadeDir::Overwritten,
+            DirectoryState::Finished | DirectoryState::Reopened(_) => return MadeDir::Earlier,
+            DirectoryState::Own => {}
+        }
+        if meta_of(&stat) != *meta || stat.st_mode & SPECIAL_BITS & !SET_GROUP_ID != 0 {
+            return MadeDir::Kept;
+        }
+        if stat.st_mode & WRITE_BITS != WRITE_BITS {
+            self.directories.unwritable.locked().insert(place);
+        }
+        MadeDir::Earlier
+    }
+
+    /// Whether a directory that is there may be given other permissions. What a server has granted as a whole is its operator's.
+    fn may_describe(&self, place: &RelPath) -> bool {
+        self.is_local || *place != self.within && !place.is_root()
+    }
+
+    /// Puts a name into a directory. If the directory was finished by an earlier copy, it is reopened first.
+    pub(super) fn change<T>(
+        &self,
+        parent: &Parent,
+        mut change: impl FnMut() -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.reopen(parent);
+        let denied = match change() {
+            Err(failure) if failure.kind == FailureKind::PermissionDenied => failure,
+            changed => return changed,
+        };
+        match self.reopens(parent) {
+            true => change(),
+            false => Err(explain(parent, denied)),
+        }
+    }
+
+    /// Reopens a directory that another copy of the same has finished meanwhile, if one has.
+    pub(super) fn reopens(&self, parent: &Parent) -> bool {
+        self.open_dirs.set_reopened(&parent.path, false);
+        self.reopen(parent)
+    }
+
+    /// Has a directory that is finished at the end of this copy take names until then. Whether it was changed for that. What may not be
+    /// done shows when a name is put into it.
+    fn reopen(&self, parent: &Parent) -> bool {
+        if !parent.is_described || self.open_dirs.is_reopened(&parent.path) {
+            return false;
+        }
+        let Ok(stat) = fs::fstat(&*parent.dir) else {
+            return false;
+        };
+        let is_writable = stat.st_mode & WRITE_BITS == WRITE_BITS;
+        let mode = match DirectoryState::of(&parent.dir, &stat) {
+            DirectoryState::Finished => Some(stat.st_mode & 0o777 | MARKED_DIR_MODE),
+            DirectoryState::Own if is_writable => None,
+            DirectoryState::Own if self.options.overwrite => Some(stat.st_mode & 0o777 | 0o700),
+            DirectoryState::Own if self.directories.unwritable.locked().contains(&parent.path) => {
+                Some(MARKED_DIR_MODE)
+            }
+            _ => None,
+        };
+        let is_changed = mode.is_some_and(|mode| set_mode(&parent.dir, &stat, mode).is_ok());
+        self.open_dirs.set_reopened(&parent.path, true);
+        is_changed
+    }
+
+    /// Gives a directory its permissions and time, when all in it is written.
+    pub(super) fn complete(&self, dir: &Dir, made: MadeDir, meta: &Meta) -> Result<(), Failure> {
+        let stat = fs::fstat(dir)?;
+        let state = DirectoryState::of(dir, &stat);
+        match (made, state) {
+            (MadeDir::Kept, _) | (MadeDir::Earlier, DirectoryState::Finished) => Ok(()),
+            (MadeDir::Earlier, DirectoryState::Reopened(mode)) => {
+                give(dir, &stat, &Meta { mode, ..*meta }, Record::Write)
+            }
+            (MadeDir::Earlier, DirectoryState::Own) => restore_time(dir, &stat, meta),
+            (MadeDir::Overwritten, DirectoryState::Own | DirectoryState::Finished)
+                if meta_of(&stat) == *meta =>
+            {
+                Ok(())
+            }
+            (MadeDir::Overwritten, DirectoryState::Own) => give(dir, &stat, meta, Record::Leave),
+            (MadeDir::New | MadeDir::Earlier | MadeDir::Overwritten, _) => {
+                give(dir, &stat, meta, Record::Write)
+            }
+        }
+    }
+
+    /// Leaves a directory that an earlier copy finished for a later one to recognise, when the copy ends early.
+    pub(super) fn leave(&self, dir: &Dir, meta: &Meta) {
+        if let Ok(stat) = fs::fstat(dir)
+            && DirectoryState::of(dir, &stat) == DirectoryState::Own
+        {
+            // Nothing but its time shows a later copy what it is. The copy has failed already.
+            let _ = restore_time(dir, &stat, meta);
+        }
+    }
+
+    /// Reopens the directory that the first one missing on the way to `path` goes into.
+    pub(super) fn reopen_above(&self, path: &RelPath) {
+        let mut ahead = path.split_last().map(|(above, _)| above);
+        while let Some(path) = ahead {
+            match self.base.open_dir(&path) {
+                Ok(dir) => {
+                    self.reopen(&Parent {
+                        is_described: self.is_described(&path),
+                        dir: Arc::new(dir),
+                        path,
+                        name: OsString::new(),
+                        source: 0,
+                    });
+                    return;
+                }
+                Err(Errno::NOENT) => ahead = path.split_last().map(|(above, _)| above),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether a directory is an entry of this copy, and not what its sources are put into.
+    pub(super) fn is_described(&self, path: &RelPath) -> bool {
+        let is_entry = *path != self.target || !self.into || self.names.iter().any(Vec::is_empty);
+        path.is_within(&self.target) && is_entry
+    }
+}
+
+/// Whether a directory that is finished is recorded as one.
+#[derive(PartialEq)]
+enum Record {
+    Write,
+    Leave,
+}
+
+/// Gives a directory permissions and time. Until the last step it counts as not finished.
+fn give(dir: &Dir, stat: &Stat, meta: &Meta, record: Record) -> Result<(), Failure> {
+    times::set(dir, meta)?;
+    let special = match record {
+        Record::Write => {
+            let text = encode_record(meta);
+            // Without a record, a later copy goes by permissions and time.
+            let _ = fs::fsetxattr(dir, RECORD_NAME, text.as_bytes(), XattrFlags::empty());
+            SET_GROUP_ID
+        }
+        Record::Leave => SPECIAL_BITS,
+    };
+    let mode = Mode::from_raw_mode(stat.st_mode & special | meta.mode);
+    fs::fchmod(dir, mode).map_err(metadata_failure)
+}
+
+/// Sets permissions; the set-group-ID bit stays as it was inherited.
+fn set_mode(dir: &Dir, stat: &Stat, mode: u32) -> Result<(), Errno> {
+    fs::fchmod(dir, Mode::from_raw_mode(stat.st_mode & SET_GROUP_ID | mode))
+}
+
+/// Gives a directory its time again if it still has the permissions that it was finished with, and is this user's.
+fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
+    let is_own = stat.st_uid == rustix::process::geteuid().as_raw() || rustix::process::geteuid().is_root();
+    match is_own && stat.st_mode & 0o777 == meta.mode && meta_of(stat) != *meta {
+        true => times::set(dir, meta),
+        false => Ok(()),
+    }
+}
+
+/// Reopens a directory that another copy of the same has finished, if one has.
+pub(super) fn reopen_finished(parent: &Parent) -> bool {
+    let Some(stat) = finished(&parent.dir).filter(|_| parent.is_described) else {
+        return false;
+    };
+    set_mode(&parent.dir, &stat, stat.st_mode & 0o777 | MARKED_DIR_MODE).is_ok()
+}
+
+/// State of a directory that is finished.
+fn finished(dir: &Dir) -> Option<Stat> {
+    let stat = fs::fstat(dir).ok()?;
+    (DirectoryState::of(dir, &stat) == DirectoryState::Finished).then_some(stat)
+}
+
+/// Tries something in a directory that leaves no name there. One that is finished has its time again afterwards.
+pub(super) fn keeping_finished<T>(dir: &Dir, attempt: impl FnOnce() -> T) -> T {
+    let before = finished(dir);
+    let result = attempt();
+    if let Some(stat) = before {
+        let _ = restore_time(dir, &fs::fstat(dir).unwrap_or(stat), &meta_of(&stat));
+    }
+    result
+}
+
+/// A denial in words, where a directory that is this user's own is read-only.
+fn explain(parent: &Parent, denied: Failure) -> Failure {
+    let is_own = |stat: &Stat| stat.st_uid == rustix::process::geteuid().as_raw();
+    match fs::fstat(&*parent.dir) {
+        Ok(stat) if is_own(&stat) && stat.st_mode & WRITE_BITS != WRITE_BITS => {
+            let what = "its directory at the destination is read-only and was not made by a copy; run chmod u+wx on it";
+            Failure::with(denied.kind, what)
+        }
+        _ => denied,
+    }
+}
+
+/// Removes a temporary name. A directory that was finished meanwhile keeps its permissions and time.
+pub(super) fn remove_temporary(dir: &Dir, name: &OsStr) {
+    let Some(stat) = finished(dir) else {
+        let _ = dir.remove(name);
+        return;
+    };
+    if set_mode(dir, &stat, stat.st_mode & 0o777 | MARKED_DIR_MODE).is_ok() {
+        let _ = dir.remove(name);
+        let _ = give(dir, &stat, &meta_of(&stat), Record::Write);
+    }
+}
+
+#[cfg(test)]
+mod tests;
