@@ -62,9 +62,10 @@ impl Limits {
             .saturating_add(self.open_files.saturating_mul(DESCRIPTORS_PER_FILE))
     }
 
-    /// The most threads that blocking work may take: one a buffer, and two a copy for its walk and its end.
+    /// The most threads that blocking work may take: one a buffer, and three a copy for its walk, its commits and its
+    /// end.
     pub fn blocking_threads(&self) -> usize {
-        self.buffers.saturating_add(self.copies.saturating_mul(2))
+        self.buffers.saturating_add(self.copies.saturating_mul(3))
     }
 
     /// The most memory, in bytes, that copies may take.

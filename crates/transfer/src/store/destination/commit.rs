@@ -2,12 +2,11 @@
 //! under its name that is not whole (LH-COPY-22).
 //!
 //! Flushing each file alone would make small files wait for the disk one by one. Files that are whole wait in a
-//! queue instead. A thread takes all that wait, flushes them together, and gives them their names. Meanwhile the
-//! next ones are written.
+//! queue instead. One worker takes all that wait, flushes them together, and gives them their names. Meanwhile the
+//! next ones are written. Workers belong to the runtime's blocking threads.
 
-use std::collections::HashMap;
-use std::sync::mpsc::{self, Receiver, SyncSender};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rustix::fs;
@@ -122,8 +121,7 @@ fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
 /// Commits the files of one destination.
 #[derive(Default)]
 pub(super) struct Committer {
-    /// `None` if no thread could be started: then each file is flushed by the thread that wrote it.
-    queue: OnceLock<Option<SyncSender<Queued>>>,
+    queue: Arc<Queue>,
     /// Durability of the file systems met so far, by device number.
     file_systems: Mutex<HashMap<u64, Durability>>,
 }
@@ -135,23 +133,13 @@ struct Queued {
 }
 
 impl Committer {
-    /// Gives a file its name once it is durable. Blocking; waits while the queue is full.
+    /// Gives a file its name once it is durable. Blocking.
     pub(super) fn commit(&self, mut whole: Whole) {
         match self.prepare(&mut whole) {
             Err(failure) => whole.finish(Err(failure)),
             Ok((Durability::Volatile, _)) => whole.finish(Ok(())),
             Ok((Durability::Single, _)) => whole.commit_alone(),
-            Ok((Durability::Grouped, device)) => {
-                let queue = self.queue.get_or_init(start);
-                let queued = Queued { whole, device };
-                let rest = match queue {
-                    Some(queue) => queue.send(queued).err().map(|error| error.0),
-                    None => Some(queued),
-                };
-                if let Some(Queued { whole, .. }) = rest {
-                    whole.commit_alone();
-                }
-            }
+            Ok((Durability::Grouped, device)) => self.queue.clone().push(Queued { whole, device }),
         }
     }
 
@@ -175,28 +163,59 @@ impl Committer {
     }
 }
 
-fn start() -> Option<SyncSender<Queued>> {
-    let (sender, queue) = mpsc::sync_channel(MAX_GROUP_FILES);
-    let thread = std::thread::Builder::new().name("commit".into());
-    thread.spawn(move || run(&queue)).ok()?;
-    Some(sender)
+/// Files that wait for a flush.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<QueueState>,
+    costs: Mutex<FlushCosts>,
 }
 
-/// Commits groups until the destination is gone and the queue is empty.
-fn run(queue: &Receiver<Queued>) {
-    let mut costs = FlushCosts::default();
-    while let Ok(first) = queue.recv() {
-        let mut bytes = first.whole.size;
-        let mut group = vec![first];
-        while group.len() < MAX_GROUP_FILES && bytes < MAX_GROUP_BYTES {
-            let Ok(next) = queue.try_recv() else { break };
-            bytes = bytes.saturating_add(next.whole.size);
-            group.push(next);
+#[derive(Default)]
+struct QueueState {
+    waiting: VecDeque<Queued>,
+    /// Some thread commits groups until none are left.
+    has_worker: bool,
+}
+
+impl Queue {
+    /// Adds a file. Starts a worker if there is none. If a whole group waits, commits that group here, so that a
+    /// fast sender waits for the disk.
+    fn push(self: Arc<Self>, queued: Queued) {
+        let mut state = self.state.locked();
+        state.waiting.push_back(queued);
+        if state.waiting.len() >= MAX_GROUP_FILES {
+            let group = state.take_group();
+            drop(state);
+            self.commit_group(group);
+        } else if !state.has_worker {
+            state.has_worker = true;
+            drop(state);
+            match tokio::runtime::Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn_blocking(move || self.run())),
+                Err(_) => self.run(),
+            }
         }
+    }
+
+    /// Commits groups until none are left.
+    fn run(&self) {
+        loop {
+            let mut state = self.state.locked();
+            let group = state.take_group();
+            state.has_worker = !group.is_empty();
+            drop(state);
+            if group.is_empty() {
+                return;
+            }
+            self.commit_group(group);
+        }
+    }
+
+    fn commit_group(&self, mut group: Vec<Queued>) {
         group.sort_by_key(|queued| queued.device);
         let results: Vec<_> = group
             .chunk_by(|a, b| a.device == b.device)
-            .flat_map(|files| flush_group(files, &mut costs))
+            .flat_map(|files| flush_group(files, &self.costs))
             .collect();
         for (queued, flushed) in group.into_iter().zip(results) {
             queued.whole.finish(flushed);
@@ -204,20 +223,35 @@ fn run(queue: &Receiver<Queued>) {
     }
 }
 
+impl QueueState {
+    fn take_group(&mut self) -> Vec<Queued> {
+        let (mut group, mut bytes) = (Vec::new(), 0u64);
+        while group.len() < MAX_GROUP_FILES && bytes < MAX_GROUP_BYTES {
+            let Some(next) = self.waiting.pop_front() else {
+                break;
+            };
+            bytes = bytes.saturating_add(next.whole.size);
+            group.push(next);
+        }
+        group
+    }
+}
+
 /// Flushes files of one file system. Returns one result for each.
-fn flush_group(files: &[Queued], costs: &mut FlushCosts) -> Vec<Result<(), Failure>> {
+fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Failure>> {
     let each = || files.iter().map(|queued| queued.whole.flush()).collect();
     let started = Instant::now();
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
-    if costs.prefers_each(count) {
+    let prefers_each = costs.locked().prefers_each(count);
+    if prefers_each {
         let flushed = each();
-        costs.note_each(count, started.elapsed());
+        costs.locked().note_each(count, started.elapsed());
         return flushed;
     }
     let synced = files
         .first()
         .map_or(Ok(()), |queued| fs::syncfs(&*queued.whole.file.parent().dir));
-    costs.note_whole(started.elapsed());
+    costs.locked().note_whole(started.elapsed());
     match synced {
         Ok(()) => files.iter().map(|_| Ok(())).collect(),
         // Of any file of the file system: each says whether it was one of these.
