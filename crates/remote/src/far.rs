@@ -304,6 +304,7 @@ mod tests {
         let mut far = Far {
             identity: Arc::new(Identity::generate().unwrap()),
             limits: Limits::default(),
+            said_ms: 0,
             serving: None,
             files: LoginFiles::default(),
             answers,
