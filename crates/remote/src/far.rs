@@ -305,6 +305,7 @@ mod tests {
             identity: Arc::new(Identity::generate().unwrap()),
             limits: Limits::default(),
             serving: None,
+            said_ms: 0,
             files: LoginFiles::default(),
             answers,
             sessions: JoinSet::new(),
