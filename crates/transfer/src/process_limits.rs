@@ -102,9 +102,9 @@ impl Limits {
 
     /// Address space that copies may take, the stacks of their threads included.
     fn address_space(&self) -> usize {
-        let buffers = self.buffers.saturating_mul(BUFFER_BYTES + THREAD_BYTES);
+        let buffers = self.buffers.saturating_mul(BUFFER_BYTES);
         let streams = self.streams.saturating_mul(STREAM_BYTES);
-        let threads = self.copies.saturating_mul(2 * THREAD_BYTES);
+        let threads = self.blocking_threads().saturating_mul(THREAD_BYTES);
         [self.bookkeeping, buffers, streams, threads]
             .into_iter()
             .fold(0, usize::saturating_add)
@@ -149,7 +149,7 @@ mod tests {
             limits.clone().within_memory(Some(usize::MAX)).buffers,
             limits.buffers
         );
-        for mib in [200, 488, 1024, 2000] {
+        for mib in [256, 488, 1024, 2000] {
             let limit = mib << 20;
             let fitted = limits.clone().within_memory(Some(limit));
             assert!(fitted.address_space() + PROGRAM_BYTES <= limit, "{mib} MiB");
