@@ -306,7 +306,6 @@ mod tests {
             limits: Limits::default(),
             said_ms: 0,
             serving: None,
-            said_ms: 0,
             files: LoginFiles::default(),
             answers,
             sessions: JoinSet::new(),
