@@ -13,8 +13,9 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads that blocking work must be able to have: for a copy that sends, and one that receives.
-const BLOCKING_THREADS: usize = 2;
+/// Threads that blocking work must be able to have: for a walk, which may wait for the other two, one that reads and
+/// one that writes.
+const BLOCKING_THREADS: usize = 3;
 /// Interval at which blocking work is given the thread that was refused to it. Less than tokio keeps
 /// an idle thread (10 s), so that usually one is left.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
@@ -123,13 +124,13 @@ mod tests {
     #[test]
     fn workers_leave_threads_for_blocking_work() {
         for (wanted, possible, expected) in [
-            (8, 10, Some(8)),
-            (8, 9, Some(7)),
-            (8, 3, Some(1)),
-            (8, 2, None),
+            (8, 11, Some(8)),
+            (8, 10, Some(7)),
+            (8, 4, Some(1)),
+            (8, 3, None),
             (8, 0, None),
-            (1, 3, Some(1)),
-            (0, 3, Some(1)),
+            (1, 4, Some(1)),
+            (0, 4, Some(1)),
         ] {
             assert_eq!(workers(wanted, possible), expected, "{wanted} of {possible}");
         }

@@ -203,7 +203,7 @@ impl<C: Connector> Client<C> {
                 queue.keep_links(false);
             }
             let close = CloseQueue(queue.clone());
-            let walk = queue.start_walk()?;
+            let walk = queue.start_walk();
             let carried = self.carry(Side::Push(queue.clone()), &mut run).await;
             let error = match carried {
                 Ok(closing) => {

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::account::Account;
@@ -13,7 +12,7 @@ use crate::frame_io::FrameReader;
 use crate::progress::{Observer, Progress};
 use crate::receive::{AfterDone, receive_stream};
 use crate::receive::{Asked, Receiver};
-use crate::send::{ClearData, CloseIfPanicking, Presence, Queue, Sources, no_thread, send_stream};
+use crate::send::{ClearData, CloseIfPanicking, Presence, Queue, Sources, send_stream};
 use crate::store::Destination;
 use crate::wire::Compare;
 
@@ -54,16 +53,11 @@ pub async fn copy_local(
     let receiver = Receiver::new(destination, asked, account, progress.clone(), observer, labels())?;
     let walk = queue.clone();
     let found = progress.clone();
-    let (ended, walked) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("walk".into());
-    let walking = thread.spawn(move || {
+    let walked = tokio::task::spawn_blocking(move || {
         let _close = CloseIfPanicking(&walk);
         walk.walk();
         found.mirror_found(&walk.progress);
-        // Nobody waits for it if the copy was interrupted.
-        let _ = ended.send(());
     });
-    walking.map_err(no_thread)?;
     let (near, far) = tokio::io::duplex(PIPE);
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);

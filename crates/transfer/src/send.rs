@@ -15,7 +15,7 @@ mod sparse_tests;
 mod stream;
 mod walk;
 
-pub(crate) use queue::{CloseIfPanicking, Queue, no_thread};
+pub(crate) use queue::{CloseIfPanicking, Queue};
 pub(crate) use schedule::Presence;
 pub use source::Sources;
 pub(crate) use stream::{ClearData, send_stream};

@@ -180,7 +180,11 @@ fn a_reader_that_has_seen_enough_is_no_error() {
             .output()
             .unwrap();
         ended_with(&output, 0);
-        assert!(!errors(&output).contains("standard output"), "{}", errors(&output));
+        assert!(
+            !errors(&output).contains("standard output"),
+            "{}",
+            errors(&output)
+        );
     }
     assert!(stage.path("root/f").exists());
 }

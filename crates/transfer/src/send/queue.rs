@@ -9,7 +9,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::Stat;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::account::{Account, Exhausted, Held, Resource};
@@ -163,21 +164,13 @@ impl Queue {
         self.act(state);
     }
 
-    /// Walks on a thread of its own: a walk that waits for room would take a thread from those that
-    /// read, and make that room. The receiver is closed when the walk has ended.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] if the system allows no thread.
-    pub(crate) fn start_walk(self: &Arc<Self>) -> Result<oneshot::Receiver<()>, Error> {
+    /// Walks on one of the runtime's blocking threads until the walk has ended or the queue is closed.
+    pub(crate) fn start_walk(self: &Arc<Self>) -> JoinHandle<()> {
         let queue = self.clone();
-        let (end, ended) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("walk".into());
-        let started = thread.spawn(move || {
-            let _end = end;
+        tokio::task::spawn_blocking(move || {
             let _close = CloseIfPanicking(&queue);
             queue.walk();
-        });
-        started.map(|_| ended).map_err(no_thread)
+        })
     }
 
     pub(crate) fn add_stream(&self, stream: StreamId) {
@@ -422,13 +415,6 @@ impl Drop for CloseIfPanicking<'_> {
             self.0.close();
         }
     }
-}
-
-/// Error of a copy that the system allows no thread.
-pub(crate) fn no_thread(error: std::io::Error) -> Error {
-    Error::Limit(format!(
-        "starting a thread failed: {error}; raise the limit on processes (ulimit -u, TasksMax=)"
-    ))
 }
 
 impl WalkSink for Queue {

@@ -259,7 +259,7 @@ impl Server {
                 if copy.hello.hard_links {
                     queue.keep_links(true);
                 }
-                let _walking = queue.start_walk()?;
+                drop(queue.start_walk());
                 Ok(Side::Send(queue))
             }
             Request::Push {
