@@ -119,11 +119,11 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         &["here/none", "no such file"],
     );
     code(stage.cp(&server, &["here/f", "lh://"]), 2, &["lh://"]);
-    // Some files: a directory without -r; one that is not there; one that exists.
+    // Some files: a directory without -r; one that exists. None at all: one that is not there.
     code(stage.cp(&server, &["here", &there]), 1, &["-r"]);
     code(
         stage.cp(&server, &[&format!("lh://{}/none", server.address), "here/x"]),
-        1,
+        2,
         &["/none", "no such file"],
     );
     code(stage.cp(&server, &["here/f", &there]), 0, &[]);
