@@ -3,6 +3,7 @@
 #   make demo      a real data set across emulated long-haul paths, direct and through depots
 #   make test      every test
 #   make test-trees random trees in copies that are ended at random moments, against rsync: 500 of each kind of copy, or CASES=n
+#   make test-power power failures during copies, on three file systems and in every mode: 12 snapshots of each copy, or SNAPSHOTS=n
 #   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
 #   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
 #   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
@@ -21,7 +22,7 @@ FIGURES := $(PROGRAMS)/longhaul-figures
 # Tests that take long mostly wait, for paths and for time limits: twice as many go at a time as there are processors.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: demo demo-small test test-trees test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test test-trees test-power test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -47,6 +48,11 @@ CASES ?= 500
 
 test-trees: deps
 	LONGHAUL_TREE_CASES=$(CASES) $(CARGO) test --workspace --locked --test command --test ssh equal_rsync
+
+SNAPSHOTS ?= 12
+
+test-power: deps
+	POWER_SNAPSHOTS=$(SNAPSHOTS) $(CARGO) test --workspace --locked --test command no_file_is_wrong -- --nocapture
 
 # A running agent, and all that its API's description allows and forbids.
 test-api: deps web
@@ -104,7 +110,8 @@ deps:
 		iperf3:iperf3 nc.openbsd:netcat-openbsd nft:nftables git:git \
 		sshd:openssh-server ssh:openssh-client rsync:rsync pg_ctlcluster:postgresql setpriv:util-linux node:nodejs npm:npm python3:python3 import=jsonschema:python3-jsonschema \
 		globus-url-copy:globus-gass-copy-progs globus-gridftp-server:globus-gridftp-server-progs \
-		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs
+		mount.exfat-fuse:exfat-fuse mkfs.exfat:exfatprogs ntfs-3g:ntfs-3g bindfs:bindfs sshfs:sshfs \
+		mkfs.ext4:e2fsprogs mkfs.xfs:xfsprogs mkfs.btrfs:btrfs-progs faketime:faketime
 
 bench-deps: deps
 	@scripts/install-deps ip:iproute2 unshare:util-linux haproxy:haproxy iperf3:iperf3 \

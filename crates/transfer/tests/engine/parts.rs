@@ -3,6 +3,7 @@
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use longhaul_transfer::*;
 
@@ -52,6 +53,9 @@ fn parts() -> impl Iterator<Item = Portion> {
     (1..=PARTS).map(|number| Portion::Part(Part::new(number, PARTS).unwrap()))
 }
 
+/// Time after which a copy that lost its last stream gives up. Runs in real time.
+const PATIENCE: Duration = Duration::from_millis(100);
+
 /// One copy of those that bring the tree together.
 async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
     let options = WriteOptions {
@@ -72,6 +76,7 @@ async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
             let (mut client, events, progress) = client(pipes, request, None, true, bench.compare);
             client.hello.hard_links = bench.hard_links;
             client.hello.portion = portion;
+            client.patience = PATIENCE;
             let result = client.push(found, vec!["s".into()]).await;
             finish(result, events, progress).await
         }
@@ -83,6 +88,7 @@ async fn bring(bench: &Bench, way: Way, pipes: Pipes, portion: Portion) -> Run {
             let (mut client, events, progress) = client(pipes, request, None, true, bench.compare);
             client.hello.hard_links = bench.hard_links;
             client.hello.portion = portion;
+            client.patience = PATIENCE;
             let (to, token) = (bench.local("d/"), client.hello.token);
             let destination = Destination::local(&to, vec![b"s".to_vec()], options, token).unwrap();
             let result = client.pull(destination, vec!["s".into()]).await;
