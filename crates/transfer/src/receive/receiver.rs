@@ -31,7 +31,7 @@ mod perform;
 
 /// Bytes that a copy takes whatever it does, beside the names of its sources. Most are for files that wait to be
 /// committed.
-const COPY_BYTES: u64 = 320 * 1024;
+const COPY_BYTES: u64 = 192 * 1024;
 /// Bytes that a source takes beside its name.
 const SOURCE_BYTES: u64 = 256;
 

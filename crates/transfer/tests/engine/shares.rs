@@ -203,7 +203,7 @@ async fn memory_of_copies_is_shared() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn failures_that_are_only_reported_take_no_memory() {
     let bench = Bench::with(Limits {
-        bookkeeping: 1 << 20,
+        bookkeeping: 5 << 18,
         ..Limits::default()
     });
     let count = 100_000;
