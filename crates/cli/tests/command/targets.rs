@@ -438,3 +438,49 @@ fn copies_work_and_are_confined_without_openat2() {
         assert_eq!(names(&stage.path("here/back/sub")).len(), 20);
     }
 }
+
+/// A file system in memory. Unmounted with this value.
+struct Tmpfs(std::path::PathBuf);
+
+impl Drop for Tmpfs {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount")
+            .arg("--lazy")
+            .arg(&self.0)
+            .status();
+    }
+}
+
+#[test]
+fn errors_that_a_target_reports_late_fail_files() {
+    let stage = Stage::new();
+    let Some(far) = Mount::new(&stage, Kind::Sshfs, "far") else {
+        return;
+    };
+    // What sshfs writes goes on its way at once, and errors come when a file is flushed or closed.
+    let below = Tmpfs(stage.path("below-far"));
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=2m", "small"])
+        .arg(&below.0)
+        .status();
+    assert!(mounted.unwrap().success());
+    std::fs::create_dir(stage.path("here/src")).unwrap();
+    let names: Vec<String> = (0..100).map(|number| format!("here/src/{number}")).collect();
+    let contents: Vec<_> = names.iter().map(|name| stage.noise(name, 50_000)).collect();
+    let output = stage
+        .longhaul("me")
+        .args(["cp", "-q", "-r", "here/src"])
+        .arg(far.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", errors(&output));
+    let mut whole = 0;
+    for (name, content) in names.iter().zip(&contents) {
+        let copied = far.path().join(name.trim_start_matches("here/"));
+        if copied.exists() {
+            assert!(std::fs::read(&copied).unwrap() == *content, "{name}");
+            whole += 1;
+        }
+    }
+    assert!((1..100).contains(&whole), "{whole} files are there");
+}
