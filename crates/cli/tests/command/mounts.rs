@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::common::program;
 use crate::stage::Stage;
 
 /// A mounted file system, unmounted with its value.
@@ -51,7 +52,7 @@ impl Mount {
         let below = stage.path(&format!("below-{at}"));
         let at = stage.path(at);
         std::fs::create_dir_all(&at).unwrap();
-        let program = |name: &str| Command::new(found(name).unwrap());
+        let program = |name: &str| Command::new(program(name).unwrap());
         match kind {
             Kind::Exfat | Kind::Ntfs | Kind::LowNtfs => {
                 let image = std::fs::File::create(&below).unwrap();
@@ -111,7 +112,7 @@ struct LoopDevice(String);
 
 impl LoopDevice {
     fn new(image: &Path) -> Self {
-        let mut losetup = Command::new(found("losetup").unwrap());
+        let mut losetup = Command::new(program("losetup").unwrap());
         let output = losetup.args(["--find", "--show"]).arg(image).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
@@ -121,7 +122,7 @@ impl LoopDevice {
 
 impl Drop for LoopDevice {
     fn drop(&mut self) {
-        run(Command::new(found("losetup").unwrap()).args(["--detach", &self.0]));
+        run(Command::new(program("losetup").unwrap()).args(["--detach", &self.0]));
     }
 }
 
@@ -140,16 +141,8 @@ fn missing(kind: Kind) -> Option<String> {
     if kind == Kind::Sshfs && !Path::new(SFTP_SERVER).exists() {
         return Some(format!("there is no {SFTP_SERVER}"));
     }
-    let program = kind.programs().iter().find(|program| found(program).is_none())?;
+    let program = kind.programs().iter().find(|name| program(name).is_none())?;
     Some(format!("there is no {program} (`make deps` installs it)"))
-}
-
-fn found(program: &str) -> Option<PathBuf> {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let candidates = path
-        .split(':')
-        .map(|directory| Path::new(directory).join(program));
-    candidates.into_iter().find(|candidate| candidate.exists())
 }
 
 fn run(command: &mut Command) {

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::common::noise;
+use crate::common::{noise, program};
 use crate::stage::*;
 
 const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
@@ -162,7 +162,7 @@ impl Bed {
             Mode::Ssh => {
                 let proxy = format!(
                     "ProxyCommand={} -i -f {}",
-                    program("sshd").display(),
+                    program("sshd").unwrap().display(),
                     self.sshd_settings().display()
                 );
                 let identity = stage.path("user-key");
@@ -264,15 +264,6 @@ impl Running {
         let output = self.child.wait_with_output().unwrap();
         assert!(output.status.success(), "{what}: {}", errors(&output));
     }
-}
-
-fn program(name: &str) -> PathBuf {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into()]);
-    folders
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
-        .unwrap()
 }
 
 fn files(folder: &Path) -> Vec<PathBuf> {

@@ -274,7 +274,16 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
                     assert_eq!(code, Some(1), "{kind:?} {pass}: {report}");
                     let failures = failures(&report);
                     // The second directory of the two, and the two files in it.
-                    assert_eq!(failures.len(), 6, "{kind:?} {to} {pass}: {failures:?}");
+                    let of_both = failures
+                        .iter()
+                        .filter(|(_, message)| message.contains("one name"));
+                    let earlier = failures.len() - of_both.count();
+                    let most = if pass == 1 && !overwrite { 7 } else { 6 };
+                    let expected = 6..=most;
+                    assert!(
+                        expected.contains(&failures.len()) && (earlier == 0 || most == 7),
+                        "{kind:?} {to} {pass}: {failures:?}"
+                    );
                     for (_, message) in &failures {
                         // What an earlier copy has put there may come to be compared with the other
                         // one before its own source: to this copy it is any file that differs.

@@ -5,7 +5,7 @@
 pub mod login;
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use wanbed::Lab;
@@ -88,6 +88,15 @@ pub fn listening(lab: &Lab, node: &str, port: u16) {
         }
         std::thread::yield_now();
     }
+}
+
+/// Finds a program. Those of administrators are often in no ordinary user's PATH.
+pub fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
+    folders
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
 }
 
 /// Bytes that compress badly and differ from place to place.

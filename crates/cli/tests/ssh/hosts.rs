@@ -10,7 +10,7 @@ use serde_json::Value;
 use wanbed::{Lab, Overrides, Scenario};
 
 use crate::common::trees::unprivileged;
-use crate::common::{self, Service, has_labs};
+use crate::common::{self, Service, has_labs, program};
 
 const STAR: &str = r#"
 title = "a client, two hosts, and a hub"
@@ -61,15 +61,6 @@ pub struct Hosts {
     daemons: Vec<Service>,
     pub lab: Lab,
     dir: tempfile::TempDir,
-}
-
-/// A program's file. sshd is often in no ordinary user's PATH, and wants to be called by its whole name.
-fn program(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
-    folders
-        .map(|folder| folder.join(name))
-        .find(|file| file.is_file())
 }
 
 impl Hosts {

@@ -100,7 +100,9 @@ impl Store for Destination {
 
     fn commit(&self, file: NewFile, meta: &Meta, size: u64, hash: &Hash, done: OnCommit) {
         if let Some(outcome) = file.conclude(size, hash) {
-            return done(outcome.and_then(|same| self.stays(file.parent(), same)));
+            // What is there may be another source's of this copy, which is said first.
+            let own = self.names_in_place.check(file.parent().entry());
+            return done(own.and(outcome).and_then(|same| self.stays(file.parent(), same)));
         }
         let settled = file
             .settle()
