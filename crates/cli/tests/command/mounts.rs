@@ -89,6 +89,12 @@ impl Mount {
         Some(Self { at })
     }
 
+    /// Returns whether the driver has ended by itself.
+    pub fn has_ended(&self) -> bool {
+        let there = std::fs::read_dir(&self.at);
+        there.is_err_and(|error| error.kind() == std::io::ErrorKind::NotConnected)
+    }
+
     /// The directory where it is.
     pub fn path(&self) -> &Path {
         &self.at
