@@ -9,9 +9,8 @@ use clap::Args;
 use longhaul_hop::EventLog;
 use longhaul_output::message;
 use longhaul_session::{ListenOptions, Listener, Service};
-use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::{
-    Access, Grants, Limits, MIN_OPEN_FILES, ProcessLimits, Server, serve_files, serve_session,
+    Access, Grants, Limits, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, serve_files, serve_session,
 };
 use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};
@@ -41,7 +40,7 @@ const LET_GO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 /// link leads out, and links inside are not followed either.
 #[derive(Args)]
 pub struct Serve {
-    /// The directory to serve.
+    /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it is back, or SIGHUP confirms the new one.
     #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
     root: Option<PathBuf>,
     /// Serve whoever started this over ssh, and do what standard input says. For `longhaul cp` to user@host:path.
@@ -157,8 +156,9 @@ impl Serve {
             );
         }
         let served = home::shown(root);
-        let root = Dir::open(root).map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
-        if root.is_resolved_in_steps() {
+        let root =
+            ServedRoot::open(root).map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
+        if root.dir().is_resolved_in_steps() {
             tracing::warn!(
                 "this system lacks openat2 or forbids it (Linux before 5.6, or a container's seccomp filter): paths are \
                  resolved one directory after the other, which confines as well and takes longer"
@@ -208,12 +208,16 @@ impl Serve {
         let reload = async {
             while hangup.recv().await.is_some() {
                 self.reload(&server);
+                let server = server.clone();
+                // If it panics, what was served is served on.
+                let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
             }
             std::future::pending::<()>().await;
         };
         tokio::select! {
             error = self.accept(server.clone(), &listener) => Err(error.into()),
             () = reload => Ok(Exit::Success),
+            () = server.watch_root() => Ok(Exit::Success),
             () = stop_signals.received() => Ok(Exit::Success),
         }
     }

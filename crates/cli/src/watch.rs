@@ -302,7 +302,7 @@ impl Observer for Watch {
                 stream,
                 route,
                 reason,
-                is_surplus,
+                is_silent,
             } => {
                 let reason = shown(reason);
                 if is_reserved(&route) {
@@ -316,7 +316,7 @@ impl Observer for Watch {
                         json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
                     );
                 } else if stream.is_some()
-                    && !is_surplus
+                    && !is_silent
                     && !self.show.quiet
                     && self.seen().lines.is_new(&reason, Instant::now())
                 {

@@ -264,7 +264,7 @@ impl Receiving<'_> {
                 stream,
                 route,
                 reason,
-                is_surplus: false,
+                is_silent: false,
             },
             CopyEvent::Resumed { path, bytes, size } => {
                 self.progress.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);

@@ -51,7 +51,7 @@ pub use progress::{
 };
 pub use remembered::StreamMemory;
 pub use send::Sources;
-pub use server::Server;
+pub use server::{ServedRoot, Server};
 pub use store::{Destination, TEMP_PREFIX, WriteOptions};
 pub use tree_hash::Hash;
 pub use wire::{Compare, Hello, Placement, Request, Token, VERSION, WireError};

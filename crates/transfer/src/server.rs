@@ -21,23 +21,24 @@ use crate::lock::Locked;
 use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::send::{ClearData, send_stream};
-use crate::store::confine::Dir;
 use crate::wire::{Frame, RefusalKind, Request, Token, VERSION};
 
 mod copy;
 mod files;
 mod received;
 mod rivals;
+mod root;
 
 use copy::{Copy, EarlyEnd, Leave, Side};
 use received::StreamCopy;
+pub use root::ServedRoot;
 
 /// Tokens of copies that are over, remembered so that a late stream doesn't begin one again.
 const MAX_REMEMBERED_TOKENS: usize = 4096;
 
 /// Serves one directory.
 pub struct Server {
-    root: Arc<Dir>,
+    root: ServedRoot,
     grants: Arc<GrantsInForce>,
     limits: Limits,
     /// The data of blocks may travel in the clear, where the client wants that (LH-COPY-43).
@@ -73,9 +74,9 @@ struct Refusal {
 
 impl Server {
     /// Serves `root` to whom `grants` names.
-    pub fn new(root: Dir, grants: Grants, limits: Limits) -> Arc<Self> {
+    pub fn new(root: impl Into<ServedRoot>, grants: Grants, limits: Limits) -> Arc<Self> {
         Arc::new(Self {
-            root: Arc::new(root),
+            root: root.into(),
             grants: GrantsInForce::new(grants),
             accounts: Accounts::new(&limits),
             limits,
@@ -97,14 +98,21 @@ impl Server {
     /// `grants` are in force from now on. Copies under way that they do not allow are ended.
     pub fn replace_grants(&self, grants: Grants) {
         self.grants.replace(grants);
-        let revoked: Vec<_> = {
+        self.end_copies(EarlyEnd::Revoked, |copy| {
+            self.authorise(&copy.hello.request, &copy.principal).is_err()
+        });
+    }
+
+    /// Ends those copies under way that `is_ended` names.
+    fn end_copies(&self, why: EarlyEnd, is_ended: impl Fn(&Copy) -> bool) {
+        let ended: Vec<_> = {
             let copies = self.copies.locked();
-            let refused = |copy: &&Arc<Copy>| self.authorise(&copy.hello.request, &copy.principal).is_err();
-            copies.running.values().filter(refused).cloned().collect()
+            let ended = copies.running.values().filter(|copy| is_ended(copy));
+            ended.cloned().collect()
         };
-        for copy in revoked {
+        for copy in ended {
             self.forget(copy.hello.token);
-            copy.end_early(EarlyEnd::Revoked);
+            copy.end_early(why);
         }
     }
 
@@ -327,6 +335,11 @@ fn full(exhausted: &Exhausted) -> Refusal {
 }
 
 impl Refusal {
+    /// Returns the refusal of a stream whose copy cannot begin.
+    fn for_error(error: &Error) -> Self {
+        Self::of(error).unwrap_or_else(|| refusal(error.to_string()))
+    }
+
     /// What is reported to the client of an error, if it is reported.
     fn of(error: &Error) -> Option<Self> {
         match error {

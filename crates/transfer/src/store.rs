@@ -94,6 +94,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// When all in it is written: a directory's permissions and time, as far as they are the copy's to set.
     fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure>;
 
+    /// When all is written: returns whether it is where the peer expects it. If not, the copy does not conclude.
+    fn is_in_place(&self) -> bool {
+        true
+    }
+
     /// When the copy ends early: leaves a directory for a later copy to finish.
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta);
 

@@ -45,6 +45,17 @@ impl Workers {
     }
 }
 
+/// Runs `work` on a blocking thread, and returns its result.
+///
+/// # Errors
+/// It panicked, or the program ends.
+pub(crate) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Error> {
+    let ended = tokio::task::spawn_blocking(work).await;
+    ended.map_err(|error| Error::Stream(std::io::Error::other(error)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,7 @@ mod postgres;
 mod power;
 mod reservations;
 mod resuming;
+mod roots;
 mod routing;
 mod source_paths;
 mod split;

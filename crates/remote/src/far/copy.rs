@@ -252,7 +252,7 @@ impl Observer for Reporting {
     fn event(&self, event: Event) {
         let event = match event {
             Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
-            Event::StreamLost { is_surplus: true, .. } => return,
+            Event::StreamLost { is_silent: true, .. } => return,
             Event::Waiting { .. } | Event::Back { .. } | Event::BegunAgain { .. } if !self.report_waiting => {
                 return;
             }

@@ -24,9 +24,9 @@ pub enum Event {
         route: String,
         /// What happened, naming the hop if that is known.
         reason: String,
-        /// The server allows no more at the moment, and others stand: there is nothing that a user
-        /// can do about it.
-        is_surplus: bool,
+        /// If true, a user need not hear of it: it was one more than the server allows beside others, or the
+        /// copy ends by it, and its report says why.
+        is_silent: bool,
     },
     /// Nothing has arrived for a while: the copy waits for its server.
     Waiting {

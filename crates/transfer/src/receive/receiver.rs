@@ -26,6 +26,7 @@ use crate::receive::ledger::{
 use crate::store::{Announced, Comparison, Destination, OnCommit, Resumed, Resumption, Store};
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, CopyInstance, Frame, Head, NO_ENTRY, Offer};
+use crate::workers::blocking;
 
 mod perform;
 
@@ -498,12 +499,6 @@ impl<S: Store> Receiver<S> {
             changed.await;
         }
     }
-}
-
-/// Waits for what blocks.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
-    let ended = tokio::task::spawn_blocking(work).await;
-    ended.map_err(|error| Error::Stream(std::io::Error::other(error)))
 }
 
 /// What the end of a copy has left to be done.

@@ -17,8 +17,10 @@ use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
 use crate::send::{Presence, Queue, Sources};
+use crate::store::confine::Dir;
 use crate::store::{Destination, WriteOptions};
 use crate::wire::{CopyInstance, Hello, Placement, RefusalKind, Request, Token};
+use crate::workers::blocking;
 
 /// A copy under way.
 pub(super) struct Copy {
@@ -51,6 +53,8 @@ pub(super) enum EarlyEnd {
     Revoked,
     /// Its client was taken to be gone, and another copy of the same has what it had.
     Superseded,
+    /// The path of the server's root leads elsewhere. The client is told when it opens its next stream.
+    RootDisplaced,
 }
 
 pub(super) enum Side {
@@ -147,6 +151,10 @@ impl Copy {
             Some(EarlyEnd::Superseded) => {
                 Error::Refused("another copy of the same goes on in its place".into())
             }
+            // No refusal: the client waits until the directory is back, as for any server that is away.
+            Some(EarlyEnd::RootDisplaced) => {
+                Error::StreamsLost("the served directory was moved, replaced or mounted over".into())
+            }
             _ => Error::Unauthorised("the server's operator has withdrawn the grant for this copy".into()),
         }
     }
@@ -161,6 +169,9 @@ impl Server {
         principal: PublicKey,
     ) -> Result<Arc<Copy>, Refusal> {
         self.authorise(&hello.request, &principal)?;
+        let server = self.clone();
+        let root = blocking(move || server.current_root()).await.flatten();
+        let root = root.map_err(|error| Refusal::for_error(&error))?;
         let token = hello.token;
         let copy = {
             let mut copies = self.copies.locked();
@@ -198,13 +209,17 @@ impl Server {
             }
             copy
         };
-        let begun = copy.side.get_or_try_init(|| self.begin(&copy)).await.map(|_| ());
+        let begun = copy
+            .side
+            .get_or_try_init(|| self.begin(&copy, root))
+            .await
+            .map(|_| ());
         match begun {
             Ok(()) => Ok(copy),
             Err(error) => {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
                 self.copies.locked().running.remove(&token);
-                Err(refusal(error.to_string()))
+                Err(Refusal::for_error(&error))
             }
         }
     }
@@ -240,13 +255,13 @@ impl Server {
         }
     }
 
-    async fn begin(self: &Arc<Self>, copy: &Arc<Copy>) -> Result<Side, Error> {
+    async fn begin(self: &Arc<Self>, copy: &Arc<Copy>, root: Arc<Dir>) -> Result<Side, Error> {
         let account = copy.account.clone();
         let observer: Arc<dyn Observer> = Arc::new(Log(account.clone()));
         match &copy.hello.request {
             Request::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
-                let sources = Sources::beneath(self.root.clone(), sources, *recursive);
+                let sources = Sources::beneath(root, sources, *recursive);
                 // LH-COPY-49.
                 let sources = sources.only(copy.hello.portion, copy.hello.hard_links);
                 let (resume, progress) = (copy.hello.resume, copy.progress.clone());
@@ -284,20 +299,24 @@ impl Server {
                 // Asked for before, and withdrawn since.
                 let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
                 let may_compare = grants.allow(&copy.principal, Access::Read, destination);
-                let (root, target, into, names) =
-                    (self.root.clone(), destination.clone(), *into, names.clone());
+                let (base, target, into, names) = (root.clone(), destination.clone(), *into, names.clone());
                 let (token, placement) = (copy.hello.token, copy.hello.placement);
-                let opened = tokio::task::spawn_blocking(move || {
-                    let destination = Destination::beneath(root, target, into, names, options, token)?;
+                let opened = blocking(move || {
+                    let destination = Destination::beneath(base, target, into, names, options, token)?;
                     // LH-COPY-53.
                     let destination = destination.placed(placement).held_to(within, may_compare);
                     let present = destination.has_something();
                     Ok::<_, Error>((destination, present))
                 });
-                let (destination, present) = opened
-                    .await
-                    .map_err(|error| Error::Stream(std::io::Error::other(error)))??;
-                let destination = destination.beside(self.rivals_of(copy));
+                let (destination, present) = opened.await??;
+                let server = Arc::downgrade(self);
+                let is_in_place = move || {
+                    let server = server.upgrade();
+                    server.is_none_or(|server| server.still_serves(&root))
+                };
+                let destination = destination
+                    .beside(self.rivals_of(copy))
+                    .concluded_if(Box::new(is_in_place));
                 copy.present.store(present, Ordering::Relaxed);
                 let _ = copy.placement.set(destination.placement());
                 let receiver = Receiver::new(

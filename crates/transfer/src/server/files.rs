@@ -10,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::{Instant, interval_at, timeout};
 
 use super::Server;
+use super::root::ROOT_DISPLACED;
 use crate::account::{Account, Held, Resource};
 use crate::client::{Transport, close};
 use crate::error::Error;
@@ -21,6 +22,7 @@ use crate::files::{
 };
 use crate::grants::{Access, Grants};
 use crate::path::RelPath;
+use crate::workers::blocking;
 
 /// A session in which nothing is asked for this long is closed (LH-FILES-4).
 const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -108,7 +110,8 @@ impl Server {
             version: FILES_VERSION,
         };
         say(writer, &ready).await?;
-        let mut files = Files::new(self.root.clone());
+        let root = self.root.dir();
+        let mut files = Files::new(root.clone());
         let mut kept = account.take(Resource::Bookkeeping, 0)?;
         loop {
             let line = match timeout(IDLE_TIMEOUT, lines.next()).await {
@@ -118,6 +121,10 @@ impl Server {
             let Some(line) = line else {
                 return Ok(());
             };
+            let (server, served) = (self.clone(), root.clone());
+            if !blocking(move || server.still_serves(&served)).await? {
+                return Err(Error::Limit(ROOT_DISPLACED.into()));
+            }
             let answer = match serde_json::from_slice::<FilesAsk>(&line) {
                 Ok(ask) => {
                     let ask = files.spelled_out(ask);

@@ -31,6 +31,22 @@ pub(crate) use names::Names;
 /// How often a resolution disturbed by a rename elsewhere is tried again.
 const RETRIES: u32 = 32;
 
+/// Identity of a directory. While it is open, no other directory has the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DirIdentity {
+    pub device: u64,
+    pub inode: u64,
+}
+
+impl From<&Stat> for DirIdentity {
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+        }
+    }
+}
+
 /// An open directory within which paths are resolved.
 #[derive(Debug)]
 pub struct Dir {
@@ -59,6 +75,11 @@ impl Dir {
             naming: FoundNaming::default(),
             folding: FoundFolding::default(),
         }
+    }
+
+    /// Returns the directory's identity.
+    pub(crate) fn identity(&self) -> Result<DirIdentity, Errno> {
+        fs::fstat(&self.fd).map(|stat| DirIdentity::from(&stat))
     }
 
     /// Whether paths are resolved without `openat2(2)`, which this system lacks or forbids.

@@ -112,6 +112,8 @@ pub struct Destination {
     may_compare: bool,
     temp_prefix: String,
     rivals: Option<Rivals>,
+    /// Returns whether the base is still what its path leads to.
+    is_in_place: Option<Box<dyn Fn() -> bool + Send + Sync>>,
     began: Instant,
     patience: Mutex<Patience>,
     flusher: Flusher,
@@ -182,6 +184,7 @@ impl Destination {
             may_compare: true,
             temp_prefix: temp_prefix(token),
             rivals: None,
+            is_in_place: None,
             began: Instant::now(),
             patience: Mutex::default(),
             flusher: Flusher::new(),
@@ -211,6 +214,13 @@ impl Destination {
     #[must_use]
     pub(crate) fn beside(mut self, rivals: Rivals) -> Self {
         self.rivals = Some(rivals);
+        self
+    }
+
+    /// The same; concludes only if `is_in_place`.
+    #[must_use]
+    pub(crate) fn concluded_if(mut self, is_in_place: Box<dyn Fn() -> bool + Send + Sync>) -> Self {
+        self.is_in_place = Some(is_in_place);
         self
     }
 

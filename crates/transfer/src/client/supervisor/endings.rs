@@ -77,17 +77,10 @@ impl<C: Connector> Supervisor<'_, C> {
                 (error.into_error(text), retry)
             }
         };
-        // The copy goes on.
         let reason = match &error {
             Error::StreamsLost(reason) => reason.clone(),
             error => error.to_string(),
         };
-        self.client.observer.event(Event::StreamLost {
-            stream: ended.opened,
-            route,
-            reason,
-            is_surplus: surplus,
-        });
         slot.stream = if retry {
             let pause = FIRST_RETRY_AFTER
                 .saturating_mul(1 << slot.failures.min(8))
@@ -99,6 +92,14 @@ impl<C: Connector> Supervisor<'_, C> {
         } else {
             SlotState::Failed
         };
+        // What a copy ends by is in its report.
+        let is_silent = surplus || self.none_left();
+        self.client.observer.event(Event::StreamLost {
+            stream: ended.opened,
+            route,
+            reason,
+            is_silent,
+        });
         if surplus {
             self.no_more_before = Instant::now() + MAX_RETRY_PAUSE;
         }

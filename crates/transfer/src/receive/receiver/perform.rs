@@ -40,8 +40,11 @@ impl<S: Store> Receiver<S> {
                 }
                 Action::Finish(directories) => {
                     let failed = self.finish_directories(directories);
-                    self.event(|ledger, _| ledger.finished(failed));
-                    self.done.notify_waiters();
+                    // If not, the copy is being ended.
+                    if self.store.is_in_place() {
+                        self.event(|ledger, _| ledger.finished(failed));
+                        self.done.notify_waiters();
+                    }
                 }
             }
         }

@@ -40,6 +40,7 @@ impl Destination {
             may_compare: self.may_compare,
             temp_prefix: temp_prefix(token),
             rivals: None,
+            is_in_place: None,
             began: Instant::now(),
             patience: Mutex::default(),
             flusher: Flusher::new(),

@@ -249,6 +249,10 @@ impl Store for Destination {
         }
     }
 
+    fn is_in_place(&self) -> bool {
+        self.is_in_place.as_ref().is_none_or(|is_in_place| is_in_place())
+    }
+
     fn finish(&self) -> Vec<Failure> {
         self.open_dirs.finish()
     }

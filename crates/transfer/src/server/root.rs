@@ -1,0 +1,242 @@
+//! The directory that a server serves, and whether its path still leads there.
+//!
+//! A server holds its directory open. A file system that is mounted over the path later, or a directory that takes
+//! its place, is not what it holds: data would land where nobody sees it. So the path is looked up again each
+//! second, when a copy begins, and before one is reported as complete. While it leads elsewhere, copies and
+//! questions about files are refused.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::fs;
+use rustix::io::Errno;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Server;
+use super::copy::EarlyEnd;
+use crate::error::{Error, Failure};
+use crate::lock::Locked;
+use crate::store::confine::{Dir, DirIdentity};
+
+/// Time between two checks of the path.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Detail of the refusal while the path leads elsewhere.
+pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted over; its operator has to \
+                                       restore it, or confirm the new one (SIGHUP)";
+
+/// A directory to be served.
+pub struct ServedRoot {
+    /// `None` if the path is not watched.
+    path: Option<PathBuf>,
+    state: Mutex<State>,
+    /// Held while the path is looked up, so that an old answer does not replace a newer one.
+    checking: Mutex<()>,
+}
+
+struct State {
+    dir: Arc<Dir>,
+    leads: PathLeads,
+}
+
+/// Destination of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum PathLeads {
+    ToServed,
+    Elsewhere,
+    Nowhere,
+}
+
+impl PathLeads {
+    /// Returns the new state, given the identity of what the path leads to. Errors that leave open where it leads
+    /// change nothing.
+    fn after(self, served: DirIdentity, at_path: Result<DirIdentity, Errno>) -> Self {
+        match at_path {
+            Ok(found) if found == served => Self::ToServed,
+            Ok(_) => Self::Elsewhere,
+            Err(Errno::NOENT | Errno::NOTDIR) => Self::Nowhere,
+            Err(_) => self,
+        }
+    }
+}
+
+impl ServedRoot {
+    /// Opens the directory at `path`, which is watched from now on.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn open(path: &Path) -> Result<Self, Errno> {
+        Ok(Self {
+            path: Some(path.to_owned()),
+            ..Self::from(Dir::open(path)?)
+        })
+    }
+
+    /// Returns the open directory.
+    pub fn dir(&self) -> Arc<Dir> {
+        self.state.locked().dir.clone()
+    }
+
+    /// Returns whether the path led to `dir` at the last check, and `dir` is what is served.
+    fn is_current(&self, dir: &Arc<Dir>) -> bool {
+        let state = self.state.locked();
+        state.leads == PathLeads::ToServed && Arc::ptr_eq(&state.dir, dir)
+    }
+
+    /// Looks up the path. Returns where it leads, if that has changed. Blocking.
+    fn check(&self) -> Option<PathLeads> {
+        let path = self.path.as_deref()?;
+        let _one_at_a_time = self.checking.locked();
+        let at_path = fs::stat(path).map(|stat| DirIdentity::from(&stat));
+        let mut state = self.state.locked();
+        let served = state.dir.identity().ok()?;
+        let leads = state.leads.after(served, at_path);
+        let has_changed = leads != std::mem::replace(&mut state.leads, leads);
+        has_changed.then_some(leads)
+    }
+
+    /// Opens the path again. Returns whether that is another directory than before. Blocking.
+    fn reopen(&self) -> Result<bool, Errno> {
+        let Some(path) = &self.path else {
+            return Ok(false);
+        };
+        let _one_at_a_time = self.checking.locked();
+        let dir = Dir::open(path)?;
+        let identity = dir.identity()?;
+        let mut state = self.state.locked();
+        state.leads = PathLeads::ToServed;
+        if state.dir.identity() == Ok(identity) {
+            return Ok(false);
+        }
+        state.dir = Arc::new(dir);
+        Ok(true)
+    }
+
+    fn shown(&self) -> String {
+        let path = self.path.as_deref().unwrap_or(Path::new("/"));
+        longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes())
+    }
+}
+
+impl From<Dir> for ServedRoot {
+    /// Serves a directory whose path is not watched.
+    fn from(dir: Dir) -> Self {
+        Self {
+            path: None,
+            state: Mutex::new(State {
+                dir: Arc::new(dir),
+                leads: PathLeads::ToServed,
+            }),
+            checking: Mutex::default(),
+        }
+    }
+}
+
+impl Server {
+    /// Looks up the path of the root each second. Copies under way end when it leads elsewhere.
+    pub async fn watch_root(self: &Arc<Self>) {
+        let mut ticks = interval(CHECK_INTERVAL);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            let server = self.clone();
+            // It does not panic; if it did, the next one would look again.
+            let _ = tokio::task::spawn_blocking(move || server.check_root()).await;
+        }
+    }
+
+    /// Serves what is at the path of the root now. Blocking.
+    pub fn reopen_root(&self) {
+        let path = self.root.shown();
+        let was_displaced = !self.root.is_current(&self.root.dir());
+        match self.root.reopen() {
+            Ok(true) => {
+                tracing::info!(%path, "the directory at the root's path is another one than before, and is served now");
+                self.end_copies(EarlyEnd::RootDisplaced, |_| true);
+            }
+            Ok(false) if was_displaced => tracing::info!(%path, "the root is back, and served again"),
+            Ok(false) => {}
+            Err(errno) => {
+                tracing::error!(%path, "cannot open the root: {}", Failure::from(errno));
+            }
+        }
+    }
+
+    /// Looks up the path of the root, and ends all copies if it leads elsewhere now. Blocking.
+    fn check_root(&self) {
+        let path = || self.root.shown();
+        match self.root.check() {
+            None => return,
+            Some(PathLeads::ToServed) => {
+                tracing::info!(path = path(), "the root is back, and served again");
+                return;
+            }
+            Some(PathLeads::Elsewhere) => tracing::error!(
+                path = path(),
+                "the root was replaced or mounted over: nothing is served until the former directory is back, or SIGHUP \
+                 confirms what is there now"
+            ),
+            Some(PathLeads::Nowhere) => tracing::error!(
+                path = path(),
+                "the root is gone: nothing is served until it is back, or SIGHUP confirms one that was made anew"
+            ),
+        }
+        self.end_copies(EarlyEnd::RootDisplaced, |_| true);
+    }
+
+    /// Returns whether `dir` is what the root's path leads to now. If not, copies under way are ended. Blocking.
+    pub(super) fn still_serves(&self, dir: &Arc<Dir>) -> bool {
+        self.check_root();
+        self.root.is_current(dir)
+    }
+
+    /// Returns the served directory, if the root's path leads there now. Blocking.
+    pub(super) fn current_root(&self) -> Result<Arc<Dir>, Error> {
+        let dir = self.root.dir();
+        match self.still_serves(&dir) {
+            true => Ok(dir),
+            false => Err(Error::Limit(ROOT_DISPLACED.into())),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_that_leave_the_destination_open_change_nothing() {
+        use PathLeads::{Elsewhere, Nowhere, ToServed};
+        let [served, other] = [1, 2].map(|inode| DirIdentity { device: 1, inode });
+        for before in [ToServed, Elsewhere, Nowhere] {
+            assert_eq!(before.after(served, Ok(served)), ToServed);
+            assert_eq!(before.after(served, Ok(other)), Elsewhere);
+            assert_eq!(before.after(served, Err(Errno::NOENT)), Nowhere);
+            for errno in [Errno::ACCESS, Errno::IO, Errno::STALE, Errno::TIMEDOUT] {
+                assert_eq!(before.after(served, Err(errno)), before);
+            }
+        }
+    }
+
+    #[test]
+    fn replaced_directory_is_noticed_and_confirmed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("root");
+        std::fs::create_dir(&path).unwrap();
+        let root = ServedRoot::open(&path).unwrap();
+        assert_eq!(root.check(), None);
+        std::fs::rename(&path, folder.path().join("former")).unwrap();
+        assert_eq!(root.check(), Some(PathLeads::Nowhere));
+        assert_eq!(root.reopen(), Err(Errno::NOENT));
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(root.check(), Some(PathLeads::Elsewhere));
+        assert_eq!(root.check(), None, "it is reported once");
+        let former = root.dir();
+        assert!(!root.is_current(&former));
+        assert_eq!(root.reopen(), Ok(true));
+        assert!(root.is_current(&root.dir()) && !root.is_current(&former));
+        std::fs::rename(folder.path().join("former"), folder.path().join("again")).unwrap();
+        assert_eq!(root.check(), None);
+    }
+}
