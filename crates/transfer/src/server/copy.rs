@@ -17,7 +17,6 @@ use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
 use crate::send::{Presence, Queue, Sources};
-use crate::store::confine::Dir;
 use crate::store::{Destination, WriteOptions};
 use crate::wire::{CopyInstance, Hello, Placement, RefusalKind, Request, Token};
 use crate::workers::blocking;
@@ -169,9 +168,7 @@ impl Server {
         principal: PublicKey,
     ) -> Result<Arc<Copy>, Refusal> {
         self.authorise(&hello.request, &principal)?;
-        let server = self.clone();
-        let root = blocking(move || server.current_root()).await.flatten();
-        let root = root.map_err(|error| Refusal::for_error(&error))?;
+        self.require_root().await?;
         let token = hello.token;
         let copy = {
             let mut copies = self.copies.locked();
@@ -209,11 +206,7 @@ impl Server {
             }
             copy
         };
-        let begun = copy
-            .side
-            .get_or_try_init(|| self.begin(&copy, root))
-            .await
-            .map(|_| ());
+        let begun = copy.side.get_or_try_init(|| self.begin(&copy)).await.map(|_| ());
         match begun {
             Ok(()) => Ok(copy),
             Err(error) => {
@@ -255,12 +248,14 @@ impl Server {
         }
     }
 
-    async fn begin(self: &Arc<Self>, copy: &Arc<Copy>, root: Arc<Dir>) -> Result<Side, Error> {
+    async fn begin(self: &Arc<Self>, copy: &Arc<Copy>) -> Result<Side, Error> {
         let account = copy.account.clone();
         let observer: Arc<dyn Observer> = Arc::new(Log(account.clone()));
+        let server = self.clone();
         match &copy.hello.request {
             Request::Pull { recursive, sources } => {
                 let labels = Sources::labels(sources.iter().map(|s| format!("/{s}")).collect());
+                let root = blocking(move || server.current_root()).await??;
                 let sources = Sources::beneath(root, sources, *recursive);
                 // LH-COPY-49.
                 let sources = sources.only(copy.hello.portion, copy.hello.hard_links);
@@ -299,16 +294,18 @@ impl Server {
                 // Asked for before, and withdrawn since.
                 let within = within.ok_or(Error::Unauthorised("the grant was withdrawn".into()))?;
                 let may_compare = grants.allow(&copy.principal, Access::Read, destination);
-                let (base, target, into, names) = (root.clone(), destination.clone(), *into, names.clone());
+                let (target, into, names) = (destination.clone(), *into, names.clone());
                 let (token, placement) = (copy.hello.token, copy.hello.placement);
                 let opened = blocking(move || {
+                    let root = server.current_root()?;
+                    let base = root.clone();
                     let destination = Destination::beneath(base, target, into, names, options, token)?;
                     // LH-COPY-53.
                     let destination = destination.placed(placement).held_to(within, may_compare);
                     let present = destination.has_something();
-                    Ok::<_, Error>((destination, present))
+                    Ok::<_, Error>((destination, present, root))
                 });
-                let (destination, present) = opened.await??;
+                let (destination, present, root) = opened.await??;
                 let server = Arc::downgrade(self);
                 let is_in_place = move || {
                     let server = server.upgrade();

@@ -13,11 +13,12 @@ use rustix::fs;
 use rustix::io::Errno;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::Server;
 use super::copy::EarlyEnd;
+use super::{Refusal, Server};
 use crate::error::{Error, Failure};
 use crate::lock::Locked;
 use crate::store::confine::{Dir, DirIdentity};
+use crate::workers::blocking;
 
 /// Time between two checks of the path.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -198,6 +199,17 @@ impl Server {
             true => Ok(dir),
             false => Err(Error::Limit(ROOT_DISPLACED.into())),
         }
+    }
+
+    /// Refuses a stream while the root's path leads elsewhere.
+    pub(super) async fn require_root(self: &Arc<Self>) -> Result<(), Refusal> {
+        if self.root.is_current(&self.root.dir()) {
+            return Ok(());
+        }
+        // It may have come back since the last check.
+        let server = self.clone();
+        let root = blocking(move || server.current_root()).await.flatten();
+        root.map(drop).map_err(|error| Refusal::for_error(&error))
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -78,6 +78,7 @@ impl Bench {
             routes: vec!["direct".into()],
             cuts: Mutex::new(Vec::new()),
             stalls: false,
+            counts_from_answer: false,
             one_way: Duration::ZERO,
             hook: Mutex::new(None),
             opened: AtomicUsize::new(0),
@@ -277,6 +278,8 @@ pub struct Pipes {
     pub cuts: Mutex<Vec<u64>>,
     /// A spent budget doesn't break the pipe: nothing passes any more, and it is reported to nobody.
     pub stalls: bool,
+    /// Nothing counts towards a cut before the client has read something.
+    pub counts_from_answer: bool,
     /// How long every byte takes, each way.
     pub one_way: Duration,
     /// To be called once so many bytes have passed over the first pipe.
@@ -353,9 +356,12 @@ impl Connector for Pipes {
         let budget = Arc::new(AtomicU64::new(left));
         let (server, principal) = (self.server.clone(), self.principal);
         let stalls = self.stalls;
+        let counts = Arc::new(AtomicBool::new(!self.counts_from_answer));
         let theirs = Cut {
             inner: theirs,
             budget: budget.clone(),
+            counts: counts.clone(),
+            is_server: true,
             stalls,
             hook: None,
             carried: Arc::default(),
@@ -365,6 +371,8 @@ impl Connector for Pipes {
         Ok(Cut {
             inner: ours,
             budget,
+            counts,
+            is_server: false,
             stalls,
             hook,
             carried: self.carried.clone(),
@@ -422,6 +430,9 @@ impl Connector for Restarting {
 pub struct Cut {
     inner: DuplexStream,
     budget: Arc<AtomicU64>,
+    /// Written bytes count towards the budget.
+    counts: Arc<AtomicBool>,
+    is_server: bool,
     stalls: bool,
     hook: Option<Hook>,
     carried: Arc<AtomicU64>,
@@ -466,7 +477,11 @@ impl AsyncRead for Cut {
                 Poll::Ready(Err(broken()))
             }
             poll => {
-                self.count(buf.filled().len() - before);
+                let read = buf.filled().len() - before;
+                if !self.is_server && read > 0 {
+                    self.counts.store(true, Ordering::SeqCst);
+                }
+                self.count(read);
                 poll
             }
         }
@@ -486,7 +501,7 @@ impl AsyncWrite for Cut {
         let data = &data[..data.len().min(usize::try_from(budget).unwrap_or(usize::MAX))];
         let poll = Pin::new(&mut self.inner).poll_write(cx, data);
         if let Poll::Ready(Ok(n)) = poll {
-            if budget != u64::MAX {
+            if budget != u64::MAX && self.counts.load(Ordering::SeqCst) {
                 let before = self.budget.fetch_sub((n as u64).min(budget), Ordering::SeqCst);
                 if before <= n as u64 {
                     self.budget.store(0, Ordering::SeqCst);
