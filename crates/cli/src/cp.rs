@@ -358,6 +358,7 @@ impl Cp {
             single: self.streams == Some(1),
             portion: self.portion(),
             placement: None,
+            reports_not_kept: false,
         };
         if !hello.fits() {
             bail!("too many sources in one command: name a directory that holds them, with -r");

@@ -233,6 +233,7 @@ impl<C: Connector> Client<C> {
             (_, true) => Asked::Trees,
         };
         let mut run = Run::new(&self);
+        run.hello.reports_not_kept = true;
         // A server that waits to hear what is there of a file opens others meanwhile.
         run.hello.resume &= ProcessLimits::current().may_wait_for_files();
         if self.hello.portion == Portion::Rest {

@@ -17,6 +17,7 @@ use drs::Limit;
 
 use crate::error::{Failure, FailureKind};
 use crate::path::{PathError, RelPath};
+use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 
 mod decode;
@@ -100,6 +101,7 @@ pub(crate) enum FrameType {
     Want = 21,
     ClearBlock = 22,
     HardLink = 23,
+    NotKept = 24,
 }
 
 impl FrameType {
@@ -107,7 +109,7 @@ impl FrameType {
         use FrameType::*;
         [
             Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock, HardLink,
+            Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock, HardLink, NotKept,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -260,6 +262,8 @@ pub(crate) enum Frame {
         bytes: u64,
         complete: bool,
     },
+    /// Counts so far of what the copy does not keep of its sources (LH-COPY-54).
+    NotKept(NotKeptCounts),
     /// A block is written.
     Ack { id: u64, offset: u64 },
     /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow (LH-COPY-36).

@@ -313,3 +313,30 @@ fn an_address_to_begin_at_that_is_not_this_hosts_is_reported() {
     let output = stage.cp(&server, &["--source", "127.0.0.2", "here/f", "here/g"]);
     assert_eq!(output.status.code(), Some(2), "{}", errors(&output));
 }
+
+#[test]
+fn losses_of_metadata_are_reported_in_both_directions() {
+    use std::os::unix::fs::PermissionsExt;
+    let stage = Stage::new();
+    let server = stage.serve(&[]);
+    let there = |path: &str| format!("lh://{}/{path}", server.address);
+    for at in ["here/t", "root/t"] {
+        std::fs::create_dir(stage.path(at)).unwrap();
+        // One that goes whole, and one that goes in blocks.
+        stage.noise(&format!("{at}/small"), 1000);
+        stage.noise(&format!("{at}/large"), 1_000_000);
+        for name in ["small", "large"] {
+            let file = stage.path(&format!("{at}/{name}"));
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o2755)).unwrap();
+            let flags = rustix::fs::XattrFlags::empty();
+            rustix::fs::setxattr(&file, "user.note", b"x", flags).unwrap();
+        }
+    }
+    for [from, to] in [["here/t", &there("pushed")], [&there("t"), "here/pulled"]] {
+        let output = stage.cp(&server, &["--json", "-r", from, to]);
+        assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
+        let not_kept = &report(&output)["not_kept"];
+        let counts = ["owners", "set_id_bits", "acls", "extended_attributes"].map(|name| &not_kept[name]);
+        assert_eq!(counts, [0, 2, 0, 2], "{from}: {not_kept}");
+    }
+}

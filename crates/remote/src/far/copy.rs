@@ -165,6 +165,7 @@ async fn carry_out(
         single: ask.streams == Some(1),
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     };
     let client = Client {
         connector: Arc::new(server),

@@ -66,6 +66,7 @@ impl Bench {
             single: false,
             portion: Portion::Whole,
             placement: None,
+            reports_not_kept: false,
         };
         Frame::Hello(hello).encode(&mut greeting);
         (ours, greeting)

@@ -9,6 +9,7 @@ use longhaul_proto::fuzzing::{Seed, texts};
 use crate::error::{Failure, FailureKind};
 use crate::part::{Part, Portion};
 use crate::path::RelPath;
+use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
     Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request, Token,
@@ -174,6 +175,15 @@ fn all() -> Vec<(&'static str, Frame)> {
                 complete: true,
             },
         ),
+        (
+            "not-kept",
+            Frame::NotKept(NotKeptCounts {
+                owners: 1,
+                set_id_bits: 0,
+                acls: u64::MAX,
+                extended_attributes: 2,
+            }),
+        ),
         ("ack", Frame::Ack { id: 5, offset: 0 }),
         (
             "result",
@@ -248,6 +258,7 @@ fn push() -> Hello {
         single: false,
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     }
 }
 
@@ -265,6 +276,7 @@ fn pull() -> Hello {
         single: true,
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     }
 }
 

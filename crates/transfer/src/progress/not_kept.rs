@@ -12,7 +12,7 @@ const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 /// Beginnings of the names of extended attributes that the system gives to every file by itself.
 const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
 
-/// See the module. Empty at the end that writes.
+/// Counters of what a copy does not keep. At the end that writes, they are the other end's (LH-COPY-54).
 #[derive(Debug, Default)]
 pub struct NotKept {
     own_user: OnceLock<u32>,
@@ -65,6 +65,15 @@ impl NotKept {
         self.acls.fetch_add(u64::from(has_acl), Ordering::Relaxed);
         self.attributes
             .fetch_add(u64::from(has_others), Ordering::Relaxed);
+    }
+
+    /// Takes over the counts of the end that reads the sources. Counts never fall: an older report may arrive later.
+    pub(crate) fn raise(&self, counts: NotKeptCounts) {
+        self.owners.fetch_max(counts.owners, Ordering::Relaxed);
+        self.set_id_bits.fetch_max(counts.set_id_bits, Ordering::Relaxed);
+        self.acls.fetch_max(counts.acls, Ordering::Relaxed);
+        self.attributes
+            .fetch_max(counts.extended_attributes, Ordering::Relaxed);
     }
 
     /// Starts from nothing.

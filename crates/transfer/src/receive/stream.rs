@@ -314,6 +314,7 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     bytes,
                     complete,
                 } => receiver.progress.set_found(entries, bytes, complete),
+                Frame::NotKept(counts) => receiver.progress.not_kept.raise(counts),
                 Frame::Accept {
                     max_streams,
                     instance,

@@ -4,7 +4,7 @@
 //! open files on the account, wakes who waits, and reports to the observer.
 
 use std::collections::HashMap;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::account::{Account, Exhausted, Held, Resource};
 use crate::error::{Error, Failure};
 use crate::lock::Locked;
 use crate::path::RelPath;
-use crate::progress::{Event, Observer, Progress};
+use crate::progress::{Event, NotKeptCounts, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
 use crate::send::schedule::{
     EntryResult, Found, IN_FLIGHT_BYTES, Inode, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say, Schedule,
@@ -52,6 +52,8 @@ pub(crate) struct Queue {
     /// Whether files are to be gone on with, should the copy end early.
     pub resume: bool,
     pub account: Arc<Account>,
+    /// The receiver understands NOT_KEPT.
+    reports_not_kept: AtomicBool,
     pub progress: Arc<Progress>,
     pub observer: Arc<dyn Observer>,
     /// How entries are named to the observer.
@@ -126,6 +128,7 @@ impl Queue {
             sources: sources.into(),
             resume,
             account,
+            reports_not_kept: AtomicBool::new(false),
             progress,
             observer,
             label,
@@ -146,6 +149,21 @@ impl Queue {
                 schedule.links_understood();
             }
         });
+    }
+
+    /// Reports to the receiver what the copy does not keep of its sources (LH-COPY-54).
+    pub(crate) fn report_not_kept(&self) {
+        self.reports_not_kept.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the counts of what is not kept, if they are to be reported and are not those `reported` before.
+    pub(crate) fn not_kept_since(&self, reported: &mut NotKeptCounts) -> Option<NotKeptCounts> {
+        let counts = self.progress.not_kept.counts();
+        let is_due = self.reports_not_kept.load(Ordering::Relaxed) && counts != *reported;
+        is_due.then(|| {
+            *reported = counts;
+            counts
+        })
     }
 
     /// How many blocks of a file may be handed out from the first that has no answer.

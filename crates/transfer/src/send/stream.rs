@@ -14,7 +14,7 @@ use longhaul_session::Clear;
 use crate::account::{Held, Resource};
 use crate::error::Error;
 use crate::frame_io::{FLOW_EVERY, FrameReader, Incoming, KEEP_ALIVE};
-use crate::progress::StreamCounters;
+use crate::progress::{NotKeptCounts, StreamCounters};
 use crate::receive::{StreamEnd, refused};
 use crate::send::queue::{Queue, Taken};
 use crate::send::read::{Announced, FrameBuffer, Reader};
@@ -173,6 +173,7 @@ async fn write<W: AsyncWrite + Unpin>(
     let mut totals_due = Instant::now() + FIRST_TOTALS_AFTER;
     let mut totals_pause = FIRST_TOTALS_AFTER;
     let mut reported_complete = false;
+    let mut not_kept = NotKeptCounts::default();
     let mut out = Vec::new();
     loop {
         let next = match ready.try_recv() {
@@ -197,6 +198,12 @@ async fn write<W: AsyncWrite + Unpin>(
         out.clear();
         match next {
             Some(filled) => {
+                // LH-COPY-54: before the entries that they were counted of.
+                if let Some(counts) = queue.not_kept_since(&mut not_kept) {
+                    Frame::NotKept(counts).encode(&mut out);
+                    writer.write_all(&out).await?;
+                    out.clear();
+                }
                 for (part, in_clear) in filled.frames.parts() {
                     let (frames, data) = part.split_at(part.len().saturating_sub(in_clear));
                     writer.write_all(frames).await?;

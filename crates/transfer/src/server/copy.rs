@@ -269,6 +269,9 @@ impl Server {
                 if copy.hello.hard_links {
                     queue.keep_links(true);
                 }
+                if copy.hello.reports_not_kept {
+                    queue.report_not_kept();
+                }
                 drop(queue.start_walk());
                 Ok(Side::Send(queue))
             }

@@ -133,6 +133,12 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             bytes: fields.u64()?,
             complete: fields.flag()?,
         },
+        FrameType::NotKept => Frame::NotKept(NotKeptCounts {
+            owners: fields.u64()?,
+            set_id_bits: fields.u64()?,
+            acls: fields.u64()?,
+            extended_attributes: fields.u64()?,
+        }),
         FrameType::Ack => Frame::Ack {
             id: fields.id()?,
             offset: fields.id()?,

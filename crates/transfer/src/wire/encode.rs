@@ -32,6 +32,7 @@ impl Frame {
             Frame::Failed { .. } => FrameType::Failed,
             Frame::End { .. } => FrameType::End,
             Frame::Totals { .. } => FrameType::Totals,
+            Frame::NotKept(_) => FrameType::NotKept,
             Frame::Ack { .. } => FrameType::Ack,
             Frame::Result { .. } => FrameType::Result,
             Frame::Done { .. } => FrameType::Done,
@@ -157,6 +158,16 @@ impl Frame {
                 out.extend_from_slice(&entries.to_le_bytes());
                 out.extend_from_slice(&bytes.to_le_bytes());
                 out.push(u8::from(*complete));
+            }
+            Frame::NotKept(counts) => {
+                for count in [
+                    counts.owners,
+                    counts.set_id_bits,
+                    counts.acls,
+                    counts.extended_attributes,
+                ] {
+                    out.extend_from_slice(&count.to_le_bytes());
+                }
             }
             Frame::Ack { id, offset } => {
                 out.extend_from_slice(&id.to_le_bytes());

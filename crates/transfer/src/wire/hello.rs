@@ -4,7 +4,9 @@ use std::fmt;
 
 use super::decode::Fields;
 use super::encode::{put_bytes, put_option};
-use super::options::{CLEAR, HARD_LINKS, OFFER, PART, PLACEMENT, REST, RESUME, SINGLE, decode_options};
+use super::options::{
+    CLEAR, HARD_LINKS, NOT_KEPT, OFFER, PART, PLACEMENT, REST, RESUME, SINGLE, decode_options,
+};
 use super::*;
 use crate::part::{Part, Portion};
 
@@ -60,6 +62,9 @@ pub struct Hello {
     /// sources (LH-COPY-53).
     /// [`crate::Client::push`] fills it in.
     pub placement: Option<Placement>,
+    /// Of a pull: the server may count what the copy does not keep of its sources (LH-COPY-54).
+    /// [`crate::Client::pull`] fills it in.
+    pub reports_not_kept: bool,
 }
 
 /// Where the sources of a push go.
@@ -196,6 +201,9 @@ impl Hello {
         if let Some(placement) = self.placement {
             put_option(out, PLACEMENT, &[placement.byte()]);
         }
+        if self.reports_not_kept {
+            put_option(out, NOT_KEPT, &[]);
+        }
     }
 
     pub(super) fn decode(fields: &mut Fields) -> Result<Self, WireError> {
@@ -240,7 +248,7 @@ impl Hello {
         };
         let (mut resume, mut clear, mut offer) = (false, false, None);
         let (mut hard_links, mut single, mut portion) = (false, false, Portion::Whole);
-        let mut placement = None;
+        let (mut placement, mut reports_not_kept) = (None, false);
         decode_options(fields, |kind, value| {
             match kind {
                 RESUME => resume = true,
@@ -256,6 +264,7 @@ impl Hello {
                 REST if portion.part().is_some() => return Err(WireError::Value("part")),
                 REST => portion = Portion::Rest,
                 PLACEMENT => placement = Some(Placement::from_byte(value.u8()?)?),
+                NOT_KEPT => reports_not_kept = true,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -270,6 +279,7 @@ impl Hello {
             single,
             portion,
             placement,
+            reports_not_kept,
         })
     }
 

@@ -28,6 +28,8 @@ pub(super) const REST: u16 = 9;
 /// Of ACCEPT to a push, and of the HELLO of a push that takes the place of a lost copy: where the
 /// sources go, a [`Placement`] (LH-COPY-53).
 pub(super) const PLACEMENT: u16 = 10;
+/// Option of the HELLO of a pull, without a value: NOT_KEPT is understood (LH-COPY-54).
+pub(super) const NOT_KEPT: u16 = 11;
 /// Set in an option's kind when a receiver that does not know it must refuse (LH-COPY-8).
 const CRITICAL: u16 = 0x8000;
 /// The part of a kind that is the option's number.

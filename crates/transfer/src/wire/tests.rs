@@ -96,13 +96,17 @@ fn hello() -> impl Strategy<Value = Hello> {
         Just(Portion::Rest)
     ];
     let options = (
-        any::<[bool; 4]>(),
+        any::<[bool; 5]>(),
         prop::option::of(compare),
         portion,
         prop::option::of(placement()),
     );
     (any::<[u8; 16]>(), prop_oneof![push, pull], options).prop_map(
-        |(token, request, ([resume, clear, hard_links, single], offer, portion, placement))| Hello {
+        |(
+            token,
+            request,
+            ([resume, clear, hard_links, single, reports_not_kept], offer, portion, placement),
+        )| Hello {
             token: Token(token),
             request,
             resume,
@@ -112,6 +116,7 @@ fn hello() -> impl Strategy<Value = Hello> {
             single,
             portion,
             placement,
+            reports_not_kept,
         },
     )
 }
@@ -209,6 +214,14 @@ fn frame() -> impl Strategy<Value = Frame> {
             bytes,
             complete
         }),
+        any::<[u64; 4]>().prop_map(|[owners, set_id_bits, acls, extended_attributes]| Frame::NotKept(
+            NotKeptCounts {
+                owners,
+                set_id_bits,
+                acls,
+                extended_attributes,
+            }
+        )),
         (0..MAX_FILE, 0..MAX_FILE).prop_map(|(id, offset)| Frame::Ack { id, offset }),
         (
             0..MAX_FILE,
@@ -353,6 +366,7 @@ fn plain_hello() -> Hello {
         single: false,
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     }
 }
 

@@ -336,6 +336,7 @@ pub async fn pull_hostile(
         single: false,
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     };
     let options = WriteOptions {
         overwrite: true,

@@ -92,6 +92,7 @@ fn hello(request: Request) -> Hello {
         single: false,
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     }
 }
 

@@ -164,6 +164,7 @@ pub fn client<C: Connector>(
         single: false,
         portion: Portion::Whole,
         placement: None,
+        reports_not_kept: false,
     };
     let client = Client {
         connector: Arc::new(connector),
