@@ -6,7 +6,7 @@
 #   make test-power power failures during copies, on three file systems and in every mode: 12 snapshots of each copy, or SNAPSHOTS=n
 #   make test-page the page in a real browser, over a lab; SCREENSHOTS=docs/images takes those of the documents anew, E2E_ASSERT_SPEED=1 asserts its speed
 #   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
-#   make figures   every published measurement anew, with tables and plots in docs/results/; NAMES="lsr depots" measures some
+#   make figures   the plan of every published measurement, with tables and plots in docs/results/; NAMES="lsr depots" measures some; other runs stay
 #   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
@@ -35,7 +35,7 @@ NAMES ?= all
 figures: bench-deps build
 	$(FIGURES) figures $(NAMES)
 
-# Whether the published pages say what the published runs say.
+# Whether the published pages say what the published runs say, and call no single run a median.
 figures-check:
 	$(CARGO) run --quiet --locked -p longhaul-figures -- figures --check
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wanbed::{Lab, Overrides, Scenario};
 
+use crate::comparison::Comparison;
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
 use crate::tools::Tools;
@@ -71,6 +72,12 @@ pub trait Experiment: Send + Sync {
 
     /// The figures that documents quote and that are compared under noise.
     fn figures(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Figure> {
+        Vec::new()
+    }
+
+    /// `longhaul cp` beside other programs, in every case that was measured: documents quote how often it
+    /// is first over all experiments, those included in which it is not.
+    fn comparisons(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Comparison> {
         Vec::new()
     }
 

@@ -1,18 +1,21 @@
 //! Experiments of all kinds in one list.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::ValueEnum;
 
+use crate::comparison::Comparison;
 use crate::experiment::Experiment;
+use crate::history::LostCommits;
 use crate::noise::Noise;
+use crate::origins;
 use crate::page::{Figure, Page, Table};
 use crate::record::Record;
 use crate::runner::{self, Extent};
 use crate::runs::Runs;
+use crate::single::{self, SINGLE};
 use crate::store::Store;
 use crate::tools::Tools;
 
@@ -33,11 +36,12 @@ pub trait Listed: Sync {
     /// As there.
     fn measure(&self, tools: &Tools, extent: &Extent, out: &Path, commit: &str) -> Result<()>;
 
-    /// What is made of the runs in `out`; `None` where there are none.
+    /// What is made of the runs in `out`; `None` where there are none. The page says which runs are of
+    /// which commit, and that those of `lost` ones are of code that nobody can look up.
     ///
     /// # Errors
     /// The runs cannot be read, or a plot cannot be drawn.
-    fn render(&self, out: &Path) -> Result<Option<Rendered>>;
+    fn render(&self, out: &Path, lost: &LostCommits) -> Result<Option<Rendered>>;
 }
 
 /// What is made of an experiment's runs.
@@ -54,13 +58,15 @@ pub struct Rendered {
     pub noisy: Vec<(Noise, Vec<Figure>)>,
     /// How many runs count, of how many.
     pub runs: (usize, usize),
-    /// The commit and the last day of the runs.
-    pub made: (String, String),
+    /// `longhaul cp` beside other programs.
+    pub comparisons: Vec<Comparison>,
+    /// The days and the code of the runs, in a few words.
+    pub made: String,
 }
 
 impl Rendered {
     /// The figure of a key, or of `KEY@NOISE` under that noise.
-    pub fn quote(&self, key: &str) -> Option<&str> {
+    pub fn figure(&self, key: &str) -> Option<&Figure> {
         let (key, figures) = match key.split_once('@') {
             None => (key, &self.figures),
             Some((key, noise)) => {
@@ -69,8 +75,7 @@ impl Rendered {
                 (key, under.map(|(_, figures)| figures)?)
             }
         };
-        let figure = figures.iter().find(|figure| figure.key == key)?;
-        Some(figure.text.as_str())
+        figures.iter().find(|figure| figure.key == key)
     }
 }
 
@@ -98,12 +103,12 @@ impl<E: Experiment> Listed for E {
         )
     }
 
-    fn render(&self, out: &Path) -> Result<Option<Rendered>> {
+    fn render(&self, out: &Path, lost: &LostCommits) -> Result<Option<Rendered>> {
         let (name, title) = (Experiment::name(self), Experiment::title(self));
         let records: Vec<Record<E::Cell, E::Seen>> = Store::of(out, name).read()?;
-        let Some(last) = records.iter().max_by_key(|record| &record.made.date) else {
+        if records.is_empty() {
             return Ok(None);
-        };
+        }
         let of = |noise| Runs::of(records.iter().filter(move |record| record.cell.noise == noise));
         let clean = of(Noise::None);
         let figures = self.figures(&clean);
@@ -125,7 +130,13 @@ impl<E: Experiment> Listed for E {
                 .paragraph(UNDER_NOISE)
                 .table(&noise_table(&figures, &noisy));
         }
-        let page = page.heading("Validity").paragraph(&validity(&records));
+        let mut page = page.heading("Validity").paragraph(&validity(&records));
+        if page.text.contains(&format!("{SINGLE})")) {
+            page = page.paragraph(single::LEGEND);
+        }
+        let page = page
+            .paragraph(&made(&records, lost))
+            .table(&origins::table(&records, lost));
         Ok(Some(Rendered {
             name,
             title,
@@ -136,7 +147,8 @@ impl<E: Experiment> Listed for E {
                 records.iter().filter(|record| record.gate.valid).count(),
                 records.len(),
             ),
-            made: (last.made.commit.clone(), last.made.date.clone()),
+            comparisons: self.comparisons(&clean),
+            made: origins::summary(&records, lost),
         }))
     }
 }
@@ -162,8 +174,8 @@ fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
     table
 }
 
-/// Which runs count, and where they were made.
-fn validity<C, S>(records: &[Record<C, S>]) -> String {
+/// Which runs count, and how many runs the cells have.
+fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     let valid = records.iter().filter(|record| record.gate.valid).count();
     let discarded: u32 = records.iter().map(|record| record.gate.discarded).sum();
     let worst = records
@@ -171,26 +183,6 @@ fn validity<C, S>(records: &[Record<C, S>]) -> String {
         .map(|record| record.gate.lag_p99_us)
         .max()
         .unwrap_or(0);
-    let distinct = |of: &dyn Fn(&Record<C, S>) -> &String| {
-        let mut all: Vec<&str> = records.iter().map(|record| of(record).as_str()).collect();
-        all.sort_unstable();
-        all.dedup();
-        all.join(", ")
-    };
-    let first = records
-        .iter()
-        .map(|record| record.made.date.as_str())
-        .min()
-        .unwrap_or_default();
-    let last = records
-        .iter()
-        .map(|record| record.made.date.as_str())
-        .max()
-        .unwrap_or_default();
-    let dates = match first == last {
-        true => first.to_owned(),
-        false => format!("{first} to {last}"),
-    };
     let counted = match records.len() - valid {
         0 => format!("All {valid} runs count."),
         others => format!(
@@ -198,12 +190,45 @@ fn validity<C, S>(records: &[Record<C, S>]) -> String {
             records.len()
         ),
     };
+    let cells = cells(records);
+    let single = cells.iter().filter(|(.., runs)| *runs == 1).count();
     format!(
         "{counted} {discarded} were thrown away and repeated because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
-         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms.\n\n\
-         Made {dates} from {}, on Linux {}, links by {}, {}.",
+         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms. {} cells have runs that count, \
+         {single} of them a single one.",
         worst as f64 / 1e3,
-        commits(records.iter().map(|record| record.made.commit.as_str())),
+        cells.len(),
+    )
+}
+
+/// The cells with runs that count, each with its noise and their number.
+fn cells<C: PartialEq, S>(records: &[Record<C, S>]) -> Vec<(&C, Noise, usize)> {
+    let mut cells: Vec<(&C, Noise, usize)> = vec![];
+    for Record { cell, gate, .. } in records {
+        let same = cells
+            .iter_mut()
+            .find(|(factors, noise, _)| **factors == cell.factors && *noise == cell.noise);
+        match same {
+            _ if !gate.valid => {}
+            Some((.., runs)) => *runs += 1,
+            None => cells.push((&cell.factors, cell.noise, 1)),
+        }
+    }
+    cells
+}
+
+/// When, by which code and on which machines the runs were made.
+fn made<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
+    let distinct = |of: &dyn Fn(&Record<C, S>) -> &String| {
+        let mut all: Vec<&str> = records.iter().map(|record| of(record).as_str()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.join(", ")
+    };
+    format!(
+        "Made {} from {}, on Linux {}, links by {}, {}.",
+        origins::days(records),
+        origins::commits(records, lost),
         distinct(&|record| &record.made.kernel),
         distinct(&|record| &record.made.backend),
         distinct(&|record| &record.made.processor),
@@ -223,38 +248,41 @@ fn kept_awake(awake: usize, all: usize) -> String {
     format!(" The machine is a guest; in {runs} its processors were kept from halting (`docs/wanbed.md`).")
 }
 
-/// Which code made the runs, and how many each where there is more than one.
-fn commits<'a>(made: impl Iterator<Item = &'a str>) -> String {
-    let mut counts = BTreeMap::<&str, usize>::new();
-    made.for_each(|commit| *counts.entry(commit).or_default() += 1);
-    let is_one = counts.len() == 1;
-    let each = counts.into_iter().map(|(commit, runs)| match is_one {
-        true => commit.to_owned(),
-        false => format!("{commit} ({runs} runs)"),
-    });
-    each.collect::<Vec<_>>().join(", ")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runs::tests::record;
+    use crate::single::Basis;
 
     #[test]
-    fn code_that_made_runs_is_counted_where_it_is_not_the_same() {
-        assert_eq!(commits(["a", "a"].into_iter()), "a");
-        assert_eq!(commits(["b", "a", "b"].into_iter()), "a (1 runs), b (2 runs)");
+    fn cells_are_counted_with_runs_that_count() {
+        let records = [
+            record("a", 1, (), true),
+            record("a", 2, (), true),
+            record("b", 1, (), true),
+            record("c", 1, (), false),
+        ];
+        assert_eq!(cells(&records), [(&"a", Noise::None, 2), (&"b", Noise::None, 1)]);
+        let text = validity(&records);
+        assert!(
+            text.ends_with("2 cells have runs that count, 1 of them a single one."),
+            "{text}"
+        );
     }
 
     #[test]
     fn only_what_was_measured_under_noise_is_compared() {
         let clean = [
-            Figure::new("a", "gain", "2.0"),
-            Figure::new("b", "rate", "9"),
-            Figure::quoted("c", "quoted"),
+            Figure::new("a", "gain", "2.0", Basis::Runs(3)),
+            Figure::new("b", "rate", "9", Basis::Runs(3)),
+            Figure::quoted("c", "quoted", Basis::Counted),
         ];
-        let noisy = [(Noise::Codel, vec![Figure::new("a", "gain", "1.5")])];
+        let noisy = [(
+            Noise::Codel,
+            vec![Figure::new("a", "gain", "1.5", Basis::Runs(1))],
+        )];
         let text = noise_table(&clean, &noisy).markdown();
-        assert!(text.contains("| gain | 2.0 | 1.5 |"), "{text}");
+        assert!(text.contains("| gain | 2.0 | 1.5 (single) |"), "{text}");
         assert_eq!(text.lines().count(), 3, "{text}");
     }
 }

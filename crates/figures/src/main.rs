@@ -4,6 +4,7 @@
 //! `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
+mod comparison;
 mod controlled;
 mod copy;
 mod dataset;
@@ -12,21 +13,25 @@ mod experiment;
 mod experiments;
 mod fit;
 mod gateways;
+mod history;
 mod identities;
 mod listed;
 mod marks;
 mod noise;
+mod origins;
 mod page;
 mod paper;
 mod peers;
 mod plot;
 mod provenance;
 mod publish;
+mod published;
 mod record;
 mod runner;
 mod runs;
 mod schedule;
 mod setting;
+mod single;
 mod stats;
 mod store;
 mod tools;
@@ -72,7 +77,8 @@ enum What {
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
-    /// Lists the experiments; measures those that are named, anew; writes their pages.
+    /// Lists the experiments; measures those that are named; writes their pages. Runs that are not
+    /// made again stay, and their pages say which commit made them.
     Figures(Figures),
     /// Fits the loss rate of an LSL scenario to the paper's average at 32 MB.
     Fit {
@@ -120,12 +126,9 @@ struct Figures {
     /// The first seed. Thresholds were chosen and losses fitted with seeds below the default.
     #[arg(long, default_value_t = FIRST_PUBLISHED_SEED)]
     first_seed: u64,
-    /// Keep the valid runs of this code that are there, and measure only what is missing.
+    /// Measure only what this code has no valid run of yet. Other runs are kept with it and without.
     #[arg(long)]
     resume: bool,
-    /// With `--only`: keep the runs that other code made of the other cells; the page says how many are whose.
-    #[arg(long, requires = "only")]
-    keep_others: bool,
     /// Begin no run that would end after so many minutes; `--resume` goes on another time.
     #[arg(long)]
     minutes: Option<f64>,
@@ -244,7 +247,6 @@ impl Figures {
             seeds: self.seeds,
             first_seed: self.first_seed,
             resume: self.resume,
-            keep_others: self.keep_others,
             until,
             retries: self.retries,
             noises,

@@ -38,9 +38,47 @@ pub fn fill(text: &str, quote: impl Fn(&str, &str) -> Option<String>) -> Result<
     Ok((filled, missing))
 }
 
+/// Returns the marks that stand in a paragraph whose own words say "median", each as `NAME KEY`.
+pub fn called_medians(text: &str) -> Vec<&str> {
+    let mut found = vec![];
+    // Marks of the paragraph that is read, and whether its words say so.
+    let (mut marks, mut is_claimed) = (vec![], false);
+    let mut rest = text;
+    loop {
+        let (prose, after) = rest.split_once(OPEN).unwrap_or((rest, ""));
+        for (nth, paragraph) in prose.split("\n\n").enumerate() {
+            if nth > 0 {
+                found.extend(marks.drain(..).filter(|_| is_claimed));
+                is_claimed = false;
+            }
+            is_claimed |= paragraph.to_lowercase().contains("median");
+        }
+        let Some((mark, inner)) = after.split_once(OPEN_END) else {
+            found.extend(marks.into_iter().filter(|_| is_claimed));
+            return found;
+        };
+        marks.push(mark);
+        rest = inner.split_once(CLOSE).map_or("", |(_, behind)| behind);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn marks_beside_the_word_median_are_found() {
+        let text = "A rate of <!-- figure a one -->1\n\nmedian<!-- /figure -->.\n\n\
+                    Rates (medians): <!-- figure a two -->1<!-- /figure -->, \
+                    <!-- figure a three -->2<!-- /figure -->\n\n\
+                    Medians.\n\nNot <!-- figure a four -->3<!-- /figure -->.";
+        assert_eq!(called_medians(text), ["a two", "a three"]);
+        assert_eq!(
+            called_medians("The median is <!-- figure a one -->1<!-- /figure -->"),
+            ["a one"]
+        );
+        assert!(called_medians("A median without a figure.").is_empty());
+    }
 
     fn quote(name: &str, key: &str) -> Option<String> {
         (name == "lsr" && key == "share").then(|| "99 %".to_owned())

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::single::{Basis, SINGLE};
 use crate::stats::Spread;
 
 /// What an experiment has to say of its runs.
@@ -96,32 +97,67 @@ pub struct Figure {
     pub key: String,
     /// What it is, as the head of a row; empty where it is only quoted.
     pub title: String,
-    /// The figure.
+    /// The figure. One that rests on one run is marked as such.
     pub text: String,
+    /// The runs behind it.
+    pub basis: Basis,
 }
 
 impl Figure {
     /// A figure that stands in the index and is compared under noise.
-    pub fn new(key: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
+    pub fn new(
+        key: impl Into<String>,
+        title: impl Into<String>,
+        text: impl Into<String>,
+        basis: Basis,
+    ) -> Self {
         Self {
             key: key.into(),
             title: title.into(),
-            text: text.into(),
+            text: basis.mark(text.into()),
+            basis,
         }
     }
 
     /// Text that documents quote, and that stands nowhere else.
-    pub fn quoted(key: impl Into<String>, text: impl Into<String>) -> Self {
-        Self::new(key, "", text)
+    pub fn quoted(key: impl Into<String>, text: impl Into<String>, basis: Basis) -> Self {
+        Self::new(key, "", text, basis)
     }
 }
 
-/// A spread in a cell: the median, the least and the greatest, with so many digits behind the point; `-` where there is none.
+/// A spread in a cell: the median, the least and the greatest, with so many digits behind the point;
+/// of one run the value, marked as single; `-` where there is none.
 pub fn cell(spread: Option<Spread>, digits: usize) -> String {
+    ranged(spread, |spread| spread.median, digits, "")
+}
+
+/// The same in percent, with one digit behind the point.
+pub fn percent(spread: Option<Spread>) -> String {
+    ranged(spread, |spread| spread.median, 1, " %")
+}
+
+/// The same of means, because the papers print averages.
+pub fn mean(spread: Option<Spread>, digits: usize) -> String {
+    ranged(spread, |spread| spread.mean, digits, "")
+}
+
+/// A median in a cell, without the least and the greatest; of one run the value, marked as single.
+pub fn median(spread: Option<Spread>, digits: usize) -> String {
     spread.map_or_else(
         || "-".to_owned(),
-        |Spread { median, min, max, .. }| format!("{median:.digits$} ({min:.digits$}..{max:.digits$})"),
+        |spread| Basis::Runs(spread.count).mark(format!("{:.digits$}", spread.median)),
     )
+}
+
+fn ranged(spread: Option<Spread>, middle: fn(&Spread) -> f64, digits: usize, unit: &str) -> String {
+    let Some(spread) = spread else {
+        return "-".to_owned();
+    };
+    let (value, Spread { min, max, .. }) = (middle(&spread), spread);
+    match spread.is_single() {
+        true => format!("{value:.digits$}{unit} ({SINGLE})"),
+        false => format!("{value:.digits$}{unit} ({min:.digits$}..{max:.digits$})"),
+    }
 }
 
 /// A number in a cell, with so many digits behind the point; `-` where there is none.
@@ -143,7 +179,19 @@ mod tests {
 
     #[test]
     fn a_spread_shows_its_ends() {
-        assert_eq!(cell(Spread::of(&[1.0, 3.0, 2.0]), 1), "2.0 (1.0..3.0)");
+        let spread = Spread::of(&[0.1, 0.3, 0.2]);
+        assert_eq!(cell(spread, 1), "0.2 (0.1..0.3)");
+        assert_eq!(percent(spread), "0.2 % (0.1..0.3)");
+        assert_eq!(median(spread, 1), "0.2");
         assert_eq!(cell(None, 1), "-");
+    }
+
+    #[test]
+    fn one_run_is_no_median_and_has_no_spread() {
+        let one = Spread::of(&[0.2]);
+        assert_eq!(cell(one, 1), "0.2 (single)");
+        assert_eq!(mean(one, 1), "0.2 (single)");
+        assert_eq!(median(one, 1), "0.2 (single)");
+        assert_eq!(percent(one), "0.2 % (single)");
     }
 }

@@ -9,6 +9,7 @@ use wanbed::Lab;
 
 use crate::experiment::{Cost, Experiment, Here};
 use crate::noise::Noise;
+use crate::published::{Change, Published};
 use crate::record::{Gate, Key, Made, Record};
 use crate::schedule::run_all;
 use crate::store::Store;
@@ -29,8 +30,6 @@ pub struct Extent {
     pub first_seed: u64,
     /// Keep the valid runs that are there, and make only what is missing.
     pub resume: bool,
-    /// Keep what other code made of cells that are not measured now; the page then says how many runs which code made.
-    pub keep_others: bool,
     /// Begin no run that would end after this.
     pub until: Option<Instant>,
     /// How often a run is repeated when the lab did not keep up.
@@ -83,8 +82,9 @@ pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
     Duration::from_secs_f64(costs.map(|Cost { share, seconds }| share * seconds).sum::<f64>())
 }
 
-/// Measures what is asked for and puts it into `store`, in place of earlier runs of the same cells. Runs that another commit
-/// made are not kept beside it, unless that is asked for: no table mixes two programs without saying so.
+/// Measures what is asked for and puts each run into `store` as it ends, in place of the earlier run
+/// of the same cell, seed and noise. All other runs stay, and the call says how many and of which
+/// commits: a part of the plan, or its defaults, take nothing from what is published.
 ///
 /// # Errors
 /// A run failed, after all others were made; or the store cannot be read or written.
@@ -95,23 +95,14 @@ pub fn measure<E: Experiment>(
     store: &Store,
     commit: &str,
 ) -> Result<()> {
-    let mut kept: Vec<RecordOf<E>> = store.read()?;
-    let before = kept.len();
-    kept.retain(|record| extent.keep_others || record.made.commit == commit);
-    if kept.len() < before {
-        eprintln!(
-            "{}: {} runs of other commits make way for those of {commit}",
-            experiment.name(),
-            before - kept.len()
-        );
-    }
+    let published: Published<E::Cell, E::Seen> = Published::new(store.read()?);
     let mut keys = extent.keys(experiment);
-    if extent.resume {
-        let is_of_this = |old: &RecordOf<E>| old.gate.valid && old.made.commit == commit;
-        let has = |key: &KeyOf<E>| kept.iter().any(|old| is_of_this(old) && old.cell == *key);
-        keys.retain(|key| !has(key));
+    if let Some(kept) = published.kept(&keys) {
+        eprintln!("{}: {kept}", experiment.name());
     }
-    kept.retain(|old| !keys.contains(&old.cell));
+    if extent.resume {
+        keys.retain(|key| !published.has(key, commit));
+    }
     if keys.is_empty() {
         return Ok(());
     }
@@ -126,7 +117,7 @@ pub fn measure<E: Experiment>(
         let share = |key: &KeyOf<E>| experiment.cost(&key.factors).share;
         share(a).total_cmp(&share(b))
     });
-    let kept = Mutex::new(kept);
+    let published = Mutex::new(published);
     let outcomes = run_all(
         &keys,
         |key| experiment.cost(&key.factors).share,
@@ -137,10 +128,18 @@ pub fn measure<E: Experiment>(
             }
             let record = run(experiment, tools, &setup, key, extent.retries, commit)?;
             eprintln!("{}", line(experiment, &record));
-            let mut kept = kept.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            kept.push(record);
-            kept.sort_by_key(place);
-            store.write(&kept)?;
+            let mut published = published.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match published.take(record) {
+                Change::Taken => {
+                    published.sort_by_key(place);
+                    store.write(published.records())?;
+                }
+                Change::Refused => eprintln!(
+                    "{} {}: the earlier run, with which the lab kept up, stays",
+                    experiment.name(),
+                    words(key)
+                ),
+            }
             Ok(true)
         },
     );
@@ -255,7 +254,6 @@ mod tests {
             seeds: Some(2),
             first_seed: 7,
             resume: false,
-            keep_others: false,
             until: None,
             retries: 0,
             noises: vec![Noise::None, Noise::Codel],

@@ -1,6 +1,7 @@
 //! The runs of an experiment that count, and what is worked out from them.
 
 use crate::record::Record;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 /// The runs under one kind of noise with which the lab kept up.
@@ -51,6 +52,15 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
             .map(|record| value(&record.seen))
             .collect();
         Spread::of(&values)
+    }
+
+    /// Returns the basis of a figure that takes these cells together: the runs of that with the fewest.
+    pub fn basis<'b>(&self, cells: impl IntoIterator<Item = &'b C>) -> Basis
+    where
+        C: 'b,
+    {
+        let runs = cells.into_iter().map(|cell| self.cell(cell).len());
+        Basis::Runs(runs.min().unwrap_or(0))
     }
 
     /// A value of `of` by that of `by`, for every seed that both have.
@@ -110,6 +120,20 @@ pub mod tests {
         ];
         let runs = Runs::of(&records);
         assert_eq!(runs.ratios(&"depots", &"direct", |seen| *seen), [2.0, 3.0]);
+    }
+
+    #[test]
+    fn basis_is_the_cell_with_the_fewest_runs() {
+        let records = [
+            record("a", 1, 2.0, true),
+            record("b", 1, 2.0, true),
+            record("b", 2, 2.0, true),
+            record("a", 2, 2.0, false),
+        ];
+        let runs = Runs::of(&records);
+        assert_eq!(runs.basis([&"a", &"b"]), Basis::Runs(1));
+        assert_eq!(runs.basis([&"b"]), Basis::Runs(2));
+        assert_eq!(runs.basis([]), Basis::Runs(0));
     }
 
     #[test]

@@ -27,6 +27,25 @@ pub struct Spread {
 }
 
 impl Spread {
+    /// Returns true if there is one sample: then the median is that sample, and no median.
+    pub const fn is_single(&self) -> bool {
+        self.count == 1
+    }
+
+    /// Multiplies every value by `factor`, which is positive.
+    #[must_use]
+    pub fn times(self, factor: f64) -> Self {
+        Self {
+            count: self.count,
+            min: factor * self.min,
+            lower: factor * self.lower,
+            median: factor * self.median,
+            upper: factor * self.upper,
+            max: factor * self.max,
+            mean: factor * self.mean,
+        }
+    }
+
     /// The spread of `samples`, or `None` where there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();

@@ -45,8 +45,21 @@ impl Store {
     /// # Errors
     /// The file cannot be written.
     pub fn write<T: Serialize>(&self, runs: &[T]) -> Result<()> {
+        replace(&self.path, &Self::text(runs)?)
+    }
+
+    /// Returns the text of a file that holds `runs`.
+    ///
+    /// # Errors
+    /// A run cannot be written as JSON.
+    pub fn text<T: Serialize>(runs: &[T]) -> Result<String> {
         let lines: Vec<String> = runs.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
-        replace(&self.path, &format!("[\n{}\n]\n", lines.join(",\n")))
+        Ok(format!("[\n{}\n]\n", lines.join(",\n")))
+    }
+
+    /// Returns the path of the file.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 }
 

@@ -1,6 +1,7 @@
 //! docs/results/engine.md.
 
 use std::fmt::Write;
+use std::process::Command;
 
 use crate::profile::Parts;
 use crate::rates::Rate;
@@ -25,15 +26,31 @@ pub fn write(
 
 fn head(options: &Options) -> String {
     format!(
-        "# What a copy costs\n\nWritten by `cargo bench -p longhaul-cli --bench engine -- --page docs/results/engine.md`, on {}.\n\n\
+        "# What a copy costs\n\nWritten by `cargo bench -p longhaul-cli --bench engine -- --page docs/results/engine.md`, on {}, from {}.\n\n\
          One file of {} MiB of random bytes is pushed over loopback, from a memory file system to a memory file system; nothing but the machine limits it. \
          Sender and receiver are processes of their own on the same processors. Processor time is user and system time as wait4(2) gives it, of the whole \
          process from its start to its end. Ways take turns, {} copies each; a cell has the median, and the least and the greatest. What arrived is \
          compared byte for byte.\n",
         place(),
+        commit(),
         options.mib,
         options.rounds
     )
+}
+
+/// The last commit that changed the code, if git knows it and nothing has been changed since.
+fn commit() -> String {
+    let git = |arguments: &[&str]| {
+        let code = ["--", "crates", "Cargo.lock"];
+        let output = Command::new("git").args(arguments).args(code).output().ok()?;
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        output.status.success().then_some(text)
+    };
+    match (git(&["diff", "HEAD"]), git(&["log", "-1", "--format=%h"])) {
+        (Some(changes), Some(commit)) if changes.is_empty() && !commit.is_empty() => commit,
+        (Some(_), Some(commit)) => format!("{commit} with changes that are in no commit"),
+        _ => "an unknown commit".to_owned(),
+    }
 }
 
 fn place() -> String {

@@ -225,6 +225,7 @@ impl Experiment for Beside {
                         of.flows, of.congestion
                     ),
                     format!("{copy:.2} ({flow:.2})"),
+                    runs.basis([&of, &of.with(Newcomer::Flow)]),
                 ))
             })
             .collect()

@@ -6,11 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::copy::{Copied, Source, copy};
 use crate::experiment::{Cost, Experiment, Here, Network};
-use crate::page::{Figure, Page, Table, cell, number};
+use crate::page::{Figure, Page, Table, cell, mean, median, number};
 use crate::paper::{self, LSL_SIZES};
 use crate::plot::{self, Curve, Strip};
 use crate::runs::Runs;
 use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -196,9 +197,9 @@ impl Experiment for Depots {
                 setting.title.to_owned(),
                 format!("{}, {}", setting.hosts, setting.congestion),
                 size(bytes),
-                number(Some(both.direct.median), 1),
-                number(Some(both.depots.median), 1),
-                format!("**{:.2}x**", both.gain()),
+                median(Some(both.direct), 1),
+                median(Some(both.depots), 1),
+                both.basis().mark(format!("**{:.2}x**", both.gain())),
                 both.counts(),
             ]);
             figures.push(Figure::new(
@@ -211,6 +212,7 @@ impl Experiment for Depots {
                     both.direct.median,
                     both.counts()
                 ),
+                both.basis(),
             ));
         }
         for (setting, bytes) in short_settings() {
@@ -218,10 +220,13 @@ impl Experiment for Depots {
                 Figure::quoted(
                     format!("{}-{}-gain", setting.id, size(bytes)),
                     format!("{:.1}", both.gain()),
+                    both.basis(),
                 )
             }));
         }
-        figures.push(Figure::quoted("short", format!("\n\n{}\n", short.markdown())));
+        // The rows have their marks.
+        let text = format!("\n\n{}\n", short.markdown());
+        figures.push(Figure::quoted("short", text, Basis::Counted));
         figures
     }
 }
@@ -250,6 +255,11 @@ impl Both {
     /// Of the medians.
     fn gain(&self) -> f64 {
         self.depots.median / self.direct.median
+    }
+
+    const fn basis(&self) -> Basis {
+        let (direct, depots) = (self.direct.count, self.depots.count);
+        Basis::Runs(if direct < depots { direct } else { depots })
     }
 
     fn counts(&self) -> String {
@@ -295,7 +305,6 @@ fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
         "paper ratio",
         "runs",
     ]);
-    let mean = |spread: &Spread| format!("{:.3} ({:.3}..{:.3})", spread.mean, spread.min, spread.max);
     for bytes in LSL_SIZES {
         let Some(both) = Both::of(setting, bytes, runs) else {
             continue;
@@ -304,9 +313,10 @@ fn by_size(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Table {
         let paper = points.iter().find(|point| point.0 == bytes);
         table.row([
             size(bytes),
-            mean(&both.direct),
-            mean(&both.depots),
-            format!("**{:.2}**", both.depots.mean / both.direct.mean),
+            mean(Some(both.direct), 3),
+            mean(Some(both.depots), 3),
+            both.basis()
+                .mark(format!("**{:.2}**", both.depots.mean / both.direct.mean)),
             number(paper.map(|point| point.1), 3),
             number(paper.map(|point| point.2), 3),
             number(paper.map(|point| point.2 / point.1), 2),
@@ -342,7 +352,7 @@ fn ratios(runs: &Runs<'_, Cell, Copied>) -> (Table, Vec<Strip>) {
             size(bytes),
             cell(Some(both.direct), 1),
             cell(Some(both.depots), 1),
-            format!("**{:.2}**", both.gain()),
+            both.basis().mark(format!("**{:.2}**", both.gain())),
             cell(Spread::of(&both.ratios), 2),
             both.counts(),
         ]);
@@ -432,9 +442,13 @@ mod tests {
                 .text
                 .as_str()
         };
-        assert_eq!(text("clean-long-512M"), "1.50 (150.0 by 100.0 Mbit/s, 1+1 runs)");
-        assert_eq!(text("clean-long-512M-gain"), "1.5");
-        assert!(text("short").contains("| **1.50x** | 1+1 |"), "{}", text("short"));
+        assert_eq!(
+            text("clean-long-512M"),
+            "1.50 (150.0 by 100.0 Mbit/s, 1+1 runs; single)"
+        );
+        assert_eq!(text("clean-long-512M-gain"), "1.5 (single)");
+        let row = "| 100.0 (single) | 150.0 (single) | **1.50x** (single) | 1+1 |";
+        assert!(text("short").contains(row), "{}", text("short"));
     }
 
     #[test]

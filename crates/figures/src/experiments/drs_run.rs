@@ -16,6 +16,7 @@ use crate::dataset;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::{Tools, built, installed};
 
@@ -189,12 +190,13 @@ impl Experiment for DrsRun {
             let Some((before, after)) = both(runs, hosts) else {
                 continue;
             };
+            let basis = Basis::Runs(before.count.min(after.count));
             table.row([
                 hosts.title().to_owned(),
                 format!("{} MB", hosts.bytes() / MIB),
                 cell(Some(before), 1),
                 cell(Some(after), 1),
-                format!("**{:.2}x**", after.median / before.median),
+                basis.mark(format!("**{:.2}x**", after.median / before.median)),
                 format!("{}+{}", before.count, after.count),
             ]);
             if let Some(first) = runs.cell(&Cell { hosts, drs: true }).first() {
@@ -216,14 +218,17 @@ impl Experiment for DrsRun {
                 continue;
             };
             let gain = after.median / before.median;
+            let basis = Basis::Runs(before.count.min(after.count));
             figures.push(Figure::new(
                 hosts.key(),
                 format!("`drs run`, gain: {}", hosts.title()),
                 format!("{gain:.2} ({:.1} by {:.1} Mbit/s)", after.median, before.median),
+                basis,
             ));
             figures.push(Figure::quoted(
                 format!("{}-gain", hosts.key()),
                 format!("{gain:.1}"),
+                basis,
             ));
         }
         figures

@@ -3,6 +3,7 @@
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Comparison;
 use crate::copy::{Source, copy};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
@@ -12,6 +13,8 @@ use crate::peers::place::Place;
 use crate::peers::{self, Peer, Program, Relay, RelayKind};
 use crate::runs::Runs;
 use crate::setting::{self, Way};
+use crate::single::Basis;
+use crate::stats::Spread;
 use crate::tools::Tools;
 
 /// What is copied, in bytes.
@@ -208,31 +211,58 @@ impl Experiment for Peers {
     }
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
-        let best = |wanted: &dyn Fn(&Cell) -> bool| {
-            let cells = self.cells().into_iter().filter(|one| wanted(one));
+        let figure = |(key, title, is_relayed): (&str, &str, bool)| {
+            let [(own, _), (other, name)] = self.best(runs, is_relayed)?;
+            Some(Figure::new(
+                key,
+                format!("`longhaul cp` by the best of the others, long clean path{title}"),
+                format!(
+                    "{:.2} ({:.1} by {:.1} Mbit/s, {name})",
+                    own.median / other.median,
+                    own.median,
+                    other.median
+                ),
+                Basis::Runs(own.count.min(other.count)),
+            ))
+        };
+        let rows = [
+            ("best", "", false),
+            ("best-relayed", ", each through a relay", true),
+        ];
+        rows.into_iter().filter_map(figure).collect()
+    }
+
+    fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+        let compared = |is_relayed| {
+            let [(own, _), (other, rival)] = self.best(runs, is_relayed)?;
+            let through = if is_relayed { ", each through a relay" } else { "" };
+            Some(Comparison {
+                case: format!("one file of 128 MiB over a long clean path{through}"),
+                rival,
+                ratio: own.median / other.median,
+                is_first: own.median >= other.median,
+                basis: Basis::Runs(own.count.min(other.count)),
+            })
+        };
+        [false, true].into_iter().filter_map(compared).collect()
+    }
+}
+
+impl Peers {
+    /// The fastest `longhaul cp` and the fastest of the other programs, which fetch the file directly
+    /// or through something between. iperf3 copies no file.
+    fn best(&self, runs: &Runs<'_, Cell, Seen>, is_relayed: bool) -> Option<[(Spread, String); 2]> {
+        let best = |is_own: bool| {
+            let cells = self.cells().into_iter().filter(|one| {
+                (one.through != Through::Nothing) == is_relayed
+                    && one.direction == Direction::Fetch
+                    && one.program != Iperf3.name()
+                    && (one.program == LONGHAUL) == is_own
+            });
             let rates = cells.filter_map(|one| Some((runs.spread(&one, Seen::mbps)?, one.program)));
             rates.max_by(|a, b| a.0.median.total_cmp(&b.0.median))
         };
-        let direct = |one: &Cell| {
-            one.through == Through::Nothing
-                && one.direction == Direction::Fetch
-                && one.program != Iperf3.name()
-        };
-        let own = best(&|one| direct(one) && one.program == LONGHAUL);
-        let others = best(&|one| direct(one) && one.program != LONGHAUL);
-        let (Some((own, _)), Some((other, name))) = (own, others) else {
-            return vec![];
-        };
-        vec![Figure::new(
-            "best",
-            "`longhaul cp` by the best of the others, long clean path",
-            format!(
-                "{:.2} ({:.1} by {:.1} Mbit/s, {name})",
-                own.median / other.median,
-                own.median,
-                other.median
-            ),
-        )]
+        Some([best(true)?, best(false)?])
     }
 }
 

@@ -8,6 +8,7 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
 use crate::setting::{self, Mnemonic, Setting, Way};
+use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -135,8 +136,10 @@ impl Experiment for Streams {
             row.extend(NUMBERS.map(|fixed| cell(rate(runs, &setting, fixed), 1)));
             let streams = runs.spread(&key(&setting, None), |seen| f64::from(seen.streams));
             row.push(cell(streams, 0));
-            row.push(number(share(runs, &setting).map(|share| 100.0 * share), 0) + " %");
-            row.push(number(gain(runs, &setting), 1) + "x");
+            let basis = basis(runs, &setting);
+            let share = share(runs, &setting).map(|share| 100.0 * share);
+            row.push(basis.mark(number(share, 0) + " %"));
+            row.push(basis.mark(number(gain(runs, &setting), 1) + "x"));
             row.push(limits(runs, &setting));
             table.row(row);
         }
@@ -155,6 +158,7 @@ impl Experiment for Streams {
                         setting.title
                     ),
                     format!("{:.0} %", 100.0 * share),
+                    basis(runs, setting),
                 ))
             })
             .collect();
@@ -164,6 +168,7 @@ impl Experiment for Streams {
                 Figure::quoted(
                     format!("{}-streams", setting.id),
                     format!("{:.0}", streams.median),
+                    Basis::Runs(streams.count),
                 )
             }));
         }
@@ -175,13 +180,22 @@ impl Experiment for Streams {
             Spread::of(&values)
         };
         if let (Some(shares), Some(gains)) = (of(share), of(gain)) {
+            let measured = settings()
+                .into_iter()
+                .filter(|(setting, _)| share(runs, setting).is_some());
+            let cells: Vec<Cell> = measured
+                .flat_map(|(setting, _)| cells_of(runs, &setting))
+                .collect();
+            let all = runs.basis(&cells);
             figures.push(Figure::quoted(
                 "shares",
                 format!("{:.0} to {:.0} %", 100.0 * shares.min, 100.0 * shares.max),
+                all,
             ));
             figures.push(Figure::quoted(
                 "gains",
                 format!("{:.1} to {:.1} times", gains.min, gains.max),
+                all,
             ));
         }
         figures
@@ -197,6 +211,17 @@ fn key(setting: &Setting, fixed: Option<u32>) -> Cell {
 
 fn rate(runs: &Runs<'_, Cell, Copied>, setting: &Setting, fixed: Option<u32>) -> Option<Spread> {
     runs.spread(&key(setting, fixed), Copied::mbps)
+}
+
+/// The cells of a setting that have runs.
+fn cells_of(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Vec<Cell> {
+    let cells = NUMBERS.into_iter().map(|fixed| key(setting, fixed));
+    cells.filter(|cell| !runs.cell(cell).is_empty()).collect()
+}
+
+/// The runs behind a setting's figures.
+fn basis(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> Basis {
+    runs.basis(&cells_of(runs, setting))
 }
 
 /// What a copy that is not told comes to, of the best that was told.
@@ -259,7 +284,7 @@ mod tests {
         let text = Streams.page(&Runs::of(&records)).unwrap().text;
         let line = text.lines().find(|line| line.contains(setting.title)).unwrap();
         assert!(
-            line.ends_with("| 15.0 (15.0..15.0) | 4 (4..4) | 75 % | 5.0x | receive-window |"),
+            line.ends_with("| 15.0 (single) | 4 (single) | 75 % (single) | 5.0x (single) | receive-window |"),
             "{line}"
         );
         assert!(

@@ -6,6 +6,7 @@ use longhaul_circuit_trials::networks::NAMES;
 use super::{BOOKED, Cell, Granted, PATHS, REQUESTS, Rule, Seen, TIMED};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 type All<'a> = Runs<'a, Cell, Seen>;
@@ -175,7 +176,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
                 "volume booked on {network}, {}, by that of OSCARS' rule",
                 title(rule)
             );
-            all.push(Figure::new(key, head, cell(Some(spread), 2)));
+            let basis = Basis::Runs(spread.count);
+            all.push(Figure::new(key, head, cell(Some(spread), 2), basis));
         }
     }
     all

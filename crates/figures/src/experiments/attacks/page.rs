@@ -8,6 +8,7 @@ use super::{Attack, Cell, Seen};
 use crate::page::{Figure, Page, Table, cell};
 use crate::record::Record;
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 /// An honest copy begins within this time, in seconds.
@@ -133,21 +134,26 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             .collect();
         Spread::of(&values)
     };
+    let ratios = measured.iter().filter_map(|(_, figures)| figures.ratio);
+    let least = ratios.map(|ratio| ratio.count).min().unwrap_or(0);
     vec![
         Figure::new(
             "begins",
             "the latest begin of an honest copy under each attack, s",
             cell(of(|figures| Some(figures.begins?.max)), 2),
+            Basis::Counted,
         ),
         Figure::new(
             "rate",
-            "the share of its rate that an honest copy keeps under each attack, medians",
+            "the share of its rate that an honest copy keeps under each attack",
             cell(of(|figures| Some(figures.ratio?.median)), 2),
+            Basis::Runs(least),
         ),
         Figure::new(
             "memory",
             "the most memory of an attacked process under each attack, MiB",
             cell(of(|figures| Some(figures.memory as f64 / f64::from(1 << 20))), 0),
+            Basis::Counted,
         ),
     ]
 }
@@ -169,7 +175,7 @@ fn judge(measured: &[(Attack, Figures)]) -> String {
             Figures::begins_in_time,
         ),
         (
-            "the median copy loses less than 20 % of its rate",
+            "the median copy, or the only one, loses less than 20 % of its rate",
             Figures::keeps_its_rate,
         ),
         (
@@ -205,5 +211,5 @@ fn judge(measured: &[(Attack, Figures)]) -> String {
 const HEAD: &str = "In a lab, a client pulls 24 MiB over one stream, 20 ms of \
 round trip and 100 Mbit/s, from `longhaul serve`, or through `longhaul depot` where that is attacked. The attacker has links of its own to both, other addresses and \
 another key than the client. Each copy is made of fresh processes, without the attack and under it in turn. *Begins* is the time from the start of the command until data has \
-arrived; the rate is that from then on. Medians (least..greatest); peaks are the greatest of all runs and of the process that is attacked. Client, server, depot, attacker and lab share \
+arrived; the rate is that from then on. Medians (least..greatest), and of one run its value; peaks are the greatest of all runs and of the process that is attacked. Client, server, depot, attacker and lab share \
 the processors of one machine.\n\n";

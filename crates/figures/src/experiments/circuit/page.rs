@@ -28,6 +28,14 @@ fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
     Some(of(flow)? / due)
 }
 
+/// A value that is computed from medians of these cells.
+fn marked<const N: usize>(runs: &All<'_>, cells: [&Cell; N], value: Option<f64>) -> String {
+    match value {
+        Some(value) => runs.basis(cells).mark(number(Some(value), 1)),
+        None => number(None, 1),
+    }
+}
+
 fn table(runs: &All<'_>, path: Path) -> Table {
     let mut table = Table::new([
         "over the depots",
@@ -63,6 +71,10 @@ fn table(runs: &All<'_>, path: Path) -> Table {
             let share = median(runs, one, |seen| {
                 Some(100.0 * seen.flow_bps? / seen.reserved_bps?)
             });
+            let alone = Cell {
+                flow: Flow::None,
+                ..one
+            };
             let due = of_due(runs, path, flow).filter(|_| is_cross && first.seen.reserved_bps.is_some());
             table.row([
                 flow.title().to_owned(),
@@ -72,14 +84,14 @@ fn table(runs: &All<'_>, path: Path) -> Table {
                     "none".to_owned()
                 },
                 of(is_flow, |seen| seen.flow_bps.unwrap_or(f64::NAN) / 1e6, 1),
-                number(share, 1),
+                marked(runs, [&one], share),
                 of(is_flow, |seen| seen.deviation_percent.unwrap_or(f64::NAN), 1),
                 of(is_flow, |seen| seen.second_bps.unwrap_or_default()[0] / 1e6, 1),
                 of(is_flow, |seen| seen.second_bps.unwrap_or_default()[1] / 1e6, 1),
                 of(is_measured, |seen| seen.resent.unwrap_or_default()[0] as f64, 0),
                 of(is_measured, |seen| seen.resent.unwrap_or_default()[1] as f64, 0),
                 of(is_cross, |seen| seen.cross_bps.unwrap_or(f64::NAN) / 1e6, 1),
-                number(due.map(|due| 100.0 * due), 1),
+                marked(runs, [&one, &alone], due.map(|due| 100.0 * due)),
                 all.len().to_string(),
             ]);
         }
@@ -116,6 +128,10 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
             flow: Flow::Circuit,
             cross: true,
         };
+        let alone = Cell {
+            flow: Flow::None,
+            ..beside
+        };
         let share = median(runs, beside, |seen| {
             Some(100.0 * seen.flow_bps? / seen.reserved_bps?)
         });
@@ -127,6 +143,7 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
                     path.title()
                 ),
                 format!("{share:.1} %, {:.1} %", 100.0 * due),
+                runs.basis([&alone, &beside]),
             ));
         }
     }
@@ -165,6 +182,6 @@ mod tests {
         ];
         let runs = Runs::of(&records);
         assert!((of_due(&runs, path, Flow::Circuit).unwrap() - 1.0).abs() < 1e-9);
-        assert_eq!(figures(&runs)[0].text, "100.0 %, 100.0 %");
+        assert_eq!(figures(&runs)[0].text, "100.0 %, 100.0 % (single)");
     }
 }

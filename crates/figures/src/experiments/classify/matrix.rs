@@ -10,6 +10,7 @@ use super::{Cell, Seen, truth};
 use crate::page::{Figure, Page, Table};
 use crate::plot;
 use crate::runs::Runs;
+use crate::single::Basis;
 
 /// How many intervals got which verdict.
 pub type Judgements = BTreeMap<String, u32>;
@@ -115,6 +116,7 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
                 format!("{side}-{}", row.class.word()),
                 format!("verdict right, {side} side, limited by {}", row.class),
                 format!("{:.1} %", 100.0 * row.share(expected(row.class))),
+                Basis::Counted,
             )
         })
     };
@@ -129,10 +131,15 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             Figure::quoted(
                 "least",
                 format!("`{}`, with {:.1} %", row.class, 100.0 * right(row)),
+                Basis::Counted,
             )
         })
         .into_iter()
-        .chain([Figure::quoted("flows", runs.pick(|_| true).len().to_string())])
+        .chain([Figure::quoted(
+            "flows",
+            runs.pick(|_| true).len().to_string(),
+            Basis::Counted,
+        )])
         .collect();
     of_side("sending", sending, |class| class)
         .chain(of_side(

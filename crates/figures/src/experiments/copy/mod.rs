@@ -14,6 +14,7 @@ mod ways;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Comparison;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::peers::longhaul::streams_of;
@@ -246,6 +247,10 @@ impl Experiment for Copy {
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         tables::figures(runs)
     }
+
+    fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+        tables::comparisons(runs)
+    }
 }
 
 #[cfg(test)]
@@ -283,7 +288,6 @@ mod tests {
             seeds,
             first_seed: 1,
             resume: false,
-            keep_others: false,
             until: None,
             retries: 0,
             noises: vec![Noise::None],

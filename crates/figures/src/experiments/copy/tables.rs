@@ -1,7 +1,9 @@
 //! The page: how `longhaul cp` stands in every case, what each way protects, and each case with all its ways.
 
-use crate::page::{Figure, Page, Table, cell, number};
+use crate::comparison::{self, Comparison};
+use crate::page::{Figure, Page, Table, cell, percent};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 use super::cases::{self, Bottleneck, Case, LIGHT_BPS, MAX_SIDE_BY_SIDE, SIDE_BY_SIDE_BPS};
@@ -60,7 +62,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
         table.row([
             case.title.clone(),
             cell(Some(standing.own), 1),
-            percent(standing.share),
+            shown(standing.share),
             cell(standing.by_fixed, 2),
             standing.first().0.title(),
             name(&standing.best),
@@ -135,7 +137,7 @@ fn table(runs: &CopyRuns<'_>, case: &Case) -> Table {
             verifies(way).to_owned(),
             bounded(runs, &one, "over", 1, |seen| seen.seconds),
             bounded(runs, &one, "under", 1, Seen::at_most_mbps),
-            percent(share(runs, &one)),
+            shown(share(runs, &one)),
             runs.cell(&one).len().to_string(),
             cannot.map_or_else(|| remarks(runs, &one, way), str::to_owned),
         ]);
@@ -172,9 +174,10 @@ fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
         .collect();
     let mut remarks = vec![];
     if way.is_own() && way.name != OWN_FIXED.name {
-        remarks.extend(
-            Spread::of(&streams).map(|streams| format!("came to {} streams", cell(Some(streams), 0))),
-        );
+        remarks.extend(Spread::of(&streams).map(|streams| match streams.is_single() {
+            true => format!("came to {:.0} streams", streams.median),
+            false => format!("came to {} streams", cell(Some(streams), 0)),
+        }));
     }
     if stopped > 0 {
         remarks.push(format!("{stopped} of {} stopped", all.len()));
@@ -182,10 +185,9 @@ fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
     remarks.join("; ")
 }
 
-fn percent(share: Option<Spread>) -> String {
-    share.map_or("-".into(), |Spread { median, min, max, .. }| {
-        format!("{:.1} % ({:.1}..{:.1})", 100.0 * median, 100.0 * min, 100.0 * max)
-    })
+/// A share from 0 to 1 in a cell.
+fn shown(share: Option<Spread>) -> String {
+    percent(share.map(|share| share.times(100.0)))
 }
 
 /// What documents quote: in how many cases it is first, and for each case the ratio.
@@ -198,34 +200,28 @@ pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
     if standings.is_empty() {
         return vec![];
     }
-    let first = standings
-        .iter()
-        .filter(|(_, standing)| standing.first().1)
-        .count();
-    let mut figures = vec![Figure::new(
-        "first",
-        "cases in which `longhaul cp` with nothing set has the highest median of all programs",
-        format!("{first} of {}", standings.len()),
-    )];
-    let ratios: Vec<f64> = standings
-        .iter()
-        .filter_map(|(_, standing)| Some(standing.best.as_ref()?.ratio.median))
-        .collect();
-    figures.push(Figure::new(
-        "least",
-        "`longhaul cp` by the best of the others, in the worst case for it and in the best",
-        Spread::of(&ratios).map_or("-".into(), |ratios| {
-            format!(
-                "{} to {}",
-                number(Some(ratios.min), 2),
-                number(Some(ratios.max), 2)
-            )
-        }),
-    ));
+    let compared = comparisons(runs);
+    let mut figures = vec![
+        Figure::new(
+            "first",
+            "cases in which `longhaul cp` with nothing set is the fastest of all programs",
+            comparison::first(&compared).unwrap_or_default(),
+            Basis::Counted,
+        ),
+        Figure::new(
+            "least",
+            "`longhaul cp` by the best of the others, in the worst case for it and in the best",
+            comparison::extremes(&compared).unwrap_or_default(),
+            Basis::Counted,
+        ),
+    ];
     for (case, standing) in &standings {
         let mut quote = |suffix: &str, rival: &Option<Rival>, own: Option<Spread>| {
-            let text = rival.as_ref().zip(own).map(|(rival, own)| beside(rival, own));
-            figures.extend(text.map(|text| Figure::quoted(format!("{}{suffix}", case.name), text)));
+            let figure = rival.as_ref().zip(own).map(|(rival, own)| {
+                let basis = Basis::Runs(rival.ratio.count);
+                Figure::quoted(format!("{}{suffix}", case.name), beside(rival, own), basis)
+            });
+            figures.extend(figure);
         };
         quote("", &standing.best, Some(standing.own));
         if matches!(case.bottleneck, Bottleneck::Hosts) {
@@ -235,6 +231,22 @@ pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
         }
     }
     figures
+}
+
+/// Every case in which another program was measured.
+pub fn comparisons(runs: &CopyRuns<'_>) -> Vec<Comparison> {
+    let compared = |case: Case| {
+        let standing = Standing::of(runs, &case)?;
+        let best = standing.best.as_ref()?;
+        Some(Comparison {
+            case: case.title.clone(),
+            rival: best.way.title(),
+            ratio: best.ratio.median,
+            is_first: standing.first().1,
+            basis: Basis::Runs(best.ratio.count),
+        })
+    };
+    cases::all().into_iter().filter_map(compared).collect()
 }
 
 /// A ratio, and what of.
@@ -256,7 +268,7 @@ fn how_it_was_measured() -> String {
          BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a window, losses or waiting is expected to hold below {:.0} Mbit/s go up to {MAX_SIDE_BY_SIDE} at a time, as many as are \
          expected to carry {:.0} Mbit/s together (half as many of those that encrypt), each in its own network; a run in which the machine did not keep up does not count. Nothing is told to `longhaul cp` but the server's key; options of the others are those that their \
          documentation recommends.\n\n\
-         Goodput in Mbit/s: the median of the seeds, with the least and the greatest. A ratio pairs runs of the same seed. The share is of the payload that the narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
+         Goodput in Mbit/s: the median of the seeds, with the least and the greatest; of one run its value. A ratio pairs runs of the same seed. The share is of the payload that the narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
          path). A copy that takes longer than its case's limit is stopped and counts as slower than that: in ratios the others then at the rate that they did not reach, `longhaul cp` at nothing.",
         LIGHT_BPS / 1e6,
         SIDE_BY_SIDE_BPS / 1e6,
@@ -287,7 +299,7 @@ mod tests {
         let runs = Runs::of(&records);
         let text = page(&runs).text;
         let summary = text.lines().find(|line| line.starts_with("| One file")).unwrap();
-        assert!(summary.contains("| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 (400.0..400.0) | 2.00 (2.00..2.00) | 1 of 1 |"), "{summary}");
+        assert!(summary.contains("| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 (single) | 2.00 (single) | 1 of 1 |"), "{summary}");
         let row = |start: &str| text.lines().rfind(|line| line.starts_with(start)).unwrap();
         assert!(
             row("| scp").contains("| over 60.0 | under 143.2 | - | 1 | 1 of 1 stopped |"),
@@ -295,7 +307,7 @@ mod tests {
             row("| scp")
         );
         assert!(
-            row("| longhaul cp |").contains("| 82.9 % (82.9..82.9) | 1 | came to 3 (3..3) streams |"),
+            row("| longhaul cp |").contains("| 82.9 % (single) | 1 | came to 3 streams |"),
             "{}",
             row("| longhaul cp |")
         );
@@ -310,10 +322,10 @@ mod tests {
             "cases without runs are left out"
         );
         let figures = figures(&runs);
-        assert_eq!(figures[0].text, "1 of 1");
+        assert_eq!(figures[0].text, "1 of 1 (single runs in 1)");
         assert_eq!(
             figures[2].text,
-            "2.00 (800 by 400 Mbit/s, globus-url-copy (GridFTP), 16 streams)"
+            "2.00 (800 by 400 Mbit/s, globus-url-copy (GridFTP), 16 streams; single)"
         );
     }
 

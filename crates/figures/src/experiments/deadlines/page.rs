@@ -4,6 +4,7 @@ use super::plan::least_seconds;
 use super::{Cell, Made, Seen, Way};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 type All<'a> = Runs<'a, Cell, Seen>;
@@ -110,6 +111,7 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
             key,
             format!("deadlines met, {}", way.title()),
             met(way)?,
+            Basis::Counted,
         ))
     };
     Way::ALL.into_iter().filter_map(of).collect()

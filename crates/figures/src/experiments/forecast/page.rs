@@ -8,9 +8,10 @@ use super::play::{Forecaster, Score, Scored, WARM_UP};
 use super::record::{PERIOD, Recording};
 use super::traces::Family;
 use super::{Cell, Origin, Seen};
-use crate::page::{Figure, Page, Table, cell};
+use crate::page::{Figure, Page, Table, cell, percent};
 use crate::plot::{self, Drawing, Line};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 /// The share of values that the band is to hold, in per cent.
@@ -217,7 +218,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
         figures.push(Figure::new(
             format!("coverage-{key}"),
             format!("values between p10 and p90, {title}"),
-            format!("{:.1} % ({:.1}..{:.1})", within.median, within.min, within.max),
+            percent(Some(within)),
+            Basis::Runs(within.count),
         ));
         for (word, forecaster) in [
             ("mixture", Forecaster::Mixture),
@@ -232,7 +234,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
                         "mean absolute error of the {} by that of the best predictor in hindsight, {title}",
                         forecaster.title()
                     ),
-                    format!("{:.2} ({:.2}..{:.2})", ratio.median, ratio.min, ratio.max),
+                    cell(Some(ratio), 2),
+                    Basis::Runs(ratio.count),
                 )
             }));
         }
@@ -368,17 +371,17 @@ mod tests {
         assert_eq!(page.plots.len(), 3);
         assert!(
             page.text
-                .contains("| 81.0 (81.0..81.0) | 9.0 (9.0..9.0) | 10.0 (10.0..10.0) |"),
+                .contains("| 81.0 (single) | 9.0 (single) | 10.0 (single) |"),
             "{}",
             page.text
         );
-        assert!(page.text.contains("| 1.500 (1.500..1.500) |"), "{}", page.text);
+        assert!(page.text.contains("| 1.500 (single) |"), "{}", page.text);
         assert!(page.text.contains("median of 5 (1 of 1)"));
         let figures = figures(&runs);
         let coverage = figures
             .iter()
             .find(|figure| figure.key == "coverage-recorded")
             .unwrap();
-        assert_eq!(coverage.text, "81.0 % (81.0..81.0)");
+        assert_eq!(coverage.text, "81.0 % (single)");
     }
 }

@@ -263,10 +263,10 @@ mod tests {
         let runs = Runs::of(&records);
         let text = GRIDFTP.page(&runs).unwrap().text;
         assert!(
-            text.contains("| 1.0 (1.0..1.0) | 4.0 (4.0..4.0) | **4.0** |"),
+            text.contains("| 1.0 (single) | 4.0 (single) | **4.0** (single) |"),
             "{text}"
         );
-        assert_eq!(GRIDFTP.figures(&runs)[0].text, "4.0");
+        assert_eq!(GRIDFTP.figures(&runs)[0].text, "4.0 (single)");
     }
 
     #[test]

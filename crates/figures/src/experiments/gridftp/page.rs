@@ -60,14 +60,21 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let Some(spread) = Spread::of(&gains) else {
             continue;
         };
+        let cells: Vec<Cell> = pairs(hosts)
+            .filter(|both| gain(runs, *both).is_some())
+            .flatten()
+            .collect();
+        let basis = runs.basis(&cells);
         figures.push(Figure::new(
             format!("{name}-gain"),
             format!("greatest gain through gateways, {title}"),
             format!("{:.1}", spread.max),
+            basis,
         ));
         figures.push(Figure::quoted(
             format!("{name}-least"),
             format!("{:.1}", spread.min),
+            basis,
         ));
     }
     figures
@@ -108,6 +115,7 @@ fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
     ]);
     for both in pairs(hosts) {
         let [direct, through] = both.map(|one| runs.spread(&one, |seen| seen.mbps(SHOWN)));
+        let basis = runs.basis(&both);
         let Some(gain) = gain(runs, both) else { continue };
         let path = PATHS.iter().find(|(path, _)| *path == both[0].path);
         table.row([
@@ -116,7 +124,7 @@ fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
             both[0].streams.to_string(),
             cell(direct, 1),
             cell(through, 1),
-            format!("**{gain:.1}**"),
+            basis.mark(format!("**{gain:.1}**")),
             format!(
                 "{}+{}",
                 direct.map_or(0, |spread| spread.count),

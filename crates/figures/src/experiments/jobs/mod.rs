@@ -9,6 +9,7 @@ use crate::copy::Source;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -166,6 +167,7 @@ impl Experiment for Jobs {
                 "job-by-command",
                 "the time of a copy as a job by that of the same copy by hand",
                 format!("{:.3}", ratio.median),
+                Basis::Runs(ratio.count),
             )
         });
         figure.into_iter().collect()

@@ -5,6 +5,7 @@ use super::state::State;
 use super::{Cell, Direction, Kill, Seen, Side};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 /// What some copies came to, taken together.
@@ -113,11 +114,13 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
                 "{} kills left {} bytes wrong and lost {} files",
                 all.kills, all.wrong_bytes, all.lost_files
             ),
+            Basis::Counted,
         ),
         Figure::new(
             "again",
             "what a kill makes the path carry again, in seconds of its rate",
             format!("{:.2} (at most {:.2})", again.median, again.max),
+            Basis::Runs(again.count),
         ),
     ]
 }
@@ -164,12 +167,12 @@ mod tests {
             texts,
             [
                 "2 kills left 0 bytes wrong and lost 0 files",
-                "0.50 (at most 0.50)"
+                "0.50 (at most 0.50; single)"
             ]
         );
         let text = page(&Runs::of(&records)).text;
         assert!(
-            text.contains("| all | all | 2 | 0 | 0 | 0.50 (0.50..0.50) | 1.5 (1.5..1.5) | 0 |"),
+            text.contains("| all | all | 2 | 0 | 0 | 0.50 (single) | 1.5 (single) | 0 |"),
             "{text}"
         );
     }

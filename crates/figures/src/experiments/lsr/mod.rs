@@ -6,8 +6,9 @@ use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::experiment::{Cost, Experiment, Here, Network};
-use crate::page::{Figure, Page, Table, number};
+use crate::page::{Figure, Page, Table, cell, number, percent};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::{Tools, installed};
 
@@ -187,18 +188,10 @@ impl Experiment for Lsr {
             let Some(count) = of(|_| 0.0).map(|spread| spread.count) else {
                 continue;
             };
-            let rate = |spread: Option<Spread>| {
-                spread.map_or("-".to_owned(), |spread| {
-                    format!(
-                        "{:.0} ({:.0}..{:.0})",
-                        spread.median / 1e6,
-                        spread.min / 1e6,
-                        spread.max / 1e6
-                    )
-                })
-            };
+            let rate = |spread: Option<Spread>| cell(spread.map(|spread| spread.times(1e-6)), 0);
             let share = |spread: Option<Spread>| {
-                number(spread.map(|spread| 100.0 * spread.median / GOODPUT), 1) + " %"
+                Basis::Runs(count)
+                    .mark(number(spread.map(|spread| 100.0 * spread.median / GOODPUT), 1) + " %")
             };
             let median = |spread: Option<Spread>| number(spread.map(|spread| spread.median), 0);
             let (whole, sustained) = (
@@ -212,7 +205,7 @@ impl Experiment for Lsr {
                 share(whole),
                 rate(sustained),
                 share(sustained),
-                crate::page::cell(of(|seen| seen.retransmits as f64), 0),
+                cell(of(|seen| seen.retransmits as f64), 0),
                 format!(
                     "{} %, {} %",
                     median(of(|seen| seen.sender_cpu)),
@@ -237,16 +230,16 @@ impl Experiment for Lsr {
                 sender.key(),
                 format!("{}: sustained share of the bottleneck", sender.title()),
                 format!(
-                    "{:.1} % ({:.1}..{:.1}), {} retransmissions",
-                    share.median,
-                    share.min,
-                    share.max,
+                    "{}, {} retransmissions",
+                    percent(Some(share)),
                     number(lost.map(|lost| lost.median), 0)
                 ),
+                Basis::Runs(share.count),
             ));
             figures.push(Figure::quoted(
                 format!("{}-share", sender.key()),
                 format!("{:.1} %", share.median),
+                Basis::Runs(share.count),
             ));
         }
         figures

@@ -6,6 +6,7 @@ use super::conditions::{SITES, Transfer, links, transfers};
 use super::{COPIES, Cell, MESH, Made, Seen, Way};
 use crate::page::{Figure, Page, Table};
 use crate::runs::Runs;
+use crate::single::Basis;
 
 /// Rates within this share of each other count as the same for minimax, so that no depot is passed for nothing: the tolerance of LSL's trees.
 const MINIMAX_TOLERANCE: f64 = 0.1;
@@ -229,11 +230,13 @@ pub(super) fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             "oracle",
             "time of routed copies by that of an oracle that tries everything",
             format!("{by_oracle:.2}"),
+            Basis::Counted,
         ),
         Figure::new(
             "direct",
             "time of routed copies by that of direct ones",
             format!("{by_direct:.2}"),
+            Basis::Counted,
         ),
     ]
 }

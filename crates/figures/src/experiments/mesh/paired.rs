@@ -15,6 +15,7 @@ use super::{Cell as MeshCell, MESH, Made, Way};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, number};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::{self, Spread};
 use crate::tools::Tools;
 
@@ -282,11 +283,13 @@ impl Experiment for Paired {
                 "classes",
                 "time of routed copies by that of direct ones right beside them, of each class of sizes",
                 of(of_pair),
+                Basis::Counted,
             ),
             Figure::new(
                 "unmeasured",
                 "the same by that of direct ones where nobody measures anything",
                 of(routed_unmeasured),
+                Basis::Counted,
             ),
         ]
     }

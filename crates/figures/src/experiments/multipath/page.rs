@@ -6,6 +6,7 @@ use super::{
 };
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
+use crate::single::Basis;
 
 /// How long a link carries less, or nothing.
 const CHANGED_SECONDS: f64 = CHANGED_BACK_AT - CHANGED_AT;
@@ -33,14 +34,16 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
             .map(|bytes| format!("{:.0}", 100.0 * *bytes as f64 / all))
             .collect();
         let beside = paths.len() > 1;
+        let basis = basis(runs, paths);
+        let marked = |value: Option<f64>| match value.filter(|_| beside) {
+            Some(value) => basis.mark(number(Some(value), 1)),
+            None => number(None, 1),
+        };
         table.row([
             name(paths),
             cell(runs.spread(&one, Seen::mbps), 1),
-            number(sum_alone(runs, paths).filter(|_| beside), 1),
-            number(
-                share(runs, paths).filter(|_| beside).map(|share| 100.0 * share),
-                1,
-            ),
+            marked(sum_alone(runs, paths)),
+            marked(share(runs, paths).map(|share| 100.0 * share)),
             parts.join(" + "),
             cell(runs.spread(&one, |seen| f64::from(seen.streams)), 0),
             runs.cell(&one).len().to_string(),
@@ -95,9 +98,17 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             name(paths),
             format!("{}, share of the sum of each path alone", name(paths)),
             format!("{:.1} % ({mbps:.0} Mbit/s)", 100.0 * share),
+            basis(runs, paths),
         ))
     });
     figures.chain(tables::figures(runs)).collect()
+}
+
+/// The runs of the paths together and of each alone.
+fn basis(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Basis {
+    let alone = paths.iter().map(|path| Cell::of(&[*path]));
+    let cells: Vec<Cell> = alone.chain([Cell::of(paths)]).collect();
+    runs.basis(&cells)
 }
 
 /// The paths' names, with plus signs between.
@@ -162,10 +173,12 @@ mod tests {
         ];
         let figures = figures(&Runs::of(&records));
         assert_eq!(figures.len(), 1);
-        assert_eq!(figures[0].text, "95.0 % (817 Mbit/s)");
+        assert_eq!(figures[0].text, "95.0 % (817 Mbit/s; single)");
         let text = page(&Runs::of(&records)).text;
         assert!(
-            text.contains("| A+B+C | 817.0 (817.0..817.0) | 860.0 | 95.0 | 33 + 33 + 33 | 4 (4..4) | 1 |"),
+            text.contains(
+                "| A+B+C | 817.0 (single) | 860.0 (single) | 95.0 (single) | 33 + 33 + 33 | 4 (single) | 1 |"
+            ),
             "{text}"
         );
     }

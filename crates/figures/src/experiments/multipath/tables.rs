@@ -4,8 +4,9 @@ use super::by_hand::{FILE_BYTES, How, SECONDS, Scale, Split};
 use super::page::name;
 use super::reserved::{RATE_BPS, Reserve, ReservedSeen};
 use super::{Cell, Path, Seen, together};
-use crate::page::{Figure, Table, cell, number};
+use crate::page::{Figure, Table, cell, median, number};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 /// What is said of shares by hand.
@@ -14,15 +15,28 @@ pub const BY_HAND: &str = "What users did by hand, beside one copy whose streams
      streams and congestion control, of server and depots. *Busy* is how much of the processors' time was used while one copy was made: over all three paths two processors, which emulate the links as well, have next to nothing to spare. So the same is made at 1:50, half of each rate. \
      And all three paths are shared out *in proportion* as well, each given the share that its links carry of all, which nobody can know beforehand: what three separate copies fall short of the sum is not lost by sharing out.";
 
-fn median(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
+fn median_rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
     Some(runs.spread(cell, Seen::mbps)?.median)
 }
 
+/// The cells of each path alone.
+fn alone(paths: &[Path], split: Split) -> Vec<Cell> {
+    paths.iter().map(|path| Cell::split(&[*path], split)).collect()
+}
+
 fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Option<f64> {
-    let alone = paths
+    alone(paths, split)
         .iter()
-        .map(|path| median(runs, &Cell::split(&[*path], split)));
-    alone.sum()
+        .map(|cell| median_rate(runs, cell))
+        .sum()
+}
+
+/// A value that is computed from medians of these cells.
+fn marked(runs: &Runs<'_, Cell, Seen>, cells: &[Cell], value: Option<f64>, digits: usize) -> String {
+    match value {
+        Some(value) => runs.basis(cells).mark(number(Some(value), digits)),
+        None => number(None, digits),
+    }
 }
 
 /// The rows: several paths, and how they are pulled from.
@@ -51,7 +65,8 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
     for (paths, split) in pulled() {
         let of = |how| Cell::split(paths, Split { how, ..split });
         let sum = sum_alone(runs, paths, split);
-        if median(runs, &of(How::Pulled)).is_none() {
+        let alone = alone(paths, split);
+        if median_rate(runs, &of(How::Pulled)).is_none() {
             continue;
         }
         let mut row = vec![
@@ -59,21 +74,20 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
             split.congestion.title().to_owned(),
             split.streams.title().to_owned(),
             name(paths),
-            number(sum, 1),
+            marked(runs, &alone, sum, 1),
         ];
         for how in [How::Pulled, How::Even, How::ThirtySeventy, How::InProportion] {
-            let share = median(runs, &of(how)).zip(sum);
+            let share = median_rate(runs, &of(how)).zip(sum);
             row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
-            row.push(number(share.map(|(mbps, sum)| 100.0 * mbps / sum), 1));
+            let cells = [alone.as_slice(), &[of(how)]].concat();
+            let share = share.map(|(mbps, sum)| 100.0 * mbps / sum);
+            row.push(marked(runs, &cells, share, 1));
             if how == How::Pulled {
                 let busy = runs
                     .cell(&of(how))
                     .into_iter()
                     .map(|record| 100.0 * record.gate.busy);
-                row.push(number(
-                    Spread::of(&busy.collect::<Vec<_>>()).map(|busy| busy.median),
-                    0,
-                ));
+                row.push(median(Spread::of(&busy.collect::<Vec<_>>()), 0));
             }
         }
         table.row(row);
@@ -153,13 +167,26 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
     table
 }
 
+/// The runs of the cells that have shares.
+fn basis(runs: &Runs<'_, Cell, Seen>, how: How, scale: Scale) -> Basis {
+    let cells: Vec<Cell> = pulled()
+        .filter(|(_, split)| split.scale == scale)
+        .flat_map(|(paths, split)| {
+            let together = Cell::split(paths, Split { how, ..split });
+            alone(paths, split).into_iter().chain([together])
+        })
+        .filter(|cell| !runs.cell(cell).is_empty())
+        .collect();
+    runs.basis(&cells)
+}
+
 /// The least share of the sum that one copy came to, and what splits came to at best and at worst.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let shares = |how: How, scale: Scale| -> Vec<f64> {
         let mut shares: Vec<f64> = pulled()
             .filter(|(_, split)| split.scale == scale)
             .filter_map(|(paths, split)| {
-                let mbps = median(runs, &Cell::split(paths, Split { how, ..split }))?;
+                let mbps = median_rate(runs, &Cell::split(paths, Split { how, ..split }))?;
                 Some(100.0 * mbps / sum_alone(runs, paths, split)?)
             })
             .collect();
@@ -176,6 +203,7 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
                 shares.len()
             ),
             format!("{least:.1} to {most:.1} %"),
+            basis(runs, how, scale),
         ))
     };
     let figures = [

@@ -11,6 +11,7 @@ use crate::page::{Figure, Page, Table};
 use crate::peers::one_copy::Direction;
 use crate::peers::{self, Peer, fetchers};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::tools::Tools;
 
 /// Size of the file that each moves.
@@ -253,6 +254,7 @@ impl Experiment for Programs {
             "worked",
             "programs by ways through which every byte arrived",
             format!("{worked} of {}", all.len()),
+            Basis::Counted,
         )]
     }
 }

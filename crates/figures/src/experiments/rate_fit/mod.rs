@@ -12,6 +12,7 @@ use crate::children::{Server, output_within};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::tools::Tools;
 use program::{Flow, PORT};
 
@@ -169,7 +170,10 @@ impl Experiment for RateFit {
         ]);
         for one in self.cells() {
             let of = |value: fn(&Seen) -> f64| runs.spread(&one, value);
-            let share = of(Seen::total).map(|total| format!("{:.1} %", 100.0 * total.median / PAYLOAD_MBPS));
+            let share = of(Seen::total).map(|total| {
+                let text = format!("{:.1} %", 100.0 * total.median / PAYLOAD_MBPS);
+                Basis::Runs(total.count).mark(text)
+            });
             table.row([
                 one.flows.to_string(),
                 if one.slow {
@@ -213,6 +217,7 @@ impl Experiment for RateFit {
                     "{:.1}, {:.1} to {:.1}, {:.0} retransmissions",
                     total.median, least.median, most.median, lost.median
                 ),
+                Basis::Runs(total.count),
             ))
         };
         self.cells().into_iter().filter_map(figure).collect()

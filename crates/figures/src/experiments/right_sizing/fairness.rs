@@ -12,6 +12,7 @@ use crate::children::{Server, output_within};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::tools::Tools;
 
 /// Connections from each of the four senders.
@@ -221,6 +222,7 @@ impl Experiment for Fairness {
                         index(Sharing::Budget)?.median,
                         index(Sharing::Equal)?.median
                     ),
+                    Basis::Runs(budget.count.min(equal.count)),
                 ))
             })
             .collect()

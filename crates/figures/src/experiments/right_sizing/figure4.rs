@@ -14,10 +14,11 @@ use super::program::{End, PORT};
 use super::{ends, payload, word};
 use crate::children::{Server, output_within};
 use crate::experiment::{Cost, Experiment, Here, Network};
-use crate::page::{Figure, Page, Table, number};
+use crate::page::{Figure, Page, Table, median};
 use crate::plot;
 use crate::runner::FIRST_PUBLISHED_SEED;
 use crate::runs::Runs;
+use crate::single::{Basis, SINGLE};
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -233,7 +234,7 @@ impl Experiment for Figure4 {
             }
             page = page
                 .heading(&format!("Figure 4: {}", path.title()))
-                .paragraph("Goodput, Mbit/s; the median of the runs. Buffers are as the kernel accounts them: payload and bookkeeping.")
+                .paragraph("Goodput, Mbit/s: the median of the runs, and of one run its value. Buffers are as the kernel accounts them: payload and bookkeeping.")
                 .table(&table)
                 .paragraph(&format!("{}{}", against_the_best(path, runs), path.in_the_paper()));
             page = plots(page, path, runs)?;
@@ -256,6 +257,7 @@ impl Experiment for Figure4 {
                     format!("{}-{}", path.key(), word(column)),
                     format!("{}, Mbit/s at the largest size, {}", column.title(), path.title()),
                     crate::page::cell(Some(rate), 1),
+                    Basis::Runs(rate.count),
                 ));
             }
             figures.extend(quoted(path, runs));
@@ -281,8 +283,14 @@ fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let average = shares.iter().sum::<f64>() / shares.len() as f64;
         format!("{:.0} %", 100.0 * average)
     });
+    let cells: Vec<Cell> = Column::ALL
+        .map(|column| Cell { path, column })
+        .into_iter()
+        .filter(|cell| !runs.cell(cell).is_empty())
+        .collect();
+    let basis = runs.basis(&cells);
     let texts = [
-        ("medians", Some(medians.join("; "))),
+        ("rates", Some(medians.join("; "))),
         ("classic-by-stock", by(Column::Classic, Column::Stock)),
         ("classic-by-2004", by(Column::Classic, Column::Unlucky2004)),
         ("classic-by-static", by(Column::Classic, Column::Unlucky)),
@@ -294,7 +302,7 @@ fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     ];
     texts
         .into_iter()
-        .filter_map(|(key, text)| Some(Figure::quoted(format!("{}-{key}", path.key()), text?)))
+        .filter_map(|(key, text)| Some(Figure::quoted(format!("{}-{key}", path.key()), text?, basis)))
         .collect()
 }
 
@@ -330,14 +338,13 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
         table.row([head.to_owned()].into_iter().chain(measured.iter().map(text)));
     };
     for size in SIZES {
-        row(&size.to_string(), &|cell| {
-            number(rate(runs, cell, size).map(|spread| spread.median), 2)
-        });
+        row(&size.to_string(), &|cell| median(rate(runs, cell, size), 2));
     }
     row("spread at the largest", &|cell| {
         let largest = runs.spread(cell, Seen::last);
-        largest.map_or("-".into(), |spread| {
-            format!("{:.1}..{:.1}", spread.min, spread.max)
+        largest.map_or("-".into(), |spread| match spread.is_single() {
+            true => format!("none ({SINGLE})"),
+            false => format!("{:.1}..{:.1}", spread.min, spread.max),
         })
     });
     let rows: [(&str, Value); 6] = [
@@ -357,9 +364,7 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
         ("segments sent again", |seen| f64::from(seen.sender.retransmits)),
     ];
     for (head, value) in rows {
-        row(head, &|cell| {
-            number(runs.spread(cell, value).map(|spread| spread.median), 0)
-        });
+        row(head, &|cell| median(runs.spread(cell, value), 0));
     }
     row("runs", &|cell| runs.cell(cell).len().to_string());
     table
@@ -375,7 +380,7 @@ fn rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell, megabytes: u64) -> Option<Spre
     Spread::of(&all)
 }
 
-/// At each size: `auto` over the column that did best beside it, the median of the ratios at the same seed.
+/// At each size: `auto` over the column that did best beside it, at the same seeds.
 fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> String {
     let auto = Cell {
         path,
@@ -386,20 +391,28 @@ fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> String {
             seen.at(size).unwrap_or(f64::NAN)
         });
         let known: Vec<f64> = ratios.into_iter().filter(|ratio| ratio.is_finite()).collect();
-        Spread::of(&known).map(|spread| spread.median)
+        Spread::of(&known)
     };
     let worst = |size: u64| {
         let others = Column::ALL.into_iter().filter(|column| *column != Column::Auto);
         others
             .filter_map(|column| Some((against(column, size)?, column)))
-            .min_by(|a, b| a.0.total_cmp(&b.0))
-            .map(|(ratio, column)| format!("{size} MB {ratio:.3} ({})", column.title()))
+            .min_by(|a, b| a.0.median.total_cmp(&b.0.median))
+            .map(|(ratio, column)| {
+                let text = format!("{size} MB {:.3} ({})", ratio.median, column.title());
+                (text, ratio.count)
+            })
     };
-    let list: Vec<String> = SIZES.into_iter().filter_map(worst).collect();
+    let worst: Vec<(String, usize)> = SIZES.into_iter().filter_map(worst).collect();
+    let list: Vec<&str> = worst.iter().map(|(text, _)| text.as_str()).collect();
+    let ratios = match worst.iter().all(|(_, runs)| *runs == 1) {
+        true => format!("the ratio of two {SINGLE} runs of the same seed"),
+        false => "the median of the ratios at the same seed".to_owned(),
+    };
     match list.is_empty() {
         true => String::new(),
         false => format!(
-            "`auto` against the column that did best beside it, the median of the ratios at the same seed: {}.\n\n",
+            "`auto` against the column that did best beside it, {ratios}: {}.\n\n",
             list.join(", ")
         ),
     }

@@ -13,6 +13,7 @@ use crate::children::{Server, output_within};
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::tools::Tools;
 
 /// Flows of each kind.
@@ -141,6 +142,13 @@ impl Experiment for Friendly {
             };
             runs.spread(&key, Seen::share)
         };
+        let basis = |column| {
+            let cells = CONGESTION.map(|congestion| Cell {
+                column,
+                congestion: congestion.into(),
+            });
+            runs.basis(&cells)
+        };
         let quoted = COLUMNS.into_iter().filter_map(|column| {
             let shares = CONGESTION
                 .into_iter()
@@ -149,6 +157,7 @@ impl Experiment for Friendly {
             Some(Figure::quoted(
                 format!("{}-shares", word(column)),
                 shares?.join(", "),
+                basis(column),
             ))
         });
         CONGESTION
@@ -163,6 +172,7 @@ impl Experiment for Friendly {
                         cell(Some(of(Column::Auto)?), 3),
                         cell(of(Column::Kernel), 3)
                     ),
+                    Basis::Runs(of(Column::Auto)?.count),
                 ))
             })
             .chain(quoted)

@@ -7,6 +7,7 @@ mod tree;
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
+use crate::comparison::Comparison;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page};
 use crate::runs::Runs;
@@ -202,5 +203,9 @@ impl Experiment for Scale {
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         page::figures(runs)
+    }
+
+    fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+        page::comparisons(runs)
     }
 }

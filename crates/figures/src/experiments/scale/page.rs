@@ -1,9 +1,11 @@
 //! The table, and what is said of it.
 
 use super::{Cell, Scale, Seen, Way, What};
+use crate::comparison::Comparison;
 use crate::experiment::Experiment;
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 
 /// Bytes of the file that the sparse one is taken as a sample of.
@@ -69,26 +71,52 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
             "peak",
             "the most memory of a client or server, over all cases, MiB",
             number(Some(peaks.max), 0),
+            Basis::Counted,
         )
     });
-    let rate = |way| {
-        let one = Cell {
-            what: What::SmallFiles,
-            way,
-        };
-        Some(runs.spread(&one, Seen::files_per_second)?.median)
-    };
-    let small = rate(Way::Pull).zip(rate(Way::Push)).zip(rate(Way::Rsync));
-    let small = small.map(|((pull, push), rsync)| {
+    let rate = |way| Some(small_files(runs, way)?.median);
+    let rates = rate(Way::Pull).zip(rate(Way::Push)).zip(rate(Way::Rsync));
+    let rates = rates.map(|((pull, push), rsync)| {
         Figure::new(
             "small-files",
             "small files a second on loopback: pull, push, rsync's daemon",
             format!("{pull:.0}, {push:.0}, {rsync:.0}"),
+            runs.basis(&[Way::Pull, Way::Push, Way::Rsync].map(small)),
         )
     });
-    let hours =
-        hours_of_terabytes(runs).map(|hours| Figure::quoted("sparse-4tib", format!("{hours:.1} hours")));
-    peak.into_iter().chain(small).chain(hours).collect()
+    let sparse = [Way::Push, Way::Pull].map(|way| Cell {
+        what: What::Sparse,
+        way,
+    });
+    let hours = hours_of_terabytes(runs)
+        .map(|hours| Figure::quoted("sparse-4tib", format!("{hours:.1} hours"), runs.basis(&sparse)));
+    peak.into_iter().chain(rates).chain(hours).collect()
+}
+
+/// The cell of small files.
+const fn small(way: Way) -> Cell {
+    Cell {
+        what: What::SmallFiles,
+        way,
+    }
+}
+
+/// Files a second of small files.
+fn small_files(runs: &Runs<'_, Cell, Seen>, way: Way) -> Option<Spread> {
+    runs.spread(&small(way), Seen::files_per_second)
+}
+
+/// `longhaul cp` beside rsync, which fetches the same files from its daemon.
+pub fn comparisons(runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
+    let both = small_files(runs, Way::Pull).zip(small_files(runs, Way::Rsync));
+    let compared = both.map(|(own, other)| Comparison {
+        case: format!("{} over loopback", What::SmallFiles.words()),
+        rival: Way::Rsync.words().to_owned(),
+        ratio: own.median / other.median,
+        is_first: own.median >= other.median,
+        basis: runs.basis(&[Way::Pull, Way::Rsync].map(small)),
+    });
+    compared.into_iter().collect()
 }
 
 /// How long a hole of 4 TiB would take at the slower one of the rates that were measured.
@@ -136,7 +164,7 @@ mod tests {
         let runs = Runs::of(&records);
         let figures = figures(&runs);
         assert_eq!(figures[0].text, "40");
-        assert_eq!(figures[1].text, "1.3 hours");
+        assert_eq!(figures[1].text, "1.3 hours (single)");
         assert!(
             page(&runs)
                 .text

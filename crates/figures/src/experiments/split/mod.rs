@@ -10,6 +10,7 @@ use crate::copy::Source;
 use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::page::{Figure, Page, Table, cell};
 use crate::runs::Runs;
+use crate::single::Basis;
 use crate::stats::Spread;
 use crate::tools::Tools;
 
@@ -153,6 +154,7 @@ impl Experiment for Split {
                 "three-agents",
                 "the rate of a tree over three agents by that over one",
                 format!("{:.2}", ratio.median),
+                Basis::Runs(ratio.count),
             )
         });
         figure.into_iter().collect()
@@ -187,7 +189,7 @@ mod tests {
             record(three, 1, seen(12.0, 3), true),
         ];
         let runs = Runs::of(&records);
-        assert_eq!(Split.figures(&runs)[0].text, "3.00");
+        assert_eq!(Split.figures(&runs)[0].text, "3.00 (single)");
         let text = Split.page(&runs).unwrap().text;
         assert!(text.contains("3 agents, 12 parts"), "{text}");
     }
