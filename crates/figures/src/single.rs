@@ -43,7 +43,7 @@ pub fn unmarked(text: &str) -> Vec<String> {
     lines
         .split(|line| !line.starts_with('|'))
         .filter(|table| table.len() > 2)
-        .flat_map(|table| unmarked_in_table(table))
+        .flat_map(unmarked_in_table)
         .collect()
 }
 
