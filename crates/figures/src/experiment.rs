@@ -75,8 +75,8 @@ pub trait Experiment: Send + Sync {
         Vec::new()
     }
 
-    /// `longhaul cp` beside other programs, in every case that was measured: documents quote how often it
-    /// is first over all experiments, those included in which it is not.
+    /// `longhaul cp` beside other programs, in every case that was measured. Documents quote in how
+    /// many of the cases of all experiments it is first.
     fn comparisons(&self, _runs: &Runs<'_, Self::Cell, Self::Seen>) -> Vec<Comparison> {
         Vec::new()
     }

@@ -34,8 +34,8 @@ struct MadeBy {
 }
 
 impl LostCommits {
-    /// Finds the lost ones among the commits of the runs in `out`. Where git has no complete history
-    /// of this project, those that the list in `out` names are lost.
+    /// Finds the lost ones among the commits of the runs in `out`. Where git has no complete
+    /// history of this project, those that the list in `out` names are lost.
     ///
     /// # Errors
     /// A file of runs, or the list, cannot be read.

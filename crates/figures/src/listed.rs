@@ -36,8 +36,8 @@ pub trait Listed: Sync {
     /// As there.
     fn measure(&self, tools: &Tools, extent: &Extent, out: &Path, commit: &str) -> Result<()>;
 
-    /// What is made of the runs in `out`; `None` where there are none. The page says which runs are of
-    /// which commit, and that those of `lost` ones are of code that nobody can look up.
+    /// What is made of the runs in `out`; `None` where there are none. The page says which runs are
+    /// of which commit, and that those of `lost` ones are of code that nobody can look up.
     ///
     /// # Errors
     /// The runs cannot be read, or a plot cannot be drawn.
@@ -194,7 +194,8 @@ fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     let single = cells.iter().filter(|(.., runs)| *runs == 1).count();
     format!(
         "{counted} {discarded} were thrown away and repeated because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
-         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms. {} cells have runs that count, \
+         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms. \
+         {} cells have runs that count, \
          {single} of them a single one.",
         worst as f64 / 1e3,
         cells.len(),

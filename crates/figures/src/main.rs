@@ -126,7 +126,7 @@ struct Figures {
     /// The first seed. Thresholds were chosen and losses fitted with seeds below the default.
     #[arg(long, default_value_t = FIRST_PUBLISHED_SEED)]
     first_seed: u64,
-    /// Measure only what this code has no valid run of yet. Other runs are kept with it and without.
+    /// Measure only what this code has no valid run of yet.
     #[arg(long)]
     resume: bool,
     /// Begin no run that would end after so many minutes; `--resume` goes on another time.

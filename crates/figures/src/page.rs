@@ -125,8 +125,8 @@ impl Figure {
     }
 }
 
-/// A spread in a cell: the median, the least and the greatest, with so many digits behind the point;
-/// of one run the value, marked as single; `-` where there is none.
+/// A spread in a cell: the median, the least and the greatest, with so many digits behind the
+/// point; of one run the value, marked as single; `-` where there is none.
 pub fn cell(spread: Option<Spread>, digits: usize) -> String {
     ranged(spread, |spread| spread.median, digits, "")
 }

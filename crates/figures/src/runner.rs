@@ -82,7 +82,7 @@ pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
     Duration::from_secs_f64(costs.map(|Cost { share, seconds }| share * seconds).sum::<f64>())
 }
 
-/// Measures what is asked for and puts each run into `store` as it ends, in place of the earlier run
+/// Measures what is asked for and puts each run into `store` as it ends, instead of the earlier run
 /// of the same cell, seed and noise. All other runs stay, and the call says how many and of which
 /// commits: a part of the plan, or its defaults, take nothing from what is published.
 ///

@@ -54,7 +54,7 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         Spread::of(&values)
     }
 
-    /// Returns the basis of a figure that takes these cells together: the runs of that with the fewest.
+    /// Returns the basis of a figure that takes these cells together: that of the fewest runs.
     pub fn basis<'b>(&self, cells: impl IntoIterator<Item = &'b C>) -> Basis
     where
         C: 'b,

@@ -5,7 +5,7 @@ pub const SINGLE: &str = "single";
 
 /// Sentence that explains the mark on a page.
 pub const LEGEND: &str =
-    "*Single* marks a value that rests on one run: it is no median, and nothing is known of its spread.";
+    "*Single* marks a value that rests on one run: it is no median, and its spread is unknown.";
 
 /// Number of runs behind a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

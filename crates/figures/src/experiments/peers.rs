@@ -249,8 +249,8 @@ impl Experiment for Peers {
 }
 
 impl Peers {
-    /// The fastest `longhaul cp` and the fastest of the other programs, which fetch the file directly
-    /// or through something between. iperf3 copies no file.
+    /// The fastest `longhaul cp` and the fastest of the other programs, fetching the file directly or
+    /// through a relay. iperf3 copies no file.
     fn best(&self, runs: &Runs<'_, Cell, Seen>, is_relayed: bool) -> Option<[(Spread, String); 2]> {
         let best = |is_own: bool| {
             let cells = self.cells().into_iter().filter(|one| {
