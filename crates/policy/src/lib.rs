@@ -45,7 +45,7 @@ mod reach;
 mod wishes;
 
 use std::collections::HashSet;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ pub use live::{Live, NoPlace, RateLimits, RuleSession};
 pub use network::Network;
 pub use own::OwnAddressReader;
 pub use pattern::HostPattern;
-pub use reach::OwnAddresses;
+pub use reach::{OwnAddresses, is_local};
 pub use wishes::{Unmet, Wishes};
 
 /// The rules of a depot, of an off-ramp, or of both, from a file in the form above.
@@ -242,6 +242,23 @@ impl Policy {
     #[must_use]
     pub fn knows(&self, principal: &PublicKey, role: Role) -> bool {
         self.of(role).any(|rule| rule.principals.include(principal))
+    }
+
+    /// Returns true if a network of some rule grants `address` itself
+    /// ([`HostPattern::names_address`]), whoever the rule is for.
+    #[must_use]
+    pub fn names_address(&self, address: IpAddr, own: &OwnAddresses) -> bool {
+        let names = |pattern: &HostPattern| pattern.names_address(address, own);
+        self.rules.iter().any(|rule| match &rule.leads {
+            Leads::Relay { to, next_hops } => {
+                let depots = next_hops.iter().filter_map(|hop| match hop {
+                    NextHop::Depot(pattern, _) => Some(pattern),
+                    NextHop::Direct => None,
+                });
+                to.iter().chain(depots).any(names)
+            }
+            Leads::Servers(servers) => servers.iter().any(names),
+        })
     }
 
     /// How many rules there are for this role.

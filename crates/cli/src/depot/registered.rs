@@ -299,7 +299,8 @@ impl Registered {
             Some(Ok(key)) => Some(key),
             Some(Err(_)) => return failed("the key is none"),
         };
-        match probe(&to, expected, &self.key, plan, within).await {
+        let may_dial = |address| activity.may_measure(address);
+        match probe(&to, expected, &self.key, plan, within, may_dial).await {
             Ok(figures) => ProbeResult {
                 measurements: measurements(&figures, &self.name, &task.to, unix_ms()),
                 ..ProbeResult::default()

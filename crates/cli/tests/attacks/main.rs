@@ -12,6 +12,7 @@ mod keys;
 mod lies;
 mod nodes;
 mod offramp;
+mod onramp;
 mod opens;
 mod pulls;
 #[allow(

@@ -1,6 +1,7 @@
 //! The end that measures.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -66,9 +67,15 @@ pub enum ProbeFailure {
     /// It took too long.
     #[error("{0} did not answer in time")]
     Silent(Endpoint),
+    /// It is local to the depot that measures: name the address in a rule of its policy, if depots
+    /// are to be measured there.
+    #[error("{0} is an address of this depot's own machine or link, and no rule names it")]
+    Local(Endpoint),
 }
 
-/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`, within `within`.
+/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`,
+/// within `within`. Of the addresses that `to` resolves to, those are dialled that `may_dial`
+/// admits.
 ///
 /// # Errors
 /// [`ProbeFailure`].
@@ -78,9 +85,10 @@ pub async fn probe(
     key: &SigningKey,
     plan: ProbePlan,
     within: Duration,
+    may_dial: impl Fn(IpAddr) -> bool,
 ) -> Result<ProbeFigures, ProbeFailure> {
     let within = within.min(PROBE_TIMEOUT);
-    let measured = timeout(within, measure(to, expected, key, plan, within)).await;
+    let measured = timeout(within, measure(to, expected, key, plan, within, may_dial)).await;
     measured.unwrap_or_else(|_| Err(ProbeFailure::Silent(to.clone())))
 }
 
@@ -90,15 +98,20 @@ async fn measure(
     key: &SigningKey,
     plan: ProbePlan,
     within: Duration,
+    may_dial: impl Fn(IpAddr) -> bool,
 ) -> Result<ProbeFigures, ProbeFailure> {
     let broke = |source| ProbeFailure::Io {
         at: to.clone(),
         source,
     };
-    let addresses = Resolver::new()
+    let mut addresses = Resolver::new()
         .addresses(to)
         .await
         .map_err(|error| broke(error.into()))?;
+    addresses.retain(|address| may_dial(address.ip()));
+    if addresses.is_empty() {
+        return Err(ProbeFailure::Local(to.clone()));
+    }
     let mut figures = ProbeFigures::default();
     let began = Instant::now();
     // A single connection of the usual kinds says more of the losses than of what the path has to offer.

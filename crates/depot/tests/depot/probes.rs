@@ -1,5 +1,6 @@
 //! Measurements between depots: who may, what they bring, and what they may not do (LH-PROBE-1 to LH-PROBE-3); and what is seen of hops.
 
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,6 +16,11 @@ use crate::bed::*;
 
 const WITHIN: Duration = Duration::from_secs(20);
 
+/// These tests measure on loopback.
+fn anywhere(_: IpAddr) -> bool {
+    true
+}
+
 /// A depot that `key` may measure.
 fn measured_by(key: &SigningKey) -> Running {
     let policy = format!("probes = [\"{}\"]\n", key.public());
@@ -27,12 +33,12 @@ async fn lh_probe_2_round_trips_and_a_train_are_measured() {
     let depot = measured_by(&key);
     let to: Endpoint = depot.address.into();
     let plan = ProbePlan::RoundTrips(10);
-    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN)
+    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN, anywhere)
         .await
         .expect("measured");
     assert_eq!((figures.round_trips.len(), figures.train), (10, None));
     let plan = ProbePlan::Train(300_000);
-    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN)
+    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN, anywhere)
         .await
         .expect("measured");
     assert_eq!(figures.train.map(|train| train.bytes), Some(300_000));
@@ -45,7 +51,7 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
     let plan = ProbePlan::RoundTrips(1);
     // It may pass, and still not measure.
     let relaying = depot(&key);
-    let refused = probe(&relaying.address.into(), None, &key, plan, WITHIN).await;
+    let refused = probe(&relaying.address.into(), None, &key, plan, WITHIN, anywhere).await;
     let Err(ProbeFailure::Refused(failure)) = refused else {
         panic!("{refused:?}")
     };
@@ -55,12 +61,20 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
     );
     let measured = measured_by(&key);
     let other = new_key().public();
-    let forged = probe(&measured.address.into(), Some(other), &key, plan, WITHIN).await;
+    let forged = probe(
+        &measured.address.into(),
+        Some(other),
+        &key,
+        plan,
+        WITHIN,
+        anywhere,
+    )
+    .await;
     assert!(
         matches!(forged, Err(ProbeFailure::OtherKey(_) | ProbeFailure::Refused(_))),
         "{forged:?}"
     );
-    let stranger = probe(&measured.address.into(), None, &new_key(), plan, WITHIN).await;
+    let stranger = probe(&measured.address.into(), None, &new_key(), plan, WITHIN, anywhere).await;
     assert!(matches!(stranger, Err(ProbeFailure::Refused(_))), "{stranger:?}");
 }
 
