@@ -15,6 +15,7 @@ mod offramp;
 mod onramp;
 mod opens;
 mod pulls;
+mod services;
 #[allow(
     dead_code,
     reason = "shared with the tests of the command, which use other parts"
