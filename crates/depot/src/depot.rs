@@ -2,13 +2,13 @@
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use longhaul_hop::{Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases, check_congestion};
 use longhaul_metrics::Page;
-use longhaul_policy::{InForce, OwnAddressReader, Reloaded, is_local};
+use longhaul_policy::{InForce, OwnAddressReader, Reloaded};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -48,23 +48,15 @@ pub struct Depot {
     shared: Arc<Shared>,
 }
 
-/// What a depot carries, and where it may go by itself.
+/// What a depot carries.
 #[derive(Debug, Clone)]
-pub struct Activity(Arc<Shared>);
+pub struct Activity(Arc<Metrics>);
 
 impl Activity {
     /// How many sessions are relayed now.
     #[must_use]
     pub fn sessions(&self) -> i64 {
-        self.0.metrics.sessions_active.get()
-    }
-
-    /// Returns true if the depot may dial `address` to measure the path there: a local address only
-    /// if a rule of its policy names it.
-    #[must_use]
-    pub fn may_measure(&self, address: IpAddr) -> bool {
-        let own = self.0.dialler.own_addresses();
-        !is_local(address, &own) || self.0.policy.policy().names_address(address, &own)
+        self.0.sessions_active.get()
     }
 }
 
@@ -145,7 +137,7 @@ impl Depot {
     /// What it carries, to be looked at while it runs.
     #[must_use]
     pub fn activity(&self) -> Activity {
-        Activity(Arc::clone(&self.shared))
+        Activity(Arc::clone(&self.shared.metrics))
     }
 
     /// Where the metrics page is.

@@ -45,7 +45,7 @@ mod reach;
 mod wishes;
 
 use std::collections::HashSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -242,23 +242,6 @@ impl Policy {
     #[must_use]
     pub fn knows(&self, principal: &PublicKey, role: Role) -> bool {
         self.of(role).any(|rule| rule.principals.include(principal))
-    }
-
-    /// Returns true if a network of some rule grants `address` itself
-    /// ([`HostPattern::names_address`]), whoever the rule is for.
-    #[must_use]
-    pub fn names_address(&self, address: IpAddr, own: &OwnAddresses) -> bool {
-        let names = |pattern: &HostPattern| pattern.names_address(address, own);
-        self.rules.iter().any(|rule| match &rule.leads {
-            Leads::Relay { to, next_hops } => {
-                let depots = next_hops.iter().filter_map(|hop| match hop {
-                    NextHop::Depot(pattern, _) => Some(pattern),
-                    NextHop::Direct => None,
-                });
-                to.iter().chain(depots).any(names)
-            }
-            Leads::Servers(servers) => servers.iter().any(names),
-        })
     }
 
     /// How many rules there are for this role.

@@ -142,20 +142,22 @@ pub async fn listen(
     let mut connections = JoinSet::new();
     loop {
         let full = connections.len() >= MAX_CONNECTIONS;
-        tokio::select! {
+        let failed = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
             accepted = listener.accept(), if !full => match accepted {
                 Ok((stream, _)) => {
                     let driver = Arc::clone(&driver);
                     connections.spawn(async move { one(stream, &*driver).await });
+                    None
                 }
-                // What is set up stays; what ends meanwhile frees descriptors.
-                Err(error) => {
-                    tracing::warn!(%error, "cannot accept connections for the moment");
-                    sleep(ACCEPT_PAUSE).await;
-                }
+                Err(error) => Some(error),
             },
-            Some(_) = connections.join_next() => {}
+            Some(_) = connections.join_next() => None,
+        };
+        if let Some(error) = failed {
+            // What is set up stays; what ends meanwhile frees descriptors.
+            tracing::warn!(%error, "cannot accept connections for the moment");
+            sleep(ACCEPT_PAUSE).await;
         }
     }
 }

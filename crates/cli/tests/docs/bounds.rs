@@ -70,7 +70,7 @@ const GATES: &Words = &[
 const ADDRESS_RULES: &Words = &[
     ("policy", &["way.addresses", "longhaul_policy"]),
     ("guests", &["reachable("]),
-    ("probes", &["may_dial("]),
+    ("probes", &["may_reach("]),
     ("callers", &[]),
     ("user", &[]),
     ("machine", &[]),

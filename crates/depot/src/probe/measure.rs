@@ -67,15 +67,15 @@ pub enum ProbeFailure {
     /// It took too long.
     #[error("{0} did not answer in time")]
     Silent(Endpoint),
-    /// It is local to the depot that measures: name the address in a rule of its policy, if depots
-    /// are to be measured there.
-    #[error("{0} is an address of this depot's own machine or link, and no rule names it")]
+    /// It leads to no address that may be measured: whoever registered it named a local address of
+    /// the one that measures.
+    #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
     Local(Endpoint),
 }
 
 /// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`,
-/// within `within`. Of the addresses that `to` resolves to, those are dialled that `may_dial`
-/// admits.
+/// within `within`. Only addresses that `may_reach` lets it reach are connected to, once the name
+/// is resolved.
 ///
 /// # Errors
 /// [`ProbeFailure`].
@@ -85,10 +85,10 @@ pub async fn probe(
     key: &SigningKey,
     plan: ProbePlan,
     within: Duration,
-    may_dial: impl Fn(IpAddr) -> bool,
+    may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<ProbeFigures, ProbeFailure> {
     let within = within.min(PROBE_TIMEOUT);
-    let measured = timeout(within, measure(to, expected, key, plan, within, may_dial)).await;
+    let measured = timeout(within, measure(to, expected, key, plan, within, may_reach)).await;
     measured.unwrap_or_else(|_| Err(ProbeFailure::Silent(to.clone())))
 }
 
@@ -98,7 +98,7 @@ async fn measure(
     key: &SigningKey,
     plan: ProbePlan,
     within: Duration,
-    may_dial: impl Fn(IpAddr) -> bool,
+    may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<ProbeFigures, ProbeFailure> {
     let broke = |source| ProbeFailure::Io {
         at: to.clone(),
@@ -108,7 +108,7 @@ async fn measure(
         .addresses(to)
         .await
         .map_err(|error| broke(error.into()))?;
-    addresses.retain(|address| may_dial(address.ip()));
+    addresses.retain(|address| may_reach(address.ip()));
     if addresses.is_empty() {
         return Err(ProbeFailure::Local(to.clone()));
     }
