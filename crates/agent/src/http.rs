@@ -136,7 +136,10 @@ pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Rece
     let api = api()
         .layer(middleware::from_fn_with_state(gate.clone(), guard))
         // Who signs in is not known yet.
-        .route("/session", post(web::session))
+        .route(
+            "/session",
+            post(web::session).layer(DefaultBodyLimit::max(web::MAX_TICKET_BYTES)),
+        )
         .with_state(service.clone());
     Router::new()
         .nest("/api/v1", api)

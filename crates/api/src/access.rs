@@ -18,12 +18,13 @@ use axum::extract::{ConnectInfo, Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use axum::serve::IncomingStream;
 use blake3::Hash;
 use data_encoding::BASE64URL_NOPAD;
+use longhaul_hop::Payer;
 use longhaul_proto::PublicKey;
-use tokio::net::{TcpListener, UnixListener};
 
+use crate::key_gate::take_account;
+use crate::listen::source;
 use crate::problem::{Problem, ProblemKind};
 
 /// Bytes of a token before they are written as text.
@@ -36,18 +37,6 @@ pub enum Peer {
     Local(Option<u32>),
     /// Somebody who can connect to where the service listens.
     Network(SocketAddr),
-}
-
-impl axum::extract::connect_info::Connected<IncomingStream<'_, UnixListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, UnixListener>) -> Self {
-        Self::Local(stream.io().peer_cred().ok().map(|peer| peer.uid()))
-    }
-}
-
-impl axum::extract::connect_info::Connected<IncomingStream<'_, TcpListener>> for Peer {
-    fn connect_info(stream: IncomingStream<'_, TcpListener>) -> Self {
-        Self::Network(*stream.remote_addr())
-    }
 }
 
 /// Who asks, once it is known.
@@ -321,7 +310,11 @@ pub async fn guard(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match gate.admit(peer, request.headers()) {
+    let admitted = gate.admit(peer, request.headers()).and_then(|caller| {
+        take_account(request.extensions(), Payer::source(source(peer)))?;
+        Ok(caller)
+    });
+    match admitted {
         Ok(caller) => {
             request.extensions_mut().insert(caller);
             next.run(request).await

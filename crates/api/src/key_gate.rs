@@ -17,7 +17,7 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::request::Parts;
-use axum::http::{Method, header};
+use axum::http::{Extensions, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longhaul_hop::{Payer, Place};
@@ -230,16 +230,21 @@ pub async fn guard_keys(State(gate): State<Arc<KeyGate>>, request: Request, next
     }
 }
 
+/// Puts the connection of a request that is let in on `payer`'s account.
+pub(crate) fn take_account(request: &Extensions, payer: Payer) -> Result<(), Problem> {
+    let Some(place) = request.get::<SharedPlace>() else {
+        return Ok(());
+    };
+    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    place
+        .verified(payer)
+        .map_err(|full| Problem::new(ProblemKind::TooMany, format!("connections: {full}")))
+}
+
 async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
     let checked = gate.check(&parts, now())?;
-    if let Some(place) = parts.extensions.get::<SharedPlace>() {
-        let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
-        let payer = Payer::Key(checked.presented.key);
-        place
-            .verified(payer)
-            .map_err(|full| Problem::new(ProblemKind::TooMany, format!("connections: {full}")))?;
-    }
+    take_account(&parts.extensions, Payer::Key(checked.presented.key))?;
     let body = match timeout(BODY_TIMEOUT, axum::body::to_bytes(body, gate.max_body_bytes)).await {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => {

@@ -7,11 +7,13 @@
 //! | [`signatures`] | signed requests (RFC 9421): signs them, and says whether a signature is good. Pure |
 //! | [`tls`] | the certificate of a service, and how one is known |
 //! | [`listen`] | where a service listens: a Unix socket of its user, loopback, and other addresses with TLS alone |
+//! | [`CallerLog`] | bounds what each caller can have a service write into its log |
 //! | [`problem`] | typed errors (RFC 9457), also for what axum itself refuses |
 //! | [`database`] | the store: SQLite in a file, or PostgreSQL by its URL, with the same queries |
 
 pub mod access;
 pub mod authorized_keys;
+mod caller_log;
 pub mod database;
 pub mod key_gate;
 pub mod listen;
@@ -20,6 +22,7 @@ pub mod signatures;
 pub mod tls;
 
 pub use access::{Caller, Gate};
+pub use caller_log::CallerLog;
 pub use database::Database;
 pub use key_gate::KeyGate;
 pub use problem::{Problem, ProblemKind};

@@ -1,20 +1,17 @@
 //! Where a service listens.
 
 mod secured;
+mod serving;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 
-use axum::Router;
-use axum::extract::connect_info::Connected;
-use axum::serve::{IncomingStream, Listener};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::watch;
 
 pub use secured::{anywhere, serve_secured};
-
-use crate::access::Peer;
+pub(crate) use serving::source;
+pub use serving::{Acceptor, Opening, serve};
 
 /// A service cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -65,25 +62,4 @@ pub async fn loopback(address: SocketAddr) -> Result<TcpListener, ListenError> {
             place: address.to_string(),
             source,
         })
-}
-
-/// Serves `router` there until `stop` is true.
-///
-/// # Errors
-/// The system refuses to go on listening.
-pub async fn serve<L>(listener: L, router: Router, stop: watch::Receiver<bool>) -> io::Result<()>
-where
-    L: Listener,
-    L::Addr: std::fmt::Debug,
-    Peer: for<'a> Connected<IncomingStream<'a, L>>,
-{
-    let service = router.into_make_service_with_connect_info::<Peer>();
-    axum::serve(listener, service)
-        .with_graceful_shutdown(stopped(stop))
-        .await
-}
-
-async fn stopped(mut stop: watch::Receiver<bool>) {
-    // Who could have said so is gone: that is an end, too.
-    let _ = stop.wait_for(|stop| *stop).await;
 }

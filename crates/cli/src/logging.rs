@@ -1,14 +1,18 @@
 //! Logs of the long-running commands, on standard error.
 
+mod bounded;
+
 use std::ffi::OsStr;
 use std::fmt::Debug;
 use std::io::IsTerminal;
 
-use longhaul_proto::text::printable;
+use longhaul_proto::text::printable_within;
 use tracing::field::Field;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::format::{Writer, debug_fn};
+
+use bounded::{Bounded, MAX_FIELD_BYTES};
 
 /// Starts logging; `RUST_LOG` overrides `default`. Colours are for terminals, and only if `NO_COLOR` is unset or empty
 /// (<https://no-color.org>).
@@ -21,7 +25,7 @@ pub fn start(default: &str) {
             std::env::var_os("NO_COLOR").as_deref(),
         ))
         .fmt_fields(debug_fn(field).delimited(" "))
-        .with_writer(|| longhaul_output::Messages)
+        .with_writer(Bounded::new(|| longhaul_output::Messages))
         .with_target(false)
         .try_init();
     // Only fails when logging has been started before.
@@ -32,9 +36,10 @@ fn coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
     terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Whatever a field holds of other people's words, it stays on its line and does not steer a terminal.
+/// Whatever a field holds of other people's words, it stays on its line, is not long, and does not
+/// steer a terminal.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
-    let value = printable(format!("{value:?}").as_bytes());
+    let value = printable_within(format!("{value:?}").as_bytes(), MAX_FIELD_BYTES);
     match field.name() {
         "message" => writer.write_str(&value),
         name => write!(writer, "{name}={value}"),
@@ -72,6 +77,45 @@ mod tests {
         ] {
             assert_eq!(coloured(terminal, no_color.map(OsStr::new)), expected);
         }
+    }
+
+    /// What a log of these bounds has after `events` have written into it.
+    fn logged(events: impl FnOnce()) -> String {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .without_time()
+            .with_target(false)
+            .fmt_fields(debug_fn(field).delimited(" "))
+            .with_writer(Bounded::new(move || writer.clone()))
+            .finish();
+        tracing::subscriber::with_default(subscriber, events);
+        String::from_utf8(lines.0.lock().unwrap().clone()).unwrap()
+    }
+
+    #[test]
+    fn no_line_is_longer_than_the_bound() {
+        let words = "w".repeat(2 << 20);
+        let log = logged(|| {
+            tracing::info!(a = words, b = words, c = ?[&words, &words], d = words, e = words, "{words}");
+        });
+        assert!(log.len() <= bounded::MAX_LINE_BYTES, "{} bytes", log.len());
+        assert_eq!(log.lines().count(), 1);
+    }
+
+    #[test]
+    fn a_flood_of_one_event_leaves_room_for_others() {
+        const EVENTS: usize = 20_000;
+        let log = logged(|| {
+            for number in 0..EVENTS {
+                tracing::info!(number, "flood");
+            }
+            tracing::info!("another");
+        });
+        let lines = log.lines().count();
+        assert!(lines < EVENTS / 2, "{lines} lines of {EVENTS}");
+        assert!(log.ends_with("another\n"));
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
-use longhaul_api::KeyGate;
 use longhaul_api::database::system_now;
+use longhaul_api::{CallerLog, KeyGate};
 use longhaul_control_api::map::{Map, Registration};
 use longhaul_control_api::principals::Right;
 use longhaul_map::RegistrationPolicy;
@@ -94,6 +94,7 @@ struct Inner {
     /// The operator's map, for the writer of reservations.
     maps: watch::Sender<Arc<Map>>,
     metrics: Metrics,
+    log: CallerLog,
     authorities: RwLock<Arc<Authorities>>,
     /// Keys that are let in at all.
     gate: RwLock<Option<Arc<KeyGate>>>,
@@ -184,6 +185,7 @@ impl Controller {
             leadership: leadership.clone(),
             maps,
             metrics: Metrics::new(),
+            log: CallerLog::default(),
             authorities: RwLock::default(),
             gate: RwLock::default(),
             file: Mutex::default(),
@@ -267,6 +269,11 @@ impl Controller {
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
+    }
+
+    /// The bounded log of what callers have it do.
+    pub(crate) fn log(&self) -> &CallerLog {
+        &self.0.log
     }
 
     /// The map as it is now.

@@ -165,6 +165,12 @@ impl Gate {
 }
 
 impl Place {
+    /// Returns true once the connection is on somebody's account.
+    #[must_use]
+    pub const fn is_verified(&self) -> bool {
+        matches!(self.held, Held::Verified(_))
+    }
+
     /// The OPEN has been verified: from now on the connection goes on `payer`'s account, if there is room for one more.
     ///
     /// # Errors

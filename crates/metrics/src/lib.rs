@@ -7,16 +7,21 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_hop::{Entered, Gate, GateLimits};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 /// Longest request head, bytes.
 const MAX_REQUEST: usize = 4096;
-/// Readers at a time; further ones wait to be accepted.
-const MAX_READERS: usize = 8;
-/// For a reader to ask and to take the answer.
-const READER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Readers at a time, and the time for one to ask and to take the answer. With one more, the oldest
+/// of the fullest source is reset: readers that say nothing keep no scraper out.
+const LIMITS: GateLimits = GateLimits {
+    newcomers: 32,
+    verified: 0,
+    header: Duration::from_secs(5),
+    least_header: Duration::from_secs(2),
+};
 const RETRY: Duration = Duration::from_millis(200);
 
 /// The end of a page (OpenMetrics 1.0, section "Overall Structure").
@@ -67,21 +72,26 @@ pub fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
 
 /// Serves `page`, for ever.
 pub async fn serve(listener: TcpListener, page: Page) {
-    let readers = Arc::new(Semaphore::new(MAX_READERS));
+    let gate = Gate::new(LIMITS);
     loop {
-        let Ok(permit) = Arc::clone(&readers).acquire_owned().await else {
-            return;
-        };
-        let Ok((stream, _)) = listener.accept().await else {
+        let Ok((stream, peer)) = listener.accept().await else {
             // Out of descriptors, most likely; the sessions matter more than this page.
             tokio::time::sleep(RETRY).await;
             continue;
         };
         let page = page.clone();
+        let Entered {
+            place,
+            mut eviction,
+            header,
+        } = gate.enter(peer.ip());
         tokio::spawn(async move {
-            let _permit = permit;
+            let _place = place;
             // A reader that fails or dawdles has nobody to report to.
-            let _ = tokio::time::timeout(READER_TIMEOUT, answer(stream, &page)).await;
+            tokio::select! {
+                _ = timeout(header, answer(stream, &page)) => {}
+                () = eviction.wait() => {}
+            }
         });
     }
 }

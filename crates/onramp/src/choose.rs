@@ -4,7 +4,6 @@
 //! it; a rule with `always = true`, a route that the program names, and a program that will have a route or nothing, overrule that.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::time::Duration;
 
 use longhaul_config::routes::{RouteRule, SessionEnd};
@@ -23,8 +22,8 @@ pub const SMALL: u64 = 64 * 1024;
 /// What was asked for.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Asked {
-    /// The destination's address, if it is known.
-    pub address: Option<IpAddr>,
+    /// If true, the destination's address is known, and local to this machine or its link.
+    pub is_local: bool,
     /// What the program itself asks for, whatever the rules say.
     pub named: Option<Named>,
     /// Bytes that the program will have carried, if it said so.
@@ -147,7 +146,7 @@ pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decisio
     }
     let routed = rule.is_some_and(|rule| rule.end != SessionEnd::None);
     let always = routed && rule.is_some_and(|rule| rule.always);
-    if asked.address.is_some_and(is_local) && !always {
+    if asked.is_local && !always {
         return Reason::Local.go(plain);
     }
     let Some(rule) = rule else {
@@ -182,14 +181,6 @@ pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decisio
         return Reason::Short { rtt }.go(plain);
     }
     Reason::Rule { line }.go(Way::Route)
-}
-
-/// Addresses that no depot could connect to for this machine.
-fn is_local(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(ip) => ip.is_loopback() || ip.is_link_local() || ip.is_unspecified(),
-        IpAddr::V6(ip) => ip.is_loopback() || ip.is_unicast_link_local() || ip.is_unspecified(),
-    }
 }
 
 #[cfg(test)]

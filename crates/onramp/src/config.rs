@@ -11,8 +11,8 @@ use longhaul_session::Identity;
 
 use crate::destination::Wish;
 
-/// Connections carried at once, all entries together.
-const CONNECTIONS: usize = 4096;
+/// Connections carried at once, all entries together. One source has half of them at most.
+const CONNECTIONS: usize = 8192;
 /// Time for all that comes before the first byte of a connection, a fall-back included.
 const SET_UP: Duration = Duration::from_secs(20);
 /// How long connections may take to finish once the on-ramp is told to stop.
@@ -25,6 +25,9 @@ pub struct OnrampConfig {
     pub identity: Arc<Identity>,
     /// The rules: `routes.toml`. A file that is not there has none.
     pub routes: PathBuf,
+    /// If true, the rules are the operator's own, and may name local addresses for guests. Those of a
+    /// controller may not.
+    pub are_rules_own: bool,
     /// The servers whose keys are known.
     pub known_hosts: PathBuf,
     /// The keys, besides this user's own, that may have sessions with programs that listen here: one a line. A file that is not there has
@@ -46,7 +49,8 @@ pub struct OnrampConfig {
     pub metrics: Option<SocketAddr>,
     /// Who may use SOCKS and HTTP.
     pub guests: Guests,
-    /// Connections carried at once.
+    /// Connections carried at once for all entries over TCP, of which one source address has half
+    /// at most; and the same number for programs that ask at the socket.
     pub connections: usize,
     /// Time for all that comes before the first byte of a connection, a fall-back included.
     pub set_up: Duration,
@@ -134,6 +138,7 @@ impl OnrampConfig {
         Self {
             identity,
             routes,
+            are_rules_own: true,
             known_hosts,
             authorized_keys,
             socket: None,

@@ -1,17 +1,21 @@
-//! What the entries over TCP share: a listener, who may come in, and room for them.
+//! What the entries over TCP share: a listener, who may come in, and the gate.
 
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use longhaul_hop::{Conn, EventLog, ListenError, Listener, Options, Phases};
-use tokio::sync::OwnedSemaphorePermit;
+use longhaul_hop::{Conn, Entered, Gate, ListenError, Listener, Options, Phases, Place};
+use rustix::io::Errno;
+use tokio::time::sleep;
 
 use crate::PROGRAM_UNACKNOWLEDGED;
+use crate::asker::Asker;
 use crate::config::Guests;
 use crate::engine::Engine;
 use crate::error::OnrampError;
+use crate::failure::Failed;
 
 /// A listener of one entry.
 #[derive(Debug)]
@@ -21,8 +25,8 @@ pub(crate) struct Door {
     at: SocketAddr,
     engine: Arc<Engine>,
     guests: Arc<Guests>,
+    gate: Arc<Gate>,
     phases: Phases,
-    events: EventLog,
 }
 
 /// A connection that came in.
@@ -31,19 +35,42 @@ pub(crate) struct Guest {
     pub(crate) conn: Conn,
     /// The listener that it came in by.
     pub(crate) listener: SocketAddr,
+    pub(crate) asker: Asker,
     pub(crate) engine: Arc<Engine>,
     pub(crate) guests: Arc<Guests>,
     pub(crate) held: Held,
 }
 
 /// A connection's place, and its part in the on-ramp's life.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Held {
-    _place: OwnedSemaphorePermit,
+    place: Arc<Mutex<Place>>,
+    asker: Asker,
     phases: Phases,
 }
 
 impl Held {
+    /// Puts the connection on its client's account: it has shown that it may be here, and what it
+    /// wants. Until then it may be reset at any moment to make room.
+    pub(crate) fn admit(&self) -> Result<(), Failed> {
+        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        place
+            .verified(self.asker.payer())
+            .map_err(|full| Failed::new(Errno::AGAIN, format!("the on-ramp carries {full}")))
+    }
+
+    /// Completes after `header` if the connection has not been admitted by then.
+    async fn overdue(&self, header: Duration) {
+        sleep(header).await;
+        let is_verified = {
+            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+            place.is_verified()
+        };
+        if is_verified {
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// How far the on-ramp's life has come.
     pub(crate) fn phases(&self) -> Phases {
         self.phases.clone()
@@ -57,6 +84,7 @@ impl Door {
         address: SocketAddr,
         engine: &Arc<Engine>,
         guests: &Arc<Guests>,
+        gate: &Arc<Gate>,
         phases: &Phases,
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
     ) -> Result<Self, OnrampError> {
@@ -79,8 +107,8 @@ impl Door {
             entry,
             engine: Arc::clone(engine),
             guests: Arc::clone(guests),
+            gate: Arc::clone(gate),
             phases: phases.clone(),
-            events: EventLog::new(),
         })
     }
 
@@ -95,7 +123,7 @@ impl Door {
         F: Future<Output = ()> + Send + 'static,
     {
         loop {
-            let (events, entry) = (&self.events, self.entry);
+            let (events, entry) = (&self.engine.events, self.entry);
             let failed = |error: &io::Error| {
                 events.log(None, |left_out| {
                     tracing::warn!(entry, %error, left_out, "cannot accept connections for the moment");
@@ -103,7 +131,7 @@ impl Door {
             };
             let (socket, peer) = self.listener.accept(failed).await;
             let turned_away = |why: &str| {
-                self.events.log(
+                events.log(
                     None,
                     |left_out| tracing::warn!(entry, %peer, left_out, "turned away: {why}"),
                 );
@@ -112,27 +140,35 @@ impl Door {
                 turned_away("no --allow-from names its address");
                 continue;
             }
-            let place = match self.engine.place() {
-                Ok(place) => place,
-                Err(failed) => {
-                    turned_away(&failed.what);
-                    continue;
-                }
-            };
             match Conn::new(socket) {
                 Ok(conn) => {
+                    let Entered {
+                        place,
+                        mut eviction,
+                        header,
+                    } = self.gate.enter(peer.ip());
+                    let asker = Asker::at(peer.ip());
                     let held = Held {
-                        _place: place,
+                        place: Arc::new(Mutex::new(place)),
+                        asker,
                         phases: self.phases.clone(),
                     };
-                    let guest = Guest {
+                    let served = serve(Guest {
                         listener: self.at,
                         conn,
+                        asker,
                         engine: Arc::clone(&self.engine),
                         guests: Arc::clone(&self.guests),
-                        held,
-                    };
-                    tokio::spawn(serve(guest));
+                        held: held.clone(),
+                    });
+                    tokio::spawn(async move {
+                        // What is not served to its end is dropped, and so reset.
+                        tokio::select! {
+                            () = served => {}
+                            () = eviction.wait() => {}
+                            () = held.overdue(header) => {}
+                        }
+                    });
                 }
                 Err(error) => turned_away(&error.to_string()),
             }

@@ -1,13 +1,14 @@
 //! What all entries share: the choice, the exits, the memory of destinations, the log.
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use longhaul_config::routes::{RouteRule, SessionEnd};
-use longhaul_hop::{Conn, Dialled, Options, Phase, Phases, Resolver, dial};
+use longhaul_hop::{Conn, Dialled, EventLog, Options, Phase, Phases, Resolver, dial};
+use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
     Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined, KnownHosts,
@@ -18,6 +19,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
+use crate::asker::{Asker, reachable};
 use crate::choose::{Asked, Named, Way, choose};
 use crate::config::OnrampConfig;
 use crate::destination::{Destination, Wish};
@@ -54,6 +56,9 @@ const BUFFERS: usize = 128 << 20;
 pub(crate) struct Request {
     /// Which entry.
     pub(crate) entry: &'static str,
+    pub(crate) asker: Asker,
+    /// If true, the command line gives the destination's address, and so names it for everybody.
+    pub(crate) is_configured: bool,
     pub(crate) destination: Destination,
     pub(crate) wish: Wish,
     /// The route that the program names, whatever the rules say.
@@ -67,9 +72,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) const fn new(entry: &'static str, destination: Destination, wish: Wish) -> Self {
+    pub(crate) const fn new(entry: &'static str, asker: Asker, destination: Destination, wish: Wish) -> Self {
         Self {
             entry,
+            asker,
+            is_configured: false,
             destination,
             wish,
             route: None,
@@ -113,31 +120,44 @@ pub(crate) struct Opened {
 pub(crate) struct Engine {
     pub(crate) identity: Arc<Identity>,
     table: Table,
+    are_rules_own: bool,
     known_hosts: PathBuf,
     set_up: Duration,
     resolver: Resolver,
+    own: OwnAddressReader,
     memory: Mutex<Destinations>,
     began: Instant,
     places: Arc<Semaphore>,
     buffers: Arc<Buffers>,
     phases: Phases,
     pub(crate) metrics: Arc<Metrics>,
+    /// Bounds the lines that each client's connections write into the log.
+    pub(crate) events: EventLog,
 }
 
 impl Engine {
-    pub(crate) fn new(config: &OnrampConfig, table: Table, metrics: Arc<Metrics>, phases: Phases) -> Self {
+    pub(crate) fn new(
+        config: &OnrampConfig,
+        table: Table,
+        own: OwnAddressReader,
+        metrics: Arc<Metrics>,
+        phases: Phases,
+    ) -> Self {
         Self {
             identity: Arc::clone(&config.identity),
             table,
+            are_rules_own: config.are_rules_own,
             known_hosts: config.known_hosts.clone(),
             set_up: config.set_up,
             resolver: Resolver::new(),
+            own,
             memory: Mutex::default(),
             began: Instant::now(),
             places: Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS))),
             buffers: Buffers::new(BUFFERS),
             phases,
             metrics,
+            events: EventLog::new(),
         }
     }
 
@@ -148,8 +168,22 @@ impl Engine {
     /// Decides, and says so in the log.
     pub(crate) fn plan(&self, request: &Request) -> Plan {
         let plan = self.decide(request);
-        plan.log(request);
+        self.log_plan(request, &plan);
         plan
+    }
+
+    /// Says in the log what was asked for, and what comes of it.
+    pub(crate) fn log_plan(&self, request: &Request, plan: &Plan) {
+        self.events.log(Some(request.asker.payer()), |left_out| {
+            tracing::info!(
+                entry = request.entry,
+                destination = %request.destination,
+                way = %plan.exit,
+                reason = %plan.reason,
+                left_out,
+                "asked for"
+            );
+        });
     }
 
     /// Decides.
@@ -158,7 +192,9 @@ impl Engine {
         let rules = self.table.current();
         let rule = rules.rule(destination.address(), destination.name(), destination.port());
         let asked = Asked {
-            address: destination.address(),
+            is_local: destination
+                .address()
+                .is_some_and(|address| is_local(address, &self.own.addresses())),
             named: request.route.as_ref().map(|route| match route.is_direct() {
                 true => Named::Direct,
                 false => Named::Route,
@@ -197,8 +233,13 @@ impl Engine {
     }
 
     async fn direct(&self, request: &Request, deadline: Instant) -> Result<Opened, Failed> {
-        let connected = self.connected(&request.destination.endpoint(), deadline).await;
-        let Dialled { conn, address } = connected.map_err(|error| Failed::direct(&error))?;
+        let addresses = self.addresses(request, deadline).await?;
+        let options = Options {
+            unacknowledged: DIRECT_UNACKNOWLEDGED,
+            ..Options::default()
+        };
+        let dialled = dial(&addresses, |_| options.clone(), deadline).await;
+        let Dialled { conn, address } = dialled.map_err(|error| Failed::direct(&error.into()))?;
         let exit = Exit::Direct(conn);
         if let Some(rtt) = exit.round_trip() {
             self.memory().measured(address.ip(), rtt, self.began.elapsed());
@@ -206,15 +247,28 @@ impl Engine {
         Ok(Opened { exit })
     }
 
-    async fn connected(&self, to: &Endpoint, deadline: Instant) -> io::Result<Dialled> {
-        let addresses = timeout_at(deadline, self.resolver.addresses(to))
-            .await
-            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
-        let options = Options {
-            unacknowledged: DIRECT_UNACKNOWLEDGED,
-            ..Options::default()
-        };
-        Ok(dial(&addresses, |_| options.clone(), deadline).await?)
+    /// Resolves the destination to the addresses that the asker may be connected to, at least one.
+    async fn addresses(&self, request: &Request, deadline: Instant) -> Result<Vec<SocketAddr>, Failed> {
+        let to = request.destination.endpoint();
+        let resolved = timeout_at(deadline, self.resolver.addresses(&to)).await;
+        let resolved = resolved
+            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))
+            .and_then(|resolved| Ok(resolved?))
+            .map_err(|error| Failed::direct(&error))?;
+        if request.is_configured {
+            return Ok(resolved);
+        }
+        // Read only now: a look-up can take long.
+        let (rules, own) = (self.table.current(), self.own.addresses());
+        let naming = if self.are_rules_own { rules.rules() } else { &[] };
+        let addresses = reachable(request.asker, resolved, naming, &own);
+        match addresses.is_empty() {
+            false => Ok(addresses),
+            true => Err(Failed::new(
+                Errno::ACCESS,
+                format!("{to} is an address of the on-ramp's own machine or link, and no rule names it"),
+            )),
+        }
     }
 
     async fn session(
@@ -223,6 +277,9 @@ impl Engine {
         route: &PlannedRoute,
         deadline: Instant,
     ) -> Result<Opened, Failed> {
+        if route.ends_without_depots_at_destination() {
+            self.addresses(request, deadline).await?;
+        }
         let connected = match self.options(request, route) {
             Ok(options) => connect(&options).await,
             Err(failed) => return Err(failed),
@@ -230,7 +287,9 @@ impl Engine {
         let error = match connected {
             Ok(session) => {
                 if let Some(error) = &session.info().fell_back {
-                    tracing::warn!(destination = %request.destination, error, "falls back to a session without depots");
+                    self.events.log(Some(request.asker.payer()), |left_out| {
+                        tracing::warn!(destination = %request.destination, error, left_out, "falls back to a session without depots");
+                    });
                 }
                 return Ok(Opened {
                     exit: Exit::Session(Box::new(session)),
@@ -241,7 +300,9 @@ impl Engine {
         if !route.falls_back_to_tcp() || !may_fall_back(&error) {
             return Err(Failed::session(&error));
         }
-        tracing::warn!(destination = %request.destination, %error, "falls back to a direct connection");
+        self.events.log(Some(request.asker.payer()), |left_out| {
+            tracing::warn!(destination = %request.destination, %error, left_out, "falls back to a direct connection");
+        });
         self.direct(request, deadline).await.map_err(|direct| Failed {
             errno: direct.errno,
             what: format!("the route failed: {error}; and so did the direct connection: {direct}"),
@@ -299,7 +360,15 @@ impl Engine {
         ))
     }
 
-    /// A place for one more connection, if there is any.
+    /// Says in the log that a connection found no room.
+    pub(crate) fn turned_away(&self, request: &Request, failed: &Failed) {
+        self.metrics.count(request.entry, Outcome::Failed);
+        self.events.log(Some(request.asker.payer()), |left_out| {
+            tracing::warn!(entry = request.entry, destination = %request.destination, left_out, "turned away: {failed}");
+        });
+    }
+
+    /// A place for one more connection of a program that asked at the socket, if there is any.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
         let place = Arc::clone(&self.places).try_acquire_owned();
         place.map_err(|_| Failed::new(Errno::AGAIN, "the on-ramp carries as many connections as it may"))
@@ -321,7 +390,9 @@ impl Engine {
         let opened = tokio::select! {
             opened = self.open(request, plan) => opened,
             _ = gone => {
-                tracing::info!(entry = request.entry, destination = %request.destination, "the program went while it was connected");
+                self.events.log(Some(request.asker.payer()), |left_out| {
+                    tracing::info!(entry = request.entry, destination = %request.destination, left_out, "the program went while it was connected");
+                });
                 return None;
             }
         };
@@ -335,7 +406,9 @@ impl Engine {
         self.metrics.count(request.entry, outcome);
         if let Err(failed) = &opened {
             let errno = failed.errno.raw_os_error();
-            tracing::info!(entry = request.entry, destination = %request.destination, errno, error = %failed, "not connected");
+            self.events.log(Some(request.asker.payer()), |left_out| {
+                tracing::info!(entry = request.entry, destination = %request.destination, errno, error = %failed, left_out, "not connected");
+            });
         }
         Some(opened)
     }
@@ -399,7 +472,9 @@ impl Engine {
             Ending::Aborted => ("reset: the on-ramp stops", None),
         };
         let seconds = began.elapsed().as_secs_f64();
-        tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, "{how}");
+        self.events.log(Some(request.asker.payer()), |left_out| {
+            tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, left_out, "{how}");
+        });
     }
 
     /// The time by the clock of the memory.
@@ -426,20 +501,12 @@ impl Engine {
     }
 }
 
-impl Plan {
-    /// Says in the log what was asked for, and what comes of it.
-    pub(crate) fn log(&self, request: &Request) {
-        tracing::info!(
-            entry = request.entry,
-            destination = %request.destination,
-            way = %self.exit,
-            reason = %self.reason,
-            "asked for"
-        );
-    }
-}
-
 impl PlannedRoute {
+    /// Returns true if the session's first connection is one to the destination itself.
+    fn ends_without_depots_at_destination(&self) -> bool {
+        self.via.is_direct() && self.end == SessionEnd::Destination
+    }
+
     /// A destination that speaks the session protocol is not spoken to without it.
     fn falls_back_to_tcp(&self) -> bool {
         self.fall_back && self.end != SessionEnd::Destination

@@ -69,6 +69,10 @@ pub enum OnrampError {
         /// Why.
         source: io::Error,
     },
+    /// The machine's own addresses, which guests are kept from, cannot be read. Try again with more
+    /// descriptors.
+    #[error("cannot read this machine's addresses: {0}")]
+    OwnAddresses(io::Error),
     /// Anybody could use it.
     #[error(
         "{entry} at {address} could be used by anybody who reaches it: say from which networks with --allow-from"

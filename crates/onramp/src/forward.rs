@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 
 use longhaul_hop::Conn;
+use longhaul_proto::Host;
 use rustix::net::sockopt;
 use socket2::SockRef;
 
@@ -20,9 +21,14 @@ pub(crate) const TPROXY: &str = "tproxy";
 
 /// Serves one connection to a port that leads to one destination.
 pub(crate) async fn serve(guest: Guest, forward: Forward) {
+    let is_configured = matches!(forward.to.host, Host::Ip(_));
+    let request = Request::new(FORWARD, guest.asker, Destination::of(forward.to), forward.wish);
     carry(
         guest,
-        Request::new(FORWARD, Destination::of(forward.to), forward.wish),
+        Request {
+            is_configured,
+            ..request
+        },
     )
     .await;
 }
@@ -57,14 +63,17 @@ pub(crate) fn let_take_any(listener: BorrowedFd<'_>, address: SocketAddr) -> io:
 async fn transparent(guest: Guest, entry: &'static str, meant: Option<SocketAddr>) {
     // Who connects to this very listener would be connected to it again and again.
     let Some(meant) = meant.filter(|meant| meant.port() != 0 && !is_listener(*meant, &guest)) else {
-        tracing::warn!(entry, "reset a connection that no firewall has brought here");
+        guest.engine.events.log(None, |left_out| {
+            tracing::warn!(
+                entry,
+                left_out,
+                "reset a connection that no firewall has brought here"
+            );
+        });
         return;
     };
-    carry(
-        guest,
-        Request::new(entry, Destination::at(meant), Wish::default()),
-    )
-    .await;
+    let request = Request::new(entry, guest.asker, Destination::at(meant), Wish::default());
+    carry(guest, request).await;
 }
 
 fn is_listener(meant: SocketAddr, guest: &Guest) -> bool {
@@ -89,11 +98,11 @@ fn original(conn: &Conn) -> io::Result<SocketAddr> {
 
 async fn carry(guest: Guest, request: Request) {
     let Guest {
-        conn,
-        engine,
-        held: _held,
-        ..
+        conn, engine, held, ..
     } = guest;
+    if let Err(failed) = held.admit() {
+        return engine.turned_away(&request, &failed);
+    }
     // Not connected, it is dropped, and so reset.
     if let Some(Ok(opened)) = engine.open_for(&request, &conn).await {
         engine.carry(&request, conn, opened, &[]).await;

@@ -12,7 +12,7 @@ use data_encoding::BASE64;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION};
 use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -20,6 +20,7 @@ use longhaul_hop::{Conn, Phase};
 use longhaul_proto::{Endpoint, Host};
 use rustix::io::Errno;
 
+use crate::asker::Asker;
 use crate::config::Guests;
 use crate::destination::{Destination, Wish};
 use crate::door::{Guest, Held, local};
@@ -43,6 +44,7 @@ type Answer = Response<Body>;
 struct Client {
     engine: Arc<Engine>,
     guests: Arc<Guests>,
+    asker: Asker,
     /// Where it found the proxy.
     at: std::net::SocketAddr,
     held: Held,
@@ -53,6 +55,7 @@ pub(crate) async fn serve(guest: Guest) {
     let Guest {
         conn,
         listener,
+        asker,
         engine,
         guests,
         held,
@@ -60,6 +63,7 @@ pub(crate) async fn serve(guest: Guest) {
     let mut phases = held.phases();
     let client = Arc::new(Client {
         at: local(&conn).unwrap_or(listener),
+        asker,
         engine,
         guests,
         held,
@@ -91,7 +95,11 @@ async fn answer(client: Arc<Client>, request: hyper::Request<Incoming>) -> Answe
         && request.uri().authority().is_none()
         && request.uri().path() == pac::PATH
     {
-        return pac::answer(&client.engine.table().current(), client.at);
+        let host = request.headers().get(HOST).map(HeaderValue::as_bytes);
+        return match client.guests.login.is_none() && pac::names_an_address(host) {
+            true => pac::answer(client.engine.table().current().rules(), client.at),
+            false => pac::answer_without_rules(client.at),
+        };
     }
     if !client.may(&request) {
         let mut answer = text(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "say who you are\n");
@@ -129,7 +137,10 @@ impl Client {
             .and_then(basic)
             .is_some_and(|(user, password)| self.guests.log_in(&user, &password));
         if credentials.is_some() && !right {
-            tracing::warn!(entry = ENTRY, "turned away: another user or password");
+            let payer = Some(self.asker.payer());
+            self.engine.events.log(payer, |left_out| {
+                tracing::warn!(entry = ENTRY, left_out, "turned away: another user or password");
+            });
         }
         right
     }
@@ -155,7 +166,7 @@ async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> 
             "no such destination: CONNECT host:port\n",
         );
     };
-    let wanted = Request::new(ENTRY, destination, Wish::default());
+    let wanted = Request::new(ENTRY, client.asker, destination, Wish::default());
     // This future is dropped when the client goes.
     let opened = match client.open(&wanted).await {
         Ok(opened) => opened,
@@ -179,6 +190,10 @@ async fn connect(client: Arc<Client>, mut request: hyper::Request<Incoming>) -> 
 impl Client {
     /// Connects to where a request wants to go.
     async fn open(&self, request: &Request) -> Result<Opened, Failed> {
+        if let Err(failed) = self.held.admit() {
+            self.engine.turned_away(request, &failed);
+            return Err(failed);
+        }
         let plan = self.engine.plan(request);
         let opened = self
             .engine

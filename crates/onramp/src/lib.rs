@@ -12,6 +12,7 @@
 
 use std::time::Duration;
 
+mod asker;
 pub mod choose;
 mod config;
 mod destination;

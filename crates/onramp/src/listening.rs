@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use longhaul_hop::{Conn, Phase, Phases};
+use longhaul_hop::{Conn, Payer, Phase, Phases};
 use longhaul_proto::{PublicKey, Service};
 use longhaul_ramp::Reply;
 use longhaul_session::{Error, ListenOptions, Listener, Session};
@@ -14,6 +14,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use tokio_seqpacket::UnixSeqpacket;
 use tokio_seqpacket::ancillary::AncillaryMessageWriter;
 
+use crate::asker::Asker;
 use crate::destination::{Destination, Wish};
 use crate::engine::{Opened, Request};
 use crate::exit::Exit;
@@ -39,7 +40,12 @@ pub(crate) async fn serve(
         Err(failed) => return refuse(socket, &failed).await,
     };
     let at = listener.local_addr();
-    tracing::info!(%at, "takes sessions for a program");
+    let payer = Some(Asker::Machine.payer());
+    let events = &programs.engine.events;
+    events.log(
+        payer,
+        |left_out| tracing::info!(%at, left_out, "takes sessions for a program"),
+    );
     report(socket, Reply::Listening { at }).await;
     let mut nothing = [0; 1];
     loop {
@@ -54,7 +60,10 @@ pub(crate) async fn serve(
             Err(_) => break,
         }
     }
-    tracing::info!(%at, "takes no more sessions for a program");
+    events.log(
+        payer,
+        |left_out| tracing::info!(%at, left_out, "takes no more sessions for a program"),
+    );
 }
 
 async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Failed> {
@@ -81,18 +90,26 @@ async fn hand_over(programs: &Arc<Programs>, socket: &UnixSeqpacket, session: Se
         return;
     };
     let Ok(place) = programs.engine.place() else {
-        tracing::warn!(%peer, "a session was reset: the on-ramp carries as many connections as it may");
+        programs.engine.events.log(Some(Payer::Key(info.peer)), |left_out| {
+            tracing::warn!(%peer, left_out, "a session was reset: the on-ramp carries as many connections as it may");
+        });
         return;
     };
     let (own, theirs, local) = match pair() {
         Ok(pair) => pair,
         Err(error) => {
-            tracing::warn!(%error, "a session was reset: it cannot be handed over");
+            programs
+                .engine
+                .events
+                .log(Some(Payer::Key(info.peer)), |left_out| {
+                    tracing::warn!(%error, left_out, "a session was reset: it cannot be handed over");
+                });
             return;
         }
     };
     let request = Request::new(
         ENTRY,
+        Asker::Machine,
         Destination::at(peer),
         Wish {
             purpose: info.purpose.clone(),

@@ -7,8 +7,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Life, Phases};
+use longhaul_hop::{Gate, GateLimits, Life, Phases};
 use longhaul_metrics::Page;
+use longhaul_policy::OwnAddressReader;
 use tokio::task::JoinSet;
 
 use crate::config::{Guests, OnrampConfig};
@@ -64,10 +65,16 @@ impl Onramp {
             config.authorized_keys.clone(),
             config.identity.public(),
         ));
-        let engine = Arc::new(Engine::new(&config, table, metrics, phases.clone()));
+        let own = OwnAddressReader::new().map_err(OnrampError::OwnAddresses)?;
+        let engine = Arc::new(Engine::new(&config, table, own, metrics, phases.clone()));
+        let limits = GateLimits {
+            verified: config.connections,
+            ..GateLimits::default()
+        };
         let mut opening = Opening {
             engine: Arc::clone(&engine),
             guests: Arc::new(config.guests.clone()),
+            gate: Gate::new(limits),
             phases: phases.clone(),
             entries: JoinSet::new(),
         };
@@ -161,6 +168,8 @@ impl Onramp {
 struct Opening {
     engine: Arc<Engine>,
     guests: Arc<Guests>,
+    /// One for all entries over TCP. Programs at the Unix socket have places of their own.
+    gate: Arc<Gate>,
     phases: Phases,
     entries: JoinSet<()>,
 }
@@ -174,7 +183,15 @@ impl Opening {
         prepare: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
         serve: impl Fn(Guest) -> F + Send + Sync + 'static,
     ) -> Result<SocketAddr, OnrampError> {
-        let door = Door::open(entry, address, &self.engine, &self.guests, &self.phases, prepare)?;
+        let door = Door::open(
+            entry,
+            address,
+            &self.engine,
+            &self.guests,
+            &self.gate,
+            &self.phases,
+            prepare,
+        )?;
         let at = door.at();
         self.entries.spawn(door.serve(serve));
         Ok(at)

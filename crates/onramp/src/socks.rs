@@ -5,7 +5,7 @@ pub(crate) mod wire;
 use std::io;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, answer_and_linger};
+use longhaul_hop::{Conn, EventLog, Payer, answer_and_linger};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::destination::{Destination, Wish};
@@ -41,15 +41,18 @@ struct Asked {
 pub(crate) async fn serve(guest: Guest) {
     let Guest {
         mut conn,
+        asker,
         engine,
         guests,
-        held: _held,
+        held,
         ..
     } = guest;
     let talk = Talk {
         conn: &mut conn,
         received: Vec::with_capacity(64),
         guests: &guests,
+        events: &engine.events,
+        payer: asker.payer(),
     };
     let asked = match tokio::time::timeout(ASKED_WITHIN, talk.asked()).await {
         Ok(Ok(asked)) => asked,
@@ -62,11 +65,15 @@ pub(crate) async fn serve(guest: Guest) {
         version,
         mut early,
     } = asked;
-    let request = Request::new(ENTRY, destination, Wish::default());
+    let request = Request::new(ENTRY, asker, destination, Wish::default());
     let answer = |reply: Reply, bound| match version {
         Version::Five => reply.encode(bound),
         Version::Four => reply.encode_4().to_vec(),
     };
+    if let Err(failed) = held.admit() {
+        engine.turned_away(&request, &failed);
+        return answer_and_linger(conn, &answer(Reply::of(failed.errno), None), REFUSED_WITHIN).await;
+    }
     let plan = engine.plan(&request);
     match engine
         .open_planned(&request, &plan, gone(&mut conn, &mut early))
@@ -118,6 +125,8 @@ struct Talk<'a> {
     /// What has come and is not read.
     received: Vec<u8>,
     guests: &'a crate::config::Guests,
+    events: &'a EventLog,
+    payer: Payer,
 }
 
 impl Talk<'_> {
@@ -157,7 +166,9 @@ impl Talk<'_> {
             let right = self.guests.log_in(&user, &password);
             let answer = wire::login_answer(right);
             if !right {
-                tracing::warn!(entry = ENTRY, "turned away: another user or password");
+                self.events.log(Some(self.payer), |left_out| {
+                    tracing::warn!(entry = ENTRY, left_out, "turned away: another user or password");
+                });
                 return Err(End::Answered(answer.to_vec()));
             }
             self.conn.write_all(&answer).await?;

@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::{Instant, timeout};
 use tokio_seqpacket::{UnixSeqpacket, UnixSeqpacketListener};
 
+use crate::asker::Asker;
 use crate::destination::{Destination, Wish};
 use crate::engine::{Engine, Opened, Plan, PlannedExit, Request};
 use crate::error::OnrampError;
@@ -124,7 +125,9 @@ impl Socket {
             let socket = match self.listener.accept().await {
                 Ok(socket) => socket,
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept programs for the moment");
+                    programs.engine.events.log(None, |left_out| {
+                        tracing::warn!(%error, left_out, "cannot accept programs for the moment");
+                    });
                     tokio::time::sleep(crate::RETRY).await;
                     continue;
                 }
@@ -133,7 +136,13 @@ impl Socket {
                 Ok(peer) if peer.uid() == own => {}
                 // Dropped: the directory should have kept it out.
                 Ok(peer) => {
-                    tracing::warn!(user = peer.uid(), "another user's program was turned away");
+                    programs.engine.events.log(None, |left_out| {
+                        tracing::warn!(
+                            user = peer.uid(),
+                            left_out,
+                            "another user's program was turned away"
+                        );
+                    });
                     continue;
                 }
                 Err(_) => continue,
@@ -222,7 +231,12 @@ impl Program {
             let request = match request {
                 Ok(request) => request,
                 Err(error) => {
-                    tracing::warn!(%error, "a program was not understood");
+                    self.programs
+                        .engine
+                        .events
+                        .log(Some(Asker::Machine.payer()), |left_out| {
+                            tracing::warn!(%error, left_out, "a program was not understood");
+                        });
                     break;
                 }
             };
@@ -278,7 +292,7 @@ impl Program {
         }
         let plan = self.programs.engine.decide(&request);
         if !matches!(plan.exit, PlannedExit::Direct) {
-            plan.log(&request);
+            self.programs.engine.log_plan(&request, &plan);
         }
         match plan.exit {
             PlannedExit::Direct => {
@@ -296,7 +310,7 @@ impl Program {
                 }
                 self.programs.engine.metrics.count(ENTRY, Outcome::Direct);
                 // The program waits for its answer, not for the log.
-                plan.log(&request);
+                self.programs.engine.log_plan(&request, &plan);
             }
             PlannedExit::Nothing => {
                 self.programs.engine.metrics.count(ENTRY, Outcome::Failed);
@@ -386,7 +400,7 @@ fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
         closed: ask.closed,
         acceptor,
         key: ask.key.map(PublicKey::from_bytes),
-        ..Request::new(ENTRY, destination, wish)
+        ..Request::new(ENTRY, Asker::Machine, destination, wish)
     })
 }
 
@@ -429,7 +443,10 @@ impl Attempt {
         // Reported before its socket becomes writable, so that the answer is there when the program looks for it.
         done(&self.socket, None).await;
         if let Err(error) = discard(&mut program, self.fill).await {
-            tracing::info!(entry = ENTRY, destination = %self.request.destination, %error, "the program went when it was connected");
+            let payer = Asker::Machine.payer();
+            self.programs.engine.events.log(Some(payer), |left_out| {
+                tracing::info!(entry = ENTRY, destination = %self.request.destination, %error, left_out, "the program went when it was connected");
+            });
             return;
         }
         let Self {

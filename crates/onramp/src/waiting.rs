@@ -7,7 +7,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_hop::{ListenError, Listener, Options};
+use longhaul_hop::{Entered, EventLog, Gate, GateLimits, ListenError, Listener, Options, Place};
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -18,8 +18,14 @@ use crate::failure::Failed;
 
 /// How long a connection waits to be announced, and an announcement for its connection.
 const ANNOUNCED_WITHIN: Duration = Duration::from_secs(5);
-/// Connections that wait to be announced at once. One more, and it is reset.
-const MAX_WAITING: usize = 1024;
+/// Connections that wait to be announced at once. With one more, the oldest of them is reset:
+/// programs announce their connections at once, so whoever holds many unannounced ones loses those.
+const LIMITS: GateLimits = GateLimits {
+    newcomers: 1024,
+    verified: 0,
+    header: ANNOUNCED_WITHIN,
+    least_header: ANNOUNCED_WITHIN,
+};
 /// Receive buffer of a connection at first, in bytes (`SO_RCVBUF`): the least that Linux gives, so that a program that is not to see its socket
 /// writable yet need not put much in front. It grows by autotuning from the first byte that is read.
 const FIRST_RECEIVE_BUFFER: u32 = 2304;
@@ -29,6 +35,8 @@ const FIRST_RECEIVE_BUFFER: u32 = 2304;
 pub(crate) struct WaitingRoom {
     v4: Option<SocketAddr>,
     v6: Option<SocketAddr>,
+    gate: Arc<Gate>,
+    events: EventLog,
     state: Mutex<State>,
 }
 
@@ -41,8 +49,13 @@ struct State {
 
 #[derive(Debug)]
 enum Waiting {
-    /// A connection; its number tells it from a later one with the same address.
-    Arrived(OwnedFd, u64),
+    /// A connection.
+    Arrived {
+        socket: OwnedFd,
+        /// Distinguishes it from a later one with the same address.
+        number: u64,
+        _place: Place,
+    },
     /// An announcement.
     Announced(oneshot::Sender<OwnedFd>),
 }
@@ -70,6 +83,10 @@ impl Drop for KnownPeer {
 impl WaitingRoom {
     /// Listens on loopback, for as long as `tasks` are held.
     pub(crate) fn open(tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
+        Self::open_within(LIMITS, tasks)
+    }
+
+    fn open_within(limits: GateLimits, tasks: &mut JoinSet<()>) -> Result<Arc<Self>, OnrampError> {
         let (v4, v6) = (
             listen(Ipv4Addr::LOCALHOST.into()),
             listen(Ipv6Addr::LOCALHOST.into()),
@@ -82,6 +99,8 @@ impl WaitingRoom {
         let room = Arc::new(Self {
             v4: at(&v4),
             v6: at(&v6),
+            gate: Gate::new(limits),
+            events: EventLog::new(),
             state: Mutex::default(),
         });
         for (listener, _) in [v4, v6].into_iter().flatten() {
@@ -128,7 +147,7 @@ impl WaitingRoom {
         let coming = {
             let mut state = self.state();
             match state.waiting.remove(&local) {
-                Some(Waiting::Arrived(socket, _)) => Ok(socket),
+                Some(Waiting::Arrived { socket, .. }) => Ok(socket),
                 Some(announced @ Waiting::Announced(_)) => {
                     state.waiting.insert(local, announced);
                     return Err(Failed::new(Errno::ALREADY, "that socket was announced before"));
@@ -161,34 +180,50 @@ impl WaitingRoom {
 
     async fn accept(self: Arc<Self>, mut listener: Listener) {
         loop {
-            let failed =
-                |error: &io::Error| tracing::warn!(%error, "cannot accept programs' sockets for the moment");
+            let failed = |error: &io::Error| {
+                self.events.log(None, |left_out| {
+                    tracing::warn!(%error, left_out, "cannot accept programs' sockets for the moment");
+                });
+            };
             let (socket, from) = listener.accept(failed).await;
             self.arrived(socket, canonical(from));
         }
     }
 
     fn arrived(self: &Arc<Self>, socket: OwnedFd, from: SocketAddr) {
+        let Entered {
+            place, mut eviction, ..
+        } = self.gate.enter(from.ip());
         let mut state = self.state();
         if let Some(Waiting::Announced(announced)) = state.waiting.remove(&from) {
             // Dropped, and so reset, if nobody waits any more.
             let _ = announced.send(socket);
             return;
         }
-        if state.waiting.len() >= MAX_WAITING {
-            return;
-        }
         state.arrivals += 1;
         let number = state.arrivals;
-        state.waiting.insert(from, Waiting::Arrived(socket, number));
+        let arrived = Waiting::Arrived {
+            socket,
+            number,
+            _place: place,
+        };
+        state.waiting.insert(from, arrived);
         drop(state);
         let room = Arc::clone(self);
         tokio::spawn(async move {
-            tokio::time::sleep(ANNOUNCED_WITHIN).await;
+            tokio::select! {
+                () = tokio::time::sleep(ANNOUNCED_WITHIN) => {}
+                () = eviction.wait() => {}
+            }
             let mut state = room.state();
-            if matches!(state.waiting.get(&from), Some(Waiting::Arrived(_, waiting)) if *waiting == number) {
+            if matches!(state.waiting.get(&from), Some(Waiting::Arrived { number: waiting, .. }) if *waiting == number)
+            {
                 state.waiting.remove(&from);
-                tracing::warn!(%from, "reset a connection that no program announced");
+                drop(state);
+                room.events.log(
+                    None,
+                    |left_out| tracing::warn!(%from, left_out, "reset a connection that no program announced"),
+                );
             }
         });
     }
@@ -234,4 +269,36 @@ fn small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpStream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_crowd_keeps_no_announced_connection_out() {
+        const ROOM: usize = 8;
+        let limits = GateLimits {
+            newcomers: ROOM,
+            ..LIMITS
+        };
+        let mut tasks = JoinSet::new();
+        let room = WaitingRoom::open_within(limits, &mut tasks).unwrap();
+        let at = room.v4.unwrap();
+        let mut crowd = Vec::new();
+        for _ in 0..3 * ROOM {
+            crowd.push(TcpStream::connect(at).await.unwrap());
+        }
+        let program = TcpStream::connect(at).await.unwrap();
+        let announced = room.announced(program.local_addr().unwrap(), at).await;
+        assert!(announced.is_ok(), "{announced:?}");
+        // The oldest of the crowd has made room.
+        let mut first = crowd.remove(0);
+        assert!(!matches!(first.read(&mut [0]).await, Ok(1..)));
+        drop(announced);
+        assert!(room.state().peers.is_empty());
+    }
 }

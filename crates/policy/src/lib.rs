@@ -60,7 +60,7 @@ pub use live::{Live, NoPlace, RateLimits, RuleSession};
 pub use network::Network;
 pub use own::OwnAddressReader;
 pub use pattern::HostPattern;
-pub use reach::OwnAddresses;
+pub use reach::{OwnAddresses, is_local};
 pub use wishes::{Unmet, Wishes};
 
 /// The rules of a depot, of an off-ramp, or of both, from a file in the form above.

@@ -7,17 +7,25 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use longhaul_hop::{Conn, Options};
+use longhaul_hop::{Conn, Entered, Gate, GateLimits, Options};
 use longhaul_session::{ConnectOptions, Session, connect_over};
-use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::sync::{Mutex, mpsc};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
 use crate::PortRange;
 use crate::ports::everywhere;
 
-/// Connections whose session is being set up, at once.
-const MAX_SETUPS: usize = 16;
+/// Sessions that stand and wait to be taken.
+const MAX_READY: usize = 16;
+/// Connections whose session is being set up, at once. With one more, the oldest of the fullest
+/// source is reset, so that strangers at the port do not keep the far side out.
+const LIMITS: GateLimits = GateLimits {
+    newcomers: 128,
+    verified: 0,
+    header: Duration::from_secs(20),
+    least_header: Duration::from_secs(5),
+};
 /// How long a session may still take once the far side says that it stands.
 const SESSION_TIME_LIMIT: Duration = Duration::from_secs(5);
 
@@ -47,23 +55,28 @@ impl Reverse {
 
     fn accept(mut listener: longhaul_hop::Listener, options: ConnectOptions) -> io::Result<Self> {
         let port = listener.local_addr()?.port();
-        let (stand, sessions) = mpsc::channel(MAX_SETUPS);
-        let room = Arc::new(Semaphore::new(MAX_SETUPS));
+        let (stand, sessions) = mpsc::channel(MAX_READY);
+        let gate = Gate::new(LIMITS);
         let options = Arc::new(options);
         let accepting = async move {
             loop {
-                let Ok(place) = room.clone().acquire_owned().await else {
-                    return;
-                };
-                let (fd, _) = listener.accept(|_| {}).await;
+                let (fd, peer) = listener.accept(|_| {}).await;
+                let Entered {
+                    place,
+                    mut eviction,
+                    header,
+                } = gate.enter(peer.ip());
                 let (options, stand) = (options.clone(), stand.clone());
                 tokio::spawn(async move {
-                    if let Ok(conn) = Conn::new(fd)
-                        && let Ok(session) = connect_over(conn, &options).await
-                    {
+                    let set_up = async { connect_over(Conn::new(fd).ok()?, &options).await.ok() };
+                    let session = tokio::select! {
+                        session = timeout(header, set_up) => session.ok().flatten(),
+                        () = eviction.wait() => None,
+                    };
+                    drop(place);
+                    if let Some(session) = session {
                         let _ = stand.send(session).await;
                     }
-                    drop(place);
                 });
             }
         };
@@ -84,5 +97,42 @@ impl Reverse {
 impl Drop for Reverse {
     fn drop(&mut self) {
         self.task.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use longhaul_hop::dial;
+    use longhaul_proto::{Endpoint, PublicKey, Route};
+    use longhaul_session::{Acceptor, Identity, ListenOptions, ServerTrust, Service};
+    use tokio::net::TcpStream;
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn idle_strangers_keep_no_far_side_out() {
+        let [near, far] = [(); 2].map(|()| Arc::new(Identity::generate().unwrap()));
+        let (client, server) = (near.public(), far.public());
+        let to: Endpoint = "far.example:7511".parse().unwrap();
+        let trust = ServerTrust::Pinned(server);
+        let options = ConnectOptions::new(Service::COPY, Route::direct(), to, near, trust);
+        let reverse = Reverse::listen(None, options).unwrap();
+        let mut crowd = Vec::new();
+        for _ in 0..2 * LIMITS.newcomers {
+            crowd.push(TcpStream::connect(("127.0.0.1", reverse.port)).await.unwrap());
+        }
+        let acceptor = Acceptor::new(ListenOptions::new(
+            ([127, 0, 0, 1], 0).into(),
+            far,
+            Arc::new(move |key: &PublicKey| *key == client),
+            vec![Service::COPY],
+        ));
+        let at = ([127, 0, 0, 1], reverse.port).into();
+        let deadline = Instant::now() + SESSION_TIME_LIMIT;
+        let dialled = dial(&[at], |_| Options::default(), deadline).await.unwrap();
+        let (accepted, session) = tokio::join!(acceptor.accept(dialled.conn), reverse.session());
+        accepted.unwrap();
+        assert!(session.is_some());
     }
 }

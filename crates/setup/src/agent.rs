@@ -9,11 +9,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::sleep;
 
 use crate::ask::{DriverError, MAX_REQUEST_BYTES, Reply, read_request, reply_line};
 use crate::driver::Driver;
@@ -21,6 +23,8 @@ use crate::lines::next_line;
 
 /// Most connections at one time; a further one waits.
 const MAX_CONNECTIONS: usize = 16;
+/// Wait after an accept that failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// Answers requests from a stream until it ends, or says something so long that its end can't be found.
 ///
@@ -129,7 +133,7 @@ pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
 /// Serves whoever connects until `stop` is true, or whoever could say so is gone.
 ///
 /// # Errors
-/// The system refuses to go on listening.
+/// None; it ends when it is told to.
 pub async fn listen(
     listener: UnixListener,
     driver: Arc<dyn Driver>,
@@ -138,14 +142,22 @@ pub async fn listen(
     let mut connections = JoinSet::new();
     loop {
         let full = connections.len() >= MAX_CONNECTIONS;
-        tokio::select! {
+        let failed = tokio::select! {
             _ = stop.wait_for(|stop| *stop) => return Ok(()),
-            accepted = listener.accept(), if !full => {
-                let (stream, _) = accepted?;
-                let driver = Arc::clone(&driver);
-                connections.spawn(async move { one(stream, &*driver).await });
-            }
-            Some(_) = connections.join_next() => {}
+            accepted = listener.accept(), if !full => match accepted {
+                Ok((stream, _)) => {
+                    let driver = Arc::clone(&driver);
+                    connections.spawn(async move { one(stream, &*driver).await });
+                    None
+                }
+                Err(error) => Some(error),
+            },
+            Some(_) = connections.join_next() => None,
+        };
+        if let Some(error) = failed {
+            // What is set up stays; what ends meanwhile frees descriptors.
+            tracing::warn!(%error, "cannot accept connections for the moment");
+            sleep(ACCEPT_PAUSE).await;
         }
     }
 }

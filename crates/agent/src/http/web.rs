@@ -21,6 +21,9 @@ use crate::agent::Agent;
 /// Where the page is, if nobody else listens there.
 const PAGE_PORT: u16 = 7512;
 
+/// Most bytes of a request to sign in, which anybody on this machine can send.
+pub(super) const MAX_TICKET_BYTES: usize = 1024;
+
 /// A file of the page.
 #[derive(Debug, Clone, Copy)]
 pub struct Asset {

@@ -39,7 +39,8 @@ pub struct Entries {
     /// Take connections that the firewall hands over as they are (nftables tproxy) at this address; likewise. Needs CAP_NET_ADMIN.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub tproxy: Vec<SocketAddr>,
-    /// Let connections in from this network too, and from no other but this machine; repeatable. A proxy that other machines can reach needs it, or --login.
+    /// Let connections in from this network too, and from no other but this machine; repeatable. They lead to no local address of this machine unless a rule
+    /// names it. A proxy that other machines can reach needs it, or --login.
     #[arg(long, value_name = "NETWORK")]
     pub allow_from: Vec<Network>,
     /// Ask who uses SOCKS or HTTP for the user and password in the first line of this file, as user:password.
@@ -58,7 +59,7 @@ pub struct Entries {
     /// Serve counters as OpenMetrics at http://ADDRESS/metrics; a port alone is one of 127.0.0.1. Who can connect there can read them.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Connections carried at once.
+    /// Connections carried at once, of which one source address has half at most; programs at the socket have as many of their own [default: 8192].
     #[arg(long, value_name = "N")]
     pub max_connections: Option<usize>,
     /// How long connections may take to finish once it is told to stop: 90s, 10min; a bare number is seconds.
@@ -74,6 +75,7 @@ impl Entries {
         if let Some(routes) = &self.routes {
             config.routes.clone_from(routes);
         }
+        config.are_rules_own = !self.follow_controller;
         config.socket = Some(match &self.socket {
             Some(path) => path.clone(),
             None => default_socket()?,

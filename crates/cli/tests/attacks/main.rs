@@ -12,8 +12,10 @@ mod keys;
 mod lies;
 mod nodes;
 mod offramp;
+mod onramp;
 mod opens;
 mod pulls;
+mod services;
 #[allow(
     dead_code,
     reason = "shared with the tests of the command, which use other parts"

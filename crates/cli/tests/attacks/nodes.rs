@@ -17,7 +17,7 @@ const IN_A_NODE: &str = "WANBED_NODE";
 const ANSWER: Duration = Duration::from_secs(4);
 
 /// Runs `body` in a node of a lab: there at once, elsewhere by starting the test called `name` again, there.
-fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
+pub fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
     if std::env::var_os(IN_A_NODE).is_some() {
         let address = std::env::var("NODE_ADDRESS").unwrap();
         return body(address.parse().unwrap());

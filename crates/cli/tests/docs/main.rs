@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
+mod bounds;
 #[path = "../common/mod.rs"]
 mod common;
 mod layers;

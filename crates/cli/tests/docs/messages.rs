@@ -119,7 +119,8 @@ fn sources() -> (BTreeSet<String>, BTreeSet<String>) {
     (all, errors)
 }
 
-fn files(folder: &Path) -> Vec<std::path::PathBuf> {
+/// The sources in a folder, without those that hold tests alone.
+pub fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

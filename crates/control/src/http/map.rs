@@ -43,12 +43,15 @@ pub async fn replace(
     map.check().map_err(|fault| invalid(fault.to_string()))?;
     controller.store().put_map(&map).await?;
     controller.follow().await?;
-    tracing::info!(
-        by = caller.user,
-        sites = map.sites.len(),
-        depots = map.depots.len(),
-        "the map was replaced"
-    );
+    controller.log().log(Some(&caller), |left_out| {
+        tracing::info!(
+            by = caller.user,
+            sites = map.sites.len(),
+            depots = map.depots.len(),
+            left_out,
+            "the map was replaced"
+        );
+    });
     Ok(Json(MapChanged {
         sites: map.sites.len(),
         depots: map.depots.len(),

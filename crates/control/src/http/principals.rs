@@ -66,7 +66,10 @@ pub async fn grant(
         .grant(&key, &role, grant.name.as_deref())
         .await?;
     controller.follow().await?;
-    tracing::info!(by = caller.user, %key, role, "a role was granted");
+    controller.log().log(
+        Some(&caller),
+        |left_out| tracing::info!(by = caller.user, %key, role, left_out, "a role was granted"),
+    );
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -102,7 +105,10 @@ async fn take(
     let key = read_key(key)?;
     controller.store().revoke(&key, role).await?;
     controller.follow().await?;
-    tracing::info!(by = caller.user, %key, role = role.unwrap_or("all"), "a role was taken away");
+    controller.log().log(Some(caller), |left_out| {
+        let role = role.unwrap_or("all");
+        tracing::info!(by = caller.user, %key, role, left_out, "a role was taken away");
+    });
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -140,7 +146,9 @@ pub async fn put_role(
     }
     let is_new = controller.store().put_role(&name, &role.rights).await?;
     controller.follow().await?;
-    tracing::info!(by = caller.user, name, "a role was changed");
+    controller.log().log(Some(&caller), |left_out| {
+        tracing::info!(by = caller.user, name, left_out, "a role was changed")
+    });
     Ok(if is_new {
         StatusCode::CREATED
     } else {
@@ -160,7 +168,9 @@ pub async fn remove_role(
     check_own(&name)?;
     controller.store().remove_role(&name).await?;
     controller.follow().await?;
-    tracing::info!(by = caller.user, name, "a role was removed");
+    controller.log().log(Some(&caller), |left_out| {
+        tracing::info!(by = caller.user, name, left_out, "a role was removed")
+    });
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -102,7 +102,9 @@ pub async fn result(
         return Err(invalid("measurements: their source is probe"));
     }
     if let Some(error) = &result.error {
-        tracing::info!(by = caller.user, error, "a path was not measured");
+        controller.log().log(Some(&caller), |left_out| {
+            tracing::info!(by = caller.user, error, left_out, "a path was not measured")
+        });
     }
     if result.measurements.is_empty() {
         return Ok(Json(BatchKept {

@@ -164,7 +164,9 @@ async fn ask_once(
         .iter_mut()
         .for_each(|one| circuits.dress(one));
     let ids: Vec<u64> = reserved.reservations.iter().map(|one| one.id).collect();
-    tracing::info!(by = caller.user, ?ids, "reservations were changed");
+    controller.log().log(Some(caller), |left_out| {
+        tracing::info!(by = caller.user, ?ids, left_out, "reservations were changed")
+    });
     Ok(reserved)
 }
 
@@ -239,11 +241,14 @@ pub async fn reserve(
             let content = serde_json::to_vec(&document.request).unwrap_or_default();
             let once = Once::of(&format!("documents {}", document.key), &document.id, &content);
             let command = wish(&controller, &signer, document.request, Some(text)).await?;
-            tracing::info!(
-                by = caller.user,
-                signed = signer.user,
-                "a signed request was brought"
-            );
+            controller.log().log(Some(&caller), |left_out| {
+                tracing::info!(
+                    by = caller.user,
+                    signed = signer.user,
+                    left_out,
+                    "a signed request was brought"
+                );
+            });
             ask_once(&controller, &signer, Some(once), command).await?
         }
     };

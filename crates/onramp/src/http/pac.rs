@@ -1,14 +1,19 @@
 //! The file by which browsers find out what to ask the proxy for: `/proxy.pac`, made of the rules in force.
 //!
+//! Browsers fetch it without a password, so a proxy that asks for one shows no rules. Nor are they
+//! shown to a page of another site, which can have a name of its own lead here (DNS rebinding).
+//!
 //! It says which destinations any rule names; whether such a connection takes the route is decided here, when it is asked for.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use hyper::StatusCode;
-use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
-use longhaul_config::routes::{RouteRule, RouteTable, SessionEnd};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use hyper::http::uri::Authority;
+use longhaul_config::routes::{RouteRule, SessionEnd};
 use longhaul_policy::HostPattern;
+use longhaul_proto::Host;
 
 use super::{Answer, text};
 
@@ -39,9 +44,29 @@ function FindProxyForURL(url, host) {
   var port = portOf(url);
 "#;
 
-/// The answer, for a browser that found the proxy at `at`.
-pub(super) fn answer(rules: &RouteTable, at: SocketAddr) -> Answer {
-    let mut answer = text(StatusCode::OK, script(rules.rules(), at));
+/// Returns true if `Host` names the proxy by an address or as `localhost`, or is absent: no page of
+/// another site can have that sent.
+pub(super) fn names_an_address(host: Option<&[u8]>) -> bool {
+    let Some(host) = host else { return true };
+    let authority = Authority::try_from(host);
+    authority.is_ok_and(|authority| {
+        let host = authority.host();
+        host.eq_ignore_ascii_case("localhost") || matches!(Host::parse(host), Ok(Host::Ip(_)))
+    })
+}
+
+/// The file with the rules, for a browser that found the proxy at `at`.
+pub(super) fn answer(rules: &[RouteRule], at: SocketAddr) -> Answer {
+    file(script(rules, at))
+}
+
+/// The file without the rules: everything is to be asked of the proxy, which decides by them.
+pub(super) fn answer_without_rules(at: SocketAddr) -> Answer {
+    file(format!("{HEAD}  return \"PROXY {at}\";\n}}\n"))
+}
+
+fn file(script: String) -> Answer {
+    let mut answer = text(StatusCode::OK, script);
     let headers = answer.headers_mut();
     headers.insert(
         CONTENT_TYPE,
@@ -49,6 +74,8 @@ pub(super) fn answer(rules: &RouteTable, at: SocketAddr) -> Answer {
     );
     // It changes with the rules.
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    // No page can load it as a script of its own.
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     answer
 }
 
@@ -100,6 +127,8 @@ mod tests {
     use std::path::Path;
     use std::process::Command;
 
+    use longhaul_config::routes::RouteTable;
+
     use super::*;
 
     const RULES: &str = r#"
@@ -114,6 +143,31 @@ to = ["only.test"]
 offramp = "gateway.example"
 fall_back = false
 "#;
+
+    #[test]
+    fn names_of_other_sites_are_no_addresses() {
+        for host in [
+            "127.0.0.1:3128",
+            "192.0.2.1",
+            "[::1]:80",
+            "[2001:db8::1]",
+            "localhost:1",
+            "LOCALHOST",
+        ] {
+            assert!(names_an_address(Some(host.as_bytes())), "{host}");
+        }
+        assert!(names_an_address(None));
+        for host in [
+            "",
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "localhost.evil.example:3128",
+            "::1",
+            "a b",
+        ] {
+            assert!(!names_an_address(Some(host.as_bytes())), "{host}");
+        }
+    }
 
     /// Evaluated by node, where that is installed.
     #[test]

@@ -41,7 +41,7 @@ pub(super) async fn relay(
     request: hyper::Request<Incoming>,
     destination: Destination,
 ) -> Answer {
-    let wanted = Request::new(ENTRY, destination, Wish::default());
+    let wanted = Request::new(ENTRY, client.asker, destination, Wish::default());
     let opened = match client.open(&wanted).await {
         Ok(opened) => opened,
         Err(failed) => return refused(&failed),
@@ -51,8 +51,14 @@ pub(super) async fn relay(
         exit: opened.exit,
         moved: Arc::clone(&moved),
     });
+    let asked_by = Arc::clone(&client);
     let broken = |error: hyper::Error| {
-        tracing::info!(entry = ENTRY, %error, "no answer from the destination");
+        asked_by
+            .engine
+            .events
+            .log(Some(asked_by.asker.payer()), |left_out| {
+                tracing::info!(entry = ENTRY, %error, left_out, "no answer from the destination");
+            });
         text(StatusCode::BAD_GATEWAY, "the destination gave no answer\n")
     };
     let (mut sender, connection) = match hyper::client::conn::http1::handshake(counted).await {

@@ -352,3 +352,38 @@ fn an_own_address_that_carries_another_is_own() {
     assert!(!network_leads("2002:1400:1::/48", "2002:1400:1::1", &own));
     assert!(network_leads("2002:1400:1::1", "2002:1400:1::1", &own));
 }
+
+#[test]
+fn local_addresses_are_this_machines_and_its_links() {
+    let own = own(&["192.0.2.7", "2001:db8::7"]);
+    for local in [
+        "127.0.0.1",
+        "127.255.255.255",
+        "::1",
+        "169.254.0.1",
+        "fe80::1",
+        "0.0.0.0",
+        "::",
+        "224.0.0.1",
+        "ff02::1",
+        "192.0.2.7",
+        "2001:db8::7",
+        "::ffff:192.0.2.7",
+        "::ffff:127.0.0.1",
+        "::127.0.0.1",
+        "64:ff9b::192.0.2.7",
+        "2002:c000:207::1",
+    ] {
+        assert!(is_local(ip(local), &own), "{local}");
+    }
+    for elsewhere in [
+        "192.0.2.8",
+        "2001:db8::8",
+        "10.0.0.1",
+        "198.51.100.1",
+        "fd00::1",
+        "2600::1",
+    ] {
+        assert!(!is_local(ip(elsewhere), &own), "{elsewhere}");
+    }
+}

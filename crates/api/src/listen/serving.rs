@@ -1,0 +1,210 @@
+//! Serving connections within bounds that hold whatever the peers do.
+//!
+//! A connection is pending until a request that came by it has been let in. Pending connections
+//! have little time; when there are too many, the oldest of the fullest source is reset
+//! ([`longhaul_hop::Gate`]). What is let in goes on the account of its key or source. Each listener
+//! has a gate of its own, so a crowd at one leaves the others their room.
+
+use std::future::Future;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use hyper::Request;
+use hyper::body::{Body as HttpBody, Bytes, Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use longhaul_hop::{Entered, EventLog, Gate, GateLimits};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Sleep, sleep, timeout};
+
+use crate::access::Peer;
+
+/// Wait after an accept that failed for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+/// Connections at a time: of those that nothing has been let in by, and of the others.
+const LIMITS: GateLimits = GateLimits {
+    newcomers: 128,
+    verified: 512,
+    // For TLS, and again for the head of each request.
+    header: Duration::from_secs(10),
+    least_header: Duration::from_secs(2),
+};
+/// Most bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 64 << 10;
+/// Time for the body of a request.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long answers that are under way may take when the service ends.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection that becomes a stream of requests: at once, or after a TLS handshake.
+pub type Opening<S> = Pin<Box<dyn Future<Output = io::Result<S>> + Send>>;
+
+/// A listener of a service.
+pub trait Acceptor: Send + Sync + 'static {
+    /// What requests come by.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    /// Accepts a connection.
+    ///
+    /// # Errors
+    /// The system has no descriptors or memory left for it.
+    fn accept(&self) -> impl Future<Output = io::Result<(Opening<Self::Stream>, Peer)>> + Send;
+}
+
+impl Acceptor for TcpListener {
+    type Stream = tokio::net::TcpStream;
+
+    async fn accept(&self) -> io::Result<(Opening<Self::Stream>, Peer)> {
+        let (stream, peer) = Self::accept(self).await?;
+        Ok((Box::pin(std::future::ready(Ok(stream))), Peer::Network(peer)))
+    }
+}
+
+impl Acceptor for UnixListener {
+    type Stream = tokio::net::UnixStream;
+
+    async fn accept(&self) -> io::Result<(Opening<Self::Stream>, Peer)> {
+        let (stream, _) = Self::accept(self).await?;
+        let user = stream.peer_cred().ok().map(|peer| peer.uid());
+        Ok((Box::pin(std::future::ready(Ok(stream))), Peer::Local(user)))
+    }
+}
+
+/// Serves `router` there until `stop` is true. Each request has the [`Peer`] that it comes from,
+/// and the [`SharedPlace`](crate::key_gate::SharedPlace) of its connection.
+///
+/// # Errors None; it ends when it is told to.
+pub async fn serve<A: Acceptor>(
+    listener: A,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let (gate, events) = (Gate::new(LIMITS), EventLog::new());
+    let mut connections = JoinSet::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(_) = connections.join_next() => continue,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        match accepted {
+            Ok((opening, peer)) => {
+                let entered = gate.enter(source(peer));
+                connections.spawn(connection(opening, peer, entered, router.clone(), stop.clone()));
+            }
+            Err(error) => {
+                events.log(
+                    None,
+                    |left_out| tracing::warn!(%error, left_out, "a connection was not accepted"),
+                );
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+    drop(listener);
+    let all = async { while connections.join_next().await.is_some() {} };
+    // What is left is given up with the set.
+    let _ = timeout(END_TIMEOUT, all).await;
+    Ok(())
+}
+
+/// The source that a connection is counted for. Programs on this machine are one.
+pub(crate) fn source(peer: Peer) -> IpAddr {
+    match peer {
+        Peer::Network(address) => address.ip(),
+        Peer::Local(_) => Ipv4Addr::LOCALHOST.into(),
+    }
+}
+
+async fn connection<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    opening: Opening<S>,
+    peer: Peer,
+    entered: Entered,
+    router: Router,
+    mut stop: watch::Receiver<bool>,
+) {
+    let Entered {
+        place,
+        mut eviction,
+        header,
+    } = entered;
+    let place = Arc::new(Mutex::new(place));
+    let served = async {
+        let Ok(Ok(stream)) = timeout(header, opening).await else {
+            return;
+        };
+        let router = TowerToHyperService::new(router);
+        let service = service_fn(|mut request: Request<Incoming>| {
+            request.extensions_mut().insert(place.clone());
+            request.extensions_mut().insert(ConnectInfo(peer));
+            router.call(request.map(timed))
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(header)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        tokio::select! {
+            // Whatever was wrong with it is the peer's affair.
+            _ = connection.as_mut() => return,
+            _ = stop.wait_for(|stop| *stop) => {}
+        }
+        connection.as_mut().graceful_shutdown();
+        let _ = connection.await;
+    };
+    tokio::select! {
+        () = served => {}
+        () = eviction.wait() => {}
+    }
+}
+
+fn timed(body: Incoming) -> Body {
+    match body.is_end_stream() {
+        true => Body::empty(),
+        false => Body::new(TimedBody {
+            body,
+            deadline: Box::pin(sleep(BODY_TIMEOUT)),
+        }),
+    }
+}
+
+/// A request's body, which breaks off when it has not come within its time.
+struct TimedBody {
+    body: Incoming,
+    deadline: Pin<Box<Sleep>>,
+}
+
+impl HttpBody for TimedBody {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
+            return Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)));
+        }
+        ready!(self.deadline.as_mut().poll(cx));
+        let late = io::Error::new(io::ErrorKind::TimedOut, "the body took too long");
+        Poll::Ready(Some(Err(late)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,291 @@
+//! Guests of an on-ramp: at what is beside it, at its rules, in crowds, and at its log.
+
+use std::fs::Permissions;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, ChildStdout, Stdio};
+use std::thread;
+
+use longhaul_hostile::{Manner, Usage};
+use serde_json::Value;
+
+use crate::nodes::in_a_node;
+use crate::world::*;
+
+/// Strangers that hold connections: more than the on-ramp of these tests carries.
+const STRANGERS: usize = 700;
+const PER_SECOND: u32 = 1500;
+/// Connections that it carries.
+const CARRIED: &str = "256";
+const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 1_200;
+/// Requests of one guest in a row, and lines and bytes of log that they may leave within some
+/// seconds.
+const REQUESTS: usize = 2_000;
+const MAX_LOG_LINES: usize = 600;
+const MAX_LOG_BYTES: usize = 128 << 10;
+/// A port of nobody.
+const DISCARD: u16 = 9;
+
+/// An on-ramp under way, which logs to `gateway.log`.
+struct Onramp {
+    child: Child,
+    places: Value,
+    // Kept open, lest its writes fail.
+    _out: BufReader<ChildStdout>,
+}
+
+impl Onramp {
+    fn start(world: &World, arguments: &[&str]) -> Self {
+        let mut command = world.logged("gateway");
+        let mut child = command
+            .args(["onramp", "--json"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let places = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        Self {
+            child,
+            places,
+            _out: out,
+        }
+    }
+
+    fn at(&self, entry: &str) -> SocketAddr {
+        self.places[entry][0].as_str().unwrap().parse().unwrap()
+    }
+}
+
+impl Drop for Onramp {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A file with a user and a password.
+fn login_file(world: &World) -> String {
+    let file = world.stage.path("login");
+    std::fs::write(&file, "me:word\n").unwrap();
+    std::fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+fn connected(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&to, HONEST).unwrap();
+    stream.set_read_timeout(Some(HONEST)).unwrap();
+    stream
+}
+
+/// The status of an answer, and the rest of what came within the time, up to the end or `enough`.
+fn answer(proxy: SocketAddr, request: &str, enough: fn(&str) -> bool) -> (u16, String) {
+    let mut stream = connected(proxy);
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut received = Vec::new();
+    let mut more = [0; 4096];
+    while !enough(&String::from_utf8_lossy(&received)) {
+        match stream.read(&mut more) {
+            Ok(0) | Err(_) => break,
+            Ok(count) => received.extend(&more[..count]),
+        }
+    }
+    let text = String::from_utf8_lossy(&received).into_owned();
+    let status = text
+        .split_whitespace()
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    (status.unwrap_or_default(), text)
+}
+
+fn connect_by_http(proxy: SocketAddr, to: &str) -> u16 {
+    let request = format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n");
+    answer(proxy, &request, |text| text.contains("\r\n\r\n")).0
+}
+
+/// The reply of SOCKS5 to a name and a port.
+fn connect_by_socks(proxy: SocketAddr, name: &str, port: u16) -> u8 {
+    let mut stream = connected(proxy);
+    let length = u8::try_from(name.len()).unwrap();
+    let request = [
+        &[5, 1, 0, 5, 1, 0, 3, length][..],
+        name.as_bytes(),
+        &port.to_be_bytes(),
+    ]
+    .concat();
+    stream.write_all(&request).unwrap();
+    let mut reply = [0; 4];
+    stream.read_exact(&mut reply).unwrap();
+    reply[3]
+}
+
+fn nobody_came(listeners: &[TcpListener]) -> bool {
+    listeners.iter().all(|listener| listener.accept().is_err())
+}
+
+fn quiet_listener(address: IpAddr) -> TcpListener {
+    let listener = TcpListener::bind((address, 0)).unwrap();
+    listener.set_nonblocking(true).unwrap();
+    listener
+}
+
+#[test]
+fn guests_reach_nothing_local_through_an_onramp() {
+    in_a_node("onramp::guests_reach_nothing_local_through_an_onramp", |own| {
+        let world = World::new();
+        let inside = [quiet_listener(Ipv4Addr::LOCALHOST.into()), quiet_listener(own)];
+        let [inner, outer] = inside.each_ref().map(|it| it.local_addr().unwrap().port());
+        let (everywhere, here) = (format!("{own}:0"), "127.0.0.1:0");
+        world.stage.key("gateway");
+        let start = |table: &str| {
+            std::fs::write(world.stage.path("gateway/routes.toml"), table).unwrap();
+            let entries = ["--http", &everywhere, "--socks", &everywhere, "--http", here];
+            Onramp::start(&world, &[&entries[..], &["--allow-from", "0.0.0.0/0"]].concat())
+        };
+        // Nothing is said of it, or a rule is for everywhere: neither names what is inside.
+        for table in ["", "[[route]]\nto = [\"0.0.0.0/0\", \"::/0\", \"*\"]\n"] {
+            let onramp = start(table);
+            let (http, socks) = (onramp.at("http"), onramp.at("socks"));
+            let local: SocketAddr = onramp.places["http"][1].as_str().unwrap().parse().unwrap();
+            for (host, port) in [
+                ("127.0.0.1", inner),
+                ("127.66.0.1", inner),
+                ("0.0.0.0", inner),
+                ("[::1]", inner),
+                ("[::]", inner),
+                ("[::ffff:127.0.0.1]", inner),
+                ("[::ffff:0:127.0.0.1]", inner),
+                ("169.254.169.254", 80),
+                (&own.to_string(), outer),
+                (&format!("[::ffff:{own}]"), outer),
+                // The proxy itself, to which the next request would come from this machine.
+                (&own.to_string(), http.port()),
+                ("127.0.0.1", local.port()),
+            ] {
+                let to = format!("{host}:{port}");
+                assert_eq!(connect_by_http(http, &to), 403, "CONNECT {to}");
+                let get = format!("GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
+                assert_eq!(answer(http, &get, |_| false).0, 403, "GET {to}");
+                let bare = host.trim_matches(['[', ']']);
+                if !bare.contains(':') {
+                    assert_eq!(connect_by_socks(socks, bare, port), 2, "SOCKS {to}");
+                }
+            }
+            // Where a name leads is seen once it is looked up.
+            for name in ["localhost", "LOCALHOST", "localhost."] {
+                assert_ne!(connect_by_http(http, &format!("{name}:{inner}")), 200, "{name}");
+                assert_ne!(connect_by_socks(socks, name, inner), 0, "{name}");
+            }
+            assert!(nobody_came(&inside));
+            // A program of this machine goes where it could go without the on-ramp.
+            assert_eq!(connect_by_http(local, &format!("127.0.0.1:{inner}")), 200);
+            inside[0].set_nonblocking(false).unwrap();
+            inside[0].accept().unwrap();
+            inside[0].set_nonblocking(true).unwrap();
+        }
+        // What a rule names is reached, and what is beside it is not.
+        let named = format!("[[route]]\nto = [\"{own}\"]\nports = [{outer}]\n");
+        let onramp = start(&named);
+        let http = onramp.at("http");
+        assert_eq!(connect_by_http(http, &format!("{own}:{outer}")), 200);
+        assert_eq!(connect_by_http(http, &format!("127.0.0.1:{inner}")), 403);
+    });
+}
+
+#[test]
+fn proxy_pac_shows_rules_only_to_those_it_serves() {
+    const SECRET: &str = "secret.example";
+    let world = World::new();
+    world.stage.key("gateway");
+    let login = login_file(&world);
+    let rules = format!("[[route]]\nto = [\"{SECRET}\"]\n");
+    std::fs::write(world.stage.path("gateway/routes.toml"), rules).unwrap();
+    let shows = |onramp: &Onramp, host: &str| {
+        let request = format!("GET /proxy.pac HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let (status, file) = answer(onramp.at("http"), &request, |_| false);
+        assert_eq!(status, 200, "{file}");
+        assert!(
+            file.contains("FindProxyForURL") && file.contains("nosniff"),
+            "{file}"
+        );
+        file.contains(SECRET)
+    };
+    let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0"]);
+    assert!(shows(&onramp, &onramp.at("http").to_string()));
+    assert!(
+        !shows(&onramp, "evil.example"),
+        "a page that had its name lead here"
+    );
+    drop(onramp);
+    let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0", "--login", &login]);
+    assert!(!shows(&onramp, &onramp.at("http").to_string()));
+}
+
+#[test]
+fn idle_strangers_shut_no_onramp_with_login() {
+    let world = World::new();
+    let login = login_file(&world);
+    let arguments = [
+        "--socks",
+        "127.0.0.1:0",
+        "--http",
+        "127.0.0.1:0",
+        "--max-connections",
+        CARRIED,
+    ];
+    let onramp = Onramp::start(&world, &[&arguments[..], &["--login", &login]].concat());
+    let server = TcpListener::bind(ANY).unwrap();
+    let port = server.local_addr().unwrap().port();
+    let _crowds = ["socks", "http"].map(|entry| {
+        let at = onramp.at(entry).to_string();
+        world.strangers(&at, STRANGERS, PER_SECOND, Manner::Idle)
+    });
+    let mut stream = connected(onramp.at("socks"));
+    let greeting = b"\x05\x01\x02\x01\x02me\x04word";
+    let request = [&[5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
+    stream.write_all(&[&greeting[..], &request].concat()).unwrap();
+    let mut reply = [0; 14];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(
+        (reply[..4].to_vec(), reply[5]),
+        (vec![5, 2, 1, 0], 0),
+        "{reply:?}"
+    );
+    let (mut far, _) = server.accept().unwrap();
+    far.write_all(b"!").unwrap();
+    stream.read_exact(&mut reply[..1]).unwrap();
+    assert_eq!(reply[0], b'!');
+    let authorized = format!(
+        "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\nProxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
+    );
+    let (status, text) = answer(onramp.at("http"), &authorized, |text| text.contains("\r\n\r\n"));
+    assert_eq!(status, 200, "{text}");
+    let held = Usage::of(onramp.child.id()).unwrap();
+    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+}
+
+#[test]
+fn a_guest_fills_no_log_of_an_onramp() {
+    let world = World::new();
+    let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0"]);
+    let mut stream = connected(onramp.at("http"));
+    let mut sender = stream.try_clone().unwrap();
+    let request = format!("GET http://127.0.0.1:{DISCARD}/ HTTP/1.1\r\nHost: h\r\n\r\n");
+    // Pipelined: answers are read while more is asked for.
+    let asking = thread::spawn(move || sender.write_all(request.repeat(REQUESTS).as_bytes()));
+    let mut answered = 0;
+    let mut lines = BufReader::new(&mut stream).lines();
+    while answered < REQUESTS {
+        let line = lines.next().unwrap().unwrap();
+        answered += usize::from(line.starts_with("HTTP/1.1 502"));
+    }
+    asking.join().unwrap().unwrap();
+    let log = std::fs::read_to_string(world.log("gateway")).unwrap();
+    let lines = log.lines().count();
+    assert!(log.contains("asked for"), "{log}");
+    assert!(lines <= MAX_LOG_LINES, "{lines} lines of log");
+    assert!(log.len() <= MAX_LOG_BYTES, "{} bytes of log", log.len());
+}
