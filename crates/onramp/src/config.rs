@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_config::routes::Author;
 use longhaul_policy::Network;
 use longhaul_proto::Endpoint;
 use longhaul_session::Identity;
@@ -25,6 +26,8 @@ pub struct OnrampConfig {
     pub identity: Arc<Identity>,
     /// The rules: `routes.toml`. A file that is not there has none.
     pub routes: PathBuf,
+    /// Who wrote the rules.
+    pub author: Author,
     /// The servers whose keys are known.
     pub known_hosts: PathBuf,
     /// The keys, besides this user's own, that may have sessions with programs that listen here: one a line. A file that is not there has
@@ -134,6 +137,7 @@ impl OnrampConfig {
         Self {
             identity,
             routes,
+            author: Author::User,
             known_hosts,
             authorized_keys,
             socket: None,

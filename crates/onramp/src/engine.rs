@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_config::routes::{RouteRule, SessionEnd};
+use longhaul_config::routes::{Author, RouteRule, SessionEnd};
 use longhaul_hop::{Conn, Dialled, Options, Phase, Phases, Resolver, dial};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
@@ -166,6 +166,8 @@ impl Engine {
             size: request.wish.size,
             closed: request.closed,
             acceptor: request.acceptor,
+            is_offramp_unknown: rules.author() == Author::Controller
+                && rule.is_some_and(|rule| self.is_offramp_unknown(rule)),
         };
         let known = self.memory().known(destination, self.began.elapsed());
         let decision = choose(rule, &asked, &known);
@@ -184,6 +186,15 @@ impl Engine {
             exit,
             reason: decision.reason.to_string(),
         }
+    }
+
+    /// Whether a rule leads to an off-ramp that is not among the known servers.
+    fn is_offramp_unknown(&self, rule: &RouteRule) -> bool {
+        let SessionEnd::Offramp { at, .. } = &rule.end else {
+            return false;
+        };
+        let known = KnownHosts::open(&self.known_hosts);
+        known.map_or(true, |known| known.get(at).is_none())
     }
 
     /// Connects as planned.
