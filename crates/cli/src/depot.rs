@@ -2,7 +2,9 @@
 
 mod hops;
 mod registered;
+mod renewals;
 
+use std::future::pending;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,6 +22,7 @@ use tokio::sync::watch;
 use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::{answer, home, logging};
+use renewals::Renewals;
 
 /// Relay sessions towards servers and further depots.
 ///
@@ -74,6 +77,7 @@ impl Relay {
         let policy = Policy::load(&self.policy)?;
         let identity = home::identity(self.identity.as_deref())?;
         let offramp = self.offramp(&identity, &policy)?;
+        let has_controllers = policy.has_controllers();
         let mut config = DepotConfig::new(identity.signing_key().clone(), policy);
         config.metrics_beside = offramp.as_ref().map(Offramp::metrics);
         if !self.listen.is_empty() {
@@ -96,10 +100,16 @@ impl Relay {
                 .and_then(|sessions| u32::try_from(sessions).ok()),
             ..DepotLimits::default()
         };
-        let registered = self.register.registered(identity.signing_key(), limits)?;
+        let settings = self.register.settings(has_controllers)?;
+        let registered = self
+            .register
+            .registered(settings.as_ref(), identity.signing_key(), limits)?;
         config.hop_observer = registered.as_ref().map(registered::Registered::observer);
         let mut stop_signals = StopSignals::take()?;
         let depot = Depot::bind(config)?;
+        let renewals = settings
+            .map(|settings| Renewals::new(&settings, identity.signing_key(), depot.grants()))
+            .transpose()?;
         let texts = |addresses: Vec<SocketAddr>| -> Vec<String> {
             addresses.iter().map(SocketAddr::to_string).collect()
         };
@@ -146,7 +156,20 @@ impl Relay {
                 registered.await;
             }
         };
-        tokio::join!(signalled, depot.run(stopped()), offramp, registered);
+        let renewals = async {
+            match renewals {
+                Some(renewals) => renewals.run().await,
+                None => pending().await,
+            }
+        };
+        let relays = async {
+            tokio::select! {
+                () = depot.run(stopped()) => {}
+                // Sessions that end while it drains keep what they were granted.
+                never = renewals => match never {},
+            }
+        };
+        tokio::join!(signalled, relays, offramp, registered);
         Ok(Exit::Success)
     }
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use longhaul_config::routes::Author;
 use longhaul_onramp::{Onramp, OnrampConfig, Places};
 use longhaul_ramp::SOCKET_VARIABLE;
 use longhaul_session::Identity;
@@ -77,6 +78,7 @@ impl OnrampCommand {
         };
         if let Some(follower) = &follower {
             config.routes = follower.file().to_owned();
+            config.author = Author::Controller;
             // What it begins with is not from last week, if that can be helped.
             follower.step().await;
         }

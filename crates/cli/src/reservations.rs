@@ -52,7 +52,8 @@ enum Action {
     Provision,
     /// Have them torn down; it stays reserved.
     Release,
-    /// Show what lets this key use its paths at the depots on them: the route and the grant of each, as `longhaul perf` takes them.
+    /// Show what lets this key use its paths at the depots on them: the route and the grant of
+    /// each, as `longhaul perf` takes them. A grant holds for a minute: use it at once.
     Grants,
 }
 

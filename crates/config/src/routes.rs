@@ -13,7 +13,11 @@
 //!
 //! In place of `offramp`, `acceptor = true` says that the destinations speak the session protocol themselves. With neither, a rule says
 //! that its destinations are connected to directly.
+//!
+//! A table that a controller gives ([`controllers`]) is trusted less: it names no keys.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
+
+pub mod controllers;
 
 use std::io;
 use std::net::IpAddr;
@@ -53,6 +57,18 @@ pub enum RoutesError {
 #[derive(Debug, Clone, Default)]
 pub struct RouteTable {
     rules: Vec<RouteRule>,
+    author: Author,
+}
+
+/// Who wrote a table of routes, and so what it is trusted with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Author {
+    /// The user of this machine's on-ramp.
+    #[default]
+    User,
+    /// A controller. Its rules name no keys of off-ramps, and only speed connections up: what is
+    /// local stays local, and a route that fails is no reason not to connect.
+    Controller,
 }
 
 /// One rule.
@@ -172,7 +188,14 @@ impl RouteTable {
         });
         Ok(Self {
             rules: rules.collect::<Result<_, _>>()?,
+            author: Author::User,
         })
+    }
+
+    /// Who wrote it.
+    #[must_use]
+    pub const fn author(&self) -> Author {
+        self.author
     }
 
     /// The rules, in the order of the file.

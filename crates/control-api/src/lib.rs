@@ -10,6 +10,7 @@
 //! | [`transfers`] | what was promised of transfers, and what they took | `/transfers`, `/transfers/score` |
 //! | [`probes`] | what depots are to measure | `/probes`, `/probes/{id}/result` |
 //! | [`reservations`] | bandwidth that is promised: what is asked for, granted, or refused with the proof | `/reservations`, `/reservations/{id}`, and `commit`, `abort`, `provision`, `release`, `grants` beneath |
+//! | [`grants`] | grants of circuits that depots have in use | `/grants/renewals` |
 //! | [`service`] | the controller itself | `/controller` |
 //!
 //! - Moments are milliseconds since the Unix epoch (fields that end in `_ms` and name a moment), spans seconds (`_s`) or microseconds (`_us`), rates bits
@@ -24,6 +25,7 @@
 #![forbid(unsafe_code)]
 
 pub mod forecasts;
+pub mod grants;
 pub mod map;
 pub mod measurements;
 pub mod principals;

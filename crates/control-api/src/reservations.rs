@@ -364,7 +364,8 @@ pub struct PathGrant {
     /// follow directly, with their keys. None where no depot of the path has an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
-    /// The grant, signed by the controller, for the key that asked: `lhg1:` and base32 digits. None where no depot of the map stands on the path.
+    /// The grant, signed by the controller, for the key that asked: `lhg1:` and base32 digits.
+    /// `None` if no depot of the map stands on the path, or it begins more than a minute from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
 }
@@ -375,7 +376,8 @@ pub struct PathGrants {
     /// From when on they hold.
     #[schema(value_type = u64)]
     pub start_ms: Moment,
-    /// Until when: ask again for the next stretch of time.
+    /// Until when: at most a minute from now, or from their beginning. Ask again before that;
+    /// depots ask by themselves about those that are in use.
     #[schema(value_type = u64)]
     pub end_ms: Moment,
     /// One for each path.

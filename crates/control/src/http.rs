@@ -134,6 +134,7 @@ fn api() -> Router<Controller> {
         .route("/reservations/{id}/release", post(reservations::release))
         .route("/reservations/{id}/document", get(reservations::document))
         .route("/reservations/{id}/grants", get(grants::list))
+        .route("/grants/renewals", post(grants::renew))
         .route("/transfers", get(transfers::list).post(transfers::take))
         .route("/transfers/score", get(transfers::score))
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))

@@ -20,7 +20,7 @@ pub struct Piece {
 }
 
 /// So long before the end of a grant its way is left, in milliseconds, or one part in eight of its time if that is less: what is under way is
-/// delivered before depots reset it.
+/// delivered with the rate of the circuit.
 pub const LEFT_BEFORE_MS: Moment = 2000;
 /// One part in so many of a grant's time goes unused at most.
 const TIME_OVER_LEFT_BEFORE: Moment = 8;

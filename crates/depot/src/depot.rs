@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use crate::config::DepotConfig;
 use crate::dial::Dialler;
 use crate::error::Error;
+use crate::grants::GrantsInUse;
 use crate::metrics::{Metrics, Outcome};
 use crate::relay::pipe::{PipeBounds, PipePool};
 use crate::serve::{Shared, serve};
@@ -138,6 +139,12 @@ impl Depot {
     #[must_use]
     pub fn activity(&self) -> Activity {
         Activity(Arc::clone(&self.shared.metrics))
+    }
+
+    /// The grants of circuits that are in use while it runs.
+    #[must_use]
+    pub fn grants(&self) -> GrantsInUse {
+        GrantsInUse(Arc::clone(&self.shared))
     }
 
     /// Where the metrics page is.

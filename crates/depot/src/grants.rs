@@ -1,30 +1,51 @@
-//! What grants of circuits have under way at this depot (LH-GRANT-3): sessions, what of the rate they have stated, and bytes.
+//! Grants of circuits at this depot (LH-GRANT-3): which of them are in force, and what their
+//! sessions have under way.
 //!
-//! It is counted by issuer and circuit, so a further grant of the same circuit adds nothing to it. An account stays until its grant's end, so that whoever
-//! opens sessions one after the other does not begin with a full bucket each time. Only grants whose signature was verified have one.
+//! Sessions, rates and bytes are counted by issuer and circuit, so a further grant of the same
+//! circuit adds nothing to them. Whether a grant is in force is kept for each of its holders: a
+//! controller withdraws it from one key, and not from another. An account stays until all of its
+//! grants are over, so that sessions that are opened one after the other do not each begin with a
+//! full bucket. Only grants whose signature was verified have one.
+//!
+//! | room | what it does |
+//! |---|---|
+//! | [`standing`] | the time in which a grant is in force, and what a withdrawal changes. Pure |
+//! | [`session`] | one session's part of an account |
+//! | [`in_use`] | the grants in use, for the task that asks a controller whether they still hold |
+
+mod in_use;
+mod session;
+mod standing;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use longhaul_hop::RateLimit;
 use longhaul_policy::{Policy, RateLimits};
-use longhaul_proto::text::printable;
 use longhaul_proto::{CircuitGrant, Open, PublicKey, StatusCode, payload_rate};
 use quantities::Rate;
+use tokio::sync::{Notify, watch};
 
 use crate::refusal::Refused;
-
-/// Bits of a byte.
-const BITS: u64 = 8;
+pub use in_use::{GrantInUse, GrantsInUse};
+pub(crate) use session::{CountedGrant, GrantSession};
+pub(crate) use standing::Now;
+use standing::Standing;
 
 /// All grants that were used here and are not over.
 #[derive(Debug, Default)]
-pub(crate) struct Grants(Mutex<HashMap<Key, Account>>);
+pub(crate) struct Grants {
+    accounts: Mutex<HashMap<AccountKey, Account>>,
+    /// Wakes the task that asks controllers: a grant is used that it has not asked about.
+    unasked: Notify,
+}
 
-/// Which circuit of whose.
-type Key = (PublicKey, Vec<u8>);
+/// Issuer and circuit.
+type AccountKey = (PublicKey, Vec<u8>);
 
+/// A circuit with everything that its sessions share.
 #[derive(Debug)]
 struct Account {
     sessions: u16,
@@ -32,28 +53,30 @@ struct Account {
     stated: u64,
     /// Bytes that its sessions that are over carried, both ways.
     carried: u64,
-    end_unix_ms: u64,
+    /// End of the grant that was issued last, in milliseconds since 1970-01-01 UTC. Its bounds
+    /// count.
+    newest_unix_ms: u64,
+    max_sessions: u16,
+    /// Bits a second, with the headers of packets.
+    rate: u64,
     limits: RateLimits,
+    holders: HashMap<PublicKey, Holder>,
 }
 
-/// One session's place under its grant; given back when dropped.
+/// A key that a circuit was granted to.
 #[derive(Debug)]
-pub(crate) struct GrantSession {
-    grants: Arc<Grants>,
-    key: Key,
-    stated: u64,
-    /// Bits a second of payload to which its hops are paced.
-    paced: u64,
-    limits: RateLimits,
-    left: Duration,
+struct Holder {
+    sessions: u16,
+    standing: watch::Sender<Standing>,
 }
 
 impl Grants {
-    fn accounts(&self) -> MutexGuard<'_, HashMap<Key, Account>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    fn accounts(&self) -> MutexGuard<'_, HashMap<AccountKey, Account>> {
+        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for the session of an OPEN whose signature was verified; none where it carries no grant, or the policy names no controllers.
+    /// Admits the session of an OPEN whose signature was verified to its circuit. `None` if it
+    /// carries no grant, or the policy names no controllers.
     ///
     /// # Errors
     /// [`StatusCode::GrantRefused`]: the grant does not count here, or all of it is in use.
@@ -62,56 +85,111 @@ impl Grants {
         open: &Open,
         me: &PublicKey,
         policy: &Policy,
-        now_unix_ms: u64,
+        now: Now,
     ) -> Result<Option<GrantSession>, Refused> {
         let Some(grant) = open.grant.as_deref().filter(|_| policy.has_controllers()) else {
             return Ok(None);
         };
         let trusts = |issuer: &PublicKey| policy.trusts(issuer);
         grant
-            .check(&open.principal, me, now_unix_ms, trusts)
+            .check(&open.principal, me, now.unix_ms, trusts)
             .map_err(|fault| Refused::new(StatusCode::GrantRefused, fault.to_string()))?;
-        self.take(grant, open.rate, now_unix_ms).map(Some)
+        self.take(grant, open.rate, now).map(Some)
     }
 
     fn take(
         self: &Arc<Self>,
         grant: &CircuitGrant,
         rate: Option<u64>,
-        now_unix_ms: u64,
+        now: Now,
     ) -> Result<GrantSession, Refused> {
         let key = (grant.issuer, grant.circuit.clone());
+        let refused = |why: String| Refused::new(StatusCode::GrantRefused, format!("{grant}: {why}"));
         let mut accounts = self.accounts();
-        accounts.retain(|_, account| account.sessions > 0 || account.end_unix_ms > now_unix_ms);
+        forget(&mut accounts, now);
         let account = accounts.entry(key.clone()).or_insert_with(|| Account::new(grant));
-        let refused = |why: String| Err(Refused::new(StatusCode::GrantRefused, format!("{grant}: {why}")));
-        if account.sessions >= grant.sessions {
-            return refused(format!(
-                "all {} sessions that it grants are under way",
-                grant.sessions
+        if account.is_withdrawn_from(&grant.holder, now) {
+            // The controller is asked about it: what it has renewed counts from then on.
+            self.unasked.notify_one();
+            return Err(refused(
+                "its controller has withdrawn it: ask the controller for a new one".to_owned(),
             ));
         }
+        account.adopt(grant);
         let stated = rate.unwrap_or(0);
-        let left = grant.rate.saturating_sub(account.stated);
-        if stated > left {
-            let [stated, left] = [stated, left].map(|bits| Rate::nearest(bits as f64));
-            return refused(format!("{stated} is stated, and {left} of its rate is left"));
-        }
-        account.sessions += 1;
-        account.stated += stated;
-        account.end_unix_ms = grant.end_unix_ms;
-        for limit in [&account.limits.forward, &account.limits.backward] {
-            limit.set(Some(payload_rate(grant.rate)));
-        }
-        Ok(GrantSession {
-            grants: Arc::clone(self),
-            key,
+        account.admits(stated).map_err(refused)?;
+        account.sessions = account.sessions.saturating_add(1);
+        account.stated = account.stated.saturating_add(stated);
+        let until = Standing::until(grant.end_unix_ms, now);
+        let holder = account.holders.entry(grant.holder).or_insert_with(|| {
+            self.unasked.notify_one();
+            Holder {
+                sessions: 0,
+                standing: watch::channel(until).0,
+            }
+        });
+        holder.sessions = holder.sessions.saturating_add(1);
+        holder
+            .standing
+            .send_if_modified(|standing| standing.extend(until));
+        Ok(GrantSession::new(
+            Arc::clone(self),
+            (key, grant.holder),
             stated,
-            paced: payload_rate(rate.unwrap_or(grant.rate)),
-            limits: account.limits.clone(),
-            left: Duration::from_millis(grant.end_unix_ms.saturating_sub(now_unix_ms)),
+            payload_rate(rate.unwrap_or(account.rate)),
+            account.limits.clone(),
+            holder.standing.subscribe(),
+        ))
+    }
+
+    /// Takes a grant that a controller has renewed, for the account that `issuer` began. Sessions
+    /// stay as they are. False if nobody uses it any more.
+    fn renew(&self, issuer: PublicKey, grant: &CircuitGrant, now: Now) -> bool {
+        let mut accounts = self.accounts();
+        let Some(account) = accounts.get_mut(&(issuer, grant.circuit.clone())) else {
+            return false;
+        };
+        account.adopt(grant);
+        account.holders.get(&grant.holder).is_some_and(|holder| {
+            holder
+                .standing
+                .send_replace(Standing::until(grant.end_unix_ms, now));
+            true
         })
     }
+
+    /// Ends a grant for one holder. False if it was not in force.
+    fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: Now) -> bool {
+        let accounts = self.accounts();
+        let holder = accounts.get(key).and_then(|account| account.holders.get(holder));
+        holder.is_some_and(|holder| {
+            let was_in_force = holder.standing.borrow().is_in_force(now);
+            holder
+                .standing
+                .send_if_modified(|standing| standing.withdraw(now));
+            was_in_force
+        })
+    }
+
+    /// The grants that are not over, with their issuers and holders.
+    fn list(&self, now: Now) -> Vec<(AccountKey, PublicKey)> {
+        let mut accounts = self.accounts();
+        forget(&mut accounts, now);
+        let each = accounts
+            .iter()
+            .flat_map(|(key, account)| account.holders.keys().map(move |holder| (key.clone(), *holder)));
+        each.collect()
+    }
+}
+
+/// Drops what is over and has no session.
+fn forget(accounts: &mut HashMap<AccountKey, Account>, now: Now) {
+    accounts.retain(|_, account| {
+        account
+            .holders
+            .retain(|_, holder| holder.sessions > 0 || !holder.standing.borrow().is_over(now));
+        !account.holders.is_empty()
+    });
 }
 
 impl Account {
@@ -121,106 +199,47 @@ impl Account {
             sessions: 0,
             stated: 0,
             carried: 0,
-            end_unix_ms: grant.end_unix_ms,
+            newest_unix_ms: 0,
+            max_sessions: grant.sessions,
+            rate: grant.rate,
             limits: RateLimits {
                 forward: limit(),
                 backward: limit(),
             },
-        }
-    }
-}
-
-impl GrantSession {
-    /// The circuit, for a log.
-    pub(crate) fn circuit(&self) -> String {
-        printable(&self.key.1)
-    }
-
-    /// The rate of its grant, which all its sessions share.
-    pub(crate) fn limits(&self) -> RateLimits {
-        self.limits.clone()
-    }
-
-    /// Bytes a second of payload to which its hops are paced.
-    pub(crate) fn paced(&self) -> u64 {
-        (self.paced / BITS).max(1)
-    }
-
-    /// How long the grant went on when the session was taken.
-    pub(crate) const fn left(&self) -> Duration {
-        self.left
-    }
-
-    /// Counts what the session carried, both ways; what all of the grant's sessions have by now.
-    pub(crate) fn carried(&self, bytes: u64) -> u64 {
-        let mut accounts = self.grants.accounts();
-        accounts.get_mut(&self.key).map_or(bytes, |account| {
-            account.carried = account.carried.saturating_add(bytes);
-            account.carried
-        })
-    }
-}
-
-impl Drop for GrantSession {
-    fn drop(&mut self) {
-        if let Some(account) = self.grants.accounts().get_mut(&self.key) {
-            account.sessions = account.sessions.saturating_sub(1);
-            account.stated = account.stated.saturating_sub(self.stated);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn grant(end_unix_ms: u64) -> CircuitGrant {
-        CircuitGrant {
-            circuit: b"12".to_vec(),
-            holder: PublicKey::from_bytes([1; 32]),
-            from: "a".to_owned(),
-            to: "b".to_owned(),
-            start_unix_ms: 0,
-            end_unix_ms,
-            rate: 80_000_000,
-            sessions: 2,
-            depots: vec![PublicKey::from_bytes([2; 32])],
-            issuer: PublicKey::from_bytes([3; 32]),
-            signature: [0; 64],
+            holders: HashMap::new(),
         }
     }
 
-    /// LH-GRANT-3.
-    #[test]
-    fn sessions_have_what_is_granted_together_and_no_more() {
-        let grants = Arc::new(Grants::default());
-        let whole = grants.take(&grant(1_000), Some(50_000_000), 0).unwrap();
-        let beyond = grants.take(&grant(1_000), Some(40_000_000), 0).unwrap_err();
-        assert_eq!(beyond.code, StatusCode::GrantRefused);
-        assert!(
-            beyond.detail.contains("30 Mbit/s of its rate is left"),
-            "{}",
-            beyond.detail
-        );
-        let rest = grants.take(&grant(1_000), Some(30_000_000), 0).unwrap();
-        assert_eq!(rest.paced(), payload_rate(30_000_000) / 8);
-        let third = grants.take(&grant(1_000), None, 0).unwrap_err();
-        assert!(third.detail.contains("all 2 sessions"), "{}", third.detail);
-        drop(whole);
-        let again = grants.take(&grant(1_000), None, 0).unwrap();
-        assert_eq!(again.paced(), 9_564_068, "of 10 MB/s, less what headers take");
-        assert!(Arc::ptr_eq(&again.limits().forward, &rest.limits().forward));
-        assert_eq!((rest.carried(5), again.carried(6)), (5, 11));
+    /// Takes over the bounds of a grant, unless one that was issued later is known.
+    fn adopt(&mut self, grant: &CircuitGrant) {
+        if grant.end_unix_ms < self.newest_unix_ms {
+            return;
+        }
+        self.newest_unix_ms = grant.end_unix_ms;
+        (self.max_sessions, self.rate) = (grant.sessions, grant.rate);
+        for limit in [&self.limits.forward, &self.limits.backward] {
+            limit.set(Some(payload_rate(grant.rate)));
+        }
     }
 
-    #[test]
-    fn accounts_stay_until_their_grant_is_over() {
-        let grants = Arc::new(Grants::default());
-        drop(grants.take(&grant(1_000), None, 0).unwrap());
-        assert_eq!(grants.accounts().len(), 1, "its bucket is as it was");
-        let mut other = grant(9_000);
-        other.circuit = b"13".to_vec();
-        let _held = grants.take(&other, None, 2_000).unwrap();
-        assert_eq!(grants.accounts().len(), 1);
+    /// Decides whether one more session, with this stated rate, is within what is granted.
+    fn admits(&self, stated: u64) -> Result<(), String> {
+        if self.sessions >= self.max_sessions {
+            return Err(format!(
+                "all {} sessions that it grants are under way",
+                self.max_sessions
+            ));
+        }
+        let left = self.rate.saturating_sub(self.stated);
+        if stated > left {
+            let [stated, left] = [stated, left].map(|bits| Rate::nearest(bits as f64));
+            return Err(format!("{stated} is stated, and {left} of its rate is left"));
+        }
+        Ok(())
+    }
+
+    fn is_withdrawn_from(&self, holder: &PublicKey, now: Now) -> bool {
+        let holder = self.holders.get(holder);
+        holder.is_some_and(|holder| holder.standing.borrow().refuses(now))
     }
 }

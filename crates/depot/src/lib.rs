@@ -27,6 +27,7 @@ mod workers;
 pub use config::{DepotConfig, Limits, NextCongestion, Timeouts};
 pub use depot::{Activity, Depot, run};
 pub use error::Error;
+pub use grants::{GrantInUse, GrantsInUse};
 pub use longhaul_hop::Listen;
 pub use longhaul_policy::{HostPattern, Network, Policy, PolicyError};
 pub use observe::{HopEnd, HopObserver, HopReport, HopSeen};

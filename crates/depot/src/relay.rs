@@ -17,7 +17,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use longhaul_hop::{Conn, RateLimit};
+use longhaul_hop::Conn;
+use longhaul_policy::RateLimits;
 use tokio::time::{Instant, Sleep};
 
 use crate::metrics::Traffic;
@@ -47,8 +48,6 @@ pub(crate) enum Ending {
     HalfClosed,
     /// One direction carried more than the initiator had stated, under a rule that bounds it (LH-WISH-2); both were reset.
     BeyondSize,
-    /// The grant of the circuit that it used ended (LH-GRANT-3); both were reset.
-    GrantOver,
     /// The depot was told to stop and the drain deadline passed; both were reset.
     Drained,
 }
@@ -68,9 +67,8 @@ pub(crate) struct RelayContext {
     pub(crate) pipes: Arc<PipePool>,
     pub(crate) silence: Silence,
     pub(crate) traffic: Traffic,
-    /// Caps of the policy rule: towards the acceptor, and back.
-    pub(crate) forward_limit: Arc<RateLimit>,
-    pub(crate) backward_limit: Arc<RateLimit>,
+    /// Caps to begin with: those of the policy rule, or of the circuit that was granted.
+    pub(crate) limits: RateLimits,
     /// Bytes that each direction may carry.
     pub(crate) most_bytes: u64,
 }
@@ -110,16 +108,23 @@ impl Relay {
     pub(crate) fn new(upstream: Conn, downstream: Conn, upstream_ended: bool, context: RelayContext) -> Self {
         let timer = Box::pin(tokio::time::sleep(context.silence.open));
         let splices = upstream.splices() && downstream.splices();
+        let RateLimits { forward, backward } = context.limits.clone();
         Self {
             sides: Some((upstream, downstream)),
-            forward: Direction::new(context.forward_limit.clone(), upstream_ended, splices),
-            backward: Direction::new(context.backward_limit.clone(), false, splices),
+            forward: Direction::new(forward, upstream_ended, splices),
+            backward: Direction::new(backward, false, splices),
             context,
             timer,
             moved_at_check: 0,
             half_closed_at_check: false,
             hops: None,
         }
+    }
+
+    /// Puts the session under other caps. It must be polled afterwards.
+    pub(crate) fn limit(&mut self, limits: RateLimits) {
+        self.forward.limit(limits.forward);
+        self.backward.limit(limits.backward);
     }
 
     /// Ends the session now, with resets.
@@ -233,7 +238,7 @@ impl Future for Relay {
 
 #[cfg(test)]
 mod tests {
-    use longhaul_hop::{Dialled, Options, dial};
+    use longhaul_hop::{Dialled, Options, RateLimit, dial};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
@@ -265,8 +270,10 @@ mod tests {
                 half_closed: hour,
             },
             traffic: Metrics::new().traffic.clone(),
-            forward_limit: Arc::new(RateLimit::new(None)),
-            backward_limit: Arc::new(RateLimit::new(None)),
+            limits: RateLimits {
+                forward: Arc::new(RateLimit::new(None)),
+                backward: Arc::new(RateLimit::new(None)),
+            },
             most_bytes: u64::MAX,
         }
     }

@@ -3,16 +3,15 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer, Phase, Phases};
-use longhaul_policy::{InForce, RateLimits};
+use longhaul_policy::InForce;
 use longhaul_proto::{Admission, ReplayMemory, SigningKey};
 use tokio::time::Instant;
 
 use crate::config::Timeouts;
 use crate::dial::Dialler;
-use crate::grants::{GrantSession, Grants};
+use crate::grants::{CountedGrant, Grants};
 use crate::metrics::{EndedBy, Metrics, Reason, RefusedWith};
 use crate::observe::{self, HopObserver};
 use crate::refusal::refuse;
@@ -125,13 +124,13 @@ async fn relay(
         most_bytes,
         grant,
     } = session;
-    // What a controller has granted is held to that, in place of the rule's rate.
-    let limits = grant.as_ref().map(GrantSession::limits);
-    let RateLimits { forward, backward } = limits.unwrap_or_else(|| rule.limits());
-    let granted = grant.as_ref().map_or(Duration::ZERO, GrantSession::left);
-    if grant.is_some() {
-        shared.metrics.granted_sessions.inc();
-    }
+    let mut grant = grant.map(|session| CountedGrant::new(session, &shared.metrics));
+    let limits = |grant: &Option<CountedGrant<'_>>| {
+        // What a controller has granted is held to that, and to the rule's rate while it is not in
+        // force.
+        let granted = grant.as_ref().and_then(|grant| grant.session.limits());
+        granted.unwrap_or_else(|| rule.limits())
+    };
     let context = RelayContext {
         pipes: Arc::clone(&shared.pipes),
         silence: Silence {
@@ -139,16 +138,17 @@ async fn relay(
             half_closed: shared.timeouts.half_closed,
         },
         traffic: shared.metrics.traffic.clone(),
-        forward_limit: forward,
-        backward_limit: backward,
+        limits: limits(&grant),
         most_bytes: most_bytes.unwrap_or(u64::MAX),
     };
     let mut relay = Relay::new(upstream, downstream, upstream_ended, context);
-    let report = tokio::select! {
-        biased;
-        report = &mut relay => report,
-        () = phases.reached(Phase::Aborting) => relay.abort(Ending::Drained),
-        () = tokio::time::sleep(granted), if grant.is_some() => relay.abort(Ending::GrantOver),
+    let report = loop {
+        tokio::select! {
+            biased;
+            report = &mut relay => break report,
+            () = phases.reached(Phase::Aborting) => break relay.abort(Ending::Drained),
+            () = CountedGrant::turned(&mut grant) => relay.limit(limits(&grant)),
+        }
     };
     drop(relay);
     let Report {
@@ -173,16 +173,15 @@ async fn relay(
         }
     }
     let moved = forward + backward + early as u64;
-    let carried = grant.as_ref().map(|grant| grant.carried(moved));
-    if grant.is_some() {
-        shared.metrics.granted_sessions.dec();
+    let carried = grant.as_ref().map(|grant| {
         shared.metrics.granted_bytes.inc_by(moved);
-    }
+        grant.session.count_carried(moved)
+    });
     shared.events.log(Some(payer), |left_out| {
         tracing::info!(
             session = %open.session_id,
             principal = %open.principal,
-            circuit = grant.as_ref().map(GrantSession::circuit),
+            circuit = grant.as_ref().map(|grant| grant.session.circuit()),
             circuit_bytes = carried,
             rule = rule.rule(),
             from = %peer,
@@ -216,7 +215,6 @@ fn describe(ending: &Ending) -> (&'static str, Option<&io::Error>) {
         Ending::Idle => ("idle", None),
         Ending::HalfClosed => ("half-closed too long", None),
         Ending::BeyondSize => ("more than stated", None),
-        Ending::GrantOver => ("grant over", None),
         Ending::Drained => ("drained", None),
     }
 }

@@ -10,14 +10,14 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::BytesMut;
-use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Phase, Phases, Place, receive_open, unix_ms};
+use longhaul_hop::{Conn, Dialled, NoOpen, Payer, Phase, Phases, Place, receive_open};
 use longhaul_policy::{Candidates, NoPlace, NoWay, Role, RuleSession, Way, Wishes};
 use longhaul_proto::{MAX_HELD, Open, Refusal, Status, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::dial::{asked, deadline, not_allowed};
-use crate::grants::GrantSession;
+use crate::grants::{GrantSession, Now};
 use crate::probe;
 use crate::refusal::Refused;
 use crate::serve::Shared;
@@ -149,7 +149,8 @@ fn admit(
     place: &mut Place,
     phases: &Phases,
 ) -> Result<(Candidates, Payer, Option<GrantSession>), Refused> {
-    let now = unix_ms();
+    let at = Now::read();
+    let now = at.unix_ms;
     let policy = shared.policy.policy();
     shared
         .admission
@@ -174,7 +175,7 @@ fn admit(
     // LH-GRANT-2, LH-GRANT-3.
     let granted = entered.and_then(|()| {
         let me = shared.key.public();
-        shared.grants.enter(open, &me, &policy, now)
+        shared.grants.enter(open, &me, &policy, at)
     });
     match granted {
         Ok(grant) => Ok((candidates, payer, grant)),

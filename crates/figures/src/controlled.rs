@@ -75,11 +75,12 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         succeed_within(command, arguments.first().unwrap_or(&"longhaul"), COMMAND_TIMEOUT)
     }
 
-    /// Starts a depot in a node, which lets the client through and takes the controller's grants; its place on the map.
+    /// Starts a depot in a node, which lets the client through and takes the grants of the
+    /// controller that is to run in another one; its place on the map.
     ///
     /// # Errors
     /// It does not start.
-    pub fn depot(&mut self, node: &str, options: &[&str]) -> Result<Value> {
+    pub fn depot(&mut self, node: &str, controller: &str) -> Result<Value> {
         let policy = self.path("policy.toml");
         let rule = format!(
             "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
@@ -90,7 +91,9 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         let key = new_key(&self.here.tools.longhaul, &self.path(&home))?;
         let mut command = self.longhaul(node, &home)?;
         command.args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"]);
-        command.arg(&policy).args(options);
+        let controller = format!("https://{}:{CONTROLLER_PORT}", self.address(controller)?);
+        command.arg(&policy).args(["--controller", &controller]);
+        command.args(["--controller-key", &self.controller_key]);
         self.depots
             .push(Server::start(command, "longhaul depot", "listening")?);
         let address = format!("{}:{DEPOT_PORT}", self.address(node)?);
@@ -152,6 +155,12 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         for role in ["client", "reserver"] {
             let grant = ["control", "grant", &self.client_key, role, "--name", client];
             self.ask(node, "controller", &grant)?;
+        }
+        let depots = map.get("depots").and_then(Value::as_array);
+        let keys = depots.into_iter().flatten().filter_map(|depot| depot.get("key"));
+        for key in keys.filter_map(Value::as_str) {
+            // It has grants renewed.
+            self.ask(node, "controller", &["control", "grant", key, "depot"])?;
         }
         let url = format!("https://{listen}");
         self.ask(client, "client", &["controller", "use", &url, "--accept-new"])?;

@@ -32,6 +32,8 @@ pub struct Asked {
     pub closed: bool,
     /// Whether the destination speaks the session protocol itself, as the program says. The rule may say so, too.
     pub acceptor: bool,
+    /// Whether the rule is a controller's, and leads to an off-ramp whose key nobody here knows.
+    pub is_offramp_unknown: bool,
 }
 
 /// What a program itself may ask for.
@@ -84,6 +86,8 @@ pub enum Reason {
     NoRuleAndClosed,
     RuleIsDirect { line: usize },
     RuleIsDirectAndClosed { line: usize },
+    OfframpUnknown { line: usize },
+    OfframpUnknownAndClosed { line: usize },
     ProgramsRoute,
     ProgramsChoice,
     Always { line: usize },
@@ -110,6 +114,14 @@ impl fmt::Display for Reason {
                     "the rule of line {line} is direct, and without a route there is to be no connection"
                 )
             }
+            Self::OfframpUnknown { line } => write!(
+                f,
+                "the off-ramp of the controller's rule of line {line} is not in known_hosts"
+            ),
+            Self::OfframpUnknownAndClosed { line } => write!(
+                f,
+                "the off-ramp of the controller's rule of line {line} is not in known_hosts, and without a route there is to be no connection"
+            ),
             Self::ProgramsRoute => f.write_str("the program names this route"),
             Self::ProgramsChoice => f.write_str("the program asks for a direct connection"),
             Self::Always { line } => write!(f, "the rule of line {line} says always"),
@@ -161,6 +173,13 @@ pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decisio
         return match asked.closed && !acceptor {
             true => Reason::RuleIsDirectAndClosed { line }.go(Way::Nothing),
             false => Reason::RuleIsDirect { line }.go(plain),
+        };
+    }
+    if asked.is_offramp_unknown && !acceptor {
+        // An off-ramp's operator can read what passes: that is no controller's to decide.
+        return match asked.closed {
+            true => Reason::OfframpUnknownAndClosed { line }.go(Way::Nothing),
+            false => Reason::OfframpUnknown { line }.go(plain),
         };
     }
     if always {

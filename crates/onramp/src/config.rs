@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use longhaul_config::routes::Author;
 use longhaul_policy::Network;
 use longhaul_proto::Endpoint;
 use longhaul_session::Identity;
@@ -25,9 +26,8 @@ pub struct OnrampConfig {
     pub identity: Arc<Identity>,
     /// The rules: `routes.toml`. A file that is not there has none.
     pub routes: PathBuf,
-    /// If true, the rules are the operator's own, and may name local addresses for guests. Those of a
-    /// controller may not.
-    pub are_rules_own: bool,
+    /// Author of the rules. Only those of this machine's own user may name local addresses for guests.
+    pub author: Author,
     /// The servers whose keys are known.
     pub known_hosts: PathBuf,
     /// The keys, besides this user's own, that may have sessions with programs that listen here: one a line. A file that is not there has
@@ -138,7 +138,7 @@ impl OnrampConfig {
         Self {
             identity,
             routes,
-            are_rules_own: true,
+            author: Author::User,
             known_hosts,
             authorized_keys,
             socket: None,

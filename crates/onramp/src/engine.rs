@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use longhaul_config::routes::{RouteRule, SessionEnd};
+use longhaul_config::routes::{Author, RouteRule, SessionEnd};
 use longhaul_hop::{Conn, Dialled, EventLog, Options, Phase, Phases, Resolver, dial};
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
@@ -120,7 +120,6 @@ pub(crate) struct Opened {
 pub(crate) struct Engine {
     pub(crate) identity: Arc<Identity>,
     table: Table,
-    are_rules_own: bool,
     known_hosts: PathBuf,
     set_up: Duration,
     resolver: Resolver,
@@ -146,7 +145,6 @@ impl Engine {
         Self {
             identity: Arc::clone(&config.identity),
             table,
-            are_rules_own: config.are_rules_own,
             known_hosts: config.known_hosts.clone(),
             set_up: config.set_up,
             resolver: Resolver::new(),
@@ -202,6 +200,8 @@ impl Engine {
             size: request.wish.size,
             closed: request.closed,
             acceptor: request.acceptor,
+            is_offramp_unknown: rules.author() == Author::Controller
+                && rule.is_some_and(|rule| self.is_offramp_unknown(rule)),
         };
         let known = self.memory().known(destination, self.began.elapsed());
         let decision = choose(rule, &asked, &known);
@@ -220,6 +220,15 @@ impl Engine {
             exit,
             reason: decision.reason.to_string(),
         }
+    }
+
+    /// Whether a rule leads to an off-ramp that is not among the known servers.
+    fn is_offramp_unknown(&self, rule: &RouteRule) -> bool {
+        let SessionEnd::Offramp { at, .. } = &rule.end else {
+            return false;
+        };
+        let known = KnownHosts::open(&self.known_hosts);
+        known.map_or(true, |known| known.get(at).is_none())
     }
 
     /// Connects as planned.
@@ -260,7 +269,11 @@ impl Engine {
         }
         // Read only now: a look-up can take long.
         let (rules, own) = (self.table.current(), self.own.addresses());
-        let naming = if self.are_rules_own { rules.rules() } else { &[] };
+        // Only the user's own rules may name local addresses for guests.
+        let naming = match rules.author() {
+            Author::User => rules.rules(),
+            Author::Controller => &[],
+        };
         let addresses = reachable(request.asker, resolved, naming, &own);
         match addresses.is_empty() {
             false => Ok(addresses),

@@ -60,7 +60,7 @@ impl Onramp {
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
         let (life, phases) = Life::begin();
         let metrics = Arc::new(Metrics::new());
-        let table = Table::open(&config.routes, Arc::clone(&metrics))?;
+        let table = Table::open(&config.routes, config.author, Arc::clone(&metrics))?;
         let peers = Arc::new(Peers::new(
             config.authorized_keys.clone(),
             config.identity.public(),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use longhaul_config::routes::{RouteTable, RoutesError};
+use longhaul_config::routes::{Author, RouteTable, RoutesError};
 use tokio::sync::watch;
 
 use crate::metrics::Metrics;
@@ -20,6 +20,7 @@ type Stamp = Option<(u64, i64, i64, u64)>;
 #[derive(Debug)]
 pub(crate) struct Table {
     file: PathBuf,
+    author: Author,
     state: Mutex<State>,
     /// Says when the rules have become others.
     changes: watch::Sender<()>,
@@ -48,11 +49,12 @@ struct State {
 
 impl Table {
     /// Reads the file; one that is not there has no rules.
-    pub(crate) fn open(file: &Path, metrics: Arc<Metrics>) -> Result<Self, RoutesError> {
+    pub(crate) fn open(file: &Path, author: Author, metrics: Arc<Metrics>) -> Result<Self, RoutesError> {
         let stamp = stamp(file);
-        let rules = Arc::new(RouteTable::load(file)?);
+        let rules = Arc::new(RouteTable::load_by(file, author)?);
         Ok(Self {
             file: file.to_owned(),
+            author,
             state: Mutex::new(State {
                 rules,
                 read: Instant::now(),
@@ -104,7 +106,7 @@ impl Table {
     }
 
     fn load(&self, state: &mut State) {
-        match RouteTable::load(&self.file) {
+        match RouteTable::load_by(&self.file, self.author) {
             Ok(rules) => {
                 tracing::info!(
                     rules = rules.rules().len(),
@@ -137,7 +139,7 @@ mod tests {
     fn a_file_that_changes_is_read_again_and_a_mistake_changes_nothing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
-        let table = Table::open(&file, Arc::new(Metrics::new())).unwrap();
+        let table = Table::open(&file, Author::User, Arc::new(Metrics::new())).unwrap();
         assert!(table.current().rules().is_empty(), "no file, no rules");
         let rule = "[[route]]\nto = [\"a.example\"]\n";
         std::fs::write(&file, rule).unwrap();

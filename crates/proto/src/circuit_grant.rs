@@ -5,10 +5,12 @@ mod tests;
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use data_encoding::BASE32_NOPAD;
 
+use crate::replay::SIGNING_AHEAD;
 use crate::tlv::{Field, Reader};
 use crate::{KeyError, PublicKey, SigningKey, text};
 
@@ -24,6 +26,12 @@ const MAX_CIRCUIT_BYTES: usize = 128;
 const MAX_END_BYTES: usize = 64;
 /// Most depots that one grant is for.
 pub const MAX_GRANT_DEPOTS: usize = 32;
+/// Longest time from the moment at which a grant is issued to its end (LH-GRANT-1). A controller
+/// that withdraws a grant is obeyed after this time even where it is not reached.
+pub const MAX_GRANT_LIFETIME: Duration = Duration::from_secs(60);
+/// Longest time to a grant's end that depots accept: the clock of a controller may be ahead, as
+/// far as that of an initiator may be (LH-GRANT-2).
+const MAX_ACCEPTED_LIFETIME: Duration = MAX_GRANT_LIFETIME.saturating_add(SIGNING_AHEAD);
 /// Longest grant as it travels, in bytes.
 pub const MAX_GRANT_BYTES: usize = 1
     + 1
@@ -87,8 +95,15 @@ pub enum GrantFault {
     #[error("the grant begins in {} s: wait until then", .0.div_ceil(1000))]
     Early(u64),
     /// Its time is over.
-    #[error("the grant ended {} s ago: reserve anew", .0 / 1000)]
+    #[error("the grant ended {} s ago: ask the controller for a new one", .0 / 1000)]
     Over(u64),
+    /// It holds for longer than a withdrawal may take.
+    #[error(
+        "the grant holds for {} s more, and a depot accepts {} s at most: update the controller",
+        .0 / 1000,
+        MAX_ACCEPTED_LIFETIME.as_secs()
+    )]
+    Long(u64),
 }
 
 /// Bytes that are no grant, or a value that can't become one.
@@ -148,6 +163,10 @@ impl CircuitGrant {
         }
         if let Some(late) = now_unix_ms.checked_sub(self.end_unix_ms) {
             return Err(GrantFault::Over(late));
+        }
+        let left = self.end_unix_ms.saturating_sub(now_unix_ms);
+        if Duration::from_millis(left) > MAX_ACCEPTED_LIFETIME {
+            return Err(GrantFault::Long(left));
         }
         if !self.issuer.verify(&self.signed_bytes(), &self.signature) {
             return Err(GrantFault::Signature);

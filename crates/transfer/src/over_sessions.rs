@@ -103,10 +103,13 @@ struct Paths {
 }
 
 impl Paths {
-    /// The number of a way, a new one if need be; none beyond [`MAX_ROUTES`].
+    /// The number of a way, a new one if need be; none beyond [`MAX_ROUTES`]. Sessions that are
+    /// opened from now on show the grant that is given here.
     fn number(&mut self, path: Path) -> Option<usize> {
-        if let Some(known) = self.all.iter().position(|known| *known == path) {
-            return Some(known);
+        let mut known = self.all.iter_mut().enumerate();
+        if let Some((number, known)) = known.find(|(_, known)| known.is_same(&path)) {
+            *known = path;
+            return Some(number);
         }
         (self.all.len() < MAX_ROUTES).then(|| {
             self.all.push(path);
@@ -133,16 +136,31 @@ impl Paths {
     }
 }
 
-/// Most ways that one copy learns of. A reserved one whose rate or end changes is another one.
+/// Most ways that one copy learns of. A reserved one whose rate changes is another one; one whose
+/// grant is renewed is not.
 const MAX_ROUTES: usize = 256;
 
 /// One way to the server: the depots to pass, the address of this host to begin at, where that is not the system's choice, and what marks its streams as
 /// those of a reserved way.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 struct Path {
     route: Route,
     source: Option<IpAddr>,
     mark: Option<Mark>,
+}
+
+impl Path {
+    /// Whether both are one way, so that streams of the one are streams of the other.
+    fn is_same(&self, other: &Self) -> bool {
+        let is_one_mark = match (&self.mark, &other.mark) {
+            (Some(Mark::Grant(one)), Some(Mark::Grant(other))) => {
+                // Streams are paced from their beginning, so another rate takes other streams.
+                (&one.circuit, one.rate, one.holder) == (&other.circuit, other.rate, other.holder)
+            }
+            (one, other) => one == other,
+        };
+        is_one_mark && (&self.route, self.source) == (&other.route, other.source)
+    }
 }
 
 impl SessionConnector {
@@ -344,3 +362,6 @@ async fn logged(
         Err(error) => server.log(peer, || tracing::info!(session = %id, %error, "{what} failed")),
     }
 }
+
+#[cfg(test)]
+mod tests;

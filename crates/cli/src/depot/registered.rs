@@ -56,8 +56,10 @@ pub struct RegisterOptions {
     /// The site where it stands, by its name on the map.
     #[arg(long, value_name = "NAME", requires = "register")]
     site: Option<String>,
-    /// The controller, as https://HOST[:PORT] or unix:/PATH [default: the one of longhaul controller use].
-    #[arg(long, value_name = "URL", requires = "register")]
+    /// The controller, as https://HOST[:PORT] or unix:/PATH [default: the one of longhaul
+    /// controller use]. It is asked whether grants of circuits that are in use still hold, with or
+    /// without --register.
+    #[arg(long, value_name = "URL")]
     controller: Option<ServiceUrl>,
     /// The key of --controller, as `longhaul control` prints it.
     #[arg(long, value_name = "KEY", requires = "controller")]
@@ -78,35 +80,52 @@ pub struct Registered {
 }
 
 impl RegisterOptions {
+    /// The controller to ask, if there is one. The depot needs it to register, and if its policy
+    /// trusts `grants`.
+    ///
+    /// # Errors
+    /// It is needed, and it is not known which it is or how to recognise it.
+    pub fn settings(&self, grants: bool) -> Result<Option<Settings>> {
+        let Some(url) = &self.controller else {
+            let kept = || anyhow::Ok(Settings::load(&home::make_dir()?.join(settings::FILE))?);
+            return match self.register.is_some() || grants {
+                true => kept(),
+                // A later policy may trust grants.
+                false => Ok(kept().unwrap_or_default()),
+            };
+        };
+        let known = self.controller_key.map(KnownBy::Key);
+        if known.is_none() && matches!(url, ServiceUrl::Https(_)) {
+            bail!("--controller needs --controller-key: the key that longhaul control prints");
+        }
+        let site = Site {
+            url: url.clone(),
+            known,
+        };
+        Ok(Some(site.into()))
+    }
+
     /// What is to be kept up, if anything.
     ///
     /// # Errors
     /// There is no controller, or an option is none.
-    pub fn registered(&self, key: &SigningKey, limits: DepotLimits) -> Result<Option<Registered>> {
+    pub fn registered(
+        &self,
+        settings: Option<&Settings>,
+        key: &SigningKey,
+        limits: DepotLimits,
+    ) -> Result<Option<Registered>> {
         let Some(name) = &self.register else {
             return Ok(None);
         };
-        let settings = match &self.controller {
-            Some(url) => {
-                let known = self.controller_key.map(KnownBy::Key);
-                if known.is_none() && matches!(url, ServiceUrl::Https(_)) {
-                    bail!("--controller needs --controller-key: the key that longhaul control prints");
-                }
-                let site = Site {
-                    url: url.clone(),
-                    known,
-                };
-                site.into()
-            }
-            None => Settings::load(&home::make_dir()?.join(settings::FILE))?.ok_or_else(|| {
-                anyhow!("--register needs a controller: longhaul controller use URL, or --controller URL")
-            })?,
-        };
+        let settings = settings.ok_or_else(|| {
+            anyhow!("--register needs a controller: longhaul controller use URL, or --controller URL")
+        })?;
         let advertise = self.advertise.iter().map(|text| {
             Endpoint::parse_with_port(text, DEPOT_PORT).with_context(|| "--advertise".to_owned())
         });
         Ok(Some(Registered {
-            controller: Controller::new(&settings, key)?,
+            controller: Controller::new(settings, key)?,
             key: key.clone(),
             name: name.clone(),
             site: self.site.clone(),

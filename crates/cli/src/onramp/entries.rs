@@ -75,7 +75,6 @@ impl Entries {
         if let Some(routes) = &self.routes {
             config.routes.clone_from(routes);
         }
-        config.are_rules_own = !self.follow_controller;
         config.socket = Some(match &self.socket {
             Some(path) => path.clone(),
             None => default_socket()?,

@@ -1,13 +1,15 @@
-//! The rules of a controller in place of a person's: asked for again and again, and kept in a file, from which the on-ramp reads them.
+//! The rules of a controller in place of a person's: asked for again and again, and kept in a file,
+//! from which the on-ramp reads them. Keys of off-ramps are not a controller's to name.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow};
-use longhaul_config::routes::RouteTable;
+use longhaul_config::routes::controllers::without_trust;
+use longhaul_config::routes::{RouteTable, SessionEnd};
 use longhaul_control_client::settings::{self, Settings};
 use longhaul_control_client::{ClientError, Controller};
-use longhaul_session::Identity;
+use longhaul_session::{Identity, KnownHosts};
 use tokio::time::sleep;
 
 use crate::home;
@@ -26,6 +28,7 @@ const FILE: &str = "control/routes.toml";
 pub struct Follower {
     controller: Controller,
     file: PathBuf,
+    known_hosts: PathBuf,
 }
 
 /// Why there are no new rules.
@@ -58,6 +61,7 @@ impl Follower {
         Ok(Self {
             controller: Controller::new(&settings, identity.signing_key())?,
             file,
+            known_hosts: home::known_hosts()?,
         })
     }
 
@@ -87,16 +91,31 @@ impl Follower {
     }
 
     async fn fetch(&self) -> Result<(), NotFetched> {
-        let text = self.controller.routes_file().await?;
-        RouteTable::parse(&text, Path::new("routes.toml"))?;
+        let text = without_trust(&self.controller.routes_file().await?)?;
         let is_new = age(&self.file).is_none_or(|age| age > RENEWAL_INTERVAL);
         if is_new || std::fs::read(&self.file).ok().as_deref() != Some(text.as_bytes()) {
             settings::replace(&self.file, text.as_bytes()).map_err(|error| NotFetched::File {
                 file: self.file.clone(),
                 error,
             })?;
+            self.report_unknown(&RouteTable::parse(&text, &self.file)?);
         }
         Ok(())
+    }
+
+    /// Says in the log which off-ramps of new rules are not used.
+    fn report_unknown(&self, rules: &RouteTable) {
+        let known = KnownHosts::open(&self.known_hosts).ok();
+        for rule in rules.rules() {
+            if let SessionEnd::Offramp { at, .. } = &rule.end
+                && known.as_ref().is_none_or(|known| known.get(at).is_none())
+            {
+                tracing::warn!(
+                    offramp = %at,
+                    "the key of the controller's off-ramp is not in known_hosts: its destinations are connected to directly"
+                );
+            }
+        }
     }
 }
 

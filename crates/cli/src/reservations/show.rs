@@ -35,6 +35,10 @@ pub fn grants(grants: &PathGrants) -> Vec<String> {
                 format!("{shown}: --route {}", text(route)),
                 format!("  --grant {}", text(grant)),
             ],
+            (Some(route), None) => vec![
+                format!("{shown}: --route {}", text(route)),
+                "  grants are issued from a minute before it begins".to_owned(),
+            ],
             _ => vec![format!("{shown}: no depot of the map stands on this path")],
         }
     });

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that can't go on has failed.
 
+mod circuits;
 #[path = "../common/mod.rs"]
 mod common;
 mod copies;
@@ -12,6 +13,7 @@ mod keys;
 mod lies;
 mod nodes;
 mod offramp;
+mod offramp_keys;
 mod onramp;
 mod opens;
 mod pulls;

@@ -150,6 +150,9 @@ impl Bed {
             depot
                 .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
                 .arg(&policy);
+            // It has the grants that are in use renewed.
+            let url = format!("https://{}:7513", self.address("near"));
+            depot.args(["--controller", &url, "--controller-key", &self.key(CONTROLLER)]);
             let depot = started(quiet(depot));
             self.depots.push(depot);
         }
@@ -180,6 +183,13 @@ impl Bed {
                 "near",
                 "control",
                 &["control", "grant", &self.key("client"), role, "--name", "client"],
+            );
+        }
+        for depot in ["near", "far"] {
+            self.run(
+                "near",
+                "control",
+                &["control", "grant", &self.key(depot), "depot"],
             );
         }
         let url = format!("https://{}:7513", self.address("near"));

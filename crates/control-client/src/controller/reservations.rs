@@ -1,5 +1,6 @@
 //! What can be asked of a controller about reservations. What is sent again because no answer came has the same idempotency key: it counts once.
 
+use longhaul_control_api::grants::{GrantsInUse, Renewals};
 use longhaul_control_api::reservations::{
     PathGrants, RefusedProblem, Reservation, ReservationChange, ReservationPage, ReservationQuery,
     ReservationRequest, Reserved,
@@ -101,6 +102,14 @@ impl Controller {
     pub async fn grants(&self, id: u64) -> Result<PathGrants, ClientError> {
         self.ask("GET", &format!("/reservations/{id}/grants"), None::<&()>)
             .await
+    }
+
+    /// Asks about grants that the depot with this key has in use.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn renew_grants(&self, in_use: &GrantsInUse) -> Result<Renewals, ClientError> {
+        self.ask("POST", "/grants/renewals", Some(in_use)).await
     }
 
     /// All reservations that are asked for, page by page.

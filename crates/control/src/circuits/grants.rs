@@ -1,18 +1,25 @@
 //! Grants of the paths of a reservation, for the depots on them.
 
 use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
 
 use longhaul_control_api::map::{Depot, DepotAddress, Map, Transport};
 use longhaul_control_api::reservations::{
-    LifeState, PathGrant, PathGrants, ProvisionState, Reservation, ReservedPath,
+    LifeState, PathGrant, PathGrants, Piece, ProvisionState, Reservation, ReservedPath,
 };
 use longhaul_proto::text::printable;
-use longhaul_proto::{CircuitGrant, Endpoint, Hop, MAX_GRANT_DEPOTS, PublicKey, Route, SigningKey};
+use longhaul_proto::{
+    CircuitGrant, Endpoint, Hop, MAX_GRANT_DEPOTS, MAX_GRANT_LIFETIME, PublicKey, Route, SigningKey,
+};
 
 use crate::reservations::streams::PORTS_OF_PATH;
 
 /// Longest name of an end in a grant, in bytes.
 const MAX_END_BYTES: usize = 64;
+
+/// Longest time from a grant's issue to its end, in milliseconds.
+const LIFETIME_MS: u64 = MAX_GRANT_LIFETIME.as_millis() as u64;
 
 /// Why nothing is granted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,15 +27,66 @@ pub enum NoGrants {
     /// It is not to be used now.
     #[error("reservation {0} is not provisioned: longhaul reservations {0} provision")]
     Released(u64),
+    /// It was cancelled, or has failed.
+    #[error("reservation {0} is cancelled or has failed: make a new one")]
+    Ended(u64),
     /// Nothing of it is to come.
     #[error("nothing of reservation {0} is left: reserve anew")]
     Over(u64),
+    /// Its next stretch of time is not near enough.
+    #[error("reservation {0} goes on in {1} s: ask again within a minute of that")]
+    Early(u64, u64),
+    /// The path, or all paths, lead elsewhere by now.
+    #[error("this depot is on no such path of reservation {0}: ask for the grants of its paths")]
+    Elsewhere(u64),
     /// It can't be signed.
     #[error("the grant can't be made: {0}")]
     Sign(String),
 }
 
-/// Grants for the stretch of time that lasts, or comes next.
+/// Name of a circuit in grants: its reservation, and its path if there are several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitName {
+    /// Number of the reservation.
+    pub reservation: u64,
+    /// Number of the path, counted from 1.
+    path: Option<usize>,
+}
+
+impl fmt::Display for CircuitName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.reservation)?;
+        self.path.map_or(Ok(()), |path| write!(f, ".{path}"))
+    }
+}
+
+/// A text that no controller names a circuit by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("no circuit of this controller has that name")]
+pub struct NotACircuit;
+
+impl FromStr for CircuitName {
+    type Err = NotACircuit;
+
+    fn from_str(text: &str) -> Result<Self, NotACircuit> {
+        let (reservation, path) = match text.split_once('.') {
+            Some((reservation, path)) => (reservation, Some(path)),
+            None => (text, None),
+        };
+        let name = Self {
+            reservation: reservation.parse().map_err(|_| NotACircuit)?,
+            path: path.map(str::parse).transpose().map_err(|_| NotACircuit)?,
+        };
+        // One circuit has one name.
+        match name.to_string() == text {
+            true => Ok(name),
+            false => Err(NotACircuit),
+        }
+    }
+}
+
+/// Grants for the stretch of time that lasts, or comes next. They hold for a minute at most: a
+/// controller takes one back by issuing no further one.
 ///
 /// # Errors
 /// [`NoGrants`].
@@ -39,9 +97,83 @@ pub fn grants(
     signer: &SigningKey,
     now_ms: u64,
 ) -> Result<PathGrants, NoGrants> {
+    let piece = stretch(reservation, now_ms)?;
+    let issue = Issue {
+        reservation,
+        piece,
+        holder,
+        signer,
+        now_ms,
+    };
+    let is_near = issue.end_ms() > piece.start_ms;
+    let items = (0..).zip(&piece.paths).map(|(at, path)| {
+        let on_it = OnPath::of(path, map);
+        let grant = match is_near && !on_it.all.is_empty() {
+            true => Some(issue.signed(at, path, &on_it)?),
+            false => None,
+        };
+        Ok(PathGrant {
+            path: path.clone(),
+            depots: on_it.names(),
+            route: on_it.route().map(|route| route.to_string()),
+            grant,
+        })
+    });
+    Ok(PathGrants {
+        start_ms: piece.start_ms,
+        end_ms: match is_near {
+            true => issue.end_ms(),
+            false => piece.end_ms.min(piece.start_ms.saturating_add(LIFETIME_MS)),
+        },
+        items: items.collect::<Result<_, NoGrants>>()?,
+    })
+}
+
+/// Renews the grant of one circuit, which a depot has in use.
+///
+/// # Errors
+/// [`NoGrants`]: it has ended.
+pub fn renewal(
+    reservation: &Reservation,
+    circuit: CircuitName,
+    depot: &PublicKey,
+    map: &Map,
+    holder: PublicKey,
+    signer: &SigningKey,
+    now_ms: u64,
+) -> Result<String, NoGrants> {
+    let id = reservation.id;
+    let piece = stretch(reservation, now_ms)?;
+    let issue = Issue {
+        reservation,
+        piece,
+        holder,
+        signer,
+        now_ms,
+    };
+    if issue.end_ms() <= piece.start_ms {
+        let early = piece.start_ms.saturating_sub(now_ms);
+        return Err(NoGrants::Early(id, early / 1000));
+    }
+    let mut paths = (0..).zip(&piece.paths);
+    let found = paths.find(|(at, _)| issue.name(*at) == circuit);
+    let (at, path) = found.ok_or(NoGrants::Elsewhere(id))?;
+    let on_it = OnPath::of(path, map);
+    if !on_it.keys().contains(depot) {
+        return Err(NoGrants::Elsewhere(id));
+    }
+    issue.signed(at, path, &on_it)
+}
+
+/// The stretch of time that lasts, or comes next.
+fn stretch(reservation: &Reservation, now_ms: u64) -> Result<&Piece, NoGrants> {
     let state = reservation.state;
-    if state.life != LifeState::Created {
-        return Err(NoGrants::Over(reservation.id));
+    match state.life {
+        LifeState::Created => {}
+        LifeState::PassedEndTime => return Err(NoGrants::Over(reservation.id)),
+        LifeState::Terminating | LifeState::Terminated | LifeState::Failed => {
+            return Err(NoGrants::Ended(reservation.id));
+        }
     }
     let is_wanted = matches!(
         state.provision,
@@ -52,50 +184,55 @@ pub fn grants(
     }
     let mut pieces = reservation.pieces.iter();
     let piece = pieces.find(|piece| piece.end_ms > now_ms);
-    let piece = piece.ok_or(NoGrants::Over(reservation.id))?;
-    let is_one = piece.paths.len() == 1;
-    let items = piece.paths.iter().zip(1..).map(|(path, place): (_, usize)| {
-        let on_it = OnPath::of(path, map);
-        let circuit = match is_one {
-            true => reservation.id.to_string(),
-            false => format!("{}.{place}", reservation.id),
-        };
+    piece.ok_or(NoGrants::Over(reservation.id))
+}
+
+/// Issue of the grants of one stretch of a reservation, to one holder, at one moment.
+struct Issue<'a> {
+    reservation: &'a Reservation,
+    piece: &'a Piece,
+    holder: PublicKey,
+    signer: &'a SigningKey,
+    now_ms: u64,
+}
+
+impl Issue<'_> {
+    /// The end of what is issued now.
+    fn end_ms(&self) -> u64 {
+        let last = self.now_ms.saturating_add(LIFETIME_MS);
+        self.piece.end_ms.min(last)
+    }
+
+    /// Names the circuit of the path at this place.
+    fn name(&self, at: usize) -> CircuitName {
+        CircuitName {
+            reservation: self.reservation.id,
+            path: (self.piece.paths.len() > 1).then_some(at.saturating_add(1)),
+        }
+    }
+
+    /// Signs the grant of the path at this place, on which there are depots.
+    fn signed(&self, at: usize, path: &ReservedPath, on_it: &OnPath<'_>) -> Result<String, NoGrants> {
         let mut grant = CircuitGrant {
-            circuit: circuit.into_bytes(),
-            holder,
-            from: end(&reservation.from),
-            to: end(&reservation.to),
-            start_unix_ms: piece.start_ms,
-            end_unix_ms: piece.end_ms,
+            circuit: self.name(at).to_string().into_bytes(),
+            holder: self.holder,
+            from: end(&self.reservation.from),
+            to: end(&self.reservation.to),
+            start_unix_ms: self.piece.start_ms,
+            end_unix_ms: self.end_ms(),
             rate: path.rate_bps,
             // As many as have source ports.
             sessions: PORTS_OF_PATH,
             depots: on_it.keys().into_iter().collect(),
-            issuer: signer.public(),
+            issuer: self.signer.public(),
             signature: [0; 64],
         };
-        let text = match grant.depots.is_empty() {
-            true => None,
-            false => {
-                grant
-                    .sign(signer)
-                    .map_err(|error| NoGrants::Sign(error.to_string()))?;
-                let text = grant.to_text();
-                Some(text.map_err(|error| NoGrants::Sign(error.to_string()))?)
-            }
-        };
-        Ok(PathGrant {
-            path: path.clone(),
-            depots: on_it.names(),
-            route: on_it.route().map(|route| route.to_string()),
-            grant: text,
-        })
-    });
-    Ok(PathGrants {
-        start_ms: piece.start_ms,
-        end_ms: piece.end_ms,
-        items: items.collect::<Result<_, NoGrants>>()?,
-    })
+        grant
+            .sign(self.signer)
+            .map_err(|error| NoGrants::Sign(error.to_string()))?;
+        let text = grant.to_text();
+        text.map_err(|error| NoGrants::Sign(error.to_string()))
+    }
 }
 
 /// The depots at the sites of a path.
@@ -183,78 +320,4 @@ fn end(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn each_path_has_a_grant_for_the_depots_on_it() {
-        let [signer, depot, other] = [(); 3].map(|()| SigningKey::generate().unwrap());
-        let map: Map = serde_json::from_value(json!({
-            "sites": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
-            "depots": [
-                {"name": "on-it", "key": depot.public().to_string(), "site": "b", "addresses": []},
-                {"name": "elsewhere", "key": other.public().to_string(), "site": "c", "addresses": []},
-            ],
-        }))
-        .unwrap();
-        let reservation = |provision: &str| -> Reservation {
-            serde_json::from_value(json!({
-                "id": 12, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5}},
-                "start_ms": 0, "end_ms": 100, "paths": 1, "disjoint": "no", "preference": "fewest-hops", "created_ms": 0,
-                "pieces": [
-                    {"start_ms": 0, "end_ms": 50, "paths": [{"rate_bps": 4, "links": [{"link": "ab", "from": "a", "to": "b"}]}]},
-                    {"start_ms": 50, "end_ms": 100, "paths": [{"rate_bps": 5, "links": [{"link": "ab", "from": "a", "to": "b"}]}]},
-                ],
-                "state": {"reserve": "start", "provision": provision, "life": "created"},
-            }))
-            .unwrap()
-        };
-        let holder = other.public();
-        let found = grants(&reservation("provisioned"), &map, holder, &signer, 60).unwrap();
-        assert_eq!(
-            (found.start_ms, found.items[0].depots.clone()),
-            (50, vec!["on-it".to_owned()])
-        );
-        assert_eq!(found.items[0].route, None, "nobody knows where it listens");
-        let grant: CircuitGrant = found.items[0].grant.as_ref().unwrap().parse().unwrap();
-        assert_eq!((grant.rate, &grant.circuit[..]), (5, &b"12"[..]));
-        let trusts = |issuer: &PublicKey| *issuer == signer.public();
-        assert_eq!(grant.check(&holder, &depot.public(), 60, trusts), Ok(()));
-        let none =
-            |reservation: &Reservation, now| grants(reservation, &map, holder, &signer, now).unwrap_err();
-        assert_eq!(none(&reservation("released"), 60), NoGrants::Released(12));
-        assert_eq!(none(&reservation("provisioned"), 100), NoGrants::Over(12));
-    }
-
-    #[test]
-    fn a_way_passes_one_depot_of_each_site_in_the_order_of_the_path() {
-        let path: ReservedPath = serde_json::from_value(json!({"rate_bps": 4, "links": [
-            {"link": "ca", "from": "c", "to": "a"}, {"link": "ab", "from": "a", "to": "b"}]}))
-        .unwrap();
-        let keys = [(); 5].map(|()| SigningKey::generate().unwrap().public());
-        let depot = |at: usize, name: &str, site: &str, is_stale: bool| {
-            let state = match is_stale {
-                true => json!({"state": "stale", "heard": 0.0, "until": 1.0}),
-                false => json!({"state": "listed"}),
-            };
-            json!({"name": name, "key": keys[at].to_string(), "site": site, "state": state,
-                "addresses": [{"endpoint": format!("{name}.example:7510")}]})
-        };
-        let map: Map = serde_json::from_value(json!({
-            "sites": [{"name": "a"}, {"name": "b"}, {"name": "c"}, {"name": "d"}],
-            "depots": [depot(0, "a0", "a", true), depot(1, "a1", "a", false), depot(2, "a2", "a", false), depot(3, "c0", "c", false),
-                depot(4, "d0", "d", false)],
-        }))
-        .unwrap();
-        let on_it = OnPath::of(&path, &map);
-        assert_eq!(on_it.names(), ["c0", "a0", "a1", "a2"]);
-        let [c0, a1] = [(3, "c0"), (1, "a1")]
-            .map(|(at, name): (usize, &str)| format!("{}@{name}.example:7510", keys[at]));
-        let way = on_it.route().map(|route| route.to_string());
-        assert_eq!(way, Some(format!("{c0},{a1}")));
-        let nowhere = OnPath { all: Vec::new() };
-        assert_eq!(nowhere.route(), None);
-    }
-}
+mod tests;

@@ -33,6 +33,15 @@ impl Controller {
         }
     }
 
+    /// The operator, as if asking over the controller's socket.
+    #[must_use]
+    pub fn operator(&self) -> Caller {
+        Caller {
+            user: self.0.settings.name.clone(),
+            key: None,
+        }
+    }
+
     /// Whoever has signed a document with this key.
     #[must_use]
     pub fn caller(&self, key: PublicKey) -> Caller {

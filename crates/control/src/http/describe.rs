@@ -66,6 +66,7 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
         reservations::provision,
         reservations::release,
         grants::list,
+        grants::renew,
         transfers::take,
         transfers::list,
         transfers::score

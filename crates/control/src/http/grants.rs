@@ -1,16 +1,20 @@
-//! Grants of reservations' paths, for the key that asks.
+//! Grants of reservations' paths: for the key that asks, and renewed for the depots that use them.
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use longhaul_api::problem::Named;
+use longhaul_api::problem::{Body, Named};
 use longhaul_api::{Caller, Problem, ProblemKind};
+use longhaul_control_api::grants::{GrantInUse, GrantsInUse, MAX_GRANTS_IN_USE, Renewal, Renewals};
 use longhaul_control_api::principals::{Permission, Resource};
-use longhaul_control_api::reservations::PathGrants;
+use longhaul_control_api::reservations::{PathGrants, Reservation};
+use longhaul_proto::PublicKey;
 
+use super::invalid;
 use super::reservations::{Refused, read_id};
-use crate::authority::Subject;
-use crate::circuits::grants::{NoGrants, grants};
+use crate::authority::{self, Subject};
+use crate::circuits::grants::{CircuitName, NoGrants, grants, renewal};
 use crate::controller::Controller;
+use crate::reservations::reported;
 use crate::reservations::writer::AskError;
 
 /// What lets the asker's sessions use a reservation's paths at the depots on them, now or in the next stretch of its time. For who may set it up.
@@ -29,9 +33,7 @@ pub async fn list(
         .read(|desk, now| desk.show(&asker, id, now))
         .await?;
     let reservation = found.map_err(AskError::from)?;
-    let subject = Subject::own_if(reservation.owner == asker.owner);
-    controller
-        .allow(&caller, Resource::Reservations, Permission::Signal, &subject)
+    may_use(&controller, &caller, &reservation)
         .map_err(|refused| Problem::new(ProblemKind::Forbidden, refused.to_string()))?;
     let places = controller.places();
     let now = controller.book().now();
@@ -39,9 +41,103 @@ pub async fn list(
     let found = grants(&reservation, &places.known.map, holder, signer, now).map_err(|no| {
         let kind = match no {
             NoGrants::Sign(_) => ProblemKind::Unavailable,
-            NoGrants::Released(_) | NoGrants::Over(_) => ProblemKind::Conflict,
+            _ => ProblemKind::Conflict,
         };
         Problem::new(kind, no.to_string())
     })?;
     Ok(Json(found))
+}
+
+/// Renews grants that a depot has in use, for the depot that asks. What is not renewed has ended:
+/// its reservation was cancelled, or its holder may not use it any more.
+#[utoipa::path(post, path = "/api/v1/grants/renewals", request_body = GrantsInUse, responses((status = OK, body = Renewals), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn renew(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Body(in_use): Body<GrantsInUse>,
+) -> Result<Json<Renewals>, Problem> {
+    controller.allow(
+        &caller,
+        Resource::Registrations,
+        Permission::Write,
+        &Subject::own(),
+    )?;
+    let Some(depot) = caller.key else {
+        return Err(invalid("a depot asks with its key"));
+    };
+    if in_use.items.len() > MAX_GRANTS_IN_USE {
+        return Err(invalid(format!("items: at most {MAX_GRANTS_IN_USE}")));
+    }
+    let circuits: Vec<Option<CircuitName>> = in_use
+        .items
+        .iter()
+        .map(|item| item.circuit.parse().ok())
+        .collect();
+    let operator = controller.asker(&controller.operator());
+    let found: Vec<Option<Reservation>> = controller
+        .book()
+        .read(|desk, now| {
+            let show = |circuit: &Option<CircuitName>| {
+                let id = circuit.and_then(|circuit| reported::id(circuit.reservation))?;
+                desk.show(&operator, id, now).ok()
+            };
+            circuits.iter().map(show).collect()
+        })
+        .await?;
+    let circuits = circuits.into_iter().zip(found);
+    let items = in_use.items.into_iter().zip(circuits).map(|(item, found)| {
+        let renewed = match found {
+            (Some(circuit), Some(reservation)) => renewed(&controller, &item, circuit, &reservation, &depot),
+            _ => Err("there is no such reservation any more".to_owned()),
+        };
+        let (grant, ended) = match renewed {
+            Ok(grant) => (Some(grant), None),
+            Err(why) => (None, Some(why)),
+        };
+        Renewal {
+            circuit: item.circuit,
+            holder: item.holder,
+            grant,
+            ended,
+        }
+    });
+    Ok(Json(Renewals {
+        items: items.collect(),
+    }))
+}
+
+/// Renews one grant, or says why it has ended.
+fn renewed(
+    controller: &Controller,
+    item: &GrantInUse,
+    circuit: CircuitName,
+    reservation: &Reservation,
+    depot: &PublicKey,
+) -> Result<String, String> {
+    let holder: PublicKey = item
+        .holder
+        .parse()
+        .map_err(|_| "the holder is no key, lhk1:...".to_owned())?;
+    let settings = controller.settings();
+    let user = match holder == settings.key {
+        // The operator has no key at the socket, and was given grants for this one.
+        true => controller.operator(),
+        false => controller.caller(holder),
+    };
+    may_use(controller, &user, reservation).map_err(|refused| refused.to_string())?;
+    let places = controller.places();
+    let now = controller.book().now();
+    let map = &places.known.map;
+    renewal(reservation, circuit, depot, map, holder, &settings.signer, now).map_err(|no| no.to_string())
+}
+
+/// Decides whether sessions of `user` may use the paths of a reservation: those of who may set it
+/// up.
+fn may_use(
+    controller: &Controller,
+    user: &Caller,
+    reservation: &Reservation,
+) -> Result<(), authority::Refused> {
+    let subject = Subject::own_if(reservation.owner == controller.asker(user).owner);
+    controller.allow(user, Resource::Reservations, Permission::Signal, &subject)
 }

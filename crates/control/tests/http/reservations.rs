@@ -8,6 +8,7 @@ use crate::secured::{now, signed_at};
 
 const HOUR_MS: u64 = 3_600_000;
 const PATH: &str = "/api/v1/reservations";
+const RENEWALS: &str = "/api/v1/grants/renewals";
 
 fn map() -> Value {
     let both = json!({"capacity": {"rate_bps": 1e10}});
@@ -303,5 +304,82 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
     assert!(
         status == 400 && why.contains("192.0.2.0/24"),
         "{status} {refused}"
+    );
+}
+
+/// Asks about a grant of reservation 1 for its holder, and returns the answer about it.
+async fn renewed(bench: &Bench, depot: &SigningKey, circuit: &str, holder: &SigningKey) -> Value {
+    let item = json!({"circuit": circuit, "holder": holder.public().to_string()});
+    let asked = json!({"items": [item]}).to_string();
+    let (status, answer) = bench.ask(depot, "POST", RENEWALS, &asked).await;
+    assert_eq!(status, 200, "{answer}");
+    answer["items"][0].clone()
+}
+
+/// A grant holds for a minute; depots on the path, and no others, have it renewed while it is
+/// wanted.
+#[tokio::test]
+async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
+    let bench = Bench::new().await;
+    let depot = bench.principal("depot", "d").await;
+    let elsewhere = bench.principal("depot", "e").await;
+    let mut map = map();
+    let address = json!([{"endpoint": "198.51.100.9:7510"}]);
+    map["depots"] =
+        json!([{"name": "d", "key": depot.public().to_string(), "site": "east", "addresses": address}]);
+    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    let ana = bench.principal("reserver", "ana").await;
+    let mut asked = request(2_000_000_000);
+    asked["provision"] = json!(true);
+    for _ in 0..2 {
+        assert_eq!(reserve(&bench, &ana, &asked).await.0, 201);
+    }
+    let (_, granted) = bench.ask(&ana, "GET", &format!("{PATH}/1/grants"), "").await;
+    let left = granted["end_ms"].as_u64().unwrap() - now_ms();
+    assert!(left <= 60_000, "{granted}");
+    let answer = renewed(&bench, &depot, "1", &ana).await;
+    let grant: longhaul_proto::CircuitGrant = answer["grant"].as_str().unwrap().parse().unwrap();
+    assert!(grant.end_unix_ms <= now_ms() + 60_000);
+    assert_eq!(
+        grant.check(&ana.public(), &depot.public(), now_ms(), |_| true),
+        Ok(())
+    );
+    // Not elsewhere, not for keys that may not use it, and no circuit of another kind.
+    let ben = bench.principal("reserver", "ben").await;
+    for (depot, circuit, holder, why) in [
+        (&elsewhere, "1", &ana, "this depot is on no such path"),
+        (&depot, "1.2", &ana, "this depot is on no such path"),
+        (&depot, "1", &ben, "only of its own"),
+        (&depot, "1", &depot, "no role of d"),
+        (&depot, "9", &ana, "no such reservation"),
+        (&depot, "one", &ana, "no such reservation"),
+    ] {
+        let answer = renewed(&bench, depot, circuit, holder).await;
+        let ended = answer["ended"].as_str().unwrap();
+        assert!(
+            ended.contains(why) && answer["grant"].is_null(),
+            "{circuit}: {answer}"
+        );
+    }
+    let nothing = json!({"items": []}).to_string();
+    assert_eq!(bench.ask(&ana, "POST", RENEWALS, &nothing).await.0, 403);
+    assert_eq!(bench.local("POST", RENEWALS, &nothing).await.0, 400);
+    let many = vec![json!({"circuit": "1", "holder": "k"}); 501];
+    let many = json!({"items": many}).to_string();
+    assert_eq!(bench.ask(&depot, "POST", RENEWALS, &many).await.0, 400);
+    // It is cancelled; and of what is not, the key loses its role.
+    assert_eq!(bench.ask(&ana, "DELETE", &format!("{PATH}/1"), "").await.0, 200);
+    let answer = renewed(&bench, &depot, "1", &ana).await;
+    assert!(
+        answer["ended"].as_str().unwrap().contains("is cancelled"),
+        "{answer}"
+    );
+    assert!(renewed(&bench, &depot, "2", &ana).await["grant"].is_string());
+    let role = format!("/api/v1/principals/{}/roles/reserver", ana.public());
+    assert_eq!(bench.local("DELETE", &role, "").await.0, 204);
+    let answer = renewed(&bench, &depot, "2", &ana).await;
+    assert!(
+        answer["grant"].is_null() && answer["ended"].is_string(),
+        "{answer}"
     );
 }

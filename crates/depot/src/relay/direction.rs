@@ -84,6 +84,12 @@ impl Direction {
         }
     }
 
+    /// Draws from another limit from now on, also where it waits for the one before.
+    pub(super) fn limit(&mut self, limit: Arc<RateLimit>) {
+        self.limit = limit;
+        self.pause = None;
+    }
+
     /// The FIN of this direction has been sent.
     pub(super) fn has_ended(&self) -> bool {
         self.state == State::Ended

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use longhaul_depot::{Depot, DepotConfig, Listen, Policy};
+use longhaul_depot::{Depot, DepotConfig, GrantsInUse, Listen, Policy};
 use longhaul_proto::{
     Endpoint, Open, OpenDecoder, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode,
     StatusDecoder,
@@ -21,6 +21,7 @@ pub struct Running {
     pub address: SocketAddr,
     pub metrics: Option<SocketAddr>,
     pub key: PublicKey,
+    pub grants: GrantsInUse,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
@@ -65,6 +66,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
     tweak(&mut config);
     let depot = Depot::bind(config).expect("bind");
     let (address, metrics) = (depot.local_addresses()[0], depot.metrics_address());
+    let grants = depot.grants();
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(depot.run(async {
         let _ = stopped.await;
@@ -73,6 +75,7 @@ pub fn depot_with(policy: Policy, tweak: impl FnOnce(&mut DepotConfig)) -> Runni
         address,
         metrics,
         key: public,
+        grants,
         stop: Some(stop),
         task,
     }

@@ -5,12 +5,45 @@ use std::time::Duration;
 
 use longhaul_depot::Policy;
 use longhaul_proto::{CircuitGrant, Open, PublicKey, SigningKey, StatusCode};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::time::Instant;
 
 use crate::bed::*;
 
 /// A minute, in milliseconds.
 const MINUTE_MS: u64 = 60_000;
+const GRANTED: &str = "longhaul_depot_granted_sessions";
+/// What a rule with this rate lets through at once, in bytes, and in a second.
+const RULE: &str = "max_rate = \"80 kbit/s\"";
+const RULE_BURST: usize = 64 << 10;
+const RULE_BYTES_PER_SECOND: usize = 10_000;
+/// Bytes that a rule needs 19 s for, and the grant a twentieth of a second.
+const BYTES: usize = 256 << 10;
+const RULE_SECONDS: f64 = ((BYTES - RULE_BURST) / RULE_BYTES_PER_SECOND) as f64;
+/// By how much the clock goes on each time that nothing has come: whatever waits for time has it
+/// soon, and what waits for the kernel has hundreds of looks before a second has gone by.
+const STEP: Duration = Duration::from_millis(2);
+
+/// Sends so many bytes, and returns how long they take by the paused clock.
+async fn seconds_to_carry((initiator, acceptor): &mut (TcpStream, TcpStream), bytes: usize) -> f64 {
+    let began = Instant::now();
+    let (mut to_send, mut to_come, mut buffer) = (bytes, bytes, vec![7; bytes]);
+    while to_come > 0 {
+        let sent = initiator
+            .try_write(&buffer[..to_send])
+            .map(|sent| to_send -= sent);
+        let came = acceptor.try_read(&mut buffer).map(|came| to_come -= came);
+        if came.is_err() {
+            tokio::time::advance(STEP).await;
+        }
+        for done in [sent, came] {
+            let would_block = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+            assert!(done.as_ref().err().is_none_or(would_block), "{done:?}");
+        }
+    }
+    began.elapsed().as_secs_f64()
+}
 
 struct Bed {
     depot: Running,
@@ -23,9 +56,14 @@ struct Bed {
 impl Bed {
     /// A depot that takes grants of a controller, and lets a client pass.
     async fn new() -> Self {
+        Self::with_rule("").await
+    }
+
+    /// The same, whose rule says more.
+    async fn with_rule(more: &str) -> Self {
         let (controller, client) = (new_key(), new_key());
         let text = format!(
-            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n",
             controller.public(),
             client.public()
         );
@@ -59,10 +97,15 @@ impl Bed {
 
     /// An OPEN with a grant that the controller signs after this change.
     fn open(&self, rate: Option<u64>, change: impl FnOnce(&mut CircuitGrant)) -> Open {
+        self.with(self.signed(change), rate)
+    }
+
+    /// A grant that the controller signs after this change.
+    fn signed(&self, change: impl FnOnce(&mut CircuitGrant)) -> CircuitGrant {
         let mut grant = self.grant();
         change(&mut grant);
         grant.sign(&self.controller).expect("sign");
-        self.with(grant, rate)
+        grant
     }
 
     fn with(&self, grant: CircuitGrant, rate: Option<u64>) -> Open {
@@ -120,6 +163,12 @@ async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused(
         "the grant begins in",
     )
     .await;
+    // A controller that takes it back must be obeyed soon, also where it is not reached.
+    bed.refused(
+        &bed.open(None, |grant| grant.end_unix_ms = now + 60 * MINUTE_MS),
+        "a depot accepts 70 s at most",
+    )
+    .await;
     // What another key was granted, and this one has seen.
     let other = new_key().public();
     bed.refused(&bed.open(None, |grant| grant.holder = other), "for another key")
@@ -168,20 +217,90 @@ async fn a_depot_without_controllers_passes_grants_on_unread() {
     assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
 }
 
-/// LH-GRANT-3: what has a grant ends with it.
+/// LH-GRANT-3: the end of a grant resets nobody, and lifts no rate of the policy any more.
 #[tokio::test(start_paused = true)]
-async fn a_session_is_reset_when_its_grant_ends() {
-    let still = stand_still();
+async fn a_session_without_its_grant_has_the_rate_of_its_rule() {
+    let _still = stand_still();
+    let bed = Bed::with_rule(RULE).await;
+    let page = bed.depot.metrics.expect("page");
+    let mut ends = bed.passed(&bed.open(None, |_| {})).await;
+    until(page, GRANTED, 1.0).await;
+    let granted = seconds_to_carry(&mut ends, BYTES).await;
+    assert!(granted < RULE_SECONDS / 2.0, "{granted}");
+    tokio::time::advance(Duration::from_millis(MINUTE_MS + 1)).await;
+    until(page, GRANTED, 0.0).await;
+    let ruled = seconds_to_carry(&mut ends, BYTES).await;
+    assert!(ruled >= RULE_SECONDS, "{ruled}");
+    let listed = bed.depot.grants.list();
+    assert_eq!(listed.len(), 1, "it is asked about while it has a session");
+}
+
+/// LH-GRANT-3: a renewal in time changes nothing, and one after an outage gives sessions their rate
+/// back.
+#[tokio::test(start_paused = true)]
+async fn a_renewed_grant_is_taken_up_by_its_sessions() {
+    let _still = stand_still();
+    let bed = Bed::with_rule(RULE).await;
+    let page = bed.depot.metrics.expect("page");
+    let mut ends = bed.passed(&bed.open(None, |_| {})).await;
+    let in_use = bed.depot.grants.list().remove(0);
+    let renew = || bed.depot.grants.renew(&in_use, &bed.signed(|_| {}));
+    for _ in 0..4 {
+        tokio::time::advance(Duration::from_millis(MINUTE_MS / 2)).await;
+        renew().expect("it is the controller's");
+        until(page, GRANTED, 1.0).await;
+    }
+    tokio::time::advance(Duration::from_millis(MINUTE_MS + 1)).await;
+    until(page, GRANTED, 0.0).await;
+    let lapsed = seconds_to_carry(&mut ends, BYTES).await;
+    assert!(lapsed >= RULE_SECONDS, "{lapsed}");
+    renew().expect("it is the controller's");
+    until(page, GRANTED, 1.0).await;
+    let renewed = seconds_to_carry(&mut ends, BYTES).await;
+    assert!(renewed < RULE_SECONDS / 2.0, "{renewed}");
+    let active = metric(page, "longhaul_depot_sessions_active").await;
+    assert_eq!(active, Some(1.0), "it is the same session");
+}
+
+/// LH-GRANT-3: whatever the holder still shows, a withdrawal counts until the controller renews.
+#[tokio::test]
+async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
     let bed = Bed::new().await;
     let page = bed.depot.metrics.expect("page");
-    let open = bed.open(None, |grant| grant.end_unix_ms = now_ms() + MINUTE_MS);
-    let (mut initiator, mut acceptor) = bed.passed(&open).await;
-    until(page, "longhaul_depot_granted_sessions", 1.0).await;
-    tokio::time::advance(Duration::from_millis(MINUTE_MS + 1)).await;
-    // What the depot sent before, then the reset.
-    assert_reset(&mut initiator).await;
-    assert_reset(&mut acceptor).await;
-    let ended = "longhaul_depot_sessions_ended_total{ending=\"grant over\"}";
-    until(page, ended, 1.0).await;
-    drop(still);
+    let (mut initiator, mut acceptor) = bed.passed(&bed.open(None, |_| {})).await;
+    soon(until(page, GRANTED, 1.0)).await;
+    soon(bed.depot.grants.unasked()).await;
+    let in_use = bed.depot.grants.list().remove(0);
+    assert_eq!(
+        (&in_use.circuit[..], in_use.holder),
+        (&b"12"[..], bed.client.public())
+    );
+    bed.depot
+        .grants
+        .withdraw(&in_use, "the reservation was cancelled");
+    soon(until(page, GRANTED, 0.0)).await;
+    bed.refused(
+        &bed.open(None, |grant| grant.end_unix_ms += 5_000),
+        "has withdrawn it",
+    )
+    .await;
+    // The session goes on.
+    initiator.write_all(b"?").await.expect("write");
+    assert_eq!(soon(acceptor.read_u8()).await.expect("read"), b'?');
+    // No other key, and no grant for other depots, renews it.
+    let forged = bed.grant();
+    bed.depot.grants.renew(&in_use, &forged).expect_err("unsigned");
+    let other = new_key().public();
+    let elsewhere = bed.signed(|grant| grant.depots = vec![other]);
+    bed.depot
+        .grants
+        .renew(&in_use, &elsewhere)
+        .expect_err("elsewhere");
+    assert_eq!(metric(page, GRANTED).await, Some(0.0));
+    bed.depot
+        .grants
+        .renew(&in_use, &bed.signed(|_| {}))
+        .expect("it is the controller's");
+    soon(until(page, GRANTED, 1.0)).await;
+    drop(bed.passed(&bed.open(None, |_| {})).await);
 }

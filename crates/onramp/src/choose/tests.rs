@@ -92,6 +92,34 @@ fn any_asked() -> impl Strategy<Value = (bool, Option<Named>, Option<u64>, bool)
     (any::<bool>(), named, any::<Option<u64>>(), any::<bool>())
 }
 
+#[test]
+fn a_controllers_offramp_that_is_not_known_is_not_taken() {
+    let rule = rules().get(1).cloned();
+    let asked = Asked {
+        is_offramp_unknown: true,
+        ..far(Some(1 << 30))
+    };
+    let way = |asked: &Asked| choose(rule.as_ref(), asked, &known(Some(100), None)).way;
+    assert_eq!(way(&far(Some(1 << 30))), Way::Route);
+    assert_eq!(way(&asked), Way::Direct);
+    let closed = Asked {
+        closed: true,
+        ..asked
+    };
+    assert_eq!(way(&closed), Way::Nothing);
+    // Sessions end at the destination: nobody between can read them.
+    let acceptor = Asked {
+        acceptor: true,
+        ..asked
+    };
+    assert_eq!(way(&acceptor), Way::Route);
+    let named = Asked {
+        named: Some(Named::Route),
+        ..asked
+    };
+    assert_eq!(way(&named), Way::Route, "the program's own choice");
+}
+
 proptest! {
     #[test]
     fn what_must_hold(
@@ -101,7 +129,7 @@ proptest! {
         usually_below in any::<Option<u64>>(),
     ) {
         let rule = rules().get(which).cloned();
-        let asked = Asked { is_local, named: asks, size, closed, acceptor };
+        let asked = Asked { is_local, named: asks, size, closed, acceptor, is_offramp_unknown: false };
         let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
         let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
 

@@ -49,6 +49,23 @@ fn a_grant_counts_for_its_holder_at_its_depots_in_its_time() {
     assert_eq!(check(&grant, &other, 1, 2, 1_000), Err(issuer));
 }
 
+/// LH-GRANT-2: a controller takes back what it granted, so no depot accepts more than a minute.
+#[test]
+fn a_grant_for_longer_than_its_lifetime_is_refused() {
+    let accepted = 1_000 + 70_000;
+    let (controller, grant) = signed(|grant| grant.end_unix_ms = accepted);
+    assert_eq!(check(&grant, &controller, 1, 2, 1_000), Ok(()));
+    let (controller, long) = signed(|grant| grant.end_unix_ms = accepted + 1);
+    assert_eq!(
+        check(&long, &controller, 1, 2, 1_000),
+        Err(GrantFault::Long(70_001))
+    );
+    // Nothing overflows.
+    let (controller, endless) = signed(|grant| grant.end_unix_ms = u64::MAX);
+    let fault = check(&endless, &controller, 1, 2, 1_000);
+    assert!(matches!(fault, Err(GrantFault::Long(_))), "{fault:?}");
+}
+
 /// LH-GRANT-1: the signature covers all of it.
 #[test]
 fn what_is_changed_after_it_was_signed_does_not_count() {

@@ -20,7 +20,7 @@ use quantities::{ByteCount, Rate};
 
 use super::Of;
 use super::ends::{self, Ends};
-use super::granted::{Paths, is_held_by_network, refusal};
+use super::granted::{Paths, is_held_by_network, refusal, renewal_due};
 use super::kept::{Kept, Reserved};
 use super::looks::Beside;
 use crate::cp::routing::Judged;
@@ -93,7 +93,7 @@ pub struct Book {
 enum GrantsDue {
     /// As soon as can be, or from then on.
     After(Instant),
-    /// When those that there are end.
+    /// While those that there are last.
     At(Moment),
 }
 
@@ -374,11 +374,11 @@ impl Book {
                     true => self.paths.forget_grants(),
                     false => self.paths.grant(&grants),
                 }
-                Some(GrantsDue::At(grants.end_ms))
+                Some(GrantsDue::At(renewal_due(unix_ms(), grants.end_ms)))
             }
             (Err(error), _) | (_, Err(error)) => {
                 tracing::info!(%error, "no grants for the depots on the reserved paths");
-                // Nothing is said of those that there are.
+                // Nothing is said of those that there are: they last until their end.
                 Some(GrantsDue::After(Instant::now() + GRANTS_AGAIN_AFTER))
             }
         };

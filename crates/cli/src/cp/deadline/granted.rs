@@ -17,6 +17,16 @@ use longhaul_transfer::{Mark, Reserved};
 /// Most paths that are distinguished in one copy: a reservation has eight at most, and changes few times.
 const MAX_PATHS: usize = 1024;
 
+/// Shortest time between two requests for grants, in milliseconds.
+const MIN_RENEWAL_MS: Moment = 1_000;
+
+/// The moment to ask for grants again: at half of their time, so that a controller that is away for
+/// a while is asked again before they end.
+pub fn renewal_due(now: Moment, end: Moment) -> Moment {
+    let half = end.saturating_sub(now) / 2;
+    now.saturating_add(half.max(MIN_RENEWAL_MS))
+}
+
 /// Paths that were granted so far; their places are their numbers.
 #[derive(Debug)]
 pub struct Paths {
@@ -283,9 +293,15 @@ mod tests {
         grant.sign(&controller).unwrap();
         let [one, two] = [&depot, &other].map(|key| format!("{}@depot.example:7510", key.public()));
         let at_server = format!("{}@store.example:7510", holder.public());
-        let grants: PathGrants = serde_json::from_value(serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
-            {"path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"), "grant": grant.to_text().unwrap()}]}))
-        .unwrap();
+        let granted_by = |grant: &CircuitGrant| -> PathGrants {
+            serde_json::from_value(serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
+                {"path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"), "grant": grant.to_text().unwrap()}]}))
+            .unwrap()
+        };
+        let grants = granted_by(&grant);
+        let mut renewed = grant.clone();
+        renewed.end_unix_ms = 140_000;
+        renewed.sign(&controller).unwrap();
         for (push, route) in [(true, format!("{one},{two}")), (false, format!("{two},{one}"))] {
             let mut paths = Paths::new(server(), push, push);
             paths.pieces(&granted);
@@ -295,6 +311,10 @@ mod tests {
             assert_eq!(way.mark, Mark::Grant(Arc::new(grant.clone())));
             assert_eq!(paths.named(&way.name()), [PathId(0)]);
             assert_eq!(paths.way(PathId(0), 79_000), None, "it is about to end");
+            // Nobody answered for a while; the next grant is for the same way.
+            assert_eq!(paths.way(PathId(0), 100_000), None, "best effort alone");
+            paths.grant(&granted_by(&renewed));
+            assert_eq!(paths.way(PathId(0), 100_000).unwrap().name(), way.name());
             paths.forget_grants();
             assert_eq!(
                 paths.way(PathId(0), 70_000).is_some(),
@@ -311,6 +331,19 @@ mod tests {
         paths.pieces(&granted);
         paths.grant(&odd);
         assert_eq!(paths.way(PathId(0), 70_000), None);
+    }
+
+    #[test]
+    fn grants_are_renewed_at_half_their_time() {
+        assert_eq!(renewal_due(100_000, 160_000), 130_000);
+        assert_eq!(renewal_due(100_000, 100_500), 101_000, "not without a pause");
+        assert_eq!(renewal_due(100_000, 0), 101_000, "by a clock that is ahead");
+        // Grants of a stretch that begins later are issued in the minute before.
+        let (start, mut now) = (1_000_000, 0);
+        while now + 60_000 <= start {
+            now = renewal_due(now, start + 60_000);
+        }
+        assert!(now < start, "{now}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ fn prepared(
     world: &mut Controlled<'_, '_, ()>,
     cell: Cell,
 ) -> Result<(Option<f64>, Option<Prepared>)> {
-    let depots = vec![world.depot("west", &[])?, world.depot("east", &[])?];
+    let depots = vec![world.depot("west", "east")?, world.depot("east", "east")?];
     let mut serve = in_node(here.tools, here.lab, "server", &here.tools.identities.server_home)?;
     serve.args(["perf", "--serve", "--allow", &world.client_key, "--listen"]);
     serve.arg(format!("0.0.0.0:{PERF_PORT}"));

@@ -85,7 +85,7 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
     world.keep(Server::start(serve, "longhaul serve", "listening")?);
     let mut depots = Vec::new();
     for path in &cell.paths {
-        depots.push(world.depot(path.node(), &[])?);
+        depots.push(world.depot(path.node(), "server")?);
     }
     let map = map(&world, depots)?;
     world.controller("server", "client", &map, "")?;

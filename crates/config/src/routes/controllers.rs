@@ -1,0 +1,145 @@
+//! Tables of routes that a controller gives.
+//!
+//! Sessions end at an off-ramp, so its operator can read what passes. A controller is trusted with
+//! the choice of depots, which read nothing. So keys of off-ramps come from `known_hosts` alone,
+//! and what a controller says of them is left out, wherever its table is read, kept or printed.
+
+use std::path::Path;
+
+use longhaul_proto::text::printable;
+
+use super::{Author, RouteRule, RouteTable, RoutesError, SessionEnd};
+
+/// Heading of such a table where it is kept or printed.
+const HEADING: &str =
+    "# Routes chosen by a controller. Off-ramps are known by their keys in known_hosts.\n\n";
+
+impl RouteTable {
+    /// Reads a file of a controller's rules; one that is not there has no rules.
+    ///
+    /// # Errors
+    /// [`RoutesError`].
+    pub fn load_by(file: &Path, author: Author) -> Result<Self, RoutesError> {
+        Ok(Self::load(file)?.written_by(author))
+    }
+
+    fn written_by(self, author: Author) -> Self {
+        let rules = match author {
+            Author::User => self.rules,
+            Author::Controller => self.rules.into_iter().map(RouteRule::by_controller).collect(),
+        };
+        Self { rules, author }
+    }
+}
+
+impl RouteRule {
+    /// The same, as far as a controller decides about it.
+    fn by_controller(self) -> Self {
+        let end = match self.end {
+            SessionEnd::Offramp { at, .. } => SessionEnd::Offramp { at, key: None },
+            end => end,
+        };
+        Self {
+            end,
+            always: false,
+            fall_back: true,
+            ..self
+        }
+    }
+}
+
+/// Returns the text of a controller's table without what a controller does not decide about, for a
+/// file that somebody may use as a person's.
+///
+/// # Errors
+/// [`RoutesError`]: it is no table.
+pub fn without_trust(text: &str) -> Result<String, RoutesError> {
+    let file = Path::new("routes.toml");
+    RouteTable::parse(text, file)?;
+    // That it is a table was seen just now.
+    let malformed = |problem: String| RoutesError::Line {
+        file: file.to_owned(),
+        line: 1,
+        problem: printable(problem.as_bytes()),
+    };
+    let mut table: toml::Table =
+        toml::from_str(text).map_err(|error| malformed(error.message().to_owned()))?;
+    let rules = table.get_mut("route").and_then(toml::Value::as_array_mut);
+    for rule in rules.into_iter().flatten().filter_map(toml::Value::as_table_mut) {
+        for option in ["always", "fall_back"] {
+            rule.remove(option);
+        }
+        if let Some(toml::Value::String(offramp)) = rule.get_mut("offramp")
+            && let Some((_, at)) = offramp.rsplit_once('@')
+        {
+            *offramp = at.to_owned();
+        }
+    }
+    let text = toml::to_string(&table).map_err(|error| malformed(error.to_string()))?;
+    Ok(format!("{HEADING}{text}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::indexing_slicing)] // a test may panic
+
+    use super::*;
+
+    const KEY: &str = "lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq";
+
+    fn table() -> String {
+        format!(
+            "# by evil\n[[route]]\nto = [\"*\"]\nports = [\"1-65535\"]\nofframp = \"{KEY}@evil.example\"\n\
+             always = true\nfall_back = false\n[[route]]\nto = [\"a.example\"]\nvia = \"{KEY}@d.example\"\n\
+             acceptor = true\n"
+        )
+    }
+
+    #[test]
+    fn a_controllers_table_names_no_key_of_an_offramp() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("routes.toml");
+        std::fs::write(&file, table()).unwrap();
+        let read = RouteTable::load_by(&file, Author::Controller).unwrap();
+        let [first, second] = read.rules() else {
+            panic!("{read:?}")
+        };
+        let SessionEnd::Offramp { at, key } = &first.end else {
+            panic!("{first:?}")
+        };
+        assert_eq!((at.to_string(), *key), ("evil.example:7512".to_owned(), None));
+        assert!(!first.always && first.fall_back, "it only speeds up");
+        // Depots read nothing: it may name theirs.
+        assert!(second.via.to_string().starts_with(KEY));
+        assert_eq!(read.author(), Author::Controller);
+        let own = RouteTable::load_by(&file, Author::User).unwrap();
+        assert!(own.rules()[0].always && own.author() == Author::User);
+    }
+
+    #[test]
+    fn what_is_kept_and_printed_of_it_has_no_key_either() {
+        let text = without_trust(&table()).unwrap();
+        let file = Path::new("routes.toml");
+        let kept = RouteTable::parse(&text, file).unwrap();
+        let by_controller = RouteTable::parse(&table(), file)
+            .unwrap()
+            .written_by(Author::Controller);
+        for (kept, rule) in kept.rules().iter().zip(by_controller.rules()) {
+            assert_eq!((&kept.end, &kept.via), (&rule.end, &rule.via));
+            assert_eq!((kept.always, kept.fall_back), (false, true));
+            assert_eq!((kept.to().len(), kept.ports()), (rule.to().len(), rule.ports()));
+        }
+        assert_eq!(
+            without_trust(&text).unwrap(),
+            text,
+            "the same rules are the same text"
+        );
+        without_trust("[[rout]]\n").unwrap_err();
+        assert!(
+            RouteTable::parse(&without_trust("").unwrap(), file)
+                .unwrap()
+                .rules()
+                .is_empty()
+        );
+    }
+}

@@ -1,0 +1,81 @@
+//! The grants in use at a depot, for the task that asks a controller whether they still hold.
+
+use std::sync::Arc;
+
+use longhaul_hop::Payer;
+use longhaul_proto::text::{printable, printable_within};
+use longhaul_proto::{CircuitGrant, GrantFault, PublicKey};
+
+use super::Now;
+use crate::serve::Shared;
+
+/// Longest reason of a withdrawal in the log, in bytes.
+const MAX_REASON_BYTES: usize = 300;
+
+/// The grants in use at a depot. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct GrantsInUse(pub(crate) Arc<Shared>);
+
+/// A grant in use.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct GrantInUse {
+    /// The controller that issued it.
+    pub issuer: PublicKey,
+    /// The circuit, as that controller named it.
+    pub circuit: Vec<u8>,
+    /// The key whose sessions may use it.
+    pub holder: PublicKey,
+}
+
+impl GrantsInUse {
+    /// Returns all that a controller is to be asked about: grants in force, those of sessions that
+    /// are under way, and those that were withdrawn lately.
+    #[must_use]
+    pub fn list(&self) -> Vec<GrantInUse> {
+        let listed = self.0.grants.list(Now::read()).into_iter();
+        let in_use = listed.map(|((issuer, circuit), holder)| GrantInUse {
+            issuer,
+            circuit,
+            holder,
+        });
+        in_use.collect()
+    }
+
+    /// Waits until a grant is used that no controller was asked about.
+    pub async fn unasked(&self) {
+        self.0.grants.unasked.notified().await;
+    }
+
+    /// Takes the renewal of a grant in use: sessions go on, with the rate of the renewal.
+    ///
+    /// # Errors
+    /// [`GrantFault`]: it would not be accepted in an OPEN either (LH-GRANT-2).
+    pub fn renew(&self, in_use: &GrantInUse, renewed: &CircuitGrant) -> Result<(), GrantFault> {
+        let (now, policy) = (Now::read(), self.0.policy.policy());
+        let me = self.0.key.public();
+        let trusts = |issuer: &PublicKey| policy.trusts(issuer);
+        renewed.check(&in_use.holder, &me, now.unix_ms, trusts)?;
+        if renewed.circuit == in_use.circuit {
+            self.0.grants.renew(in_use.issuer, renewed, now);
+        }
+        Ok(())
+    }
+
+    /// Ends a grant at once. Its sessions go on without it, and it is refused until it is renewed.
+    pub fn withdraw(&self, in_use: &GrantInUse, why: &str) {
+        let key = (in_use.issuer, in_use.circuit.clone());
+        if !self.0.grants.withdraw(&key, &in_use.holder, Now::read()) {
+            return;
+        }
+        let payer = Payer::Key(in_use.holder);
+        self.0.events.log(Some(payer), |left_out| {
+            tracing::info!(
+                principal = %in_use.holder,
+                circuit = printable(&in_use.circuit),
+                why = printable_within(why.as_bytes(), MAX_REASON_BYTES),
+                left_out,
+                "the grant of a circuit was withdrawn: its sessions go on by best effort"
+            );
+        });
+    }
+}

@@ -1,0 +1,46 @@
+use super::*;
+
+fn way(end_unix_ms: u64, rate: u64) -> Path {
+    let grant = CircuitGrant {
+        circuit: b"12".to_vec(),
+        holder: PublicKey::from_bytes([1; 32]),
+        from: "a".to_owned(),
+        to: "b".to_owned(),
+        start_unix_ms: 0,
+        end_unix_ms,
+        rate,
+        sessions: 4,
+        depots: vec![PublicKey::from_bytes([2; 32])],
+        issuer: PublicKey::from_bytes([3; 32]),
+        signature: [0; 64],
+    };
+    Path {
+        route: "192.0.2.1:7510".parse().unwrap(),
+        source: None,
+        mark: Some(Mark::Grant(Arc::new(grant))),
+    }
+}
+
+/// A copy of hours has hundreds of grants for one way: none of them may cost its streams.
+#[test]
+fn a_renewed_grant_leaves_its_way_as_it_is() {
+    let mut paths = Paths::default();
+    let first = paths.number(way(60_000, 5));
+    for renewals in 2..=2 * MAX_ROUTES as u64 {
+        let end = renewals * 60_000;
+        assert_eq!(paths.number(way(end, 5)), first);
+        let Some(Mark::Grant(shown)) = &paths.all[0].mark else {
+            panic!("it has a grant")
+        };
+        assert_eq!(shown.end_unix_ms, end, "what is opened now shows the last one");
+    }
+    assert_ne!(
+        paths.number(way(60_000, 6)),
+        first,
+        "its streams are paced otherwise"
+    );
+    let mut elsewhere = way(60_000, 5);
+    elsewhere.route = "192.0.2.2:7510".parse().unwrap();
+    assert_ne!(paths.number(elsewhere), first);
+    assert_eq!(paths.all.len(), 3);
+}
