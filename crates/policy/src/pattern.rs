@@ -35,6 +35,13 @@ impl HostPattern {
         }
     }
 
+    /// Returns true if this pattern is a network that grants `address` itself: a local address
+    /// ([`is_local`](crate::is_local)) only if the network is that narrow. Names grant none.
+    #[must_use]
+    pub fn names_address(&self, address: IpAddr, own: &OwnAddresses) -> bool {
+        matches!(self, Self::Network(network) if leads(Some(network), address, own))
+    }
+
     /// Whether it speaks of a host that has this address, or has been found by this name, and no more than that: nobody is let through.
     #[must_use]
     pub fn matches(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {

@@ -148,6 +148,20 @@ pub(super) fn leads(network: Option<&Network>, address: IpAddr, own: &OwnAddress
         }
 }
 
+/// Returns true if `address` is local to this machine, however it is written: a loopback or link-local
+/// address, one of `own`, or one that is never a TCP destination (unspecified, multicast, reserved).
+///
+/// Nobody who asks from elsewhere is connected to a local address, unless a rule names it
+/// ([`HostPattern::names_address`](crate::HostPattern::names_address)). Depots, off-ramps, on-ramps
+/// and probes all decide by this definition, after name resolution.
+#[must_use]
+pub fn is_local(address: IpAddr, own: &OwnAddresses) -> bool {
+    matches!(
+        Reach::of(address.to_canonical(), own),
+        Reach::Local(_) | Reach::Own | Reach::Never
+    )
+}
+
 /// Whether nothing in `network` is ever a destination.
 pub(super) fn leads_nowhere(network: &Network) -> bool {
     // Loopback stands within a range of those.

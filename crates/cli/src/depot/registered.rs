@@ -16,6 +16,7 @@ use longhaul_control_client::spool::{Entry, Spool};
 use longhaul_control_client::{Controller, ServiceUrl, Settings};
 use longhaul_depot::{Activity, HopObserver, ProbeFigures, ProbePlan, probe};
 use longhaul_hop::unix_ms;
+use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::text::printable_within;
 use longhaul_proto::{DEPOT_PORT, Endpoint, MAX_PROBE_BYTES, PublicKey, SigningKey};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -73,6 +74,7 @@ pub struct Registered {
     limits: DepotLimits,
     sums: Arc<Mutex<HopSums>>,
     spool: Option<Spool>,
+    own: OwnAddressReader,
 }
 
 impl RegisterOptions {
@@ -111,6 +113,7 @@ impl RegisterOptions {
             advertise: advertise.collect::<Result<_>>()?,
             limits,
             sums: Arc::default(),
+            own: OwnAddressReader::new().context("cannot read this machine's addresses")?,
             spool: controller::state_dir().map(|state: PathBuf| Spool(reports_dir(&state.join("depot")))),
         }))
     }
@@ -213,7 +216,8 @@ impl Registered {
         let Some(spool) = &self.spool else { return };
         let seen = {
             let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-            sums.take(&self.name, unix_ms())
+            // By its key, which the controller knows it by whatever it is called there.
+            sums.take(&self.key.public().to_string(), unix_ms())
         };
         for part in seen.chunks(MAX_SPOOLED_MEASUREMENTS) {
             let measurements = part.to_vec();
@@ -299,9 +303,12 @@ impl Registered {
             Some(Ok(key)) => Some(key),
             Some(Err(_)) => return failed("the key is none"),
         };
-        match probe(&to, expected, &self.key, plan, within).await {
+        // The controller names addresses that others registered: none of them may lead to this machine itself.
+        let own = self.own.addresses();
+        let may_reach = |address| !is_local(address, &own);
+        match probe(&to, expected, &self.key, plan, within, may_reach).await {
             Ok(figures) => ProbeResult {
-                measurements: measurements(&figures, &self.name, &task.to, unix_ms()),
+                measurements: measurements(&figures, &self.key.public().to_string(), &task.to, unix_ms()),
                 ..ProbeResult::default()
             },
             Err(error) => failed(&error.to_string()),

@@ -5,15 +5,19 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod controller;
 mod copies;
 mod files;
 mod grants;
 mod keys;
 mod lies;
+mod names;
 mod nodes;
 mod offramp;
 mod opens;
 mod pulls;
+mod readers;
+mod shares;
 #[allow(
     dead_code,
     reason = "shared with the tests of the command, which use other parts"
@@ -22,4 +26,5 @@ mod pulls;
 mod stage;
 mod strangers;
 mod terminal;
+mod trusted_files;
 mod world;

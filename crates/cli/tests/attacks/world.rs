@@ -67,7 +67,7 @@ impl World {
     }
 
     /// The command with the keys of `who`, and its log, as it is by default, in `WHO.log`.
-    fn logged(&self, who: &str) -> Command {
+    pub fn logged(&self, who: &str) -> Command {
         self.stage.key(who);
         let mut command = self.stage.longhaul(who);
         command

@@ -1,6 +1,7 @@
 //! The end that measures.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -66,9 +67,13 @@ pub enum ProbeFailure {
     /// It took too long.
     #[error("{0} did not answer in time")]
     Silent(Endpoint),
+    /// It leads to no address that may be measured: whoever registered it named a local address of the one that measures.
+    #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
+    Local(Endpoint),
 }
 
-/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`, within `within`.
+/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`, within `within`. Only addresses
+/// that `may_reach` lets it reach are connected to, once the name is resolved.
 ///
 /// # Errors
 /// [`ProbeFailure`].
@@ -78,9 +83,10 @@ pub async fn probe(
     key: &SigningKey,
     plan: ProbePlan,
     within: Duration,
+    may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<ProbeFigures, ProbeFailure> {
     let within = within.min(PROBE_TIMEOUT);
-    let measured = timeout(within, measure(to, expected, key, plan, within)).await;
+    let measured = timeout(within, measure(to, expected, key, plan, within, may_reach)).await;
     measured.unwrap_or_else(|_| Err(ProbeFailure::Silent(to.clone())))
 }
 
@@ -90,15 +96,20 @@ async fn measure(
     key: &SigningKey,
     plan: ProbePlan,
     within: Duration,
+    may_reach: impl Fn(IpAddr) -> bool,
 ) -> Result<ProbeFigures, ProbeFailure> {
     let broke = |source| ProbeFailure::Io {
         at: to.clone(),
         source,
     };
-    let addresses = Resolver::new()
+    let mut addresses = Resolver::new()
         .addresses(to)
         .await
         .map_err(|error| broke(error.into()))?;
+    addresses.retain(|address| may_reach(address.ip()));
+    if addresses.is_empty() {
+        return Err(ProbeFailure::Local(to.clone()));
+    }
     let mut figures = ProbeFigures::default();
     let began = Instant::now();
     // A single connection of the usual kinds says more of the losses than of what the path has to offer.

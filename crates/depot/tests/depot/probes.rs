@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_depot::{HopEnd, HopObserver, HopReport, Policy, ProbeFailure, ProbePlan, probe};
+use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{
     Endpoint, MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, ProbeMessage, Route, Service, SigningKey,
     StatusCode,
@@ -14,6 +15,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::bed::*;
 
 const WITHIN: Duration = Duration::from_secs(20);
+
+/// Nothing is out of reach.
+const fn everywhere(_: std::net::IpAddr) -> bool {
+    true
+}
 
 /// A depot that `key` may measure.
 fn measured_by(key: &SigningKey) -> Running {
@@ -27,16 +33,44 @@ async fn lh_probe_2_round_trips_and_a_train_are_measured() {
     let depot = measured_by(&key);
     let to: Endpoint = depot.address.into();
     let plan = ProbePlan::RoundTrips(10);
-    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN)
+    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN, everywhere)
         .await
         .expect("measured");
     assert_eq!((figures.round_trips.len(), figures.train), (10, None));
     let plan = ProbePlan::Train(300_000);
-    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN)
+    let figures = probe(&to, Some(depot.key), &key, plan, WITHIN, everywhere)
         .await
         .expect("measured");
     assert_eq!(figures.train.map(|train| train.bytes), Some(300_000));
     assert!(figures.segments.is_some_and(|(sent, _)| sent > 0));
+}
+
+/// Whoever registers names the addresses that others measure: with one that is local to these, it would reach what listens there.
+#[tokio::test]
+async fn no_local_address_is_measured() {
+    let own = OwnAddressReader::new().unwrap().addresses();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "[::ffff:127.0.0.1]",
+        "[::1]",
+        "0.0.0.0",
+        "169.254.169.254",
+    ] {
+        let to: Endpoint = format!("{host}:{port}").parse().unwrap();
+        let plan = ProbePlan::RoundTrips(1);
+        let may_reach = |address| !is_local(address, &own);
+        let refused = probe(&to, None, &new_key(), plan, WITHIN, may_reach).await;
+        assert!(
+            matches!(refused, Err(ProbeFailure::Local(_))),
+            "{host}: {refused:?}"
+        );
+    }
+    // Nobody has come.
+    let came = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+    assert!(came.is_err(), "{came:?}");
 }
 
 #[tokio::test]
@@ -45,7 +79,7 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
     let plan = ProbePlan::RoundTrips(1);
     // It may pass, and still not measure.
     let relaying = depot(&key);
-    let refused = probe(&relaying.address.into(), None, &key, plan, WITHIN).await;
+    let refused = probe(&relaying.address.into(), None, &key, plan, WITHIN, everywhere).await;
     let Err(ProbeFailure::Refused(failure)) = refused else {
         panic!("{refused:?}")
     };
@@ -55,12 +89,28 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
     );
     let measured = measured_by(&key);
     let other = new_key().public();
-    let forged = probe(&measured.address.into(), Some(other), &key, plan, WITHIN).await;
+    let forged = probe(
+        &measured.address.into(),
+        Some(other),
+        &key,
+        plan,
+        WITHIN,
+        everywhere,
+    )
+    .await;
     assert!(
         matches!(forged, Err(ProbeFailure::OtherKey(_) | ProbeFailure::Refused(_))),
         "{forged:?}"
     );
-    let stranger = probe(&measured.address.into(), None, &new_key(), plan, WITHIN).await;
+    let stranger = probe(
+        &measured.address.into(),
+        None,
+        &new_key(),
+        plan,
+        WITHIN,
+        everywhere,
+    )
+    .await;
     assert!(matches!(stranger, Err(ProbeFailure::Refused(_))), "{stranger:?}");
 }
 
