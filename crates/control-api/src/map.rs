@@ -31,8 +31,8 @@ pub struct DepotList {
     pub items: Vec<Depot>,
 }
 
-/// The name of a depot, and the key that it belongs to: the first that registered it. It stays with that key until the operator
-/// releases it: `DELETE /names/{name}`.
+/// The name of a depot, and the key that it belongs to: the first that registered it. It stays with
+/// that key until the operator releases it: `DELETE /names/{name}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DepotName {
     /// The name as it was registered; case does not tell names apart.

@@ -81,8 +81,9 @@ pub enum Constraint {
     Site(String),
 }
 
-/// How much may be reserved by a right to create or modify reservations. What is left out is not capped, but where a usual
-/// limit is stated. A right to write any reservations, without limits, is an operator's and has none of these either.
+/// How much may be reserved by a right to create or modify reservations. What is left out is not
+/// capped, but where a usual limit is stated. A right to write any reservations, without limits, is
+/// an operator's and has none of these either.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
@@ -97,7 +98,8 @@ pub struct ReservationLimits {
     /// How far ahead a window may end, in seconds; 400 days if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_s: Option<u64>,
-    /// Number of reservations of one key that are not over, each window of a recurrence one; 2,000 if it is left out.
+    /// Number of reservations of one key that are not over, each window of a recurrence one; 2,000
+    /// if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservations: Option<u32>,
     /// Number of those that are held and not committed; 500 if it is left out.

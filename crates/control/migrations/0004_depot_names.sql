@@ -1,4 +1,5 @@
--- Names that depots registered, in lower case, and the keys that they belong to until the operator releases them.
+-- Names that depots registered, in lower case, and the keys that they belong to until the operator
+-- releases them.
 CREATE TABLE depot_names (
     name TEXT NOT NULL PRIMARY KEY,
     -- As it was registered.

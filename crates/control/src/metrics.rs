@@ -1,5 +1,6 @@
-//! What a controller counts, and the OpenMetrics text of it, with how the newest values of what is measured are distributed. No label carries a key, a
-//! name or an address, and the number of series does not depend on what others report.
+//! What a controller counts, and the OpenMetrics text of it, with how the newest values of what is
+//! measured are distributed. No label carries a key, a name or an address, and the number of series
+//! does not depend on what others report.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -288,7 +289,8 @@ const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str
     }
 }
 
-/// The values below which a tenth, half, and nine tenths of these lie, which are in order; nothing of none.
+/// The values below which a tenth, half, and nine tenths of these lie, which are in order; nothing
+/// of none.
 fn quantiles(values: &[f64]) -> impl Iterator<Item = (&'static str, f64)> {
     let last = values.len().checked_sub(1);
     let quantile = move |(label, tenths): (&'static str, usize)| {

@@ -54,7 +54,8 @@ impl Speaker {
 }
 
 impl Places {
-    /// Made from what the store has. `version` tells it from those before; `names` are those of `map`, with their owners.
+    /// Made from what the store has. `version` tells it from those before; `names` are those of
+    /// `map`, with their owners.
     #[must_use]
     pub fn of(
         map: &Map,
@@ -88,7 +89,8 @@ impl Places {
             .iter()
             .map(|host| (host.name.clone(), Some(host.site.clone())));
         let of_depots = in_force.map(|depot| (depot.name.clone(), depot.site.clone()));
-        // Where a host and a depot have one name, the host's place stands: it is the operator's word.
+        // Where a host and a depot have one name, the host's place stands: it is the operator's
+        // word.
         let sites = of_depots.chain(of_hosts).collect();
         let hosts = map.hosts.iter().map(|host| host.name.clone()).collect();
         Self {
@@ -113,7 +115,8 @@ impl Places {
         self.stale_at.is_some_and(|stale_at| stale_at <= seconds(now_ms))
     }
 
-    /// What the depot with that key is called, while it is on the operator's map or its registration holds.
+    /// What the depot with that key is called, while it is on the operator's map or its
+    /// registration holds.
     #[must_use]
     pub fn depot(&self, key: &PublicKey) -> Option<&str> {
         self.depots.get(key).map(String::as_str)
@@ -129,8 +132,9 @@ impl Places {
         }
     }
 
-    /// Ends that a key spoke for when it reported, whether or not its registration still holds: what it measured stays its
-    /// own report when it registers again, falls silent or loses its role.
+    /// Ends that a key spoke for when it reported, whether or not its registration still holds:
+    /// what it measured stays its own report when it registers again, falls silent or loses its
+    /// role.
     #[must_use]
     pub fn reporter(&self, key: &PublicKey, name: &str) -> Speaker {
         let mut speaker = self.speaker(key, name);
@@ -205,8 +209,9 @@ impl Places {
         })
     }
 
-    /// The addresses that a host or a depot is known by, the best first; names are not looked up. What a depot says of
-    /// itself does not count: by addresses its streams are told from those of others.
+    /// The addresses that a host or a depot is known by, the best first; names are not looked up.
+    /// What a depot says of itself does not count: by addresses its streams are told from those of
+    /// others.
     #[must_use]
     pub fn addresses(&self, end: &str) -> Vec<Prefix> {
         let map = &self.known.map;
@@ -246,7 +251,8 @@ impl Places {
     }
 }
 
-/// Returns whether a depot speaks for its name: by the operator's map, or while its registration holds.
+/// Returns whether a depot speaks for its name: by the operator's map, or while its registration
+/// holds.
 fn is_in_force(depot: &Depot) -> bool {
     depot.source != DepotSource::Registered || depot.state.usable()
 }

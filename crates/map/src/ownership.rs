@@ -1,8 +1,9 @@
 //! Names of depots, and the keys they belong to.
 //!
-//! A name belongs to the key that the operator gives it, with the map or with the name of a principal; otherwise to the
-//! first key that registers it, until the operator releases it. It is never an address, a key, or the name of a site or
-//! of somebody else's host: by those others are found. Case does not tell names apart.
+//! A name belongs to the key that the operator gives it, with the map or with the name of a
+//! principal; otherwise to the first key that registers it, until the operator releases it. It is
+//! never an address, a key, or the name of a site or of somebody else's host: by those others are
+//! found. Case does not tell names apart.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -15,7 +16,8 @@ use crate::check::shown;
 use crate::model::Map;
 use crate::registration::RegistrationProblem;
 
-/// Names that one key may have registered, in all. A name stays with its key, so without a bound one key could take all.
+/// Names that one key may have registered, in all. A name stays with its key, so without a bound
+/// one key could take all.
 pub const MAX_NAMES_OF_KEY: usize = 4;
 /// What begins the text of a key.
 const KEY_PREFIX: &str = "lhk1:";
@@ -99,8 +101,8 @@ impl DepotNames {
         names
     }
 
-    /// Gives a name to a key, by the operator's word. Several keys may have one: whoever of them registers it first is
-    /// called so.
+    /// Gives a name to a key, by the operator's word. Several keys may have one: whoever of them
+    /// registers it first is called so.
     pub fn give(&mut self, name: &str, key: PublicKey) {
         self.granted.entry(folded(name)).or_default().insert(key);
     }
@@ -138,7 +140,8 @@ impl DepotNames {
             .is_some_and(|keys| keys.contains(key))
     }
 
-    /// Checks that a depot with this key may be called so, whether or not another depot has the name.
+    /// Checks that a depot with this key may be called so, whether or not another depot has the
+    /// name.
     ///
     /// # Errors
     /// [`RegistrationProblem::NameReserved`].
@@ -174,7 +177,8 @@ impl DepotNames {
         is_address.then_some(NameConflict::Address)
     }
 
-    /// Returns whether depots of the operator's map are reached by this name, and none of them has this key.
+    /// Returns whether depots of the operator's map are reached by this name, and none of them has
+    /// this key.
     fn is_address_of_other(&self, host: &str, key: &PublicKey) -> bool {
         let first = (host.to_owned(), PublicKey::from_bytes([0; 32]));
         let mut keys = self
@@ -186,7 +190,8 @@ impl DepotNames {
     }
 }
 
-/// Returns whether a text reads as an address, a network, or an address with a port, in any form that resolvers accept.
+/// Returns whether a text reads as an address, a network, or an address with a port, in any form
+/// that resolvers accept.
 fn reads_as_address(text: &str) -> bool {
     let is_ip = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
     let is_number = |label: &str| match label.strip_prefix("0x") {

@@ -148,8 +148,9 @@ pub(super) fn leads(network: Option<&Network>, address: IpAddr, own: &OwnAddress
         }
 }
 
-/// Returns true if `address` is local to this machine, however it is written: a loopback or link-local
-/// address, one of `own`, or one that is never a TCP destination (unspecified, multicast, reserved).
+/// Returns true if `address` is local to this machine, however it is written: a loopback or
+/// link-local address, one of `own`, or one that is never a TCP destination (unspecified,
+/// multicast, reserved).
 ///
 /// Nobody who asks from elsewhere is connected to a local address, unless a rule names it
 /// ([`HostPattern::names_address`](crate::HostPattern::names_address)). Depots, off-ramps, on-ramps

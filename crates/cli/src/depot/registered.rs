@@ -303,7 +303,8 @@ impl Registered {
             Some(Ok(key)) => Some(key),
             Some(Err(_)) => return failed("the key is none"),
         };
-        // The controller names addresses that others registered: none of them may lead to this machine itself.
+        // The controller names addresses that others registered: none of them may lead to this
+        // machine itself.
         let own = self.own.addresses();
         let may_reach = |address| !is_local(address, &own);
         match probe(&to, expected, &self.key, plan, within, may_reach).await {

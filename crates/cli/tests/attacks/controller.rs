@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use crate::stage::{Service, errors};
 use crate::world::World;
 
-/// A controller with a map: sites `west` and `east` with a link, host `dtn1` at the first and `store` at the second.
+/// A controller with a map: sites `west` and `east` with a link, host `dtn1` at the first and
+/// `store` at the second.
 pub struct Controller<'a> {
     world: &'a World,
     pub service: Service,

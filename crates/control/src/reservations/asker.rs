@@ -49,7 +49,8 @@ impl Asker {
         Ok(found)
     }
 
-    /// How many reservations and holds it may have by rights to do that; `None` for whoever runs the controller.
+    /// How many reservations and holds it may have by rights to do that; `None` for whoever runs
+    /// the controller.
     #[must_use]
     pub fn quota(&self, permission: Permission, subject: &Subject) -> Option<Quota> {
         let found = limits(self.rights.as_ref()?, Resource::Reservations, permission, subject);

@@ -34,12 +34,13 @@ use deciding::{Answer, Asked, decide};
 use fair::FairQueue;
 use offering::{Offering, Published, Refused};
 
-/// Requests that wait to be decided, or whose offers are looked for; more are turned away, and so are those of a key that
-/// has its share of them.
+/// Requests that wait to be decided, or whose offers are looked for; more are turned away, and so
+/// are those of a key that has its share of them.
 const MAX_WAITING: usize = 4_096;
 /// Requests that are decided and appended together, at most.
 const MAX_TOGETHER: usize = 128;
-/// Windows that are planned together, at most, but for one request of more: nobody waits for more than these and the next.
+/// Windows that are planned together, at most, but for one request of more: nobody waits for more
+/// than these and the next.
 const MAX_WINDOWS_TOGETHER: usize = 400;
 /// Records that are read at once.
 const READ_AT_ONCE: i64 = 2_000;

@@ -1,7 +1,7 @@
 //! Names of depots, and the keys that registered them first.
 //!
-//! A name stays with its key when its registration ends, so that nobody takes over what the name stands for elsewhere:
-//! measurements, reservations, routes. Only the operator releases it.
+//! A name stays with its key when its registration ends, so that nobody takes over what the name
+//! stands for elsewhere: measurements, reservations, routes. Only the operator releases it.
 
 use longhaul_api::database::next_numbers;
 use longhaul_control_api::map::DepotName;
@@ -30,8 +30,8 @@ impl Store {
         rows.into_iter().map(name).collect()
     }
 
-    /// Binds the names of registrations that were kept before names were, the first registered first. Those for which
-    /// `may_bind` says no are left out.
+    /// Binds the names of registrations that were kept before names were, the first registered
+    /// first. Those for which `may_bind` says no are left out.
     ///
     /// # Errors
     /// The store does not answer, or has a registration that cannot be read.

@@ -52,8 +52,8 @@ impl Store {
             .collect()
     }
 
-    /// Keeps what a depot says of itself, instead of what it said before. `name` is bound to its key, if it belongs to
-    /// none; `None` where the operator's map names the depot.
+    /// Keeps what a depot says of itself, instead of what it said before. `name` is bound to its
+    /// key, if it belongs to none; `None` where the operator's map names the depot.
     ///
     /// # Errors
     /// The store does not answer, or the key has registered too many names.

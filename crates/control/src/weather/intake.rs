@@ -82,8 +82,8 @@ impl Weather {
         most().map_or(measurement.value, |most| measurement.value.min(most))
     }
 
-    /// Notes who reports for an end of a hop. What the same key said for the other end is forgotten: nobody confirms a
-    /// report of its own.
+    /// Notes who reports for an end of a hop. What the same key said for the other end is
+    /// forgotten: nobody confirms a report of its own.
     fn note_reporter(&mut self, reporter: &str, (from, to): (NodeId, NodeId), end: NodeId) {
         let [begin, finish] = self.reporters.entry((from, to)).or_default();
         let (own, other, other_end) = match end == from {
@@ -120,7 +120,8 @@ impl Weather {
             samples,
         };
         let (from, to) = (self.id(&key.from), self.id(&key.to));
-        // Of a hop its two ends count apart, so that neither makes it look better than the other one says.
+        // Of a hop its two ends count apart, so that neither makes it look better than the other
+        // one says.
         let Some(reporter) = reporting_end(speaker, (&key.from, from), (&key.to, to)) else {
             return;
         };
@@ -136,8 +137,8 @@ impl Weather {
     }
 }
 
-/// The end of a path that a report counts for; `None` if its reporter speaks for neither by now. Archives, which are no
-/// end, count as its beginning.
+/// The end of a path that a report counts for; `None` if its reporter speaks for neither by now.
+/// Archives, which are no end, count as its beginning.
 pub(super) fn reporting_end(
     speaker: &Speaker,
     (from, from_id): (&str, NodeId),

@@ -67,13 +67,15 @@ pub enum ProbeFailure {
     /// It took too long.
     #[error("{0} did not answer in time")]
     Silent(Endpoint),
-    /// It leads to no address that may be measured: whoever registered it named a local address of the one that measures.
+    /// It leads to no address that may be measured: whoever registered it named a local address of
+    /// the one that measures.
     #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
     Local(Endpoint),
 }
 
-/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`, within `within`. Only addresses
-/// that `may_reach` lets it reach are connected to, once the name is resolved.
+/// Measures the path from here to the depot at `to`, which has `expected` for its key, as `key`,
+/// within `within`. Only addresses that `may_reach` lets it reach are connected to, once the name
+/// is resolved.
 ///
 /// # Errors
 /// [`ProbeFailure`].

@@ -225,7 +225,8 @@ impl Desk {
         } else {
             "aborted"
         };
-        // Whoever may ask for reservations settles its own; those of others only who may change these.
+        // Whoever may ask for reservations settles its own; those of others only who may change
+        // these.
         let is_own = self.seen(asker, id)?.0.owner == asker.owner;
         let permission = match is_own {
             true => Permission::Create,

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_circuits::time::Moment;
 
-/// Reservations of one owner that are over and still shown; older ones are forgotten before their week is over.
+/// Reservations of one owner that are over and still shown; older ones are forgotten before their
+/// week is over.
 pub(super) const MAX_OVER_OF_OWNER: usize = 4_000;
 
 /// State of a reservation, as far as its owner's share of the books depends on it.

@@ -23,8 +23,8 @@ pub struct QuotaFault {
 }
 
 impl Desk {
-    /// Checks that a key may have so many more reservations and holds. Decided before anything is planned, so that a key
-    /// that has its share costs the others nothing.
+    /// Checks that a key may have so many more reservations and holds. Decided before anything is
+    /// planned, so that a key that has its share costs the others nothing.
     ///
     /// # Errors
     /// [`QuotaFault`].

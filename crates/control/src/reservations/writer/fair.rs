@@ -1,5 +1,5 @@
-//! Requests that wait, each key's in a row of its own: a turn takes one of each key after the other, so nobody waits behind
-//! all that another one asked.
+//! Requests that wait, each key's in a row of its own: a turn takes one of each key after the
+//! other, so nobody waits behind all that another one asked.
 
 use std::collections::{BTreeMap, VecDeque};
 
