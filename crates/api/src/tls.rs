@@ -285,7 +285,7 @@ pub fn client(known: Known) -> Result<ClientTls, TlsError> {
 
 fn roots_of(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    // Whoever may write it says which services are the right ones.
+    // The file decides which services are the right ones.
     let trusted = |path: &Path| read_trusted_file(path).map(String::into_bytes);
     for certificate in read_certificates(file, trusted)? {
         let added = roots.add(certificate);

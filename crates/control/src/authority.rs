@@ -129,8 +129,8 @@ pub const USUAL_RESERVATIONS: u32 = 2_000;
 /// Holds of one key where its role does not say: a recurrence of each day of a year, and some.
 pub const USUAL_HOLDS: u32 = 500;
 
-/// The limits of a right, with the usual ones where it has none. Whoever may write all reservations
-/// operates the controller.
+/// The limits of a right, with the usual ones where it has none. A right to write all reservations
+/// is an operator's.
 fn limits_of(right: &Right) -> ReservationLimits {
     let is_operators = right.permission == Permission::Write && right.constraint == Constraint::Any;
     let limits = match right.limits {

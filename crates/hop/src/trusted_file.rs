@@ -9,7 +9,7 @@ use std::path::Path;
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
 /// Reads the text of a file that grants trust, and refuses it where others than its owner may write
-/// it: whoever can, could grant themselves what it grants.
+/// it: they could grant themselves what it grants.
 ///
 /// # Errors
 /// It cannot be read, is no text, or others may write it ([`io::ErrorKind::PermissionDenied`]).

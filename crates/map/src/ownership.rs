@@ -101,7 +101,7 @@ impl DepotNames {
         names
     }
 
-    /// Gives a name to a key, by the operator's word. Several keys may have one: whoever of them
+    /// Gives a name to a key, by the operator's word. Several keys may have one: the one that
     /// registers it first is called so.
     pub fn give(&mut self, name: &str, key: PublicKey) {
         self.granted.entry(folded(name)).or_default().insert(key);

@@ -51,7 +51,7 @@ impl<'a> Controller<'a> {
         this
     }
 
-    /// Runs the command as whoever runs the controller.
+    /// Runs the command as the user who runs the controller.
     pub fn operate(&self, arguments: &[&str]) -> String {
         let output = self
             .world

@@ -110,7 +110,7 @@ impl Controller {
         self.places().speaker(&key, name)
     }
 
-    /// Ends for which whoever has that key as text reported, or could: see
+    /// Ends that reports of a key, given as text, may count for: see
     /// [`crate::places::Places::reporter`].
     pub(super) fn reporter_of(&self, reporter: &str) -> Speaker {
         let Ok(key) = PublicKey::from_str(reporter) else {

@@ -103,8 +103,8 @@ impl Controller {
     }
 
     /// Takes what a depot said of itself, once it is kept, with the name that was bound to its key.
-    /// Where it only says again that it is there, the map is made anew when somebody becomes stale
-    /// by the one that is known: a thousand depots do not have it made all the time.
+    /// A registration that says nothing new rebuilds no map, so a thousand depots do not have it
+    /// rebuilt all the time; it is rebuilt when a depot becomes stale by what is known.
     pub fn take_registration(&self, registration: Registration, name: Option<&str>) {
         let policy = &self.0.settings.registrations;
         let now = seconds(now_ms());
@@ -136,7 +136,7 @@ impl Controller {
         let file = self.0.file();
         let version = self.0.map_version.fetch_add(1, Ordering::AcqRel) + 1;
         let authorities = read(&self.0.authorities);
-        // Whoever may not register any more is no depot from this moment on, whatever it said
+        // A key that may not register any more is no depot from this moment on, whatever it said
         // before.
         let may_register = |key: &PublicKey| {
             let rights = authorities.by_key.get(key).map(|(_, rights)| rights.as_slice());

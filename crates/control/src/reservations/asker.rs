@@ -49,7 +49,7 @@ impl Asker {
         Ok(found)
     }
 
-    /// How many reservations and holds it may have by rights to do that; `None` for whoever runs
+    /// Reservations and holds that it may have by rights to do that; `None` for the user who runs
     /// the controller.
     #[must_use]
     pub fn quota(&self, permission: Permission, subject: &Subject) -> Option<Quota> {

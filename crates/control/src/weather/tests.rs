@@ -241,7 +241,7 @@ fn one_key_reports_one_end_of_a_hop_whatever_its_name() {
     assert_eq!(weather.reports.both(a, m), None);
     said(&mut weather, "honest", "m", 1e6);
     assert!(weather.reports.both(a, m).is_some());
-    // Whoever speaks for neither end by now changes nothing.
+    // A key that speaks for neither end by now changes nothing.
     let before = weather.measured[&(a, m)];
     said(&mut weather, "gone", "x", 1.0);
     assert_eq!(weather.measured[&(a, m)], before);

@@ -225,7 +225,7 @@ impl Desk {
         } else {
             "aborted"
         };
-        // Whoever may ask for reservations settles its own; those of others only who may change
+        // A key that may ask for reservations settles its own; those of others only who may change
         // these.
         let is_own = self.seen(asker, id)?.0.owner == asker.owner;
         let permission = match is_own {
