@@ -260,6 +260,8 @@ async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
     };
     let caller = gate.complete(&checked, &parts, &body, now())?;
     parts.extensions.insert(caller);
+    // What a role may not do is refused above by the method; what it may not cause, by the handler.
+    parts.extensions.insert(checked.authorized.role);
     Ok(Request::from_parts(parts, Body::from(body)))
 }
 

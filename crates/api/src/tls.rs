@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_hop::read_trusted_file;
 use longhaul_proto::{PublicKey, SigningKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, PKCS_ED25519, SanType, SerialNumber};
 use rustls::client::WebPkiServerVerifier;
@@ -139,7 +140,7 @@ impl Certificate {
     /// They cannot be read, do not fit, or everybody can read the key.
     pub fn of_site(certificates: &Path, key: &Path) -> Result<Self, TlsError> {
         use std::os::unix::fs::MetadataExt;
-        let chain = read_certificates(certificates)?;
+        let chain = read_certificates(certificates, |path| std::fs::read(path))?;
         let wrong = |why: &dyn ToString| TlsError::File {
             path: key.into(),
             what: "private key",
@@ -157,14 +158,18 @@ impl Certificate {
     }
 }
 
-fn read_certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// Reads certificates with `read`, which says how much the file is trusted.
+fn read_certificates(
+    path: &Path,
+    read: impl FnOnce(&Path) -> io::Result<Vec<u8>>,
+) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let wrong = |why: String| TlsError::File {
         path: path.into(),
         what: "certificate",
         why,
     };
-    let read = CertificateDer::pem_file_iter(path).map_err(|error| wrong(error.to_string()))?;
-    let certificates: Result<Vec<_>, _> = read.collect();
+    let pem = read(path).map_err(|error| wrong(error.to_string()))?;
+    let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
     let certificates = certificates.map_err(|error| wrong(error.to_string()))?;
     match certificates.is_empty() {
         true => Err(wrong("it has none".to_owned())),
@@ -280,7 +285,9 @@ pub fn client(known: Known) -> Result<ClientTls, TlsError> {
 
 fn roots_of(file: &Path) -> Result<RootCertStore, TlsError> {
     let mut roots = RootCertStore::empty();
-    for certificate in read_certificates(file)? {
+    // The file decides which services are the right ones.
+    let trusted = |path: &Path| read_trusted_file(path).map(String::into_bytes);
+    for certificate in read_certificates(file, trusted)? {
         let added = roots.add(certificate);
         added.map_err(|error| TlsError::Unusable(error.to_string()))?;
     }

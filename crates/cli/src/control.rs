@@ -3,6 +3,7 @@
 mod client;
 mod daemon;
 mod inherited;
+mod names;
 mod principals;
 mod setup;
 
@@ -100,6 +101,17 @@ enum Action {
         /// The role [default: all].
         role: Option<String>,
     },
+    /// List the names that depots registered, with the keys they belong to.
+    Names {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Release a name that a depot registered: the next key that registers it has it.
+    Release {
+        /// The name, as `longhaul control names` prints it.
+        name: String,
+    },
     /// List who may ask, with their roles.
     Principals {
         /// As JSON.
@@ -117,6 +129,8 @@ impl Control {
             None => daemon::run(&self.service),
             Some(Action::Grant { key, role, name }) => principals::grant(&key, &role, name),
             Some(Action::Revoke { key, role }) => principals::revoke(&key, role.as_deref()),
+            Some(Action::Names { json }) => names::list(json),
+            Some(Action::Release { name }) => names::release(&name),
             Some(Action::Principals { json }) => principals::list(json),
             Some(Action::Install) => systemd::install(&Unit {
                 name: "longhaul-control",

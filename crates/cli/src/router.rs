@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use longhaul_hop::read_trusted_file;
 use longhaul_setup::agent;
 use longhaul_setup::linux::{LinuxRouter, RouterConfig, this_machine};
 use tokio::sync::watch;
@@ -93,6 +94,6 @@ fn read(file: &Path) -> Result<RouterConfig> {
     if size > MAX_CONFIG_BYTES {
         bail!("{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} are read");
     }
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;
     serde_json::from_str(&text).with_context(|| format!("{shown} is no configuration of a router"))
 }

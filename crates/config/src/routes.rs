@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use longhaul_policy::HostPattern;
 use longhaul_proto::text::printable;
 use longhaul_proto::{Endpoint, OFFRAMP_PORT, PublicKey, Route};
+use longhaul_session::read_trusted_file;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -159,7 +160,7 @@ impl RouteTable {
     /// # Errors
     /// [`RoutesError`].
     pub fn load(file: &Path) -> Result<Self, RoutesError> {
-        match std::fs::read_to_string(file) {
+        match read_trusted_file(file) {
             Ok(text) => Self::parse(&text, file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(source) => Err(RoutesError::Unreadable {

@@ -3,7 +3,7 @@
 //! | room | what it is about | paths beneath `/api/v1` |
 //! |---|---|---|
 //! | [`principals`] | who may ask for what | `/principals`, `/principals/{key}/roles/{role}`, `/roles`, `/roles/{name}` |
-//! | [`map`] | sites, hosts, depots and links; depots that register themselves | `/map`, `/depots`, `/depots/{key}`, `/routes.toml` |
+//! | [`map`] | sites, hosts, depots and links; depots that register themselves | `/map`, `/depots`, `/depots/{key}`, `/names`, `/names/{name}`, `/routes.toml` |
 //! | [`measurements`] | what was measured of paths | `/measurements`, `/measurements/summaries`, `/pscheduler` |
 //! | [`forecasts`] | what is expected of paths | `/forecasts` |
 //! | [`routes`] | by which depots a transfer goes | `/routes/question`, `/routes/table` |

@@ -10,12 +10,12 @@ pub use longhaul_map::{
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use crate::{End, Moment};
+use crate::{End, Key, Moment};
 
 /// The answer to a registration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Registered {
-    /// What the depot is called on the map: its own name, unless another depot has that.
+    /// What the depot is called on the map: its own name, unless that belongs to another key.
     pub name: String,
     /// The next registration is expected within this many seconds: a third of the time for which this one holds.
     pub again_in_s: f64,
@@ -29,6 +29,27 @@ pub struct Registered {
 pub struct DepotList {
     /// As they stand on the map.
     pub items: Vec<Depot>,
+}
+
+/// The name of a depot, and the key that it belongs to: the first that registered it. It stays with
+/// that key until the operator releases it: `DELETE /names/{name}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DepotName {
+    /// The name as it was registered; case does not tell names apart.
+    pub name: String,
+    /// Its key.
+    #[schema(value_type = String)]
+    pub key: Key,
+    /// When it was first registered, in milliseconds since the Unix epoch.
+    #[schema(value_type = u64)]
+    pub since_ms: Moment,
+}
+
+/// All names that depots registered: `GET /names`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DepotNameList {
+    /// By name.
+    pub items: Vec<DepotName>,
 }
 
 /// The map as it is now: `GET /map`.

@@ -81,7 +81,9 @@ pub enum Constraint {
     Site(String),
 }
 
-/// How much may be reserved by a right to create or modify reservations. What is left out is not capped.
+/// How much may be reserved by a right to create or modify reservations. What is left out is not
+/// capped, but where a usual limit is stated. A right to write any reservations, without limits, is
+/// an operator's and has none of these either.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
 )]
@@ -93,9 +95,16 @@ pub struct ReservationLimits {
     /// The longest window, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_s: Option<u64>,
-    /// How far ahead a window may end, in seconds.
+    /// How far ahead a window may end, in seconds; 400 days if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ahead_s: Option<u64>,
+    /// Number of reservations of one key that are not over, each window of a recurrence one; 2,000
+    /// if it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reservations: Option<u32>,
+    /// Number of those that are held and not committed; 500 if it is left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<u32>,
     /// How many paths at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8)]

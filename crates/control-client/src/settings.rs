@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use longhaul_api::tls::TlsError;
 use longhaul_config::home::shown;
+use longhaul_hop::read_trusted_file;
 use longhaul_proto::text::printable;
 use longhaul_proto::{PublicKey, SigningKey};
 use longhaul_session::ServerTrust;
@@ -139,7 +140,7 @@ impl Settings {
             }
             Ok(_) => {}
         }
-        let text = std::fs::read_to_string(file).map_err(unreadable)?;
+        let text = read_trusted_file(file).map_err(unreadable)?;
         let parsed = Self::parse(&text).map_err(|problem| SettingsError::Malformed {
             file: file.to_owned(),
             problem: printable(problem.as_bytes()),

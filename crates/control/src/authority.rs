@@ -112,6 +112,39 @@ pub fn decide(
     })
 }
 
+/// Returns whether these rights let a key register itself as a depot.
+#[must_use]
+pub fn may_register(rights: &[Right]) -> bool {
+    let subject = Subject::own();
+    let mut concerned = rights
+        .iter()
+        .filter(|right| concerns(right, Resource::Registrations, Permission::Write));
+    concerned.any(|right| covers(&right.constraint, &subject))
+}
+
+/// How far ahead a window may end where a role does not say, in seconds: 400 days.
+pub const USUAL_AHEAD_S: u64 = 400 * 86_400;
+/// Reservations of one key where its role does not say.
+pub const USUAL_RESERVATIONS: u32 = 2_000;
+/// Holds of one key where its role does not say: a recurrence of each day of a year, and some.
+pub const USUAL_HOLDS: u32 = 500;
+
+/// The limits of a right, with the usual ones where it has none. A right to write all reservations
+/// is an operator's.
+fn limits_of(right: &Right) -> ReservationLimits {
+    let is_operators = right.permission == Permission::Write && right.constraint == Constraint::Any;
+    let limits = match right.limits {
+        None if is_operators => return ReservationLimits::default(),
+        limits => limits.unwrap_or_default(),
+    };
+    ReservationLimits {
+        ahead_s: limits.ahead_s.or(Some(USUAL_AHEAD_S)),
+        reservations: limits.reservations.or(Some(USUAL_RESERVATIONS)),
+        holds: limits.holds.or(Some(USUAL_HOLDS)),
+        ..limits
+    }
+}
+
 /// How much the rights that cover a request allow: what is within one of these is allowed. None where no right covers it.
 #[must_use]
 pub fn limits(
@@ -123,7 +156,7 @@ pub fn limits(
     let covering = rights
         .iter()
         .filter(|right| concerns(right, resource, permission) && covers(&right.constraint, subject));
-    covering.map(|right| right.limits.unwrap_or_default()).collect()
+    covering.map(limits_of).collect()
 }
 
 /// Whether a right is about that. Whoever may write reservations may do all to them.

@@ -76,11 +76,13 @@ struct Authorities {
     by_key: BTreeMap<PublicKey, (String, Vec<Right>)>,
 }
 
-/// The map and registrations as the store has them.
+/// The map, registrations and names of depots as the store has them.
 #[derive(Debug, Default)]
 struct Sources {
     map: Map,
     registrations: BTreeMap<PublicKey, Registration>,
+    /// Names that depots registered, with the keys they belong to.
+    names: BTreeMap<String, PublicKey>,
 }
 
 #[derive(Debug)]
@@ -198,6 +200,7 @@ impl Controller {
             store,
         }));
         this.follow().await?;
+        this.bind_registered_names().await?;
         let mut others = tokio::task::JoinSet::new();
         others.spawn(this.clone().keep_up(received, stop.clone()));
         others.spawn(this.clone().look(stop.clone()));

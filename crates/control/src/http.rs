@@ -107,6 +107,8 @@ fn api() -> Router<Controller> {
         .route("/routes.toml", get(map::routes_file))
         .route("/depots", get(depots::list))
         .route("/depots/{key}", put(depots::register).delete(depots::unregister))
+        .route("/names", get(depots::names))
+        .route("/names/{name}", delete(depots::release))
         .route("/measurements", get(measurements::list).post(measurements::take))
         .route("/measurements/summaries", get(measurements::summaries))
         .route(
@@ -197,6 +199,7 @@ impl From<StoreError> for Problem {
         let kind = match &error {
             StoreError::Missing { .. } => ProblemKind::NotFound,
             StoreError::KeyReused(_) => ProblemKind::KeyReused,
+            StoreError::TooManyNames { .. } => ProblemKind::Conflict,
             StoreError::NotLeading { .. } => ProblemKind::NotLeading,
             StoreError::Unreadable { .. }
             | StoreError::Ending

@@ -1,4 +1,6 @@
-//! What a controller counts, and the OpenMetrics text of it, with the newest values of all that is measured.
+//! What a controller counts, and the OpenMetrics text of it, with how the newest values of what is
+//! measured are distributed. No label carries a key, a name or an address, and the number of series
+//! does not depend on what others report.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -244,12 +246,11 @@ fn text(controller: &Controller) -> String {
                 newest,
                 "# HELP {name} {what}.\n# TYPE {name} gauge\n# UNIT {name} {unit}"
             );
-            for (key, value) in weather.newest().filter(|(key, _)| key.quantity == quantity) {
-                let (from, to, reporter) = (label(&key.from), label(&key.to), label(&key.reporter));
-                let _ = writeln!(
-                    newest,
-                    "{name}{{from=\"{from}\",to=\"{to}\",reporter=\"{reporter}\"}} {value}"
-                );
+            let of_quantity = weather.newest().filter(|(key, _)| key.quantity == quantity);
+            let mut values: Vec<f64> = of_quantity.map(|(_, value)| value).collect();
+            values.sort_by(f64::total_cmp);
+            for (quantile, value) in quantiles(&values) {
+                let _ = writeln!(newest, "{name}{{quantile=\"{quantile}\"}} {value}");
             }
         }
     }
@@ -268,29 +269,49 @@ const fn family(quantity: Quantity) -> (&'static str, &'static str, &'static str
         Quantity::Rate => (
             "path_rate_bits_per_second",
             "bits_per_second",
-            "Newest rate measured of a path",
+            "Newest rates measured of paths, by quantile",
         ),
         Quantity::Rtt => (
             "path_rtt_seconds",
             "seconds",
-            "Newest round-trip time measured of a path",
+            "Newest round-trip times measured of paths, by quantile",
         ),
         Quantity::Delay => (
             "path_delay_seconds",
             "seconds",
-            "Newest time in one direction measured of a path",
+            "Newest times in one direction measured of paths, by quantile",
         ),
         Quantity::Loss => (
             "path_loss_ratio",
             "ratio",
-            "Newest share of losses measured of a path",
+            "Newest shares of losses measured of paths, by quantile",
         ),
     }
 }
 
-/// A label's value as OpenMetrics writes it.
-fn label(text: &str) -> String {
-    text.replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+/// The values below which a tenth, half, and nine tenths of these lie, which are in order; nothing
+/// of none.
+fn quantiles(values: &[f64]) -> impl Iterator<Item = (&'static str, f64)> {
+    let last = values.len().checked_sub(1);
+    let quantile = move |(label, tenths): (&'static str, usize)| {
+        // The nearest rank: what is shown was measured.
+        Some((label, *values.get((last? * tenths + 5) / 10)?))
+    };
+    [("0.1", 1), ("0.5", 5), ("0.9", 9)]
+        .into_iter()
+        .filter_map(quantile)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_values_that_were_measured() {
+        assert_eq!(quantiles(&[]).count(), 0);
+        let of = |values: &[f64]| quantiles(values).map(|(_, value)| value).collect::<Vec<_>>();
+        assert_eq!(of(&[3.0]), [3.0, 3.0, 3.0]);
+        let eleven: Vec<f64> = (0..11).map(f64::from).collect();
+        assert_eq!(of(&eleven), [1.0, 5.0, 9.0]);
+    }
 }

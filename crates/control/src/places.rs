@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use longhaul_control_api::map::{DepotState, KnownMap, Map, Registration};
-use longhaul_map::{RegistrationPolicy, merge};
+use longhaul_control_api::map::{Depot, DepotState, KnownMap, Map, Registration};
+use longhaul_map::{DepotNames, DepotSource, RegistrationPolicy, merge};
 use longhaul_policy::HostPattern;
 use longhaul_proto::PublicKey;
 use longhaul_setup::streams::Prefix;
@@ -19,8 +19,12 @@ const SECOND_MS: f64 = 1000.0;
 pub struct Places {
     /// The map.
     pub known: KnownMap,
-    /// Depots by their keys.
+    /// Names of depots, and the keys they belong to.
+    names: DepotNames,
+    /// Depots by their keys: those of the operator's map, and those whose registration holds.
     depots: BTreeMap<PublicKey, String>,
+    /// Depots by their keys, with those whose registration holds no more.
+    known_depots: BTreeMap<PublicKey, String>,
     /// Sites of depots and hosts by their names.
     sites: HashMap<String, Option<String>>,
     hosts: BTreeSet<String>,
@@ -50,16 +54,18 @@ impl Speaker {
 }
 
 impl Places {
-    /// Made from what the store has. `version` tells it from those before.
+    /// Made from what the store has. `version` tells it from those before; `names` are those of
+    /// `map`, with their owners.
     #[must_use]
     pub fn of(
         map: &Map,
         registrations: &[Registration],
+        names: DepotNames,
         now_ms: u64,
         policy: &RegistrationPolicy,
         version: u64,
     ) -> Self {
-        let merged = merge(map, registrations, seconds(now_ms), policy);
+        let merged = merge(map, registrations, &names, seconds(now_ms), policy);
         let map = merged.map;
         let problems = merged
             .problems
@@ -71,20 +77,21 @@ impl Places {
             _ => None,
         });
         let stale_at = until.min_by(f64::total_cmp);
-        let depots = map
-            .depots
-            .iter()
+        let all_depots = map.depots.iter().map(|depot| (depot.key, depot.name.clone()));
+        let known_depots = all_depots.collect();
+        let in_force = map.depots.iter().filter(|depot| is_in_force(depot));
+        let depots = in_force
+            .clone()
             .map(|depot| (depot.key, depot.name.clone()))
             .collect();
         let of_hosts = map
             .hosts
             .iter()
             .map(|host| (host.name.clone(), Some(host.site.clone())));
-        let of_depots = map
-            .depots
-            .iter()
-            .map(|depot| (depot.name.clone(), depot.site.clone()));
-        let sites = of_hosts.chain(of_depots).collect();
+        let of_depots = in_force.map(|depot| (depot.name.clone(), depot.site.clone()));
+        // Where a host and a depot have one name, the host's place stands: it is the operator's
+        // word.
+        let sites = of_depots.chain(of_hosts).collect();
         let hosts = map.hosts.iter().map(|host| host.name.clone()).collect();
         Self {
             known: KnownMap {
@@ -93,7 +100,9 @@ impl Places {
                 map,
                 problems,
             },
+            names,
             depots,
+            known_depots,
             sites,
             hosts,
             stale_at,
@@ -106,7 +115,8 @@ impl Places {
         self.stale_at.is_some_and(|stale_at| stale_at <= seconds(now_ms))
     }
 
-    /// What the depot with that key is called.
+    /// What the depot with that key is called, while it is on the operator's map or its
+    /// registration holds.
     #[must_use]
     pub fn depot(&self, key: &PublicKey) -> Option<&str> {
         self.depots.get(key).map(String::as_str)
@@ -120,6 +130,34 @@ impl Places {
         Speaker {
             ends: depot.into_iter().chain(host).chain([key.to_string()]).collect(),
         }
+    }
+
+    /// Ends that a key spoke for when it reported, whether or not its registration still holds:
+    /// what it measured stays its own report when it registers again, falls silent or loses its
+    /// role.
+    #[must_use]
+    pub fn reporter(&self, key: &PublicKey, name: &str) -> Speaker {
+        let mut speaker = self.speaker(key, name);
+        let known = self.known_depots.get(key).map(String::as_str);
+        for name in known.into_iter().chain(self.names.bound_to(key)) {
+            if !speaker.is(name) {
+                speaker.ends.push(name.to_owned());
+            }
+        }
+        speaker
+    }
+
+    /// Returns whether the operator's map has the depot with that key.
+    #[must_use]
+    pub fn is_listed(&self, key: &PublicKey) -> bool {
+        let mut depots = self.known.map.depots.iter();
+        depots.any(|depot| depot.key == *key && depot.source != DepotSource::Registered)
+    }
+
+    /// Names of depots, and the keys they belong to.
+    #[must_use]
+    pub const fn names(&self) -> &DepotNames {
+        &self.names
     }
 
     /// What a request about a path is about: the speaker's own if it is one of its ends, and a site's if both ends stand there.
@@ -172,6 +210,8 @@ impl Places {
     }
 
     /// The addresses that a host or a depot is known by, the best first; names are not looked up.
+    /// What a depot says of itself does not count: by addresses its streams are told from those of
+    /// others.
     #[must_use]
     pub fn addresses(&self, end: &str) -> Vec<Prefix> {
         let map = &self.known.map;
@@ -182,7 +222,10 @@ impl Places {
                 .filter_map(|text| text.trim_matches(['[', ']']).parse().ok())
                 .collect();
         }
-        let endpoints = map.depot(end).into_iter().flat_map(|depot| &depot.addresses);
+        let listed = map
+            .depot(end)
+            .filter(|depot| depot.source != DepotSource::Registered);
+        let endpoints = listed.into_iter().flat_map(|depot| &depot.addresses);
         let ips = endpoints.filter_map(|address| match address.endpoint.host {
             longhaul_proto::Host::Ip(ip) => Some(Prefix::one(ip)),
             longhaul_proto::Host::Name(_) => None,
@@ -206,6 +249,12 @@ impl Places {
         let host = hosts.find(|host| host.addresses.iter().any(is_known_by));
         host.map(|host| host.name.as_str())
     }
+}
+
+/// Returns whether a depot speaks for its name: by the operator's map, or while its registration
+/// holds.
+fn is_in_force(depot: &Depot) -> bool {
+    depot.source != DepotSource::Registered || depot.state.usable()
 }
 
 /// A moment in seconds since the Unix epoch.

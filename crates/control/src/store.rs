@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`principals`] | principals, and roles that an operator made |
 //! | [`places`] | the operator's map, and what depots said of themselves |
+//! | [`names`] | names of depots, and the keys that registered them first |
 //! | [`measurements`] | measurements, written by one writer that brings requests together |
 //! | [`retention`] | what becomes of old ones |
 //! | [`transfers`] | reports of transfers |
@@ -12,6 +13,7 @@
 
 pub mod leaders;
 pub mod measurements;
+pub mod names;
 pub mod places;
 pub mod principals;
 pub mod reservations;
@@ -46,6 +48,15 @@ pub enum StoreError {
     /// The same key came with another request before.
     #[error("the idempotency key {0:?} was used for another request")]
     KeyReused(String),
+    /// The key registered as many names of depots as one key may.
+    #[error(
+        "{key} has registered {} names of depots, and no key may have more: use one of these, or have the operator release one (longhaul control release NAME)",
+        longhaul_map::MAX_NAMES_OF_KEY
+    )]
+    TooManyNames {
+        /// The key.
+        key: String,
+    },
     /// What is kept is not what was.
     #[error("the store has a {what} that cannot be read: {why}")]
     Unreadable {

@@ -11,7 +11,7 @@ mod table;
 use std::collections::{BTreeMap, HashMap};
 
 use longhaul_control_api::forecasts::{Coverage, Forecast, ForecastQuery, Spread};
-use longhaul_control_api::map::Map as Places;
+use longhaul_control_api::map::{DepotSource, Map as Places};
 use longhaul_weather::Quantiles;
 use longhaul_weather::forecast::{Ledger, Series};
 use longhaul_weather::route::NodeId;
@@ -53,6 +53,8 @@ pub struct Weather {
     /// When a path was last seen to carry real traffic, in milliseconds since the Unix epoch.
     carried: HashMap<(NodeId, NodeId), u64>,
     reports: Reports,
+    /// The key that last reported for each end of a hop, its beginning first.
+    reporters: HashMap<(NodeId, NodeId), [Option<Box<str>>; 2]>,
     hops: Hops,
     /// Hops within sites, as the map has them: assumed where they were not measured.
     within_sites: Vec<WithinSite>,
@@ -105,6 +107,7 @@ impl Default for Weather {
             unseen: HashMap::new(),
             carried: HashMap::new(),
             reports: Reports::default(),
+            reporters: HashMap::new(),
             within_sites: Vec::new(),
             assumed_at: 0.0,
             inferred: BTreeMap::new(),
@@ -148,7 +151,11 @@ impl Weather {
                 rate: rate.unwrap_or(f64::INFINITY),
                 ..Relay::UNLIMITED
             });
-            depots.by_address.insert(address.clone(), depot.name.clone());
+            // The operator's word stands above what depots say of themselves.
+            let is_listed = depot.source != DepotSource::Registered;
+            if is_listed || !depots.by_address.contains_key(&address) {
+                depots.by_address.insert(address.clone(), depot.name.clone());
+            }
             let place = DepotPlace {
                 address,
                 key: depot.key.to_string(),
@@ -163,11 +170,12 @@ impl Weather {
             .collect();
         let of_hosts = map.hosts.iter().map(|host| (&host.name, Some(&host.site)));
         let of_depots = map.depots.iter().map(|depot| (&depot.name, depot.site.as_ref()));
-        let of_both = of_hosts.chain(of_depots);
+        // As in `Places`: where a host and a depot have one name, the host's place stands.
+        let of_both = of_depots.chain(of_hosts);
         depots.sites = of_both
             .filter_map(|(name, site)| Some((name.clone(), site?.clone())))
             .collect();
-        for depot in &map.depots {
+        for depot in map.depots.iter().filter(|depot| depot.state.usable()) {
             if let Some(site) = &depot.site {
                 let at_site = depots.at_site.entry(site.clone()).or_default();
                 at_site.push(depot.name.clone());

@@ -92,7 +92,7 @@ fn its_form_is_grafanas() {
         .iter()
         .map(|of| text(of, "name"))
         .collect();
-    assert_eq!(variables, BTreeSet::from(["datasource", "from", "to"]));
+    assert_eq!(variables, BTreeSet::from(["datasource"]));
 
     let mut ids = BTreeSet::new();
     let mut taken: BTreeMap<(u64, u64), u64> = BTreeMap::new();

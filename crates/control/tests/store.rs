@@ -164,8 +164,8 @@ async fn a_registration_takes_the_place_of_the_one_before(store: Store) {
         );
         serde_json::from_str(&text).unwrap()
     };
-    store.register(&registration(1.0)).await.unwrap();
-    store.register(&registration(2.0)).await.unwrap();
+    store.register(&registration(1.0), Some("d")).await.unwrap();
+    store.register(&registration(2.0), Some("d")).await.unwrap();
     assert_eq!(store.registrations().await.unwrap(), [registration(2.0)]);
     store.unregister(&key(1)).await.unwrap();
     assert!(store.unregister(&key(1)).await.is_err());

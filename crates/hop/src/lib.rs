@@ -9,6 +9,7 @@
 //! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be read.
 //! - [`Life`] is that of a service that lets what is under way finish.
 //! - [`SharedPlaces`] are what is bounded among keys or sources; [`RateLimit`] is a rate that many share; [`EventLog`] bounds what newcomers can make a program write into its log.
+//! - [`read_trusted_file`] reads what says who is trusted, unless others may write it.
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.
 
@@ -26,6 +27,7 @@ mod options;
 mod places;
 mod rate;
 mod resolve;
+mod trusted_file;
 
 pub use clock::unix_ms;
 pub use conn::Conn;
@@ -40,3 +42,4 @@ pub use options::{CongestionError, Options, check_congestion};
 pub use places::{HeldPlace, SharedPlaces};
 pub use rate::{Grant, RateLimit};
 pub use resolve::{ResolveError, Resolver};
+pub use trusted_file::read_trusted_file;

@@ -7,6 +7,7 @@
 //! | [`file`] | `map.toml` in, a map out, or an error that names the line |
 //! | [`graphml`] | the same for GraphML, as the Internet Topology Zoo writes it |
 //! | [`esnet`] | the same for ESnet's topology, as OSCARS publishes it |
+//! | [`DepotNames`] (`ownership`) | names of depots, and the keys they belong to |
 //! | [`registration`] | depots that report on themselves, put on a map, and off it when they fall silent |
 //! | [`graph`] | nodes and directed edges, for what looks for paths |
 //! | [`render`] | a map as tables for people |
@@ -27,6 +28,7 @@ pub mod graph;
 pub mod graphml;
 mod model;
 mod names;
+mod ownership;
 pub mod registration;
 pub mod render;
 pub mod routes;
@@ -39,6 +41,7 @@ pub use model::{
     Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction, Drawn,
     Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site, SiteKind, Transport,
 };
+pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, NameConflict, folded};
 pub use registration::{Merged, Registration, RegistrationPolicy, RegistrationProblem, merge};
 
 /// Seconds since the Unix epoch; fractions count.

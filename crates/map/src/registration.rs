@@ -11,6 +11,7 @@ use utoipa::ToSchema;
 use crate::check::{MAX_ADDRESSES, MAX_ITEMS, shown};
 use crate::model::{Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Map};
 use crate::names::{MAX_NAME_BYTES, is_name};
+use crate::ownership::{DepotNames, NameConflict, folded};
 use crate::{Moment, text_form};
 
 /// Longest version that a depot reports of its software, in bytes.
@@ -106,8 +107,19 @@ pub enum RegistrationProblem {
         /// The name, cut off and printable.
         site: String,
     },
-    /// Others have its name: each is shown with a part of its key.
-    #[error("the name {name:?} is another depot's, too: it is shown as {shown_as:?}")]
+    /// Its name belongs to nobody who registers depots.
+    #[error(
+        "a depot cannot be called {name:?}, which is {conflict}; register it under another name, or have the operator \
+         grant this key the name of its host (longhaul control grant KEY depot --name HOST)"
+    )]
+    NameReserved {
+        /// The name, cut off and printable.
+        name: String,
+        /// The reason.
+        conflict: NameConflict,
+    },
+    /// Its name belongs to another key: it is shown with a part of its own.
+    #[error("the name {name:?} belongs to another key: the depot is shown as {shown_as:?}")]
     NameTaken {
         /// The name.
         name: String,
@@ -184,9 +196,16 @@ impl Registration {
 /// - It holds from when it was sent, for as long as it says and the policy allows; then its depot is stale, and, later, gone.
 /// - What a file says of a depot stays: its name, its site, its addresses. Its registration says whether it is there, and of which version; of limits the
 ///   tighter ones count.
-/// - Nobody can take a name from a depot of a file; depots that register the same name are distinguished by their keys.
+/// - Nobody can take a name from the key that it belongs to, as `names` say: others are distinguished by their keys. A name
+///   that no depot may have does not count.
 #[must_use]
-pub fn merge(map: &Map, registrations: &[Registration], now: Moment, policy: &RegistrationPolicy) -> Merged {
+pub fn merge(
+    map: &Map,
+    registrations: &[Registration],
+    names: &DepotNames,
+    now: Moment,
+    policy: &RegistrationPolicy,
+) -> Merged {
     let mut problems = Vec::new();
     let mut latest: BTreeMap<PublicKey, &Registration> = BTreeMap::new();
     for registration in registrations {
@@ -210,25 +229,44 @@ pub fn merge(map: &Map, registrations: &[Registration], now: Moment, policy: &Re
             depot.limits = tighter(depot.limits, registration.limits);
         }
     }
+    latest.retain(|key, registration| {
+        let checked = names.check(&registration.name, key);
+        checked.map_err(|problem| problems.push((*key, problem))).is_ok()
+    });
     let sites: HashSet<&str> = map.sites.iter().map(|site| site.name.as_str()).collect();
-    let mut wanted: HashMap<&str, usize> = HashMap::new();
+    let host_sites: HashMap<String, &str> = match latest.is_empty() {
+        true => HashMap::new(),
+        false => map
+            .hosts
+            .iter()
+            .map(|host| (folded(&host.name), host.site.as_str()))
+            .collect(),
+    };
+    let mut wanted: HashMap<String, usize> = HashMap::new();
     for registration in latest.values() {
-        *wanted.entry(&registration.name).or_default() += 1;
+        *wanted.entry(folded(&registration.name)).or_default() += 1;
     }
-    let mut taken: HashSet<String> = map.depots.iter().map(|depot| depot.name.clone()).collect();
+    let mut taken: HashSet<String> = map.depots.iter().map(|depot| folded(&depot.name)).collect();
     for (key, registration) in &latest {
         if merged.depots.len() >= MAX_ITEMS {
             problems.push((*key, RegistrationProblem::Full));
             continue;
         }
         let mut depot = depot(registration, state(registration, now, policy));
-        let alone = wanted.get(depot.name.as_str()) == Some(&1) && !taken.contains(&depot.name);
-        if !alone {
+        let name = folded(&depot.name);
+        let is_own = names
+            .belongs_to(&name, key)
+            .unwrap_or_else(|| wanted.get(&name) == Some(&1));
+        if let Some(site) = host_sites.get(&name) {
+            // A depot on a host of the map stands where the map has that host.
+            depot.site = Some((*site).to_owned());
+        }
+        if !is_own || taken.contains(&name) {
             let shown_as = told_apart(&depot.name, key, &taken);
             let name = std::mem::replace(&mut depot.name, shown_as.clone());
             problems.push((*key, RegistrationProblem::NameTaken { name, shown_as }));
         }
-        taken.insert(depot.name.clone());
+        taken.insert(folded(&depot.name));
         if let Some(site) = depot.site.take_if(|site| !sites.contains(site.as_str())) {
             let site = shown(&site);
             problems.push((*key, RegistrationProblem::NoSite { site }));
@@ -300,6 +338,6 @@ fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
     (KEY_CHARS..digits.len())
         .filter_map(|end| digits.get(..end))
         .map(|digits| format!("{base}{NAME_SEPARATOR}{digits}"))
-        .find(|name| !taken.contains(name))
+        .find(|name| !taken.contains(&folded(name)))
         .unwrap_or_else(|| format!("{base}{NAME_SEPARATOR}{digits}"))
 }

@@ -2,6 +2,7 @@
 
 mod file;
 mod graph;
+mod ownership;
 mod registration;
 mod render;
 mod routes;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
+use longhaul_hop::read_trusted_file;
 use longhaul_proto::PublicKey;
 
 /// The keys that may have sessions with programs here.
@@ -41,7 +42,7 @@ impl Peers {
             .ok();
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
         if written != read.written {
-            let keys = match std::fs::read_to_string(&self.file) {
+            let keys = match read_trusted_file(&self.file) {
                 Ok(text) => parse(&text, &self.file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
                 Err(error) => Err(format!("{}: cannot read the keys: {error}", self.file.display())),

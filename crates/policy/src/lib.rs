@@ -51,6 +51,7 @@ use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use longhaul_hop::read_trusted_file;
 use longhaul_proto::{ACCEPTOR_PORT, Endpoint, Host, Next, Open, PublicKey};
 
 pub use file::PolicyError;
@@ -179,7 +180,7 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`], which names the file, the line and the field.
     pub fn load(path: &Path) -> Result<Self, PolicyError> {
-        let text = std::fs::read_to_string(path).map_err(|source| PolicyError::Unreadable {
+        let text = read_trusted_file(path).map_err(|source| PolicyError::Unreadable {
             file: path.to_owned(),
             source,
         })?;

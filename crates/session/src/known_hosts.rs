@@ -9,6 +9,7 @@ use std::{
     sync::Arc,
 };
 
+use longhaul_hop::read_trusted_file;
 use longhaul_proto::{Endpoint, PublicKey};
 
 use crate::{Error, ServerTrust, Verdict, identity::replace_file};
@@ -26,7 +27,7 @@ impl KnownHosts {
     /// # Errors
     /// [`Error::File`] when it cannot be read, [`Error::Malformed`] with the line when it cannot be understood.
     pub fn open(path: &Path) -> Result<Self, Error> {
-        let text = match std::fs::read_to_string(path) {
+        let text = match read_trusted_file(path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
             Err(source) => {

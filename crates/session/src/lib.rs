@@ -51,6 +51,7 @@ pub use identity::Identity;
 pub use join::{Buffers, End, Ending, Far, Join, JoinOptions, Joined, Silence};
 pub use known_hosts::KnownHosts;
 pub use listener::{ListenOptions, Listener};
+pub use longhaul_hop::read_trusted_file;
 pub use longhaul_proto::{Endpoint, PublicKey, Route, Service, SessionId, Status};
 pub use secured::SESSION_BYTES;
 pub use session::{Session, SessionInfo, Unprotected};

@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
+use longhaul_session::read_trusted_file;
 use serde::Deserialize;
 
 use crate::path::RelPath;
@@ -119,7 +120,7 @@ impl Grants {
     /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
-        let text = std::fs::read_to_string(path).map_err(|source| GrantError::Read {
+        let text = read_trusted_file(path).map_err(|source| GrantError::Read {
             file: file.clone(),
             source,
         })?;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::{Extension, State};
 use axum::http::StatusCode;
+use longhaul_api::authorized_keys::Role;
 use longhaul_api::problem::{Asked, Body, Named};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use serde::{Deserialize, Serialize};
@@ -151,8 +152,17 @@ pub(super) struct ListQuery {
 #[utoipa::path(get, path = "/api/v1/files", params(ListQuery), responses((status = OK, body = FilePage), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn files(
     State(service): State<Service>,
+    role: Option<Extension<Role>>,
     Asked(query): Asked<ListQuery>,
 ) -> Result<Json<FilePage>, Problem> {
+    // To list a directory elsewhere the agent connects, and logs in, wherever it is told to.
+    let is_reader = role.is_some_and(|Extension(role)| role == Role::Read);
+    if is_reader && !is_here(&query.at) {
+        return Err(Problem::new(
+            ProblemKind::Forbidden,
+            "this key may read, and the agent would connect elsewhere for it: ask for a directory of this machine, or with a key that may do all",
+        ));
+    }
     let limit = query.limit.unwrap_or(DEFAULT_ENTRIES);
     if !(1..=MAX_ENTRIES).contains(&limit) {
         return Err(Problem::new(
@@ -164,6 +174,11 @@ pub(super) async fn files(
     Ok(Json(
         answered(browse.list(&query.at, query.after.as_deref(), limit)).await?,
     ))
+}
+
+/// Returns whether a location is on this machine: an absolute path.
+fn is_here(location: &str) -> bool {
+    location.starts_with('/')
 }
 
 async fn change(service: &Service, change: Change) -> Result<StatusCode, Problem> {

@@ -202,3 +202,19 @@ async fn what_is_none_of_it_is_let_go() {
         200
     );
 }
+
+/// Listing a directory elsewhere connects and logs in there.
+#[tokio::test]
+async fn a_key_that_reads_has_nothing_connected_for_it() {
+    let keyed = Keyed::new().await;
+    let list = async |key: &SigningKey, at: &str| {
+        let path = format!("/api/v1/files?at={at}");
+        keyed.answer(keyed.service.signed(key, "GET", &path, "")).await
+    };
+    for at in ["lh://127.0.0.1:22/", "ana@dtn:/", "dtn:", "host:22", "./x"] {
+        let (status, problem) = list(&keyed.read, at).await;
+        assert_eq!(status, 403, "{at}: {problem}");
+    }
+    assert_eq!(list(&keyed.read, "/data/").await.0, 200);
+    assert_eq!(list(&keyed.all, "lh://127.0.0.1:22/").await.0, 200);
+}

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
 use longhaul_control::reservations::document::Roots;
+use longhaul_hop::read_trusted_file;
 use longhaul_setup::nodes::SetupConfig;
 use serde::Deserialize;
 
@@ -50,7 +51,7 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
         None => return Ok(Said::default()),
     };
     let shown = home::shown(file);
-    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
+    let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;
     let config: ControlFile = toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start));
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
@@ -64,8 +65,8 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
             // As the file itself stands there.
             let named = file.parent().unwrap_or(dir).join(named);
             let shown = home::shown(&named);
-            let pem = std::fs::read(&named).with_context(|| format!("cannot read {shown}"))?;
-            Roots::of_pem(&pem).with_context(|| shown.clone())?
+            let pem = read_trusted_file(&named).with_context(|| format!("cannot read {shown}"))?;
+            Roots::of_pem(pem.as_bytes()).with_context(|| shown.clone())?
         }
     };
     Ok(Said {

@@ -235,7 +235,8 @@ impl Registered {
         let Some(spool) = &self.spool else { return };
         let seen = {
             let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-            sums.take(&self.name, unix_ms())
+            // By its key, which the controller knows it by whatever it is called there.
+            sums.take(&self.key.public().to_string(), unix_ms())
         };
         for part in seen.chunks(MAX_SPOOLED_MEASUREMENTS) {
             let measurements = part.to_vec();
@@ -327,7 +328,7 @@ impl Registered {
         let may_reach = |address| !is_local(address, &own);
         match probe(&to, expected, &self.key, plan, within, may_reach).await {
             Ok(figures) => ProbeResult {
-                measurements: measurements(&figures, &self.name, &task.to, unix_ms()),
+                measurements: measurements(&figures, &self.key.public().to_string(), &task.to, unix_ms()),
                 ..ProbeResult::default()
             },
             Err(error) => failed(&error.to_string()),

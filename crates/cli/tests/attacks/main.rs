@@ -6,18 +6,22 @@
 mod circuits;
 #[path = "../common/mod.rs"]
 mod common;
+mod controller;
 mod copies;
 mod files;
 mod grants;
 mod keys;
 mod lies;
+mod names;
 mod nodes;
 mod offramp;
 mod offramp_keys;
 mod onramp;
 mod opens;
 mod pulls;
+mod readers;
 mod services;
+mod shares;
 #[allow(
     dead_code,
     reason = "shared with the tests of the command, which use other parts"
@@ -26,4 +30,5 @@ mod services;
 mod stage;
 mod strangers;
 mod terminal;
+mod trusted_files;
 mod world;

@@ -110,12 +110,23 @@ impl Controller {
     }
 
     /// For which ends whoever has that key as text speaks.
-    pub(super) fn speaker_of(&self, reporter: &str) -> Speaker {
+    fn speaker_of(&self, reporter: &str) -> Speaker {
         let Ok(key) = PublicKey::from_str(reporter) else {
             return Speaker::default();
         };
         let authorities = read(&self.0.authorities);
         let name = authorities.by_key.get(&key).map_or("", |(name, _)| name);
         self.places().speaker(&key, name)
+    }
+
+    /// Ends that reports of a key, given as text, may count for: see
+    /// [`crate::places::Places::reporter`].
+    pub(super) fn reporter_of(&self, reporter: &str) -> Speaker {
+        let Ok(key) = PublicKey::from_str(reporter) else {
+            return Speaker::default();
+        };
+        let authorities = read(&self.0.authorities);
+        let name = authorities.by_key.get(&key).map_or("", |(name, _)| name);
+        self.places().reporter(&key, name)
     }
 }

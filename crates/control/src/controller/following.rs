@@ -8,10 +8,13 @@ use std::time::Duration;
 use longhaul_control_api::map::Registration;
 use longhaul_control_api::measurements::{KeptMeasurement, MeasurementQuery};
 use longhaul_control_api::transfers::TransferReport;
+use longhaul_map::{DepotNames, folded};
+use longhaul_proto::PublicKey;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Authorities, Controller, now_ms, read, set, stopped};
+use crate::authority::may_register;
 use crate::places::{Places, Speaker, seconds};
 use crate::store::StoreError;
 use crate::store::measurements::Kept;
@@ -43,10 +46,35 @@ impl Controller {
         let by_key = registrations
             .into_iter()
             .map(|registration| (registration.key, registration));
-        self.0.file().registrations = by_key.collect();
+        let mut names = BTreeMap::new();
+        for known in self.0.store.depot_names().await? {
+            match known.key.parse() {
+                Ok(key) => _ = names.insert(known.name, key),
+                Err(_) => tracing::error!(
+                    name = known.name,
+                    "the store has a name of a depot whose key is none"
+                ),
+            }
+        }
+        {
+            let mut file = self.0.file();
+            file.registrations = by_key.collect();
+            file.names = names;
+        }
         self.make_places();
         *self.0.changes.lock().unwrap_or_else(PoisonError::into_inner) = Some(changes);
         Ok(())
+    }
+
+    /// Binds the names of registrations that a release kept which bound none.
+    pub(super) async fn bind_registered_names(&self) -> Result<(), StoreError> {
+        let places = self.places();
+        let may_bind = |registration: &Registration| {
+            let (name, key) = (&registration.name, &registration.key);
+            !places.is_listed(key) && places.names().check(name, key).is_ok()
+        };
+        self.0.store.bind_registered_names(may_bind).await?;
+        self.follow().await
     }
 
     /// Takes over rights and the operator's map.
@@ -74,16 +102,21 @@ impl Controller {
         Ok(())
     }
 
-    /// Takes what a depot said of itself, once it is kept. Where it only says again that it is there, the map is made anew when somebody becomes stale by
-    /// the one that is known: a thousand depots do not have it made all the time.
-    pub fn take_registration(&self, registration: Registration) {
+    /// Takes what a depot said of itself, once it is kept, with the name that was bound to its key.
+    /// A registration that says nothing new rebuilds no map, so a thousand depots do not have it
+    /// rebuilt all the time; it is rebuilt when a depot becomes stale by what is known.
+    pub fn take_registration(&self, registration: Registration, name: Option<&str>) {
         let policy = &self.0.settings.registrations;
         let now = seconds(now_ms());
-        let before = self
-            .0
-            .file()
-            .registrations
-            .insert(registration.key, registration.clone());
+        let before = {
+            let mut file = self.0.file();
+            if let Some(name) = name
+                && !file.names.keys().any(|known| folded(known) == folded(name))
+            {
+                file.names.insert(name.to_owned(), registration.key);
+            }
+            file.registrations.insert(registration.key, registration.clone())
+        };
         let says_the_same = before.is_some_and(|before| {
             let is_live = now < before.until(policy) && before.until(policy) <= registration.until(policy);
             let same = Registration {
@@ -102,10 +135,26 @@ impl Controller {
     pub(super) fn make_places(&self) {
         let file = self.0.file();
         let version = self.0.map_version.fetch_add(1, Ordering::AcqRel) + 1;
-        let registrations: Vec<Registration> = file.registrations.values().cloned().collect();
+        let authorities = read(&self.0.authorities);
+        // A key that may not register any more is no depot from this moment on, whatever it said
+        // before.
+        let may_register = |key: &PublicKey| {
+            let rights = authorities.by_key.get(key).map(|(_, rights)| rights.as_slice());
+            rights.is_some_and(may_register)
+        };
+        let in_force = file.registrations.values().filter(|one| may_register(&one.key));
+        let registrations: Vec<Registration> = in_force.cloned().collect();
+        let mut names = DepotNames::of(&file.map);
+        for (key, (name, _)) in &authorities.by_key {
+            names.give(name, *key);
+        }
+        for (name, key) in &file.names {
+            names.bind(name, *key);
+        }
         let places = Places::of(
             &file.map,
             &registrations,
+            names,
             now_ms(),
             &self.0.settings.registrations,
             version,
@@ -116,7 +165,7 @@ impl Controller {
 
     /// Scores a report that was kept.
     pub fn take_report(&self, reporter: &str, report: &TransferReport) {
-        let speaker = self.speaker_of(reporter);
+        let speaker = self.reporter_of(reporter);
         self.weather().take_report(&speaker, report, seconds(now_ms()));
     }
 
@@ -156,7 +205,7 @@ impl Controller {
     }
 
     fn take(&self, kept: &Kept) {
-        let speaker = self.speaker_of(&kept.reporter);
+        let speaker = self.reporter_of(&kept.reporter);
         let mut weather = self.weather();
         for measurement in &kept.measurements {
             weather.take(&kept.reporter, &speaker, measurement);
@@ -190,7 +239,7 @@ impl Controller {
     fn take_all<'a>(&self, found: impl Iterator<Item = &'a KeptMeasurement> + Clone) {
         let mut speakers: BTreeMap<&str, Speaker> = BTreeMap::new();
         for kept in found.clone() {
-            let speaker = || self.speaker_of(&kept.reporter);
+            let speaker = || self.reporter_of(&kept.reporter);
             speakers.entry(&kept.reporter).or_insert_with(speaker);
         }
         let mut weather = self.weather();

@@ -4,8 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use longhaul_api::problem::{Body, Named};
-use longhaul_api::{Caller, Problem};
-use longhaul_control_api::map::{DepotList, Registered, Registration};
+use longhaul_api::{Caller, Problem, ProblemKind};
+use longhaul_control_api::map::{DepotList, DepotNameList, Registered, Registration};
 use longhaul_control_api::principals::{Permission, Resource};
 use longhaul_proto::PublicKey;
 
@@ -64,8 +64,18 @@ pub async fn register(
             "sent_at: {ahead:.0} s in the future: set the depot's clock"
         )));
     }
-    controller.store().register(&registration).await?;
-    controller.take_registration(registration.clone());
+    let places = controller.places();
+    // The operator's map says what its depots are called.
+    let name = match places.is_listed(&key) {
+        true => None,
+        false => {
+            let checked = places.names().check(&registration.name, &key);
+            checked.map_err(|problem| Problem::new(ProblemKind::Conflict, problem.to_string()))?;
+            Some(registration.name.as_str())
+        }
+    };
+    controller.store().register(&registration, name).await?;
+    controller.take_registration(registration.clone(), name);
     let until = registration.until(policy);
     let name = controller
         .places()
@@ -94,5 +104,40 @@ pub async fn unregister(
     )?;
     controller.store().unregister(&key).await?;
     controller.follow().await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Names that depots registered, and the keys they belong to.
+#[utoipa::path(get, path = "/api/v1/names", responses((status = OK, body = DepotNameList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn names(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<DepotNameList>, Problem> {
+    controller.allow(
+        &caller,
+        Resource::Registrations,
+        Permission::Read,
+        &Subject::all(),
+    )?;
+    let items = controller.store().depot_names().await?;
+    Ok(Json(DepotNameList { items }))
+}
+
+/// Releases a name, and ends the registration under it: the next key that registers it has it.
+#[utoipa::path(delete, path = "/api/v1/names/{name}", params(("name" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+pub async fn release(
+    State(controller): State<Controller>,
+    Extension(caller): Extension<Caller>,
+    Named(name): Named<String>,
+) -> Result<StatusCode, Problem> {
+    controller.allow(
+        &caller,
+        Resource::Registrations,
+        Permission::Write,
+        &Subject::all(),
+    )?;
+    controller.store().release_depot_name(&name).await?;
+    controller.follow().await?;
+    tracing::info!(by = caller.user, name, "a depot's name was released");
     Ok(StatusCode::NO_CONTENT)
 }

@@ -44,6 +44,8 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
         depots::list,
         depots::register,
         depots::unregister,
+        depots::names,
+        depots::release,
         measurements::take,
         measurements::list,
         measurements::summaries,

@@ -100,7 +100,9 @@ impl From<AskError> for Refused {
                 }));
             }
             AskError::Desk(DeskError::Unknown(_)) => ProblemKind::NotFound,
-            AskError::Desk(DeskError::Forbidden(_) | DeskError::Policy(_)) => ProblemKind::Forbidden,
+            AskError::Desk(DeskError::Forbidden(_) | DeskError::Policy(_) | DeskError::Quota(_)) => {
+                ProblemKind::Forbidden
+            }
             AskError::Desk(DeskError::Wanted(_) | DeskError::Request(_)) => ProblemKind::Invalid,
             AskError::Desk(DeskError::NotNow(..)) => ProblemKind::Conflict,
             AskError::Desk(DeskError::Fault(_)) => ProblemKind::Unavailable,

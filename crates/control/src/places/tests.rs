@@ -17,7 +17,14 @@ fn places() -> Places {
         key(1)
     );
     let map = serde_json::from_str(&text).unwrap();
-    Places::of(&map, &[], 1000, &RegistrationPolicy::default(), 1)
+    Places::of(
+        &map,
+        &[],
+        DepotNames::of(&map),
+        1000,
+        &RegistrationPolicy::default(),
+        1,
+    )
 }
 
 #[test]
@@ -76,6 +83,7 @@ fn it_is_old_when_a_depot_has_become_stale_since() {
         Places::of(
             &Map::default(),
             std::slice::from_ref(&registration),
+            DepotNames::default(),
             now_ms,
             &policy,
             1,
@@ -84,4 +92,35 @@ fn it_is_old_when_a_depot_has_become_stale_since() {
     let fresh = at(100_000);
     assert!(!fresh.is_old(129_999) && fresh.is_old(130_000));
     assert!(!at(130_000).is_old(1_000_000));
+}
+
+#[test]
+fn an_ended_registration_speaks_for_its_name_no_more() {
+    let registration: Registration = serde_json::from_str(&format!(
+        r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "192.0.2.7:7510"}}], "version": "1", "sent_at": 100, "valid_for_seconds": 30}}"#,
+        key(4)
+    ))
+    .unwrap();
+    let at = |now_ms| {
+        let mut names = DepotNames::default();
+        names.bind("d", key(4));
+        let policy = RegistrationPolicy::default();
+        Places::of(
+            &Map::default(),
+            std::slice::from_ref(&registration),
+            names,
+            now_ms,
+            &policy,
+            1,
+        )
+    };
+    let [live, over, gone] = [at(100_000), at(130_000), at(130_000 + 8 * 86_400_000)];
+    assert!(live.speaker(&key(4), "").is("d") && live.meant("d") == Some("d"));
+    for places in [&over, &gone] {
+        assert!(!places.speaker(&key(4), "").is("d") && places.meant("d").is_none());
+        // What it measured before stays its own report.
+        assert!(places.reporter(&key(4), "").is("d") && !places.reporter(&key(5), "").is("d"));
+    }
+    // Streams are told apart by addresses of the operator's word alone.
+    assert!(live.addresses("d").is_empty());
 }

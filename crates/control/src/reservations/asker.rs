@@ -49,6 +49,23 @@ impl Asker {
         Ok(found)
     }
 
+    /// Reservations and holds that it may have by rights to do that; `None` for the user who runs
+    /// the controller.
+    #[must_use]
+    pub fn quota(&self, permission: Permission, subject: &Subject) -> Option<Quota> {
+        let found = limits(self.rights.as_ref()?, Resource::Reservations, permission, subject);
+        // Of several rights the widest counts.
+        let widest = |of: fn(&ReservationLimits) -> Option<u32>| {
+            let all: Option<Vec<u32>> = found.iter().map(of).collect();
+            let most = all?.into_iter().max()?;
+            Some(usize::try_from(most).unwrap_or(usize::MAX))
+        };
+        Some(Quota {
+            reservations: widest(|limits| limits.reservations),
+            holds: widest(|limits| limits.holds),
+        })
+    }
+
     /// The limits for a change of a reservation: what is left of it must be within those for asking for it anew, if the asker may do that.
     ///
     /// # Errors
@@ -63,6 +80,15 @@ impl Asker {
             .flat_map(|change| of_new.iter().map(|new| narrower(change, new)));
         Ok(both.collect())
     }
+}
+
+/// How much of the books a key may have; what is left out is not bounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Quota {
+    /// Reservations that are not over.
+    pub reservations: Option<usize>,
+    /// Those that are held and not committed.
+    pub holds: Option<usize>,
 }
 
 /// What is within both.

@@ -5,8 +5,10 @@ mod acts;
 mod beside;
 mod changes;
 mod open;
+mod owned;
 mod ports;
 mod provision;
+mod quota;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -32,8 +34,10 @@ use super::wanted::{Place, WantedFault};
 use crate::authority::{Refused, Subject};
 use beside::Beside;
 use changes::Changes;
+use owned::{Owned, Share};
 
 pub use open::{Denied, Found, Open, Snapshot};
+pub use quota::QuotaFault;
 
 /// For how long what is granted is held until it is committed, in milliseconds.
 pub const HOLD_MS: u64 = 60_000;
@@ -154,6 +158,17 @@ pub enum Command {
     Settle(Vec<(ReservationId, Settled)>),
 }
 
+impl Command {
+    /// What it costs to decide, in windows that are planned.
+    #[must_use]
+    pub fn cost(&self) -> usize {
+        match self {
+            Self::Reserve { windows, .. } => windows.len(),
+            _ => 1,
+        }
+    }
+}
+
 /// What became of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Settled {
@@ -183,6 +198,9 @@ pub enum DeskError {
     /// It is more than the asker may have.
     #[error(transparent)]
     Policy(#[from] PolicyRefusal),
+    /// It is more of the books than its role allows the key.
+    #[error(transparent)]
+    Quota(#[from] QuotaFault),
     /// There is no room.
     #[error("{}", show::in_a_line(.0))]
     NoRoom(Box<Refusal>),
@@ -218,6 +236,8 @@ pub struct Desk {
     over_by_time: BTreeSet<(Moment, ReservationId)>,
     /// Those that are not over, by addresses and time.
     beside: Beside,
+    /// How much of it is whose.
+    owned: Owned,
     /// Which have changed lately.
     changes: Changes,
 }
@@ -238,6 +258,7 @@ impl Desk {
             over: BTreeMap::new(),
             over_by_time: BTreeSet::new(),
             beside: Beside::default(),
+            owned: Owned::default(),
             changes: Changes::default(),
         })
     }
@@ -360,6 +381,17 @@ impl Desk {
         self.changes.one(id);
         let place = self.place_of(id);
         self.beside.put(id, place);
+        let share = self.details.get(&id).zip(self.book.reservation(id));
+        let share = share.map(|(detail, reservation)| {
+            let share = match self.over.get(&id) {
+                Some(since) => Share::Over(*since),
+                None => Share::Active {
+                    is_held: reservation.held.is_some(),
+                },
+            };
+            (detail.owner.as_str(), share)
+        });
+        self.owned.put(id, share);
     }
 
     /// Between which addresses a reservation has its streams, and when; none where it is over, or they are not known.
@@ -413,7 +445,8 @@ impl Desk {
         }
         let before = now.saturating_sub_unsigned(KEEP_MS);
         let old = self.over_by_time.iter().take_while(|(since, _)| *since <= before);
-        let old: Vec<ReservationId> = old.map(|(_, id)| *id).take(MAX_DUE).collect();
+        let old = old.map(|(_, id)| *id).chain(self.owned.excess());
+        let old: BTreeSet<ReservationId> = old.take(MAX_DUE).collect();
         is_more |= old.len() == MAX_DUE;
         for id in old {
             let life = self
@@ -425,6 +458,7 @@ impl Desk {
             }
             self.write(Change::Forgotten { id }, BTreeMap::new(), now, records)?;
         }
+        is_more |= self.owned.excess().next().is_some();
         Ok(is_more || self.book.next_due().is_some_and(|due| due <= now))
     }
 
@@ -435,7 +469,10 @@ impl Desk {
             .over_by_time
             .first()
             .map(|(since, _)| since.saturating_add_unsigned(KEEP_MS));
-        self.book.next_due().into_iter().chain(forgotten).min()
+        // What is too much of one owner is forgotten at once.
+        let excess = self.owned.excess().next().map(|_| Moment::MIN);
+        let due = self.book.next_due().into_iter().chain(forgotten);
+        due.chain(excess).min()
     }
 
     /// Ends a reservation, and gives back all of it.

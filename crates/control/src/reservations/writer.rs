@@ -8,6 +8,7 @@
 
 mod asking;
 mod deciding;
+mod fair;
 mod offering;
 
 use std::collections::BTreeSet;
@@ -18,6 +19,7 @@ use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::map::Map;
 use longhaul_control_api::reservations::Reserved;
+use longhaul_hop::SharedPlaces;
 use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, oneshot, watch};
 use tokio::time::sleep;
 
@@ -29,12 +31,17 @@ use crate::store::{Once, Store, StoreError};
 pub use asking::{AskError, Book};
 use asking::{State, Waiting};
 use deciding::{Answer, Asked, decide};
+use fair::FairQueue;
 use offering::{Offering, Published, Refused};
 
-/// Requests that wait to be decided; more are turned away.
+/// Requests that wait to be decided, or whose offers are looked for; more are turned away, and so
+/// are those of a key that has its share of them.
 const MAX_WAITING: usize = 4_096;
 /// Requests that are decided and appended together, at most.
 const MAX_TOGETHER: usize = 128;
+/// Windows that are planned together, at most, but for one request of more: nobody waits for more
+/// than these and the next.
+const MAX_WINDOWS_TOGETHER: usize = 400;
 /// Records that are read at once.
 const READ_AT_ONCE: i64 = 2_000;
 /// How often another writer may come between before those who wait are told to ask again.
@@ -52,6 +59,8 @@ pub struct Writer {
     /// Nobody reads before the journal has been read.
     first: Option<OwnedRwLockWriteGuard<State>>,
     receiver: mpsc::Receiver<Waiting>,
+    /// What was received, each key's in a row.
+    waiting: FairQueue<Waiting>,
     maps: watch::Receiver<Arc<Map>>,
     /// The map that the book goes by.
     taken: Option<Arc<Map>>,
@@ -95,6 +104,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         sender,
         changes,
         leads,
+        places: SharedPlaces::new(MAX_WAITING),
         state: state.clone(),
         clock: clock.clone(),
     };
@@ -103,6 +113,7 @@ pub fn open(store: Store, maps: watch::Receiver<Arc<Map>>, clock: Clock) -> (Boo
         first: state.clone().try_write_owned().ok(),
         state,
         receiver,
+        waiting: FairQueue::default(),
         maps,
         taken: None,
         clock,
@@ -147,6 +158,7 @@ impl Writer {
         self.turn(Vec::new()).await;
         loop {
             let pause = self.pause();
+            let is_idle = self.waiting.is_empty();
             let first = tokio::select! {
                 biased;
                 changed = self.maps.changed(), if is_map_known => {
@@ -154,7 +166,7 @@ impl Writer {
                     is_map_known = changed.is_ok();
                     None
                 }
-                first = self.receiver.recv() => match first {
+                first = self.receiver.recv(), if is_idle => match first {
                     Some(first) => Some(first),
                     None => break,
                 },
@@ -164,18 +176,27 @@ impl Writer {
                     continue;
                 }
                 () = leader::changed(&mut self.leadership) => None,
+                () = std::future::ready(()), if !is_idle => None,
                 () = sleep(pause) => None,
             };
-            let mut batch: Vec<Waiting> = first.into_iter().collect();
-            while batch.len() < MAX_TOGETHER {
-                let Ok(next) = self.receiver.try_recv() else {
-                    break;
-                };
-                batch.push(next);
+            if let Some(first) = first {
+                self.wait(first);
             }
+            while self.waiting.len() < MAX_WAITING
+                && let Ok(next) = self.receiver.try_recv()
+            {
+                self.wait(next);
+            }
+            let batch = self.waiting.take(MAX_TOGETHER, MAX_WINDOWS_TOGETHER);
             self.turn(batch).await;
         }
         self.offering.finish().await;
+    }
+
+    /// Puts a request in its key's row.
+    fn wait(&mut self, waiting: Waiting) {
+        let owner = waiting.asker.owner.clone();
+        self.waiting.push(&owner, waiting.command.cost(), waiting);
     }
 
     fn pause(&self) -> Duration {

@@ -6,7 +6,7 @@ use longhaul_proto::PublicKey;
 use serde::de::DeserializeOwned;
 use sqlx::Row as _;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, names};
 
 impl Store {
     /// The operator's map; an empty one if there is none yet.
@@ -52,13 +52,18 @@ impl Store {
             .collect()
     }
 
-    /// Keeps what a depot says of itself, in the place of what it said before.
+    /// Keeps what a depot says of itself, instead of what it said before. `name` is bound to its
+    /// key, if it belongs to none; `None` where the operator's map names the depot.
     ///
     /// # Errors
-    /// The store does not answer.
-    pub async fn register(&self, registration: &Registration) -> Result<(), StoreError> {
+    /// The store does not answer, or the key has registered too many names.
+    pub async fn register(&self, registration: &Registration, name: Option<&str>) -> Result<(), StoreError> {
         let content = serde_json::to_string(registration).unwrap_or_default();
         let mut writing = self.write().await?;
+        let now = self.database.now(&mut writing.transaction).await?;
+        if let Some(name) = name {
+            names::bind(&mut writing.transaction, name, &registration.key, now).await?;
+        }
         let insert = "INSERT INTO registrations (key, content) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET content = excluded.content";
         sqlx::query(insert)
             .bind(registration.key.to_string())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use longhaul_api::database::next_numbers;
 use longhaul_control_api::principals::{Principal, Right, Role};
 use longhaul_proto::PublicKey;
-use sqlx::Row as _;
+use sqlx::{Any, Row as _, Transaction};
 
 use super::{Store, StoreError, loaded};
 use crate::authority::builtin_roles;
@@ -134,6 +134,7 @@ impl Store {
             .bind(&text)
             .execute(&mut *writing.transaction)
             .await?;
+        end_registrations(&mut writing.transaction).await?;
         next_numbers(&mut writing.transaction, "change", 1).await?;
         Ok(writing.commit().await?)
     }
@@ -184,6 +185,7 @@ impl Store {
                 .execute(&mut *writing.transaction)
                 .await?;
         }
+        end_registrations(&mut writing.transaction).await?;
         next_numbers(&mut writing.transaction, "change", 1).await?;
         Ok(writing.commit().await?)
     }
@@ -207,6 +209,13 @@ impl Store {
         });
         Ok(with_rights.collect())
     }
+}
+
+/// Ends the registrations of keys that are no principals any more; the names stay theirs.
+async fn end_registrations(transaction: &mut Transaction<'static, Any>) -> Result<(), StoreError> {
+    let orphans = "DELETE FROM registrations WHERE NOT EXISTS (SELECT 1 FROM principals p WHERE p.key = registrations.key)";
+    sqlx::query(orphans).execute(&mut **transaction).await?;
+    Ok(())
 }
 
 /// The end of a key: enough to tell keys apart in a list.

@@ -3,6 +3,7 @@
 use longhaul_control_api::measurements::{Limit, Measurement, Quantity, Source};
 use longhaul_weather::Quantiles;
 use longhaul_weather::forecast::{self, Bound, Detail, Sample, Series};
+use longhaul_weather::route::NodeId;
 use longhaul_weather::route::map::HopForecast;
 use longhaul_weather::route::model::most_loss_at;
 
@@ -81,6 +82,23 @@ impl Weather {
         most().map_or(measurement.value, |most| measurement.value.min(most))
     }
 
+    /// Notes who reports for an end of a hop. What the same key said for the other end is
+    /// forgotten: nobody confirms a report of its own.
+    fn note_reporter(&mut self, reporter: &str, (from, to): (NodeId, NodeId), end: NodeId) {
+        let [begin, finish] = self.reporters.entry((from, to)).or_default();
+        let (own, other, other_end) = match end == from {
+            true => (begin, finish, to),
+            false => (finish, begin, from),
+        };
+        if other.as_deref() == Some(reporter) {
+            *other = None;
+            self.reports.forget(other_end, from, to);
+        }
+        if own.as_deref() != Some(reporter) {
+            *own = Some(reporter.into());
+        }
+    }
+
     /// Takes into the hop what one side's series say now.
     fn update_hop(&mut self, key: &SeriesKey, speaker: &Speaker) {
         let of = |quantity| {
@@ -102,11 +120,12 @@ impl Weather {
             samples,
         };
         let (from, to) = (self.id(&key.from), self.id(&key.to));
-        // Of a hop its two ends count apart, so that neither makes it look better than the other one says. Archives count as its beginning.
-        let reporter = match speaker.is(&key.to) && !speaker.is(&key.from) {
-            true => to,
-            false => from,
+        // Of a hop its two ends count apart, so that neither makes it look better than the other
+        // one says.
+        let Some(reporter) = reporting_end(speaker, (&key.from, from), (&key.to, to)) else {
+            return;
         };
+        self.note_reporter(&key.reporter, (from, to), reporter);
         let Ok(taken) = self.reports.take(reporter, from, to, said) else {
             return;
         };
@@ -115,6 +134,20 @@ impl Weather {
             Some(hop) => _ = self.hops.update(hop, &taken),
             None => self.has_new = true,
         }
+    }
+}
+
+/// The end of a path that a report counts for; `None` if its reporter speaks for neither by now.
+/// Archives, which are no end, count as its beginning.
+pub(super) fn reporting_end(
+    speaker: &Speaker,
+    (from, from_id): (&str, NodeId),
+    (to, to_id): (&str, NodeId),
+) -> Option<NodeId> {
+    match (speaker.is(from), speaker.is(to)) {
+        (true, _) => Some(from_id),
+        (false, true) => Some(to_id),
+        (false, false) => speaker.ends.is_empty().then_some(from_id),
     }
 }
 

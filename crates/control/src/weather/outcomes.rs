@@ -7,6 +7,7 @@ use longhaul_weather::forecast::Ending;
 use longhaul_weather::route::trust::Outcome;
 use longhaul_weather::route::{NodeId, Transfer, Via};
 
+use super::intake::reporting_end;
 use super::{USUAL_STREAMS, Weather};
 use crate::places::Speaker;
 
@@ -30,11 +31,11 @@ impl Weather {
             (None, Some(Ending::Took(_))) => self.unpromised += 1,
             _ => {}
         }
+        let ends = [from.as_str(), to.as_str()];
         let (from, to) = (self.id(from), self.id(to));
-        let reporter = if speaker.is(report.to.as_deref().unwrap_or_default()) {
-            to
-        } else {
-            from
+        let reporter = reporting_end(speaker, (ends[0], from), (ends[1], to));
+        let Some(reporter) = reporter else {
+            return;
         };
         self.infer(&[from], &[to], now);
         let transfer = Transfer {

@@ -221,3 +221,28 @@ proptest! {
         prop_assert_eq!(table.destinations.len(), 1);
     }
 }
+
+#[test]
+fn one_key_reports_one_end_of_a_hop_whatever_its_name() {
+    let mut weather = with_depot("m");
+    let said = |weather: &mut Weather, key: &str, end: &str, rate: f64| {
+        for step in 0..60 {
+            for (quantity, value) in [(Quantity::Rtt, 0.1), (Quantity::Rate, rate)] {
+                let one = measured("a", "m", quantity, 960_000 + step * 1000, value);
+                weather.take(key, &speaker(end), &one);
+            }
+        }
+    };
+    let ends = |weather: &Weather| [weather.ids["a"], weather.ids["m"]];
+    said(&mut weather, "liar", "m", 1e9);
+    // The same key under the name of the other end: what it said before counts no more.
+    said(&mut weather, "liar", "a", 1e9);
+    let [a, m] = ends(&weather);
+    assert_eq!(weather.reports.both(a, m), None);
+    said(&mut weather, "honest", "m", 1e6);
+    assert!(weather.reports.both(a, m).is_some());
+    // A key that speaks for neither end by now changes nothing.
+    let before = weather.measured[&(a, m)];
+    said(&mut weather, "gone", "x", 1.0);
+    assert_eq!(weather.measured[&(a, m)], before);
+}

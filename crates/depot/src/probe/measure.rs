@@ -67,8 +67,8 @@ pub enum ProbeFailure {
     /// It took too long.
     #[error("{0} did not answer in time")]
     Silent(Endpoint),
-    /// It leads to no address that may be measured: whoever registered it named a local address of
-    /// the one that measures.
+    /// It leads to no address that may be measured. The depot that registered it named an address
+    /// that is local to the one that measures.
     #[error("{0} leads to addresses of this machine or its link alone, which are not measured")]
     Local(Endpoint),
 }

@@ -45,7 +45,7 @@ async fn lh_probe_2_round_trips_and_a_train_are_measured() {
     assert!(figures.segments.is_some_and(|(sent, _)| sent > 0));
 }
 
-/// Whoever registers names the addresses that others measure: with one that is local to these, it
+/// A depot that registers names the addresses that others measure: with one that is local to these, it
 /// would reach what listens there.
 #[tokio::test]
 async fn no_local_address_is_measured() {

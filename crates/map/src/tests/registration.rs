@@ -9,7 +9,7 @@ use quantities::Rate;
 use super::{everything, key};
 use crate::fuzzing::holds;
 use crate::{
-    DepotAddress, DepotLimits, DepotSource, DepotState, Merged, Registration, RegistrationPolicy,
+    DepotAddress, DepotLimits, DepotNames, DepotSource, DepotState, Merged, Registration, RegistrationPolicy,
     RegistrationProblem, Transport, merge,
 };
 
@@ -32,7 +32,8 @@ fn registration(number: u8, name: &str, sent_at: f64) -> Registration {
 }
 
 fn merged(registrations: &[Registration], now: f64) -> Merged {
-    let merged = merge(&everything(), registrations, now, &RegistrationPolicy::default());
+    let (map, policy) = (everything(), RegistrationPolicy::default());
+    let merged = merge(&map, registrations, &DepotNames::of(&map), now, &policy);
     holds(&merged.map);
     merged
 }

@@ -90,6 +90,17 @@ impl Reports {
         })
     }
 
+    /// Forgets what an end said of a hop: it was said by somebody who now speaks for the other end.
+    pub fn forget(&mut self, reporter: NodeId, from: NodeId, to: NodeId) {
+        if let Some(sides) = self.hops.get_mut(&(from, to)) {
+            for (end, side) in [from, to].into_iter().zip(sides) {
+                if end == reporter {
+                    *side = None;
+                }
+            }
+        }
+    }
+
     /// What both ends of a hop last said of it, its beginning first; none where one of them has said nothing.
     #[must_use]
     pub fn both(&self, from: NodeId, to: NodeId) -> Option<(&HopForecast, &HopForecast)> {

@@ -106,6 +106,8 @@ impl Desk {
             sites: [asking.from.site.clone(), asking.to.site.clone()].into(),
         };
         let limits = asker.limits(Permission::Create, &subject)?;
+        let holds = if request.hold { windows.len() } else { 0 };
+        self.check_quota(asker, Permission::Create, &subject, windows.len(), holds)?;
         // It has been on its way since its window was made.
         let windows: Vec<Window> = windows
             .iter()
@@ -182,6 +184,8 @@ impl Desk {
         if reservation.machine.provision.is_none() {
             return Err(self.not_now(id, reservation, "changed").into());
         }
+        let subject = detail.subject(&asker.owner);
+        self.check_quota(asker, Permission::Modify, &subject, 0, usize::from(change.hold))?;
         let most = wanted::access(&detail.from, &detail.to);
         let request = wanted::changed(&reservation.request, change, most, now)?;
         let asked = reported::asked(&self.names, detail, &request, change.hold);
@@ -221,7 +225,14 @@ impl Desk {
         } else {
             "aborted"
         };
-        let (detail, reservation) = self.allowed(asker, id, Permission::Create, event, done)?;
+        // A key that may ask for reservations settles its own; those of others only who may change
+        // these.
+        let is_own = self.seen(asker, id)?.0.owner == asker.owner;
+        let permission = match is_own {
+            true => Permission::Create,
+            false => Permission::Modify,
+        };
+        let (detail, reservation) = self.allowed(asker, id, permission, event, done)?;
         let until = reservation.held.as_ref().map(|held| held.until);
         let together: Vec<ReservationId> = match (detail.series, reservation.machine.provision) {
             // What is held of one that was committed before is a change, which is its own.

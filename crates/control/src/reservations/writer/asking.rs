@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::reservations::Reserved;
+use longhaul_hop::SharedPlaces;
 use tokio::sync::{RwLock, mpsc, oneshot, watch};
 
 use super::Clock;
@@ -49,6 +50,8 @@ pub struct Book {
     pub(super) clock: Clock,
     pub(super) changes: watch::Receiver<u64>,
     pub(super) leads: watch::Receiver<Option<i64>>,
+    /// Room for what waits: no key has more than half of it, less beside others.
+    pub(super) places: Arc<SharedPlaces<String>>,
 }
 
 impl std::fmt::Debug for Book {
@@ -68,6 +71,8 @@ impl Book {
         command: Command,
         once: Option<Once>,
     ) -> Result<Reserved, AskError> {
+        let place = self.places.take(asker.owner.clone());
+        let _held = place.map_err(|_| StoreError::Busy)?;
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             asker,

@@ -1,0 +1,68 @@
+//! Files that grant trust: policies, lists of keys, known servers, routes, the operator's settings.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Permission to write, of the group and of everybody.
+const OTHERS_MAY_WRITE: u32 = 0o022;
+
+/// Reads the text of a file that grants trust, and refuses it where others than its owner may write
+/// it: they could grant themselves what it grants.
+///
+/// # Errors
+/// It cannot be read, is no text, or others may write it ([`io::ErrorKind::PermissionDenied`]).
+pub fn read_trusted_file(path: &Path) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    // Of the opened file, so that it cannot be another than the one checked.
+    let mode = file.metadata()?.mode() & 0o7777;
+    if mode & OTHERS_MAY_WRITE != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "others than its owner may write it (mode {mode:04o}), and it says who is trusted: run chmod go-w on it"
+            ),
+        ));
+    }
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{Permissions, set_permissions, write};
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_others_may_write_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("policy.toml");
+        write(&file, "text").unwrap();
+        for (mode, is_read) in [
+            (0o600, true),
+            (0o644, true),
+            (0o620, false),
+            (0o602, false),
+            (0o666, false),
+        ] {
+            set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+            let read = read_trusted_file(&file);
+            assert_eq!(read.is_ok(), is_read, "{mode:o}: {read:?}");
+        }
+        let refused = read_trusted_file(&file).unwrap_err().to_string();
+        assert!(
+            refused.contains("mode 0666") && refused.contains("chmod go-w"),
+            "{refused}"
+        );
+        // A link is as good as what it leads to.
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        assert!(read_trusted_file(&link).is_err());
+        let missing = read_trusted_file(&dir.path().join("none")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+}

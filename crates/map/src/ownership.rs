@@ -1,0 +1,209 @@
+//! Names of depots, and the keys they belong to.
+//!
+//! A name belongs to the key that the operator gives it, with the map or with the name of a
+//! principal; otherwise to the first key that registers it, until the operator releases it. It is
+//! never an address, a key, or the name of a site or of somebody else's host: by those others are
+//! found. Case does not tell names apart.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::fmt;
+use std::net::IpAddr;
+
+use longhaul_policy::HostPattern;
+use longhaul_proto::{Host, PublicKey};
+
+use crate::check::shown;
+use crate::model::Map;
+use crate::registration::RegistrationProblem;
+
+/// Names that one key may have registered, in all. A name stays with its key, so without a bound
+/// one key could take all.
+pub const MAX_NAMES_OF_KEY: usize = 4;
+/// What begins the text of a key.
+const KEY_PREFIX: &str = "lhk1:";
+
+/// Name of a depot, as names are compared and kept.
+#[must_use]
+pub fn folded(name: &str) -> String {
+    name.to_lowercase()
+}
+
+/// Reason why no depot may have a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameConflict {
+    /// It reads as an address, or a host of the map is asked for by it.
+    Address,
+    /// It reads as a key.
+    Key,
+    /// A host of the map has it.
+    Host,
+    /// A site of the map has it.
+    Site,
+}
+
+impl fmt::Display for NameConflict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Address => "an address",
+            Self::Key => "a key",
+            Self::Host => "the name of a host of the map",
+            Self::Site => "the name of a site of the map",
+        })
+    }
+}
+
+/// Names of a map that depots may not register, and the owners of all others.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DepotNames {
+    sites: HashSet<String>,
+    hosts: HashSet<String>,
+    /// Names by which hosts are reached.
+    addresses: HashSet<String>,
+    /// Names by which depots of the operator's map are reached, with their keys.
+    depots: BTreeSet<(String, PublicKey)>,
+    /// Domains below which every name is a host's, each with its leading dot.
+    domains: HashSet<String>,
+    /// If true, some host has the pattern `*`.
+    has_host_of_all_names: bool,
+    /// Keys that the operator called so.
+    granted: BTreeMap<String, BTreeSet<PublicKey>>,
+    /// The key that registered it first, behind the name as it was registered.
+    bound: BTreeMap<String, (String, PublicKey)>,
+}
+
+impl DepotNames {
+    /// Names of an operator's map, with no owners yet but its depots.
+    #[must_use]
+    pub fn of(map: &Map) -> Self {
+        let mut names = Self {
+            sites: map.sites.iter().map(|site| folded(&site.name)).collect(),
+            hosts: map.hosts.iter().map(|host| folded(&host.name)).collect(),
+            ..Self::default()
+        };
+        let patterns = map.hosts.iter().flat_map(|host| &host.addresses);
+        for pattern in patterns.filter_map(|text| text.parse::<HostPattern>().ok()) {
+            match pattern {
+                // No name of a depot reads as an address anyway.
+                HostPattern::Network(_) => {}
+                HostPattern::Name(name) => _ = names.addresses.insert(name),
+                HostPattern::Suffix(domain) if domain.is_empty() => names.has_host_of_all_names = true,
+                HostPattern::Suffix(domain) => _ = names.domains.insert(domain),
+            }
+        }
+        for depot in &map.depots {
+            names.give(&depot.name, depot.key);
+            for address in &depot.addresses {
+                if let Host::Name(name) = &address.endpoint.host {
+                    names.depots.insert((folded(name), depot.key));
+                }
+            }
+        }
+        names
+    }
+
+    /// Gives a name to a key, by the operator's word. Several keys may have one: the one that
+    /// registers it first is called so.
+    pub fn give(&mut self, name: &str, key: PublicKey) {
+        self.granted.entry(folded(name)).or_default().insert(key);
+    }
+
+    /// Notes which key registered a name first.
+    pub fn bind(&mut self, name: &str, key: PublicKey) {
+        self.bound.insert(folded(name), (name.to_owned(), key));
+    }
+
+    /// Returns whether a name belongs to a key; `None` if it is nobody's.
+    #[must_use]
+    pub fn belongs_to(&self, name: &str, key: &PublicKey) -> Option<bool> {
+        let name = folded(name);
+        let first = self.bound.get(&name).map(|(_, first)| first);
+        let Some(granted) = self.granted.get(&name) else {
+            return first.map(|first| first == key);
+        };
+        match first.filter(|first| granted.contains(*first)) {
+            Some(first) => Some(first == key),
+            None => Some(granted.contains(key)),
+        }
+    }
+
+    /// Names that this key registered first.
+    pub fn bound_to<'a>(&'a self, key: &'a PublicKey) -> impl Iterator<Item = &'a str> {
+        let bound = self.bound.iter().filter(move |(_, (_, first))| first == key);
+        bound.map(|(_, (shown, _))| shown.as_str())
+    }
+
+    /// Returns whether the operator called this key so.
+    #[must_use]
+    pub fn is_granted(&self, name: &str, key: &PublicKey) -> bool {
+        self.granted
+            .get(&folded(name))
+            .is_some_and(|keys| keys.contains(key))
+    }
+
+    /// Checks that a depot with this key may be called so, whether or not another depot has the
+    /// name.
+    ///
+    /// # Errors
+    /// [`RegistrationProblem::NameReserved`].
+    pub fn check(&self, name: &str, key: &PublicKey) -> Result<(), RegistrationProblem> {
+        let Some(conflict) = self.conflict(name, key) else {
+            return Ok(());
+        };
+        Err(RegistrationProblem::NameReserved {
+            name: shown(name),
+            conflict,
+        })
+    }
+
+    fn conflict(&self, name: &str, key: &PublicKey) -> Option<NameConflict> {
+        let folded = folded(name);
+        if folded.starts_with(KEY_PREFIX) {
+            return Some(NameConflict::Key);
+        }
+        if self.sites.contains(&folded) {
+            return Some(NameConflict::Site);
+        }
+        if self.hosts.contains(&folded) {
+            return (!self.is_granted(name, key)).then_some(NameConflict::Host);
+        }
+        // As hosts are looked for: a dot at the end says nothing.
+        let host = folded.strip_suffix('.').unwrap_or(&folded);
+        let mut dots = host.match_indices('.');
+        let is_address = reads_as_address(host)
+            || self.addresses.contains(host)
+            || self.is_address_of_other(host, key)
+            || (self.has_host_of_all_names && host.contains('.'))
+            || dots.any(|(at, _)| host.get(at..).is_some_and(|domain| self.domains.contains(domain)));
+        is_address.then_some(NameConflict::Address)
+    }
+
+    /// Returns whether depots of the operator's map are reached by this name, and none of them has
+    /// this key.
+    fn is_address_of_other(&self, host: &str, key: &PublicKey) -> bool {
+        let first = (host.to_owned(), PublicKey::from_bytes([0; 32]));
+        let mut keys = self
+            .depots
+            .range(first..)
+            .take_while(|(name, _)| name == host)
+            .peekable();
+        keys.peek().is_some() && keys.all(|(_, other)| other != key)
+    }
+}
+
+/// Returns whether a text reads as an address, a network, or an address with a port, in any form
+/// that resolvers accept.
+fn reads_as_address(text: &str) -> bool {
+    let is_ip = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let is_number = |label: &str| match label.strip_prefix("0x") {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+        None => !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit()),
+    };
+    let has_port = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok());
+    let is_network = text
+        .split_once('/')
+        .is_some_and(|(base, length)| is_ip(base) && length.parse::<u8>().is_ok());
+    let is_old_form = text.contains('.') && text.split('.').all(is_number);
+    is_ip(text) || has_port || is_network || is_old_form
+}
