@@ -138,6 +138,8 @@ pub async fn release(
     )?;
     controller.store().release_depot_name(&name).await?;
     controller.follow().await?;
-    tracing::info!(by = caller.user, name, "a depot's name was released");
+    controller.log().log(Some(&caller), |left_out| {
+        tracing::info!(left_out, by = caller.user, name, "a depot's name was released");
+    });
     Ok(StatusCode::NO_CONTENT)
 }
