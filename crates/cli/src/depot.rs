@@ -100,7 +100,13 @@ impl Relay {
                 .and_then(|sessions| u32::try_from(sessions).ok()),
             ..DepotLimits::default()
         };
-        let settings = self.register.settings(has_controllers)?;
+        let settings = self.register.settings()?;
+        if has_controllers && settings.is_none() {
+            tracing::warn!(
+                "the policy trusts controllers, and none is known here that renews their grants: they lapse after a \
+                 minute; run longhaul controller use URL, or give --controller URL"
+            );
+        }
         let registered = self
             .register
             .registered(settings.as_ref(), identity.signing_key(), limits)?;

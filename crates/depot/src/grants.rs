@@ -115,7 +115,10 @@ impl Grants {
                 "its controller has withdrawn it: ask the controller for a new one".to_owned(),
             ));
         }
-        account.adopt(grant);
+        // Of two grants that end together the controller has to say which is newer.
+        if grant.end_unix_ms != account.newest_unix_ms {
+            account.adopt(grant);
+        }
         let stated = rate.unwrap_or(0);
         account.admits(stated).map_err(refused)?;
         account.sessions = account.sessions.saturating_add(1);

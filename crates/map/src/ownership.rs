@@ -22,10 +22,11 @@ pub const MAX_NAMES_OF_KEY: usize = 4;
 /// What begins the text of a key.
 const KEY_PREFIX: &str = "lhk1:";
 
-/// Name of a depot, as names are compared and kept.
+/// Name of a depot, as names are compared and kept: a dot at the end says nothing, and neither does
+/// case.
 #[must_use]
 pub fn folded(name: &str) -> String {
-    name.to_lowercase()
+    name.strip_suffix('.').unwrap_or(name).to_lowercase()
 }
 
 /// Reason why no depot may have a name.
@@ -166,8 +167,7 @@ impl DepotNames {
         if self.hosts.contains(&folded) {
             return (!self.is_granted(name, key)).then_some(NameConflict::Host);
         }
-        // As hosts are looked for: a dot at the end says nothing.
-        let host = folded.strip_suffix('.').unwrap_or(&folded);
+        let host = folded.as_str();
         let mut dots = host.match_indices('.');
         let is_address = reads_as_address(host)
             || self.addresses.contains(host)
@@ -193,7 +193,12 @@ impl DepotNames {
 /// Returns whether a text reads as an address, a network, or an address with a port, in any form
 /// that resolvers accept.
 fn reads_as_address(text: &str) -> bool {
-    let is_ip = |text: &str| text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
+    let is_ip = |text: &str| {
+        let text = text.trim_matches(['[', ']']);
+        // Without its zone.
+        let text = text.split_once('%').map_or(text, |(address, _)| address);
+        text.parse::<IpAddr>().is_ok()
+    };
     let is_number = |label: &str| match label.strip_prefix("0x") {
         Some(digits) => digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
         None => !label.is_empty() && label.bytes().all(|byte| byte.is_ascii_digit()),
@@ -204,6 +209,6 @@ fn reads_as_address(text: &str) -> bool {
     let is_network = text
         .split_once('/')
         .is_some_and(|(base, length)| is_ip(base) && length.parse::<u8>().is_ok());
-    let is_old_form = text.contains('.') && text.split('.').all(is_number);
+    let is_old_form = text.split('.').all(is_number);
     is_ip(text) || has_port || is_network || is_old_form
 }

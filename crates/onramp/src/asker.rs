@@ -2,8 +2,9 @@
 //! goes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
-use longhaul_config::routes::RouteRule;
+use longhaul_config::routes::{Author, RouteRule, RouteTable};
 use longhaul_hop::Payer;
 use longhaul_policy::{OwnAddresses, is_local};
 
@@ -35,18 +36,26 @@ impl Asker {
     }
 }
 
-/// Keeps those of `addresses` that the asker may be connected to. A guest reaches a local address
-/// ([`is_local`]) only if one of `rules` names it.
-pub(crate) fn reachable(
-    asker: Asker,
-    mut addresses: Vec<SocketAddr>,
-    rules: &[RouteRule],
-    own: &OwnAddresses,
-) -> Vec<SocketAddr> {
-    if asker != Asker::Machine {
-        addresses.retain(|address| !is_local(address.ip(), own) || is_named(*address, rules, own));
+/// Bound on the addresses that a guest reaches: a local one ([`is_local`]) only if a rule of this
+/// machine's own user names it.
+pub(crate) struct GuestReach {
+    pub(crate) rules: Arc<RouteTable>,
+    pub(crate) own: Arc<OwnAddresses>,
+}
+
+impl GuestReach {
+    pub(crate) fn admits(&self, address: SocketAddr) -> bool {
+        let naming = match self.rules.author() {
+            Author::User => self.rules.rules(),
+            Author::Controller => &[],
+        };
+        !is_local(address.ip(), &self.own) || is_named(address, naming, &self.own)
     }
-    addresses
+
+    pub(crate) fn admitted(&self, mut addresses: Vec<SocketAddr>) -> Vec<SocketAddr> {
+        addresses.retain(|address| self.admits(*address));
+        addresses
+    }
 }
 
 /// Returns true if a rule for the port of `address` has a network that grants the address.
@@ -62,18 +71,18 @@ fn is_named(address: SocketAddr, rules: &[RouteRule], own: &OwnAddresses) -> boo
 mod tests {
     use std::path::Path;
 
-    use longhaul_config::routes::RouteTable;
-
     use super::*;
 
     const OWN: &str = "192.0.2.7";
-    const GUEST: Asker = Asker::Guest(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99)));
 
-    fn reaches(asker: Asker, rules: &str, address: &str) -> bool {
+    fn reaches(rules: &str, address: &str) -> bool {
         let rules = RouteTable::parse(rules, Path::new("routes.toml")).unwrap();
         let own: OwnAddresses = [OWN.parse::<IpAddr>().unwrap()].into_iter().collect();
-        let address = SocketAddr::new(address.parse().unwrap(), 80);
-        !reachable(asker, vec![address], rules.rules(), &own).is_empty()
+        let reach = GuestReach {
+            rules: Arc::new(rules),
+            own: Arc::new(own),
+        };
+        reach.admits(SocketAddr::new(address.parse().unwrap(), 80))
     }
 
     fn rule(to: &str) -> String {
@@ -106,24 +115,23 @@ mod tests {
                 &rule("*"),
                 &rule("localhost"),
             ] {
-                assert!(!reaches(GUEST, rules, local), "{local} by {rules:?}");
+                assert!(!reaches(rules, local), "{local} by {rules:?}");
             }
-            assert!(reaches(Asker::Machine, "", local), "{local}");
         }
         for elsewhere in ["192.0.2.8", "10.0.0.1", "198.51.100.1", "2001:db8::1"] {
-            assert!(reaches(GUEST, "", elsewhere), "{elsewhere}");
+            assert!(reaches("", elsewhere), "{elsewhere}");
         }
     }
 
     #[test]
     fn rules_name_single_local_addresses_and_ports() {
-        assert!(reaches(GUEST, &rule("127.0.0.1"), "127.0.0.1"));
-        assert!(reaches(GUEST, &rule("127.0.0.0/8"), "::ffff:127.0.0.2"));
-        assert!(reaches(GUEST, &rule(OWN), OWN));
-        assert!(!reaches(GUEST, &rule("192.0.2.0/24"), OWN));
-        assert!(!reaches(GUEST, &rule("127.0.0.2"), "127.0.0.1"));
+        assert!(reaches(&rule("127.0.0.1"), "127.0.0.1"));
+        assert!(reaches(&rule("127.0.0.0/8"), "::ffff:127.0.0.2"));
+        assert!(reaches(&rule(OWN), OWN));
+        assert!(!reaches(&rule("192.0.2.0/24"), OWN));
+        assert!(!reaches(&rule("127.0.0.2"), "127.0.0.1"));
         let other_port = "[[route]]\nto = [\"127.0.0.1\"]\nports = [81]\n";
-        assert!(!reaches(GUEST, other_port, "127.0.0.1"));
+        assert!(!reaches(other_port, "127.0.0.1"));
     }
 
     #[test]

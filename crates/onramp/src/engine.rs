@@ -11,15 +11,15 @@ use longhaul_hop::{Conn, Dialled, EventLog, Options, Phase, Phases, Resolver, di
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
-    Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined, KnownHosts,
-    ServerTrust, Service, Silence, Verdict, connect, errno_of,
+    AddressFilter, Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined,
+    KnownHosts, ServerTrust, Service, Silence, Verdict, connect, errno_of,
 };
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout_at};
 
-use crate::asker::{Asker, reachable};
+use crate::asker::{Asker, GuestReach};
 use crate::choose::{Asked, Named, Way, choose};
 use crate::config::OnrampConfig;
 use crate::destination::{Destination, Wish};
@@ -264,17 +264,11 @@ impl Engine {
             .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))
             .and_then(|resolved| Ok(resolved?))
             .map_err(|error| Failed::direct(&error))?;
-        if request.is_configured {
-            return Ok(resolved);
-        }
         // Read only now: a look-up can take long.
-        let (rules, own) = (self.table.current(), self.own.addresses());
-        // Only the user's own rules may name local addresses for guests.
-        let naming = match rules.author() {
-            Author::User => rules.rules(),
-            Author::Controller => &[],
+        let addresses = match self.reach(request) {
+            Some(reach) => reach.admitted(resolved),
+            None => resolved,
         };
-        let addresses = reachable(request.asker, resolved, naming, &own);
         match addresses.is_empty() {
             false => Ok(addresses),
             true => Err(Failed::new(
@@ -282,6 +276,15 @@ impl Engine {
                 format!("{to} is an address of the on-ramp's own machine or link, and no rule names it"),
             )),
         }
+    }
+
+    /// Returns what bounds the addresses that the asker may be connected to; `None` if nothing does.
+    fn reach(&self, request: &Request) -> Option<GuestReach> {
+        let is_guest = request.asker != Asker::Machine && !request.is_configured;
+        is_guest.then(|| GuestReach {
+            rules: self.table.current(),
+            own: self.own.addresses(),
+        })
     }
 
     async fn session(
@@ -345,6 +348,9 @@ impl Engine {
         Ok(ConnectOptions {
             setup_timeout: time,
             fall_back: route.fall_back && route.end == SessionEnd::Destination,
+            destination_filter: self
+                .reach(request)
+                .map(|reach| AddressFilter::new(move |address| reach.admits(address))),
             purpose: request.wish.purpose.clone(),
             size: request.wish.size,
             rate: request.wish.rate.filter(|&rate| rate > 0),

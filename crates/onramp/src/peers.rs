@@ -1,9 +1,9 @@
 //! Whose sessions the programs here take that listen: the keys in a file, one a line, and this user's own.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::SystemTime;
 
 use longhaul_hop::read_trusted_file;
 use longhaul_proto::PublicKey;
@@ -16,10 +16,10 @@ pub(crate) struct Peers {
     read: Mutex<Read>,
 }
 
-/// What was read, and when the file had been written.
+/// Content of the file, and the times of its last change of content and of permissions.
 #[derive(Debug, Default)]
 struct Read {
-    written: Option<SystemTime>,
+    changed: Option<[i64; 4]>,
     keys: Vec<PublicKey>,
 }
 
@@ -32,26 +32,41 @@ impl Peers {
         }
     }
 
-    /// Whether this key may. What the file says now counts; if it has a mistake, nobody but the user may.
+    /// Whether this key may. What the file says now counts; if it has a mistake, nobody but the user may. If others
+    /// may write the file, what it said before counts.
     pub(crate) fn may(&self, key: &PublicKey) -> bool {
         if *key == self.own {
             return true;
         }
-        let written = std::fs::metadata(&self.file)
-            .and_then(|found| found.modified())
-            .ok();
+        let found = std::fs::metadata(&self.file).ok();
+        let changed = found.map(|found| {
+            [
+                found.mtime(),
+                found.mtime_nsec(),
+                found.ctime(),
+                found.ctime_nsec(),
+            ]
+        });
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if written != read.written {
+        if changed != read.changed {
+            let before = std::mem::take(&mut read.keys);
             let keys = match read_trusted_file(&self.file) {
                 Ok(text) => parse(&text, &self.file),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    tracing::error!(
+                        "the keys that were read before stay: {}: {error}",
+                        self.file.display()
+                    );
+                    Ok(before)
+                }
                 Err(error) => Err(format!("{}: cannot read the keys: {error}", self.file.display())),
             };
             let keys = keys.unwrap_or_else(|problem| {
                 tracing::error!("nobody but this user may connect to programs here: {problem}");
                 Vec::new()
             });
-            *read = Read { written, keys };
+            *read = Read { changed, keys };
         }
         read.keys.contains(key)
     }

@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// What tells one state of a file from the next.
-type Stamp = Option<(u64, i64, i64, u64)>;
+type Stamp = Option<(u64, [i64; 2], [i64; 2], u64)>;
 
 /// The rules, and the file that they come from.
 #[derive(Debug)]
@@ -128,7 +128,13 @@ impl Table {
 
 fn stamp(file: &Path) -> Stamp {
     let found = std::fs::metadata(file).ok()?;
-    Some((found.ino(), found.mtime(), found.mtime_nsec(), found.size()))
+    Some((
+        found.ino(),
+        [found.mtime(), found.mtime_nsec()],
+        // Permissions change it alone.
+        [found.ctime(), found.ctime_nsec()],
+        found.size(),
+    ))
 }
 
 #[cfg(test)]

@@ -78,6 +78,26 @@ pub struct ConnectOptions {
     /// Whether it is the server that will send the bulk of the data. Over a long path its first flight is then asked to be full, so that its
     /// window grows in the round trip before it has anything to send (LH-STATUS-9).
     pub is_fetch: bool,
+    /// Addresses of the destination that may be dialled from here; any if `None`. It is asked for
+    /// each address that the name led to, also when a session falls back from its depots.
+    pub destination_filter: Option<AddressFilter>,
+}
+
+/// Decision whether an address may be dialled.
+#[derive(Clone)]
+pub struct AddressFilter(Arc<dyn Fn(SocketAddr) -> bool + Send + Sync>);
+
+impl AddressFilter {
+    /// A filter that admits the addresses for which `admits` returns true.
+    pub fn new(admits: impl Fn(SocketAddr) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(admits))
+    }
+}
+
+impl std::fmt::Debug for AddressFilter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AddressFilter").finish_non_exhaustive()
+    }
 }
 
 impl ConnectOptions {
@@ -108,6 +128,7 @@ impl ConnectOptions {
             onward: None,
             grant: None,
             is_fetch: false,
+            destination_filter: None,
         }
     }
 
@@ -163,7 +184,11 @@ async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Re
     if let Some(name) = &options.congestion {
         check_congestion(name)?;
     }
-    let dialled = reach(first, options, deadline)
+    let filter = match (route.is_direct(), &options.onward) {
+        (true, None) => options.destination_filter.as_ref(),
+        _ => None,
+    };
+    let dialled = reach(first, options, filter, deadline)
         .await
         .map_err(|source| Error::NotConnected {
             endpoint: first.clone(),
@@ -243,11 +268,23 @@ fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> 
         .filter(|fills| (1..=MAX_PADDING).contains(fills))
 }
 
-/// Connects to the first address of `endpoint` that answers.
-async fn reach(endpoint: &Endpoint, options: &ConnectOptions, deadline: Instant) -> io::Result<Dialled> {
-    let addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
+/// Connects to the first address of `endpoint` that answers, among those that the filter admits.
+async fn reach(
+    endpoint: &Endpoint,
+    options: &ConnectOptions,
+    filter: Option<&AddressFilter>,
+    deadline: Instant,
+) -> io::Result<Dialled> {
+    let mut addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
         .await
         .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
+    if let Some(AddressFilter(admits)) = filter {
+        addresses.retain(|address| admits(*address));
+        if addresses.is_empty() {
+            let denied = "it leads to no address that may be connected to";
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, denied));
+        }
+    }
     let hop = Options::with_congestion(options.congestion.clone())
         .dialled_from(options.source)
         .from_ports(options.source_ports.clone());

@@ -43,7 +43,7 @@ mod tls;
 
 pub use accept::{Acceptor, Declined, Incoming, TurnedAway};
 pub use clear::Clear;
-pub use connect::{ConnectOptions, connect, connect_over};
+pub use connect::{AddressFilter, ConnectOptions, connect, connect_over};
 pub use errno::errno_of;
 pub use error::{Error, FirstPlace};
 pub use flow_watch::{FlowWatch, Seen};

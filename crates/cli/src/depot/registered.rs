@@ -80,17 +80,17 @@ pub struct Registered {
 }
 
 impl RegisterOptions {
-    /// The controller to ask, if there is one. The depot needs it to register, and if its policy
-    /// trusts `grants`.
+    /// Returns the controller to ask, if there is one. The depot needs it to register; without one,
+    /// grants of circuits lapse.
     ///
     /// # Errors
     /// It is needed, and it is not known which it is or how to recognise it.
-    pub fn settings(&self, grants: bool) -> Result<Option<Settings>> {
+    pub fn settings(&self) -> Result<Option<Settings>> {
         let Some(url) = &self.controller else {
             let kept = || anyhow::Ok(Settings::load(&home::make_dir()?.join(settings::FILE))?);
-            return match self.register.is_some() || grants {
+            return match self.register.is_some() {
                 true => kept(),
-                // A later policy may trust grants.
+                // Its grants lapse without one.
                 false => Ok(kept().unwrap_or_default()),
             };
         };

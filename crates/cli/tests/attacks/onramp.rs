@@ -186,6 +186,16 @@ fn guests_reach_nothing_local_through_an_onramp() {
             inside[0].accept().unwrap();
             inside[0].set_nonblocking(true).unwrap();
         }
+        // Nor by a session that falls back from a depot that nobody runs: there it would be connected to.
+        let depot = world.stage.key("depot");
+        let rule = format!("[[route]]\nto = [\"*\"]\nvia = \"{depot}@{own}:{DISCARD}\"\nacceptor = true\n");
+        let onramp = start(&rule);
+        for name in ["localhost", "localhost."] {
+            let to = format!("{name}:{inner}");
+            assert_ne!(connect_by_http(onramp.at("http"), &to), 200, "{name}");
+        }
+        assert!(nobody_came(&inside));
+        drop(onramp);
         // What a rule names is reached, and what is beside it is not.
         let named = format!("[[route]]\nto = [\"{own}\"]\nports = [{outer}]\n");
         let onramp = start(&named);

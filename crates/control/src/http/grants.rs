@@ -14,6 +14,7 @@ use super::reservations::{Refused, read_id};
 use crate::authority::{self, Subject};
 use crate::circuits::grants::{CircuitName, NoGrants, grants, renewal};
 use crate::controller::Controller;
+use crate::leader::Leadership;
 use crate::reservations::reported;
 use crate::reservations::writer::AskError;
 
@@ -25,6 +26,7 @@ pub async fn list(
     Named(id): Named<String>,
 ) -> Result<Json<PathGrants>, Refused> {
     let id = read_id(&id)?;
+    require_store(&controller)?;
     // Whoever asks over the socket has no key of its own: its sessions have the controller's.
     let holder = caller.key.unwrap_or(controller.settings().key);
     let asker = controller.asker(&caller);
@@ -62,6 +64,7 @@ pub async fn renew(
         Permission::Write,
         &Subject::own(),
     )?;
+    require_store(&controller)?;
     let Some(depot) = caller.key else {
         return Err(invalid("a depot asks with its key"));
     };
@@ -104,6 +107,17 @@ pub async fn renew(
     Ok(Json(Renewals {
         items: items.collect(),
     }))
+}
+
+/// Refuses where the store does not answer: what was cancelled since then is not known here.
+fn require_store(controller: &Controller) -> Result<(), Problem> {
+    match controller.leadership() {
+        Leadership::Lost => Err(Problem::new(
+            ProblemKind::Unavailable,
+            "this controller's store does not answer: ask another one",
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Renews one grant, or says why it has ended.

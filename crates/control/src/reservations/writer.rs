@@ -18,9 +18,8 @@ use std::time::Duration;
 use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::map::Map;
-use longhaul_control_api::reservations::Reserved;
 use longhaul_hop::SharedPlaces;
-use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, oneshot, watch};
+use tokio::sync::{OwnedRwLockWriteGuard, RwLock, mpsc, watch};
 use tokio::time::sleep;
 
 use super::desk::Desk;
@@ -29,7 +28,7 @@ use crate::store::reservations::Batch;
 use crate::store::{Once, Store, StoreError};
 
 pub use asking::{AskError, Book};
-use asking::{State, Waiting};
+use asking::{Reply, State, Waiting};
 use deciding::{Answer, Asked, decide};
 use fair::FairQueue;
 use offering::{Offering, Published, Refused};
@@ -220,8 +219,7 @@ impl Writer {
         for waiting in batch {
             if term.is_none() {
                 let leader = leadership.elsewhere().map(str::to_owned);
-                // Whoever asked may be gone.
-                let _ = waiting.answer.send(Err(StoreError::NotLeading { leader }.into()));
+                waiting.answer.send(Err(StoreError::NotLeading { leader }.into()));
                 continue;
             }
             asked.push((waiting.asker, waiting.command, waiting.once));
@@ -296,18 +294,12 @@ impl Writer {
                 StoreError::NotLeading { .. } => StoreError::NotLeading { leader: None },
                 _ => StoreError::Behind,
             };
-            let _ = answer.send(Err(error.into()));
+            answer.send(Err(error.into()));
         }
     }
 
     /// Answers, now or when offers are found.
-    fn answer(
-        &self,
-        answer: oneshot::Sender<Result<Reserved, AskError>>,
-        tries: usize,
-        decided: Answer,
-        asked: &Asked,
-    ) {
+    fn answer(&self, answer: Reply, tries: usize, decided: Answer, asked: &Asked) {
         let decided = match decided {
             Err((error, Some(open))) => {
                 let asked = asked.clone();
@@ -322,8 +314,7 @@ impl Writer {
             Err((error, None)) => Err(error),
             Ok(done) => Ok(done),
         };
-        // Whoever asked may be gone.
-        let _ = answer.send(decided);
+        answer.send(decided);
     }
 
     /// Reads what is new, decides, appends. What is answered is true only if this comes to its end.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::reservations::Reserved;
-use longhaul_hop::SharedPlaces;
+use longhaul_hop::{HeldPlace, SharedPlaces};
 use tokio::sync::{RwLock, mpsc, oneshot, watch};
 
 use super::Clock;
@@ -30,7 +30,33 @@ pub(super) struct Waiting {
     pub once: Option<Once>,
     /// How often it was decided before, and what it could have instead went to others.
     pub tries: usize,
-    pub answer: oneshot::Sender<Result<Reserved, AskError>>,
+    pub answer: Reply,
+}
+
+/// Where the answer to a request goes. It keeps the request's place among those of its key until
+/// the request is done with, also when nobody waits for the answer any more.
+pub(super) struct Reply {
+    sender: oneshot::Sender<Result<Reserved, AskError>>,
+    _held: Option<HeldPlace<String>>,
+}
+
+impl Reply {
+    pub(super) fn new(
+        sender: oneshot::Sender<Result<Reserved, AskError>>,
+        held: Option<HeldPlace<String>>,
+    ) -> Self {
+        Self { sender, _held: held }
+    }
+
+    /// Returns true if nobody waits for it.
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub(super) fn send(self, answer: Result<Reserved, AskError>) {
+        // The caller may be gone.
+        let _ = self.sender.send(answer);
+    }
 }
 
 /// What is known of the journal.
@@ -72,14 +98,14 @@ impl Book {
         once: Option<Once>,
     ) -> Result<Reserved, AskError> {
         let place = self.places.take(asker.owner.clone());
-        let _held = place.map_err(|_| StoreError::Busy)?;
+        let held = place.map_err(|_| StoreError::Busy)?;
         let (answer, answered) = oneshot::channel();
         let waiting = Waiting {
             asker,
             command,
             once,
             tries: 0,
-            answer,
+            answer: Reply::new(answer, Some(held)),
         };
         self.sender.try_send(waiting).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => StoreError::Busy,

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use longhaul_control_api::reservations::{Offers, Reserved};
+use longhaul_control_api::reservations::Offers;
 use rustix::process::setpriority_process;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::AskError;
-use super::asking::Waiting;
+use super::asking::{Reply, Waiting};
 use super::deciding::Asked;
 use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
 
@@ -47,7 +47,7 @@ pub(super) struct Refused {
     /// What was asked, to decide it again.
     pub asked: Asked,
     pub tries: usize,
-    pub answer: oneshot::Sender<Result<Reserved, AskError>>,
+    pub answer: Reply,
 }
 
 /// See the module.
@@ -170,14 +170,12 @@ impl Refused {
             });
         }
         if let Some(answer) = answer {
-            // Whoever asked may be gone.
-            let _ = answer.send(Err(with(error, offers)));
+            answer.send(Err(with(error, offers)));
         }
     }
 
     fn answer_with(self, offers: Offers) {
-        // Whoever asked may be gone.
-        let _ = self.answer.send(Err(with(self.error, offers)));
+        self.answer.send(Err(with(self.error, offers)));
     }
 }
 

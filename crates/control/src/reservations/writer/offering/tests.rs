@@ -5,6 +5,8 @@ use longhaul_circuits::time::Window;
 use longhaul_control_api::map::Map;
 use serde_json::json;
 
+use longhaul_control_api::reservations::Reserved;
+
 use super::*;
 use crate::reservations::desk::Denied;
 use crate::reservations::wanted::Place;
@@ -69,7 +71,7 @@ fn refused(
         open: open.unwrap(),
         asked: (operator(), command, None),
         tries,
-        answer,
+        answer: Reply::new(answer, None),
     };
     (refused, answered)
 }
