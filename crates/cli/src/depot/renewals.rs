@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// ten seconds within which a withdrawal is obeyed.
 const INTERVAL: Duration = Duration::from_secs(3);
 /// How long an answer may take.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long one of several controllers may not know of a reservation that another has committed.
 const FOLLOWING_LAG: Duration = Duration::from_millis(1500);
 /// How often the controller is asked at most, whatever is shown to the depot.
@@ -72,7 +72,12 @@ impl Renewals {
             }
             self.ask(&in_use).await;
             sleep(MIN_INTERVAL).await;
-            let _ = timeout(INTERVAL - MIN_INTERVAL, self.grants.unasked()).await;
+            // A second answer is due soon.
+            let pause = match self.suspects.is_empty() {
+                true => INTERVAL,
+                false => FOLLOWING_LAG,
+            };
+            let _ = timeout(pause - MIN_INTERVAL, self.grants.unasked()).await;
         }
     }
 
@@ -139,6 +144,9 @@ impl Renewals {
     fn renew(&mut self, grant: &GrantInUse, text: &str) -> Result<(), String> {
         self.suspects.remove(grant);
         let renewed: CircuitGrant = text.parse().map_err(|no: NoGrant| no.to_string())?;
+        if renewed.issuer != grant.issuer {
+            return Err("another controller renews a grant of this name".to_owned());
+        }
         self.grants
             .renew(grant, &renewed)
             .map_err(|fault| fault.to_string())

@@ -25,6 +25,16 @@ struct Programs {
     job: Option<(String, String)>,
 }
 
+/// Returns whether processes that this one starts ignore SIGHUP.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix("SigIgn:"))
+        .unwrap();
+    u64::from_str_radix(mask.trim(), 16).unwrap() & 1 != 0
+}
+
 impl Programs {
     fn new(way: Way) -> Self {
         let stage = Stage::new();
@@ -149,7 +159,12 @@ impl Kind for Programs {
 
     fn end_other(&mut self, other: usize, name: &str) {
         if other == 1 {
-            self.agent.take().unwrap().end(name);
+            // Under nohup processes ignore SIGHUP.
+            let is_ignored = name == "HUP" && ignores_hangup();
+            self.agent
+                .take()
+                .unwrap()
+                .end(if is_ignored { "KILL" } else { name });
             return;
         }
         // A server reads its grants again at SIGHUP.
