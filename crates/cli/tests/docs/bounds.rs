@@ -69,7 +69,7 @@ const GATES: &Words = &[
 ];
 const ADDRESS_RULES: &Words = &[
     ("policy", &["way.addresses", "longhaul_policy"]),
-    ("guests", &["reachable("]),
+    ("guests", &["destination_filter"]),
     ("probes", &["may_reach("]),
     ("callers", &[]),
     ("user", &[]),
