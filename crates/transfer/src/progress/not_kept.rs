@@ -133,4 +133,18 @@ mod tests {
         not_kept.reset();
         assert_eq!(not_kept.counts(), NotKeptCounts::default());
     }
+
+    #[test]
+    fn lh_copy_54_older_report_lowers_no_count() {
+        let not_kept = NotKept::default();
+        let counts = |owners, acls| NotKeptCounts {
+            owners,
+            acls,
+            ..NotKeptCounts::default()
+        };
+        for report in [counts(3, 0), counts(5, 1), counts(3, 0)] {
+            not_kept.raise(report);
+        }
+        assert_eq!(not_kept.counts(), counts(5, 1));
+    }
 }
