@@ -97,14 +97,8 @@ pub fn grants(
     signer: &SigningKey,
     now_ms: u64,
 ) -> Result<PathGrants, NoGrants> {
-    let piece = stretch(reservation, now_ms)?;
-    let issue = Issue {
-        reservation,
-        piece,
-        holder,
-        signer,
-        now_ms,
-    };
+    let issue = Issue::new(reservation, holder, signer, now_ms)?;
+    let piece = issue.piece;
     let is_near = issue.end_ms() > piece.start_ms;
     let items = (0..).zip(&piece.paths).map(|(at, path)| {
         let on_it = OnPath::of(path, map);
@@ -143,14 +137,8 @@ pub fn renewal(
     now_ms: u64,
 ) -> Result<String, NoGrants> {
     let id = reservation.id;
-    let piece = stretch(reservation, now_ms)?;
-    let issue = Issue {
-        reservation,
-        piece,
-        holder,
-        signer,
-        now_ms,
-    };
+    let issue = Issue::new(reservation, holder, signer, now_ms)?;
+    let piece = issue.piece;
     if issue.end_ms() <= piece.start_ms {
         let early = piece.start_ms.saturating_sub(now_ms);
         return Err(NoGrants::Early(id, early / 1000));
@@ -196,7 +184,26 @@ struct Issue<'a> {
     now_ms: u64,
 }
 
-impl Issue<'_> {
+impl<'a> Issue<'a> {
+    /// Grants for the stretch of time that lasts, or comes next.
+    ///
+    /// # Errors
+    /// [`NoGrants`]: none does.
+    fn new(
+        reservation: &'a Reservation,
+        holder: PublicKey,
+        signer: &'a SigningKey,
+        now_ms: u64,
+    ) -> Result<Self, NoGrants> {
+        Ok(Self {
+            reservation,
+            piece: stretch(reservation, now_ms)?,
+            holder,
+            signer,
+            now_ms,
+        })
+    }
+
     /// The end of what is issued now.
     fn end_ms(&self) -> u64 {
         let last = self.now_ms.saturating_add(LIFETIME_MS);
