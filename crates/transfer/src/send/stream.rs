@@ -20,6 +20,7 @@ use crate::send::queue::{Queue, Taken};
 use crate::send::read::{Announced, FrameBuffer, Reader};
 use crate::send::schedule::{StreamId, Work};
 use crate::wire::{Frame, NO_ENTRY};
+use crate::workers::blocking;
 
 /// How often the receiver gets what the walk has found so far: the number of streams follows from it, so at first soon, and then with
 /// pauses that double.
@@ -120,7 +121,7 @@ async fn produce(
         };
         let place = queue.account.wait(Resource::Buffers).await;
         let (queue, clear) = (queue.clone(), clear.is_on());
-        let reading = tokio::task::spawn_blocking(move || {
+        let reading = blocking(move || {
             let mut frames = FrameBuffer::new(queue.account.buffers().take());
             let mut reader = Reader {
                 source: queue.sources.source(),
@@ -139,9 +140,7 @@ async fn produce(
             };
             (filled, announced)
         });
-        let (out, back) = reading
-            .await
-            .map_err(|error| Error::Stream(std::io::Error::other(error)))?;
+        let (out, back) = reading.await?;
         announced = back;
         if filled.send(out).await.is_err() {
             // The writer has failed and says why.

@@ -172,18 +172,18 @@ impl Server {
         let work = async {
             // With one of the threads that copies have for their disks.
             let place = account.wait(Resource::Buffers).await;
-            let answering = tokio::task::spawn_blocking(move || {
+            blocking(move || {
                 let answer = files.answer(&ask, &permission, &stopped);
                 drop(place);
                 (files, ask, answer)
-            });
-            answering.await
+            })
+            .await
         };
         tokio::pin!(work);
         let mut working = interval_at(Instant::now() + WORKING_EVERY, WORKING_EVERY);
         let (files, ask, answer) = loop {
             tokio::select! {
-                done = &mut work => break done.map_err(|error| Error::Stream(std::io::Error::other(error)))?,
+                done = &mut work => break done?,
                 _ = working.tick() => say(writer, &FilesAnswer::Working).await?,
             }
         };
