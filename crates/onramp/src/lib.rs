@@ -22,6 +22,7 @@ mod engine;
 mod error;
 mod exit;
 mod failure;
+mod file_stamp;
 mod forward;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

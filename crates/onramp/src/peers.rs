@@ -1,12 +1,13 @@
 //! Whose sessions the programs here take that listen: the keys in a file, one a line, and this user's own.
 
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use longhaul_hop::read_trusted_file;
 use longhaul_proto::PublicKey;
+
+use crate::file_stamp::FileStamp;
 
 /// The keys that may have sessions with programs here.
 #[derive(Debug)]
@@ -16,10 +17,10 @@ pub(crate) struct Peers {
     read: Mutex<Read>,
 }
 
-/// Content of the file, and the times of its last change of content and of permissions.
+/// Content of the file, and its state when it was read.
 #[derive(Debug, Default)]
 struct Read {
-    changed: Option<[i64; 4]>,
+    stamp: FileStamp,
     keys: Vec<PublicKey>,
 }
 
@@ -38,17 +39,9 @@ impl Peers {
         if *key == self.own {
             return true;
         }
-        let found = std::fs::metadata(&self.file).ok();
-        let changed = found.map(|found| {
-            [
-                found.mtime(),
-                found.mtime_nsec(),
-                found.ctime(),
-                found.ctime_nsec(),
-            ]
-        });
+        let stamp = FileStamp::read(&self.file);
         let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        if changed != read.changed {
+        if stamp != read.stamp {
             let before = std::mem::take(&mut read.keys);
             let keys = match read_trusted_file(&self.file) {
                 Ok(text) => parse(&text, &self.file),
@@ -66,7 +59,7 @@ impl Peers {
                 tracing::error!("nobody but this user may connect to programs here: {problem}");
                 Vec::new()
             });
-            *read = Read { changed, keys };
+            *read = Read { stamp, keys };
         }
         read.keys.contains(key)
     }

@@ -1,6 +1,5 @@
 //! The table of routes in force: read again when its file changes. A file with a mistake changes nothing.
 
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,13 +7,11 @@ use std::time::{Duration, Instant};
 use longhaul_config::routes::{Author, RouteTable, RoutesError};
 use tokio::sync::watch;
 
+use crate::file_stamp::FileStamp;
 use crate::metrics::Metrics;
 
 /// How often the file is looked at, at most.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// What tells one state of a file from the next.
-type Stamp = Option<(u64, [i64; 2], [i64; 2], u64)>;
 
 /// The rules, and the file that they come from.
 #[derive(Debug)]
@@ -43,14 +40,14 @@ struct State {
     read: Instant,
     /// What is wrong with the file since then.
     problem: Option<String>,
-    stamp: Stamp,
+    stamp: FileStamp,
     looked: Instant,
 }
 
 impl Table {
     /// Reads the file; one that is not there has no rules.
     pub(crate) fn open(file: &Path, author: Author, metrics: Arc<Metrics>) -> Result<Self, RoutesError> {
-        let stamp = stamp(file);
+        let stamp = FileStamp::read(file);
         let rules = Arc::new(RouteTable::load_by(file, author)?);
         Ok(Self {
             file: file.to_owned(),
@@ -89,7 +86,7 @@ impl Table {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= LOOK_EVERY {
             state.looked = Instant::now();
-            let found = stamp(&self.file);
+            let found = FileStamp::read(&self.file);
             if found != state.stamp {
                 state.stamp = found;
                 self.load(&mut state);
@@ -101,7 +98,7 @@ impl Table {
     /// Reads the file again, changed or not.
     pub(crate) fn reload(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.stamp = stamp(&self.file);
+        state.stamp = FileStamp::read(&self.file);
         self.load(&mut state);
     }
 
@@ -124,17 +121,6 @@ impl Table {
             }
         }
     }
-}
-
-fn stamp(file: &Path) -> Stamp {
-    let found = std::fs::metadata(file).ok()?;
-    Some((
-        found.ino(),
-        [found.mtime(), found.mtime_nsec()],
-        // Permissions change it alone.
-        [found.ctime(), found.ctime_nsec()],
-        found.size(),
-    ))
 }
 
 #[cfg(test)]
