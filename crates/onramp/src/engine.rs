@@ -293,7 +293,8 @@ impl Engine {
         route: &PlannedRoute,
         deadline: Instant,
     ) -> Result<Opened, Failed> {
-        if route.ends_without_depots_at_destination() {
+        // What is dialled is filtered again. This says to a guest why none is.
+        if route.ends_without_depots_at_destination() && self.reach(request).is_some() {
             self.addresses(request, deadline).await?;
         }
         let connected = match self.options(request, route) {
