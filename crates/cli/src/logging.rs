@@ -120,21 +120,11 @@ mod tests {
 
     #[test]
     fn the_peers_words_stay_in_their_field() {
-        let lines = Lines::default();
-        let writer = lines.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_ansi(false)
-            .without_time()
-            .with_target(false)
-            .fmt_fields(debug_fn(field).delimited(" "))
-            .with_writer(move || writer.clone())
-            .finish();
         let words = "a\u{1b}[2J\n\u{202e}\u{200b}\u{2028}\u{2029}b";
         let error = std::io::Error::other(words);
-        tracing::subscriber::with_default(subscriber, || {
+        let written = logged(|| {
             tracing::info!(number = 7, %error, detail = words, purpose = ?words, "said: {words}");
         });
-        let written = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
         let shown = "a\\u{1b}[2J\\u{a}\\u{202e}\\u{200b}\\u{2028}\\u{2029}b";
         assert!(
             written.starts_with(&format!(" INFO said: {shown} number=7 error={shown} detail=")),
