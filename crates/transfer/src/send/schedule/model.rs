@@ -331,14 +331,19 @@ impl World {
         if self.plans.is_empty() {
             self.schedule.walk_ended(true);
         }
+        // Where a stream asks again soon, answers that took minutes are still repeated after minutes:
+        // the longer nothing happens, the later the streams come.
+        let mut pause = Duration::ZERO;
         for _ in 0..10_000 {
             if self.schedule.agreed().is_some() {
                 return;
             }
+            pause *= 2;
             let mut until = None;
             let readers: Vec<StreamId> = self.readers.keys().copied().collect();
             for reader in readers {
                 while self.readers.get(&reader).is_some_and(|work| !work.is_empty()) {
+                    pause = SHARE_PAUSE;
                     self.read(reader);
                     self.act();
                 }
@@ -362,7 +367,7 @@ impl World {
                     self.act();
                 }
             }
-            self.now = self.now.max(until.unwrap_or(self.now));
+            self.now = (self.now + pause).max(until.unwrap_or(self.now));
         }
         panic!("it does not end");
     }
@@ -373,7 +378,7 @@ proptest! {
     #[test]
     fn whatever_happens_every_entry_gets_one_result_and_nothing_stays(
         plans in prop::collection::vec(plan(), 0..12),
-        steps in prop::collection::vec((0u8..19, any::<u8>(), any::<u8>()), 0..400),
+        steps in prop::collection::vec((prop_oneof![4 => 0u8..19, 1 => Just(18)], any::<u8>(), any::<u8>()), 0..400),
         stalled in 0usize..3,
         presence in prop_oneof![Just(Presence::Unknown), Just(Presence::Nothing), Just(Presence::Something)],
         compare in prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)],
