@@ -28,7 +28,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         )?;
     }
     list.push_str("];\n");
-    std::fs::write(Path::new(&std::env::var("OUT_DIR")?).join("assets.rs"), list)?;
+    std::fs::write(
+        Path::new(&std::env::var("OUT_DIR")?).join("assets.rs"),
+        list,
+    )?;
     Ok(())
 }
 

@@ -84,7 +84,8 @@ fn attempt(report: &Path) -> Result<AttemptEnd, Box<dyn Error>> {
     });
     let failed = report["failed"].as_u64().filter(|failed| *failed > 0);
     Ok(AttemptEnd {
-        error: failed.map(|failed| format!("{failed} files were not copied: the report names them")),
+        error: failed
+            .map(|failed| format!("{failed} files were not copied: the report names them")),
         exit_code: report["exit_code"].as_i64(),
         progress: Some(progress.to_string()),
         report: Some(text.to_owned()),

@@ -242,7 +242,9 @@ impl Agent {
     /// The numbers of the jobs that run here and how far they have come.
     pub fn running(&self) -> Vec<(i64, Option<Progress>)> {
         let progress = self.progress();
-        let running = progress.iter().map(|(id, come)| (*id, come.borrow().clone()));
+        let running = progress
+            .iter()
+            .map(|(id, come)| (*id, come.borrow().clone()));
         running.collect()
     }
 
@@ -378,7 +380,8 @@ impl Agent {
             self.announce();
         }
         let due = shared.store.next_due().await?;
-        work.next_due = due.map(|due| Instant::now() + Duration::from_millis(due.max(1).unsigned_abs()));
+        work.next_due =
+            due.map(|due| Instant::now() + Duration::from_millis(due.max(1).unsigned_abs()));
         Ok(())
     }
 
@@ -447,7 +450,12 @@ impl Agent {
     /// Has the store take how attempts ended.
     async fn report_ends(&self, work: &mut Work) -> Result<(), StoreError> {
         while let Some((id, fence, ended)) = work.unreported.last() {
-            match self.shared.store.ended(*id, *fence, ended.end, &ended.with).await {
+            match self
+                .shared
+                .store
+                .ended(*id, *fence, ended.end, &ended.with)
+                .await
+            {
                 Ok((job, whole)) => {
                     self.on_end(&job);
                     if let Some(whole) = whole {
@@ -455,7 +463,9 @@ impl Agent {
                     }
                 }
                 // It is another agent's by now, or nobody's.
-                Err(StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. }) => {}
+                Err(
+                    StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. },
+                ) => {}
                 Err(error) => return Err(error),
             }
             work.unreported.pop();
@@ -485,7 +495,9 @@ impl Agent {
                         held.stop.send_replace(true);
                     }
                 }
-                Err(StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. }) => {
+                Err(
+                    StoreError::Refused(_) | StoreError::Missing(_) | StoreError::Unreadable { .. },
+                ) => {
                     held.stop.send_replace(true);
                 }
                 Err(error) => return Err(error),
@@ -508,7 +520,9 @@ impl Agent {
         match timeout(STOP_TIMEOUT, all).await {
             Ok(Ok(())) => {}
             // What is not reported is found when its lease has run out, or when this agent is back.
-            Ok(Err(error)) => tracing::warn!(%error, "the store did not take how the last attempts ended"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "the store did not take how the last attempts ended")
+            }
             Err(_) => tracing::warn!("some attempts did not end"),
         }
     }

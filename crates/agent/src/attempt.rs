@@ -150,7 +150,9 @@ async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
         let beyond = last.len().saturating_sub(MAX_ERROR_BYTES);
         last.drain(..beyond);
     }
-    let line = last.split(|&byte| byte == b'\n').rfind(|line| !line.is_empty());
+    let line = last
+        .split(|&byte| byte == b'\n')
+        .rfind(|line| !line.is_empty());
     printable(line.unwrap_or_default())
 }
 
@@ -170,7 +172,8 @@ fn ended(
     let there = number("bytes")
         .or(come.as_ref().map(|come| come.bytes))
         .unwrap_or(0);
-    let before = ["resumed_bytes", "unchanged_bytes", "linked_bytes"].map(|name| number(name).unwrap_or(0));
+    let before =
+        ["resumed_bytes", "unchanged_bytes", "linked_bytes"].map(|name| number(name).unwrap_or(0));
     let travelled = there.saturating_sub(before.iter().sum());
     let advanced = travelled > 0;
     let code = status.and_then(|status| status.code());
@@ -206,7 +209,8 @@ fn ended(
         with: AttemptEnd {
             error,
             exit_code: code.map(i64::from),
-            progress: come_to(report.as_ref(), come).and_then(|come| serde_json::to_string(&come).ok()),
+            progress: come_to(report.as_ref(), come)
+                .and_then(|come| serde_json::to_string(&come).ok()),
             travelled: i64::try_from(travelled).unwrap_or(i64::MAX),
             report: report.map(|report| report.to_string()),
         },

@@ -1,6 +1,9 @@
 //! The API: `/api/v1`, described by `/api/v1/openapi.json`.
 
-#![allow(unused_qualifications, reason = "in what utoipa makes of its attributes")]
+#![allow(
+    unused_qualifications,
+    reason = "in what utoipa makes of its attributes"
+)]
 
 mod describe;
 mod events;
@@ -130,7 +133,12 @@ pub fn description() -> String {
 
 /// The API of `agent`, for those whom `gate` lets in, and the page. `web` is what tickets open pages at, where they are given. Answers that go on for
 /// as long as somebody listens end when `stop` is true.
-pub fn router(agent: Agent, gate: Gate, web: Option<Arc<Web>>, stop: watch::Receiver<bool>) -> Router {
+pub fn router(
+    agent: Agent,
+    gate: Gate,
+    web: Option<Arc<Web>>,
+    stop: watch::Receiver<bool>,
+) -> Router {
     let gate = Arc::new(gate);
     let service = Service { agent, web, stop };
     let api = api()
@@ -198,7 +206,9 @@ fn api() -> Router<Service> {
         .route("/tickets", post(web::tickets))
         .route("/openapi.json", get(openapi))
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
-        .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
+        .method_not_allowed_fallback(async || {
+            Problem::new(ProblemKind::Method, "see /api/v1/openapi.json")
+        })
 }
 
 impl From<StoreError> for Problem {
@@ -210,7 +220,10 @@ impl From<StoreError> for Problem {
             StoreError::Unreadable { .. } => ProblemKind::Unavailable,
             StoreError::Sql(_) => {
                 tracing::warn!(%error, "the store failed");
-                return Self::new(ProblemKind::Unavailable, "the store does not answer: try again");
+                return Self::new(
+                    ProblemKind::Unavailable,
+                    "the store does not answer: try again",
+                );
             }
         };
         Self::new(kind, error.to_string())
@@ -312,18 +325,24 @@ async fn submit(
             .clone_from(&service.agent.settings().on_end_url);
     }
     let invalid = |detail: String| Problem::new(ProblemKind::Invalid, detail);
-    request.check().map_err(|error| invalid(error.to_string()))?;
+    request
+        .check()
+        .map_err(|error| invalid(error.to_string()))?;
     (service.agent.settings().check)(&request).map_err(invalid)?;
     let due = request.due().map_err(|error| invalid(error.to_string()))?;
     let key = match headers.get("idempotency-key").map(|key| key.to_str()) {
         None => None,
         Some(Ok(key)) if !key.is_empty() && key.len() <= MAX_KEY_BYTES => Some(key),
         Some(_) => {
-            let reported = format!("Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters");
+            let reported =
+                format!("Idempotency-Key: up to {MAX_KEY_BYTES} visible ASCII characters");
             return Err(invalid(reported));
         }
     };
-    let (job, is_new) = service.agent.submit(&caller.user, &request, due, key).await?;
+    let (job, is_new) = service
+        .agent
+        .submit(&caller.user, &request, due, key)
+        .await?;
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -340,7 +359,10 @@ async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Js
 
 /// Removes a job that has ended from the history.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn forget(State(service): State<Service>, Named(id): Named<i64>) -> Result<StatusCode, Problem> {
+async fn forget(
+    State(service): State<Service>,
+    Named(id): Named<i64>,
+) -> Result<StatusCode, Problem> {
     service.agent.store().forget(id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -351,34 +373,50 @@ async fn ask(service: &Service, id: i64, event: Event) -> Result<Json<Job>, Prob
 
 /// Has a job rest; one that runs stops first, and loses nothing.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/pause", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn pause(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+async fn pause(
+    State(service): State<Service>,
+    Named(id): Named<i64>,
+) -> Result<Json<Job>, Problem> {
     ask(&service, id, Event::Pause).await
 }
 
 /// Has a job that rests go on.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/resume", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn resume(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+async fn resume(
+    State(service): State<Service>,
+    Named(id): Named<i64>,
+) -> Result<Json<Job>, Problem> {
     ask(&service, id, Event::Resume).await
 }
 
 /// Ends a job.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn cancel(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+async fn cancel(
+    State(service): State<Service>,
+    Named(id): Named<i64>,
+) -> Result<Json<Job>, Problem> {
     ask(&service, id, Event::Cancel).await
 }
 
 /// Has a job that failed, was cancelled or waits be tried again, now.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn retry(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
+async fn retry(
+    State(service): State<Service>,
+    Named(id): Named<i64>,
+) -> Result<Json<Job>, Problem> {
     ask(&service, id, Event::Retry).await
 }
 
 /// The closing report of a job's last attempt, as of `longhaul cp --json`.
 #[utoipa::path(get, path = "/api/v1/jobs/{id}/report", params(("id" = i64, Path)), responses((status = OK, body = Object), (status = "default", body = Problem, content_type = "application/problem+json")))]
-async fn report(State(service): State<Service>, Named(id): Named<i64>) -> Result<Response, Problem> {
+async fn report(
+    State(service): State<Service>,
+    Named(id): Named<i64>,
+) -> Result<Response, Problem> {
     let report = service.agent.store().report(id).await?;
-    let report =
-        report.ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("job {id} has no report yet")))?;
+    let report = report.ok_or_else(|| {
+        Problem::new(ProblemKind::NotFound, format!("job {id} has no report yet"))
+    })?;
     Ok(([("content-type", "application/json")], report).into_response())
 }
 

@@ -73,7 +73,10 @@ impl Job {
             (None, Some(_)) => Some("--part=rest".to_owned()),
             (None, None) => None,
         };
-        portion.into_iter().chain(self.request.arguments()).collect()
+        portion
+            .into_iter()
+            .chain(self.request.arguments())
+            .collect()
     }
 }
 

@@ -70,7 +70,9 @@ impl Receiver {
             None => return None,
         };
         let host = authority.host();
-        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let bare = host
+            .strip_prefix('[')
+            .and_then(|host| host.strip_suffix(']'));
         let target = uri.path_and_query().map_or("/", |target| target.as_str());
         Some(Self {
             scheme,
@@ -118,11 +120,18 @@ pub fn next(attempts: i64, id: &str) -> Next {
     let seed = id
         .bytes()
         .fold(0u64, |seed, byte| seed.rotate_left(8) ^ u64::from(byte));
-    POLICY.pause(attempts, seed).map_or(Next::GiveUp, Next::Again)
+    POLICY
+        .pause(attempts, seed)
+        .map_or(Next::GiveUp, Next::Again)
 }
 
 /// Sends what is due until `stop` is true. `wake`: there may be more.
-pub(crate) async fn run(store: Store, key: SigningKey, wake: &Notify, mut stop: watch::Receiver<bool>) {
+pub(crate) async fn run(
+    store: Store,
+    key: SigningKey,
+    wake: &Notify,
+    mut stop: watch::Receiver<bool>,
+) {
     let mut under_way = JoinSet::new();
     let mut has_taken_own = false;
     loop {
@@ -207,7 +216,12 @@ mod tests {
     #[test]
     fn a_receiver_is_a_url_of_the_web() {
         for (url, host, port, target) in [
-            ("https://example.org/hook?a=1", "example.org", 443, "/hook?a=1"),
+            (
+                "https://example.org/hook?a=1",
+                "example.org",
+                443,
+                "/hook?a=1",
+            ),
             ("http://[::1]:8080", "::1", 8080, "/"),
             ("HTTPS://Example.org:443/", "Example.org", 443, "/"),
         ] {
@@ -246,6 +260,9 @@ mod tests {
             attempts += 1;
         }
         let hours = whole / 3_600_000;
-        assert!((18..=26).contains(&hours), "{hours} hours, {attempts} attempts");
+        assert!(
+            (18..=26).contains(&hours),
+            "{hours} hours, {attempts} attempts"
+        );
     }
 }

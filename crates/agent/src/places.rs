@@ -31,7 +31,11 @@ pub struct Place {
 #[serde(deny_unknown_fields)]
 pub struct PlaceRoot {
     /// A location; it ends in `/` or `:`.
-    #[schema(min_length = 1, max_length = 4096, example = "lh://dtn.example.org/runs/")]
+    #[schema(
+        min_length = 1,
+        max_length = 4096,
+        example = "lh://dtn.example.org/runs/"
+    )]
     pub root: String,
 }
 
@@ -54,7 +58,10 @@ impl Place {
     pub fn new(name: &str, root: &str) -> Result<Self, InvalidPlace> {
         let is_name = |c: char| c.is_alphanumeric() || " ._-".contains(c);
         let length = name.chars().count();
-        if name.trim() != name || !(1..=MAX_NAME_CHARS).contains(&length) || !name.chars().all(is_name) {
+        if name.trim() != name
+            || !(1..=MAX_NAME_CHARS).contains(&length)
+            || !name.chars().all(is_name)
+        {
             return Err(InvalidPlace::Name);
         }
         if !is_location(root) || !root.ends_with(['/', ':']) {

@@ -138,12 +138,13 @@ impl Store {
         let id = last - parts;
         if let Some(key) = key {
             // The number is taken first: whoever else submits now waits for it, so that no two find the key unused.
-            let known =
-                sqlx::query("SELECT request, job FROM request_keys WHERE owner = $1 AND request_key = $2")
-                    .bind(owner)
-                    .bind(key)
-                    .fetch_optional(&mut *transaction)
-                    .await?;
+            let known = sqlx::query(
+                "SELECT request, job FROM request_keys WHERE owner = $1 AND request_key = $2",
+            )
+            .bind(owner)
+            .bind(key)
+            .fetch_optional(&mut *transaction)
+            .await?;
             if let Some(known) = known {
                 if known.try_get::<String, _>("request")? != text {
                     return Err(StoreError::KeyReused(key.to_owned()));
@@ -201,10 +202,12 @@ impl Store {
     /// # Errors
     /// There is none of that number, or the store does not answer.
     pub async fn job(&self, id: i64) -> Result<Kept, StoreError> {
-        let row = sqlx::query(AssertSqlSafe(format!("SELECT {COLUMNS} FROM jobs WHERE id = $1")))
-            .bind(id)
-            .fetch_optional(&self.database.pool())
-            .await?;
+        let row = sqlx::query(AssertSqlSafe(format!(
+            "SELECT {COLUMNS} FROM jobs WHERE id = $1"
+        )))
+        .bind(id)
+        .fetch_optional(&self.database.pool())
+        .await?;
         Kept::read(&row.ok_or(StoreError::Missing(id))?)
     }
 
@@ -254,8 +257,9 @@ impl Store {
     /// # Errors
     /// The store does not answer.
     pub async fn changed_since(&self, after: i64, limit: i64) -> Result<Vec<Job>, StoreError> {
-        let select =
-            format!("SELECT {COLUMNS} FROM jobs WHERE change_number > $1 ORDER BY change_number LIMIT $2");
+        let select = format!(
+            "SELECT {COLUMNS} FROM jobs WHERE change_number > $1 ORDER BY change_number LIMIT $2"
+        );
         let rows = sqlx::query(AssertSqlSafe(select))
             .bind(after)
             .bind(limit)
@@ -280,10 +284,11 @@ impl Store {
     /// # Errors
     /// The store does not answer.
     pub async fn counts(&self) -> Result<BTreeMap<String, i64>, StoreError> {
-        let rows =
-            sqlx::query("SELECT state, COUNT(*) AS jobs FROM jobs WHERE parent IS NULL GROUP BY state")
-                .fetch_all(&self.database.pool())
-                .await?;
+        let rows = sqlx::query(
+            "SELECT state, COUNT(*) AS jobs FROM jobs WHERE parent IS NULL GROUP BY state",
+        )
+        .fetch_all(&self.database.pool())
+        .await?;
         let counts = rows
             .iter()
             .map(|row| Ok((row.try_get("state")?, row.try_get("jobs")?)));
@@ -317,12 +322,14 @@ impl Store {
         let life = kept
             .life
             .after(Event::Renew { fence, until }, now, &self.policy, seed(id))?;
-        sqlx::query("UPDATE jobs SET lease_until = $1, progress = COALESCE($2, progress) WHERE id = $3")
-            .bind(until)
-            .bind(progress)
-            .bind(id)
-            .execute(&mut *transaction)
-            .await?;
+        sqlx::query(
+            "UPDATE jobs SET lease_until = $1, progress = COALESCE($2, progress) WHERE id = $3",
+        )
+        .bind(until)
+        .bind(progress)
+        .bind(id)
+        .execute(&mut *transaction)
+        .await?;
         transaction.commit().await?;
         Ok(life)
     }
@@ -368,8 +375,16 @@ impl Store {
     }
 
     /// One step of a job's life. The number of the job that it is a part of, if that has come to its end with it.
-    async fn change(&self, id: i64, event: Event, with: &AttemptEnd) -> Result<Option<i64>, StoreError> {
-        let is_asked = matches!(event, Event::Pause | Event::Resume | Event::Cancel | Event::Retry);
+    async fn change(
+        &self,
+        id: i64,
+        event: Event,
+        with: &AttemptEnd,
+    ) -> Result<Option<i64>, StoreError> {
+        let is_asked = matches!(
+            event,
+            Event::Pause | Event::Resume | Event::Cancel | Event::Retry
+        );
         let mut transaction = self.database.write().await?;
         let whole = self.whole_to_change(&mut transaction, id).await?;
         let job = whole.job.id;
@@ -379,12 +394,15 @@ impl Store {
             return Err(StoreError::IsPart { part: id, job });
         } else if job != id {
             let step = (event, now);
-            has_ended = self.change_part(&mut transaction, &whole, id, step, with).await?;
+            has_ended = self
+                .change_part(&mut transaction, &whole, id, step, with)
+                .await?;
         } else if is_asked && whole.job.request.split.is_some() {
             self.ask_whole(&mut transaction, &whole, event, now).await?;
         } else {
             let life = whole.life.after(event, now, &self.policy, seed(id))?;
-            self.write_life(&mut transaction, id, life, now, with).await?;
+            self.write_life(&mut transaction, id, life, now, with)
+                .await?;
         }
         if whole.job.request.on_end_url.is_some() && !whole.life.state.is_end() {
             self.keep_notice(&mut transaction, job, now).await?;
@@ -433,7 +451,9 @@ impl Store {
         transaction: &mut Transaction<'static, Any>,
         id: i64,
     ) -> Result<Kept, StoreError> {
-        let kept = self.locked(transaction, id, self.database.for_update()).await?;
+        let kept = self
+            .locked(transaction, id, self.database.for_update())
+            .await?;
         kept.ok_or(StoreError::Missing(id))
     }
 

@@ -185,7 +185,8 @@ impl Sessions {
     /// Whether one of the cookies is that of a page that was opened with a ticket.
     fn knows(&self, cookies: &str) -> bool {
         let named = cookies.split(';');
-        let mut values = named.filter_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='));
+        let mut values =
+            named.filter_map(|cookie| cookie.trim().strip_prefix(COOKIE)?.strip_prefix('='));
         let inner = self.inner();
         values.any(|value| inner.sessions.contains(&blake3::hash(value.as_bytes())))
     }
@@ -220,12 +221,13 @@ impl Gate {
                 if !matches!(site, None | Some("same-origin" | "none")) {
                     return Err(forbidden("a page of another site asks"));
                 }
-                let bearer =
-                    text(headers, header::AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "));
-                let by_token =
-                    matches!((&self.token, bearer), (Some(expected), Some(token)) if expected.is(token));
-                let by_cookie =
-                    || text(headers, header::COOKIE).is_some_and(|cookies| self.sessions.knows(cookies));
+                let bearer = text(headers, header::AUTHORIZATION)
+                    .and_then(|value| value.strip_prefix("Bearer "));
+                let by_token = matches!((&self.token, bearer), (Some(expected), Some(token)) if expected.is(token));
+                let by_cookie = || {
+                    text(headers, header::COOKIE)
+                        .is_some_and(|cookies| self.sessions.knows(cookies))
+                };
                 match by_token || by_cookie() {
                     true => Ok(self.caller()),
                     false => Err(Problem::new(
@@ -331,7 +333,9 @@ mod tests {
         Gate {
             uid: 1000,
             user: "ana".into(),
-            token: Some(Token { text: "right".into() }),
+            token: Some(Token {
+                text: "right".into(),
+            }),
             sessions: Arc::default(),
         }
     }
@@ -410,7 +414,10 @@ mod tests {
         ] {
             assert_eq!(ask(&gate, &[host, ("authorization", wrong)]), Err(401));
         }
-        let closed = Gate { token: None, ..gate };
+        let closed = Gate {
+            token: None,
+            ..gate
+        };
         assert_eq!(ask(&closed, &[host, token]), Err(401));
     }
 
@@ -431,8 +438,14 @@ mod tests {
         let with = ("cookie", cookie.as_bytes());
         assert_eq!(ask(&gate, &[host, with]), Ok(()));
         let among_others = format!("a=b; {cookie}; longhaul2=x");
-        assert_eq!(ask(&gate, &[host, ("cookie", among_others.as_bytes())]), Ok(()));
-        assert_eq!(ask(&gate, &[host, ("cookie", b"longhaul=made-up")]), Err(401));
+        assert_eq!(
+            ask(&gate, &[host, ("cookie", among_others.as_bytes())]),
+            Ok(())
+        );
+        assert_eq!(
+            ask(&gate, &[host, ("cookie", b"longhaul=made-up")]),
+            Err(401)
+        );
         // The right cookie does not help another site's page.
         let others = [
             ("origin", "http://evil.example"),
@@ -440,7 +453,10 @@ mod tests {
             ("sec-fetch-site", "same-site"),
         ];
         for (name, value) in others {
-            assert_eq!(ask(&gate, &[host, with, (name, value.as_bytes())]), Err(403));
+            assert_eq!(
+                ask(&gate, &[host, with, (name, value.as_bytes())]),
+                Err(403)
+            );
         }
         // A crowd of tickets and pages is bounded.
         let first = gate.sessions.ticket(now).unwrap();

@@ -180,11 +180,17 @@ mod tests {
 
     #[test]
     fn each_line_is_a_key_with_a_name_and_a_role() {
-        let (one, two) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+        let (one, two) = (
+            PublicKey::from_bytes([1; 32]),
+            PublicKey::from_bytes([2; 32]),
+        );
         let text = format!("# people\n\n{one} ana all\n  {two}\tben@site read \n");
         let keys = AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap();
         assert_eq!(keys.len(), 2);
-        let of = |key| keys.get(&key).map(|found| (found.name.as_str(), found.role));
+        let of = |key| {
+            keys.get(&key)
+                .map(|found| (found.name.as_str(), found.role))
+        };
         assert_eq!(of(one), Some(("ana", Role::All)));
         assert_eq!(of(two), Some(("ben@site", Role::Read)));
         assert_eq!(of(PublicKey::from_bytes([3; 32])), None);
@@ -200,8 +206,12 @@ mod tests {
             "lhk1:short ben all",
             "ssh-ed25519 AAAA ben@x",
         ] {
-            let error = AuthorizedKeys::parse(&format!("{one} ana all\n{bad}"), "keys".as_ref()).unwrap_err();
-            assert!(matches!(error, KeysError::Line { line: 2, .. }), "{bad}: {error}");
+            let error = AuthorizedKeys::parse(&format!("{one} ana all\n{bad}"), "keys".as_ref())
+                .unwrap_err();
+            assert!(
+                matches!(error, KeysError::Line { line: 2, .. }),
+                "{bad}: {error}"
+            );
         }
         let none = AuthorizedKeys::parse("# nobody\n", "keys".as_ref()).unwrap_err();
         assert!(matches!(none, KeysError::Empty { .. }), "{none}");

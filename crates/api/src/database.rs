@@ -85,8 +85,16 @@ impl Database {
         let Some(path) = file.to_str() else {
             return Err(OpenError::Path(file.display().to_string()));
         };
-        let escaped = path.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-        Self::open(&format!("sqlite://{escaped}?mode=rwc"), Kind::Sqlite, migrations).await
+        let escaped = path
+            .replace('%', "%25")
+            .replace('?', "%3f")
+            .replace('#', "%23");
+        Self::open(
+            &format!("sqlite://{escaped}?mode=rwc"),
+            Kind::Sqlite,
+            migrations,
+        )
+        .await
     }
 
     /// That at a server: `postgres://user@host/name`.
@@ -132,7 +140,10 @@ impl Database {
     /// For queries that change nothing.
     pub fn pool(&self) -> AnyPool {
         // A pool is whole at any moment.
-        self.pool.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.pool
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// A connection beside the pool, that goes when it is dropped. `settings` are made in its session, as far as the server knows them.
@@ -214,7 +225,8 @@ impl Database {
         match self.kind {
             Kind::Sqlite => Ok(system_now()),
             Kind::Postgres => {
-                let now = "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
+                let now =
+                    "SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT) AS now";
                 sqlx::query(now).fetch_one(connection).await?.try_get("now")
             }
         }
@@ -284,6 +296,8 @@ pub async fn next_numbers(
 
 /// Milliseconds since the Unix epoch, by this machine's clock.
 pub fn system_now() -> i64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     i64::try_from(now.as_millis()).unwrap_or(i64::MAX)
 }

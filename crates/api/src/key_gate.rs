@@ -68,7 +68,13 @@ impl KeyGate {
         names: impl IntoIterator<Item = T>,
         since: u64,
     ) -> Arc<Self> {
-        Arc::new(Self::of("longhaul agent", MAX_BODY_BYTES, keys, names, since))
+        Arc::new(Self::of(
+            "longhaul agent",
+            MAX_BODY_BYTES,
+            keys,
+            names,
+            since,
+        ))
     }
 
     /// The same for the service that `command` runs, which takes bodies of at most `max_body_bytes`.
@@ -135,7 +141,11 @@ impl KeyGate {
                 "signed before this service started: sign again, or check both clocks",
             ));
         }
-        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let keys = self
+            .keys
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let Some(authorized) = keys.get(&presented.key) else {
             let detail = format!("the key {} is not let in here", presented.key);
             return Err(unauthenticated(&detail));
@@ -143,7 +153,10 @@ impl KeyGate {
         presented.verify(&message)?;
         let changes_nothing = matches!(parts.method, Method::GET | Method::HEAD);
         if authorized.role == Role::Read && !changes_nothing {
-            let detail = format!("the key of {} may read, and change nothing", authorized.name);
+            let detail = format!(
+                "the key of {} may read, and change nothing",
+                authorized.name
+            );
             return Err(Problem::new(ProblemKind::Forbidden, detail));
         }
         Ok(Checked {
@@ -153,7 +166,13 @@ impl KeyGate {
     }
 
     /// The rest: its body is the one that was signed, and it was not here before.
-    fn complete(&self, checked: &Checked, parts: &Parts, body: &[u8], now: u64) -> Result<Caller, Problem> {
+    fn complete(
+        &self,
+        checked: &Checked,
+        parts: &Parts,
+        body: &[u8],
+        now: u64,
+    ) -> Result<Caller, Problem> {
         let presented = &checked.presented;
         if presented.covers(digest::CONTENT_DIGEST.as_str()) {
             digest::check(&parts.headers, body)?;
@@ -217,13 +236,19 @@ impl From<ReplayError> for Problem {
                 ProblemKind::TooMany,
                 "too many requests of this key within two minutes: try again later",
             ),
-            ReplayError::Expired { .. } | ReplayError::Future { .. } => unauthenticated(&error.to_string()),
+            ReplayError::Expired { .. } | ReplayError::Future { .. } => {
+                unauthenticated(&error.to_string())
+            }
         }
     }
 }
 
 /// Lets a request on to its handler with its [`Caller`], or answers with the reason. Its body is read first.
-pub async fn guard_keys(State(gate): State<Arc<KeyGate>>, request: Request, next: Next) -> Response {
+pub async fn guard_keys(
+    State(gate): State<Arc<KeyGate>>,
+    request: Request,
+    next: Next,
+) -> Response {
     match admit(&gate, request).await {
         Ok(request) => next.run(request).await,
         Err(problem) => problem.into_response(),
@@ -245,7 +270,12 @@ async fn admit(gate: &KeyGate, request: Request) -> Result<Request, Problem> {
     let (mut parts, body) = request.into_parts();
     let checked = gate.check(&parts, now())?;
     take_account(&parts.extensions, Payer::Key(checked.presented.key))?;
-    let body = match timeout(BODY_TIMEOUT, axum::body::to_bytes(body, gate.max_body_bytes)).await {
+    let body = match timeout(
+        BODY_TIMEOUT,
+        axum::body::to_bytes(body, gate.max_body_bytes),
+    )
+    .await
+    {
         Ok(Ok(body)) => body,
         Ok(Err(_)) => {
             return Err(Problem::new(

@@ -129,7 +129,9 @@ impl IntoResponse for Problem {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = (status, Json(self)).into_response();
         let problem_json = HeaderValue::from_static("application/problem+json");
-        response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+        response
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, problem_json);
         response
     }
 }
@@ -155,7 +157,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         match Json::<T>::from_request(request, state).await {
             Ok(Json(value)) => Ok(Self(value)),
             Err(rejection) => Err(match &rejection {
-                JsonRejection::BytesRejection(_) if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                JsonRejection::BytesRejection(_)
+                    if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE =>
+                {
                     Problem::new(ProblemKind::TooLarge, rejection.body_text())
                 }
                 _ => Problem::new(ProblemKind::Invalid, rejection.body_text()),
@@ -175,7 +179,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Asked<T> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         query
             .map(|Query(value)| Self(value))
-            .map_err(|rejection: QueryRejection| Problem::new(ProblemKind::Invalid, rejection.body_text()))
+            .map_err(|rejection: QueryRejection| {
+                Problem::new(ProblemKind::Invalid, rejection.body_text())
+            })
     }
 }
 
@@ -190,6 +196,8 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Named<T
         let path = Path::<T>::from_request_parts(parts, state).await;
         // A name that cannot be one names nothing.
         path.map(|Path(value)| Self(value))
-            .map_err(|rejection: PathRejection| Problem::new(ProblemKind::NotFound, rejection.body_text()))
+            .map_err(|rejection: PathRejection| {
+                Problem::new(ProblemKind::NotFound, rejection.body_text())
+            })
     }
 }

@@ -17,7 +17,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -88,7 +89,9 @@ impl rcgen::PublicKeyData for Signer<'_> {
 impl rcgen::SigningKey for Signer<'_> {
     fn sign(&self, message: &[u8]) -> Result<Vec<u8>, rcgen::Error> {
         let signature = self.key.sign(message);
-        signature.map(Vec::from).map_err(|_| rcgen::Error::RemoteKeyError)
+        signature
+            .map(Vec::from)
+            .map_err(|_| rcgen::Error::RemoteKeyError)
     }
 }
 
@@ -116,14 +119,19 @@ impl Certificate {
         }
         let mut subject = DistinguishedName::new();
         // What is unlike for unlike keys, lest one be taken for another's issuer.
-        subject.push(DnType::CommonName, format!("Longhaul {}", short(&key.public())));
+        subject.push(
+            DnType::CommonName,
+            format!("Longhaul {}", short(&key.public())),
+        );
         params.distinguished_name = subject;
         params.serial_number = Some(serial(&key.public(), names));
         let signer = Signer {
             key,
             public: key.public(),
         };
-        let certificate = params.self_signed(&signer).map_err(|error| unusable(&error))?;
+        let certificate = params
+            .self_signed(&signer)
+            .map_err(|error| unusable(&error))?;
         let document = key.to_pkcs8().map_err(|error| unusable(&error))?;
         let private = PrivatePkcs8KeyDer::from(document.to_vec());
         let der = certificate.der().clone();
@@ -212,7 +220,10 @@ fn pem(der: &CertificateDer<'_>) -> String {
     pem
 }
 
-fn server(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<ServerTls, TlsError> {
+fn server(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<ServerTls, TlsError> {
     let unusable = |error: rustls::Error| TlsError::Unusable(error.to_string());
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
@@ -265,8 +276,9 @@ pub fn client(known: Known) -> Result<ClientTls, TlsError> {
         Known::BySystem => (Some(system_roots()?), None),
     };
     let unusable = |error: &dyn ToString| TlsError::Unusable(error.to_string());
-    let authorities = authorities
-        .map(|roots| WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build());
+    let authorities = authorities.map(|roots| {
+        WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build()
+    });
     let authorities = authorities.transpose().map_err(|error| unusable(&error))?;
     let verifier = Arc::new(Verifier {
         authorities,
@@ -300,7 +312,11 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     roots.add_parsable_certificates(found.certs);
     match roots.is_empty() {
         true => Err(TlsError::NoRoots(
-            found.errors.first().map(ToString::to_string).unwrap_or_default(),
+            found
+                .errors
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default(),
         )),
         false => Ok(roots),
     }
@@ -329,7 +345,13 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let by_authority = self.authorities.as_ref().map(|authorities| {
-            authorities.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now)
+            authorities.verify_server_cert(
+                end_entity,
+                intermediates,
+                server_name,
+                ocsp_response,
+                now,
+            )
         });
         if let Some(Ok(verified)) = by_authority {
             return Ok(verified);
@@ -388,8 +410,14 @@ fn ed25519_key(certificate: &CertificateDer<'_>) -> Result<Option<PublicKey>, ru
 ///
 /// # Errors
 /// The service is not known so, or the connection broke off.
-pub async fn connect(tls: &ClientTls, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+pub async fn connect(
+    tls: &ClientTls,
+    host: &str,
+    stream: TcpStream,
+) -> io::Result<TlsStream<TcpStream>> {
+    let bare = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'));
     let name = ServerName::try_from(bare.unwrap_or(host).to_owned()).map_err(io::Error::other)?;
     TlsConnector::from(tls.clone()).connect(name, stream).await
 }

@@ -89,7 +89,9 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
         let packet = packet.get(..got).unwrap_or_default();
         let Some(socket) = socket else { continue };
         let accepted = quietly(None, || accepted(fd, at, packet, socket, flags));
-        let Some((socket, peer)) = accepted else { continue };
+        let Some((socket, peer)) = accepted else {
+            continue;
+        };
         if !address.is_null() {
             // SAFETY: the caller's promise is the system call's.
             if let Err(errno) = unsafe { give(&peer, address.cast::<c_void>(), length) } {
@@ -140,7 +142,10 @@ fn accepted(
     let (peer, local) = match at {
         SocketAddr::V4(_) => (
             canonical(peer),
-            SocketAddr::new(own(at, came_to, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)), at.port()),
+            SocketAddr::new(
+                own(at, came_to, fd, IpAddr::V4(Ipv4Addr::LOCALHOST)),
+                at.port(),
+            ),
         ),
         SocketAddr::V6(_) => (
             mapped(peer),
@@ -176,7 +181,8 @@ fn own(at: SocketAddr, came_to: Option<SocketAddr>, fd: c_int, otherwise: IpAddr
         let of = came_to
             .or_else(|| local_address(fd))
             .map(|local| local.ip().to_canonical());
-        of.filter(|ip| at.is_ipv6() || ip.is_ipv4()).unwrap_or(otherwise)
+        of.filter(|ip| at.is_ipv6() || ip.is_ipv4())
+            .unwrap_or(otherwise)
     } else {
         at.ip()
     }

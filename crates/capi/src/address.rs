@@ -155,7 +155,9 @@ impl SockaddrLsl {
         }
         let mut lsl = Self::empty();
         // SAFETY: so many bytes are there, and not more than there is room for; any bytes are a value of it.
-        unsafe { std::ptr::copy_nonoverlapping(address.cast::<u8>(), (&raw mut lsl).cast(), length) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(address.cast::<u8>(), (&raw mut lsl).cast(), length)
+        };
         let hops = (length - offset_of!(Self, hops)) / size_of::<LslHop>();
         if lsl.hop_count as usize > hops.min(MAX_HOPS) {
             return Err(libc::EINVAL);
@@ -194,7 +196,10 @@ impl SockaddrLsl {
 
     /// The route in its text form; `None` if the rules are to say.
     fn route(&self) -> Result<Option<String>, Errno> {
-        let hops = self.hops.get(..self.hop_count as usize).ok_or(libc::EINVAL)?;
+        let hops = self
+            .hops
+            .get(..self.hop_count as usize)
+            .ok_or(libc::EINVAL)?;
         if self.flags & DIRECT != 0 {
             return if hops.is_empty() {
                 Ok(Some("direct".to_owned()))
@@ -367,18 +372,30 @@ mod tests {
             &long,
             &vec!["h"; 17].join(","),
         ] {
-            assert_eq!(SockaddrLsl::empty().set_route(text), Err(libc::EINVAL), "{text}");
+            assert_eq!(
+                SockaddrLsl::empty().set_route(text),
+                Err(libc::EINVAL),
+                "{text}"
+            );
         }
         let mut lsl = SockaddrLsl::empty();
         lsl.hop_count = 1;
         assert_eq!(lsl.destination(), Err(libc::EINVAL), "a hop without a host");
         lsl.hops[0].host = [b'h'; 254];
-        assert_eq!(lsl.destination(), Err(libc::EINVAL), "a host without an end");
+        assert_eq!(
+            lsl.destination(),
+            Err(libc::EINVAL),
+            "a host without an end"
+        );
         lsl.hop_count = 17;
         assert_eq!(lsl.destination(), Err(libc::EINVAL));
         lsl.hop_count = 0;
         lsl.name = [b'n'; 256];
-        assert_eq!(lsl.destination(), Err(libc::EINVAL), "a name without an end");
+        assert_eq!(
+            lsl.destination(),
+            Err(libc::EINVAL),
+            "a name without an end"
+        );
     }
 
     #[test]
@@ -392,7 +409,10 @@ mod tests {
                 (Some(address), Some("n.example"))
             );
         }
-        assert_eq!(SockaddrLsl::of(None, None).destination().unwrap().address, None);
+        assert_eq!(
+            SockaddrLsl::of(None, None).destination().unwrap().address,
+            None
+        );
     }
 
     #[test]

@@ -49,7 +49,11 @@ struct Waiting {
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn lsl_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+pub unsafe extern "C-unwind" fn lsl_connect(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
     let before = errno();
     // SAFETY: the caller's promise is passed on.
     let plan = quietly(Plan::Real, || unsafe { plan(fd, address, length) });
@@ -121,7 +125,8 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
             Plan::Real
         };
     }
-    let wishes = table::with(|table| table.get(cookie).map(|entry| entry.wishes.clone())).unwrap_or_default();
+    let wishes = table::with(|table| table.get(cookie).map(|entry| entry.wishes.clone()))
+        .unwrap_or_default();
     let attempt = Attempt {
         fd,
         cookie,
@@ -130,7 +135,9 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
         destination,
         wishes,
     };
-    attempt.begin().unwrap_or_else(|errno| Plan::Answer(Err(errno)))
+    attempt
+        .begin()
+        .unwrap_or_else(|errno| Plan::Answer(Err(errno)))
 }
 
 /// Reads where to; `None` where the kernel is to say what is wrong with it, or can alone go there.
@@ -146,7 +153,9 @@ unsafe fn read(
     if family == AF_LSL {
         // SAFETY: the caller's promise.
         let destination = unsafe { SockaddrLsl::read(address, length) }?.destination()?;
-        return if destination.port == 0 || (destination.address.is_none() && destination.name.is_none()) {
+        return if destination.port == 0
+            || (destination.address.is_none() && destination.name.is_none())
+        {
             Err(libc::EADDRNOTAVAIL)
         } else {
             Ok(Some(destination))
@@ -158,7 +167,12 @@ unsafe fn read(
     };
     let ip = to.ip().to_canonical();
     let broadcast = ip == IpAddr::V4(std::net::Ipv4Addr::BROADCAST);
-    if family != socket_family || to.port() == 0 || ip.is_unspecified() || ip.is_multicast() || broadcast {
+    if family != socket_family
+        || to.port() == 0
+        || ip.is_unspecified()
+        || ip.is_multicast()
+        || broadcast
+    {
         return Ok(None);
     }
     Ok(Some(Destination {
@@ -226,7 +240,8 @@ fn begun_before(fd: c_int, cookie: u64) -> Option<Plan> {
 /// How long to wait: as long as `SO_SNDTIMEO` or the program's own limit says, whichever is less.
 fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Waiting {
     let sending: Option<libc::timeval> = option(fd, libc::SOL_SOCKET, libc::SO_SNDTIMEO).ok();
-    let sending = sending.map(|time| time.tv_sec.saturating_mul(1000) + (time.tv_usec + 999) / 1000);
+    let sending =
+        sending.map(|time| time.tv_sec.saturating_mul(1000) + (time.tv_usec + 999) / 1000);
     let sending = sending.filter(|milliseconds| *milliseconds > 0);
     let own = limit.map(i64::from).filter(|limit| *limit > 0);
     let gives_up = own.is_some_and(|own| sending.is_none_or(|sending| own <= sending));
@@ -304,7 +319,9 @@ impl Attempt {
     }
 
     fn acceptor(&self) -> bool {
-        self.wishes.acceptor || self.wishes.key.is_some() || self.destination.flags & address::ACCEPTOR != 0
+        self.wishes.acceptor
+            || self.wishes.key.is_some()
+            || self.destination.flags & address::ACCEPTOR != 0
     }
 
     /// Asks the on-ramp, and does what it says.
@@ -346,7 +363,8 @@ impl Attempt {
             .destination
             .address
             .map(|address| address.ip().to_canonical());
-        let remembered = ip.and_then(|ip| table::with(|table| table.names.name_of(ip).map(str::to_owned)));
+        let remembered =
+            ip.and_then(|ip| table::with(|table| table.names.name_of(ip).map(str::to_owned)));
         let v6_only = self.family == libc::AF_INET6
             && option::<c_int>(self.fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY).unwrap_or(0) != 0;
         let v6 = self.family == libc::AF_INET6 && (v6_only || ip.is_some_and(|ip| ip.is_ipv6()));
@@ -356,7 +374,11 @@ impl Attempt {
                 address: ip,
                 name: self.destination.name.as_deref().or(remembered.as_deref()),
                 port: self.destination.port,
-                route: self.destination.route.as_deref().or(self.wishes.route.as_deref()),
+                route: self
+                    .destination
+                    .route
+                    .as_deref()
+                    .or(self.wishes.route.as_deref()),
                 wish: self.wishes.reported(),
                 v6,
                 closed: self.closed(),
@@ -414,7 +436,13 @@ impl Attempt {
     }
 
     /// Connects to the on-ramp's listener, and lets it begin.
-    fn via(&self, ramp: OwnedFd, listener: SocketAddr, ticket: u64, reason: &str) -> Result<Plan, Errno> {
+    fn via(
+        &self,
+        ramp: OwnedFd,
+        listener: SocketAddr,
+        ticket: u64,
+        reason: &str,
+    ) -> Result<Plan, Errno> {
         let nonblocking = is_nonblocking(self.fd);
         if self.to_loopback(listener).is_err() {
             disconnect(self.fd);
@@ -430,7 +458,14 @@ impl Attempt {
         let (fill, buffer) = fill::fill(self.fd);
         self.note(reason, true);
         let ramp = Arc::new(ramp);
-        let begun = ramp::send(ramp.as_raw_fd(), &Request::Begin { ticket, local, fill });
+        let begun = ramp::send(
+            ramp.as_raw_fd(),
+            &Request::Begin {
+                ticket,
+                local,
+                fill,
+            },
+        );
         if let Err(errno) = begun {
             if let Some(buffer) = buffer {
                 buffer.restore(self.fd);
@@ -460,7 +495,8 @@ impl Attempt {
         }
         let raw = RawAddress::for_family(listener, self.family);
         // SAFETY: the address has the length that is given.
-        let connect = || checked(unsafe { libc::connect(self.fd, raw.as_ptr(), raw.length()) }).map(drop);
+        let connect =
+            || checked(unsafe { libc::connect(self.fd, raw.as_ptr(), raw.length()) }).map(drop);
         match connect() {
             Err(libc::EINPROGRESS | libc::EINTR) => {}
             other => return other,

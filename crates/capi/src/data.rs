@@ -60,7 +60,8 @@ fn at_listener(way: &Way) -> ssize_t {
 
 /// Urgent data has no way through a session.
 fn refuses_urgent(fd: c_int, flags: c_int) -> bool {
-    flags & libc::MSG_OOB != 0 && quietly(None, || known(fd, |entry| Some(entry.carried))).unwrap_or(false)
+    flags & libc::MSG_OOB != 0
+        && quietly(None, || known(fd, |entry| Some(entry.carried))).unwrap_or(false)
 }
 
 fn not_supported() -> ssize_t {
@@ -100,7 +101,9 @@ pub unsafe extern "C-unwind" fn lsl_recv(
     flags: c_int,
 ) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
-    on(fd, Way::In, || unsafe { libc::recv(fd, bytes, length, flags) })
+    on(fd, Way::In, || unsafe {
+        libc::recv(fd, bytes, length, flags)
+    })
 }
 
 /// `recvfrom(2)`.
@@ -127,7 +130,11 @@ pub unsafe extern "C-unwind" fn lsl_recvfrom(
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn lsl_recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn lsl_recvmsg(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
     on(fd, Way::In, || unsafe { libc::recvmsg(fd, message, flags) })
 }
@@ -137,7 +144,11 @@ pub unsafe extern "C-unwind" fn lsl_recvmsg(fd: c_int, message: *mut msghdr, fla
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn lsl_write(fd: c_int, bytes: *const c_void, length: size_t) -> ssize_t {
+pub unsafe extern "C-unwind" fn lsl_write(
+    fd: c_int,
+    bytes: *const c_void,
+    length: size_t,
+) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
     on(fd, Way::Out { flags: 0 }, || unsafe {
         libc::write(fd, bytes, length)
@@ -149,7 +160,11 @@ pub unsafe extern "C-unwind" fn lsl_write(fd: c_int, bytes: *const c_void, lengt
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn lsl_writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn lsl_writev(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+) -> ssize_t {
     // SAFETY: the caller's promise is the system call's.
     on(fd, Way::Out { flags: 0 }, || unsafe {
         libc::writev(fd, parts, count)
@@ -214,7 +229,11 @@ pub unsafe extern "C-unwind" fn lsl_sendto(
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C-unwind" fn lsl_sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
+pub unsafe extern "C-unwind" fn lsl_sendmsg(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+) -> ssize_t {
     if refuses_urgent(fd, flags) {
         return not_supported();
     }

@@ -86,7 +86,9 @@ fn make_small(fd: c_int) -> Option<SendBuffer> {
     let locks: c_int = option(fd, libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
     let size = option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).ok()?;
     let window = peer_window(fd).unwrap_or(0).saturating_mul(WINDOWS);
-    let small = c_int::try_from(window).unwrap_or(c_int::MAX).max(MIN_BUFFER);
+    let small = c_int::try_from(window)
+        .unwrap_or(c_int::MAX)
+        .max(MIN_BUFFER);
     set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &small).ok()?;
     Some(SendBuffer {
         size,
@@ -154,7 +156,13 @@ mod tests {
     #[test]
     fn a_socket_is_writable_again_when_what_fills_it_was_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        set_option(listener.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, &4096).unwrap();
+        set_option(
+            listener.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_RCVBUF,
+            &4096,
+        )
+        .unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
         let fd = near.as_raw_fd();
@@ -162,7 +170,11 @@ mod tests {
         let (sent, buffer) = fill(fd);
         assert!(sent > 0);
         // Longer than a receiver delays an acknowledgement.
-        assert_eq!(wait(fd, libc::POLLOUT, 300) & libc::POLLOUT, 0, "{sent} bytes");
+        assert_eq!(
+            wait(fd, libc::POLLOUT, 300) & libc::POLLOUT,
+            0,
+            "{sent} bytes"
+        );
         if let Some(buffer) = buffer {
             assert!(!buffer.locked);
         }

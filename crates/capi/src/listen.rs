@@ -17,7 +17,8 @@ use longhaul_ramp::{Reply, Request};
 
 use crate::guard::quietly;
 use crate::system::{
-    Errno, TCP_CLOSE, checked, cookie, errno, fail, local_address, option, set_option, tcp_family, tcp_state,
+    Errno, TCP_CLOSE, checked, cookie, errno, fail, local_address, option, set_option, tcp_family,
+    tcp_state,
 };
 use crate::system::{canonical, mapped};
 use crate::table::{self, Listening, State};
@@ -140,7 +141,12 @@ fn listen(fd: c_int) -> Result<Option<()>, Errno> {
         become_again(fd, &held, &options);
         return Err(errno);
     }
-    let answer = ramp::ask(ramp.as_raw_fd(), &Request::Listen { at: canonical(bound) });
+    let answer = ramp::ask(
+        ramp.as_raw_fd(),
+        &Request::Listen {
+            at: canonical(bound),
+        },
+    );
     let reply = answer
         .as_ref()
         .map_err(|errno| *errno)
@@ -176,7 +182,11 @@ fn options_of(fd: c_int, family: c_int) -> Result<OwnedFd, Errno> {
     let low = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: a descriptor that was just made.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
-    copy_options(fd, low.as_raw_fd(), INHERITED.iter().chain(&LISTENER_OPTIONS));
+    copy_options(
+        fd,
+        low.as_raw_fd(),
+        INHERITED.iter().chain(&LISTENER_OPTIONS),
+    );
     copy_buffers(fd, low.as_raw_fd());
     Ok(low)
 }
@@ -257,7 +267,12 @@ fn stand_in(fd: c_int, socket: &OwnedFd) -> Result<(), Errno> {
 /// Undoes that: the descriptor leads to the program's own socket again, which is bound as it was.
 fn become_again(fd: c_int, held: &OwnedFd, options: &OwnedFd) {
     if let Ok(reuse) = option::<c_int>(options.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR) {
-        let _ = set_option(held.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &reuse);
+        let _ = set_option(
+            held.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            &reuse,
+        );
     }
     // The flags of status are the socket's own; that of closing on exec is the descriptor's.
     let _ = stand_in(fd, held);
@@ -313,7 +328,8 @@ pub fn at(fd: c_int) -> Option<SocketAddr> {
         libc::AF_INET6
     };
     // SAFETY: takes no pointer.
-    let options = checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) }).ok()?;
+    let options =
+        checked(unsafe { libc::socket(family, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) }).ok()?;
     // SAFETY: a descriptor that was just made.
     let options = Arc::new(unsafe { OwnedFd::from_raw_fd(options) });
     let cookie = cookie(fd)?;
@@ -371,10 +387,19 @@ mod tests {
     #[test]
     fn a_port_is_kept_for_the_onramp() {
         let socket = bound(0).unwrap();
-        let (program, at) = (socket.as_raw_fd(), local_address(socket.as_raw_fd()).unwrap());
+        let (program, at) = (
+            socket.as_raw_fd(),
+            local_address(socket.as_raw_fd()).unwrap(),
+        );
         let held = hold(program).unwrap();
         let options = options_of(program, libc::AF_INET).unwrap();
-        set_option(options.as_raw_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, &0).unwrap();
+        set_option(
+            options.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_REUSEADDR,
+            &0,
+        )
+        .unwrap();
         become_listener(program, &options).unwrap();
         assert_eq!(bound(at.port()).unwrap_err(), libc::EADDRINUSE);
         // Sets SO_REUSEADDR, as the on-ramp does.

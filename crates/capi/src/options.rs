@@ -153,9 +153,16 @@ fn number<const N: usize>(bytes: &[u8]) -> Result<[u8; N], Errno> {
 
 /// A text, with or without its zero; `None` if it is empty.
 fn words(bytes: &[u8], longest: usize) -> Result<Option<String>, Errno> {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    let text = bytes.get(..end).and_then(|bytes| std::str::from_utf8(bytes).ok());
-    let text = text.filter(|text| text.len() <= longest).ok_or(libc::EINVAL)?;
+    let end = bytes
+        .iter()
+        .position(|byte| *byte == 0)
+        .unwrap_or(bytes.len());
+    let text = bytes
+        .get(..end)
+        .and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let text = text
+        .filter(|text| text.len() <= longest)
+        .ok_or(libc::EINVAL)?;
     Ok((!text.is_empty()).then(|| text.to_owned()))
 }
 
@@ -163,7 +170,8 @@ fn set_wish(fd: c_int, name: Name, bytes: &[u8]) -> Result<(), Errno> {
     let cookie = cookie(fd).ok_or_else(errno)?;
     tcp_family(fd).ok_or(libc::ENOPROTOOPT)?;
     let flag = || number(bytes).map(|bytes| c_int::from_ne_bytes(bytes) != 0);
-    let long = || number(bytes).map(|bytes| Some(u64::from_ne_bytes(bytes)).filter(|number| *number != 0));
+    let long =
+        || number(bytes).map(|bytes| Some(u64::from_ne_bytes(bytes)).filter(|number| *number != 0));
     let change: Box<dyn FnOnce(&mut Wishes)> = match name {
         Name::Purpose => {
             let purpose = words(bytes, MAX_PURPOSE)?;
@@ -198,13 +206,18 @@ fn set_wish(fd: c_int, name: Name, bytes: &[u8]) -> Result<(), Errno> {
             Box::new(move |wishes| wishes.acceptor = acceptor)
         }
         Name::Onramp => {
-            let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+            let end = bytes
+                .iter()
+                .position(|byte| *byte == 0)
+                .unwrap_or(bytes.len());
             let path = ramp::path_from(bytes.get(..end).unwrap_or_default());
             Box::new(|wishes| wishes.onramp = Some(path).filter(|path| !path.is_empty()))
         }
         Name::PeerKey => {
             let text = words(bytes, MAX_KEY)?;
-            let key = text.map(|text| key_of(&text).ok_or(libc::EINVAL)).transpose()?;
+            let key = text
+                .map(|text| key_of(&text).ok_or(libc::EINVAL))
+                .transpose()?;
             Box::new(move |wishes| wishes.key = key)
         }
         Name::Reason | Name::Routed | Name::Peer => return Err(libc::ENOPROTOOPT),
@@ -263,7 +276,11 @@ pub unsafe extern "C" fn lsl_getsockopt(
 ///
 /// # Safety
 /// As for [`give`].
-unsafe fn give_option(bytes: &[u8], value: *mut c_void, length: *mut socklen_t) -> Result<(), Errno> {
+unsafe fn give_option(
+    bytes: &[u8],
+    value: *mut c_void,
+    length: *mut socklen_t,
+) -> Result<(), Errno> {
     if length.is_null() {
         return Err(libc::EFAULT);
     }
@@ -331,7 +348,9 @@ fn wish(fd: c_int, name: c_int) -> Result<Vec<u8>, Errno> {
     value.map_or_else(
         || {
             Ok(match name {
-                Name::Purpose | Name::Route | Name::Onramp | Name::PeerKey | Name::Reason => vec![0],
+                Name::Purpose | Name::Route | Name::Onramp | Name::PeerKey | Name::Reason => {
+                    vec![0]
+                }
                 Name::Size | Name::Rate | Name::Duration => vec![0; size_of::<u64>()],
                 Name::ConnectTimeout | Name::Closed | Name::Acceptor | Name::Routed => {
                     vec![0; size_of::<c_int>()]
@@ -351,7 +370,10 @@ fn key_of(text: &str) -> Option<[u8; 32]> {
 
 /// A key in its text form.
 fn key_text(key: &[u8; 32]) -> String {
-    format!("{KEY_PREFIX}{}", BASE32_NOPAD.encode(key).to_ascii_lowercase())
+    format!(
+        "{KEY_PREFIX}{}",
+        BASE32_NOPAD.encode(key).to_ascii_lowercase()
+    )
 }
 
 #[cfg(test)]

@@ -9,7 +9,9 @@ use longhaul_ramp::{Reply, Request};
 
 use crate::address::SockaddrLsl;
 use crate::guard::quietly;
-use crate::system::{RawAddress, errno, fail, give, local_address, peer_address, set_errno, tcp_family};
+use crate::system::{
+    RawAddress, errno, fail, give, local_address, peer_address, set_errno, tcp_family,
+};
 use crate::table::State;
 use crate::{listen, ramp, settle};
 
@@ -27,7 +29,11 @@ pub fn reported(address: SocketAddr, name: Option<&str>, native: bool) -> Vec<u8
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe extern "C" fn lsl_getsockname(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     let before = errno();
     let known = quietly(None, || own_name(fd));
     set_errno(before);
@@ -48,7 +54,11 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         return Some(reported(at, None, native));
     }
     let (local, leads, native) = settle::known(fd, |entry| {
-        Some((entry.local, entry.peer.filter(|_| entry.carried), entry.native))
+        Some((
+            entry.local,
+            entry.peer.filter(|_| entry.carried),
+            entry.native,
+        ))
     })?;
     if let Some(local) = local {
         return Some(reported(local, None, native));
@@ -62,7 +72,11 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
         Some(ip) if native => Some(reported(SocketAddr::new(ip, own.port()), None, true)),
         Some(ip) => {
             let address = SocketAddr::new(ip, own.port());
-            Some(RawAddress::for_family(address, tcp_family(fd)?).bytes().to_vec())
+            Some(
+                RawAddress::for_family(address, tcp_family(fd)?)
+                    .bytes()
+                    .to_vec(),
+            )
         }
         None if native => Some(reported(own, None, true)),
         None => None,
@@ -93,7 +107,11 @@ enum Peer {
 /// # Safety
 /// As for the system call.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn lsl_getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+pub unsafe extern "C" fn lsl_getpeername(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
     let before = errno();
     let known = quietly(Peer::Unknown, || peer(fd));
     set_errno(before);
@@ -116,7 +134,12 @@ fn peer(fd: c_int) -> Peer {
     let known = settle::known(fd, |entry| {
         Some(match entry.state() {
             State::Connecting(_) | State::Failed(_) | State::Spent => None,
-            _ => Some((entry.peer, entry.peer_name.clone(), entry.native, entry.carried)),
+            _ => Some((
+                entry.peer,
+                entry.peer_name.clone(),
+                entry.native,
+                entry.carried,
+            )),
         })
     });
     // The kernel's word on whether it is connected.

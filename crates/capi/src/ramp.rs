@@ -59,7 +59,9 @@ pub fn dial(path: Option<&OsStr>, may_start: bool) -> Result<OwnedFd, Errno> {
     }
     let path = usual_path().ok_or(libc::ENOENT)?;
     match dial_at(path.as_os_str()) {
-        Err(libc::ENOENT | libc::ECONNREFUSED) if may_start => start::start(|| dial_at(path.as_os_str())),
+        Err(libc::ENOENT | libc::ECONNREFUSED) if may_start => {
+            start::start(|| dial_at(path.as_os_str()))
+        }
         answered => answered,
     }
 }
@@ -76,7 +78,9 @@ fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
         *place = byte.cast_signed();
     }
     // SAFETY: takes no pointer.
-    let low = checked(unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0) })?;
+    let low = checked(unsafe {
+        libc::socket(libc::AF_UNIX, libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC, 0)
+    })?;
     // SAFETY: a descriptor that was just made.
     let low = unsafe { OwnedFd::from_raw_fd(low) };
     // SAFETY: takes no pointer.
@@ -91,7 +95,12 @@ fn dial_at(path: &OsStr) -> Result<OwnedFd, Errno> {
         tv_sec: MAX_ANSWER_SECONDS,
         tv_usec: 0,
     };
-    set_option(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDTIMEO, &soon)?;
+    set_option(
+        socket.as_raw_fd(),
+        libc::SOL_SOCKET,
+        libc::SO_SNDTIMEO,
+        &soon,
+    )?;
     loop {
         // SAFETY: the address has the length that is given.
         let connected = unsafe {
@@ -115,7 +124,8 @@ pub fn send(ramp: c_int, request: &Request<'_>) -> Result<(), Errno> {
     let bytes = message.finished().map_err(|_| libc::ENAMETOOLONG)?;
     loop {
         // SAFETY: the bytes are as many as said.
-        let sent = unsafe { libc::send(ramp, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
+        let sent =
+            unsafe { libc::send(ramp, bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
         if sent >= 0 {
             return Ok(());
         }

@@ -43,7 +43,9 @@ pub fn addresses(name: &str, port: u16, family: c_int) -> Result<Vec<SocketAddr>
     };
     let mut found = ptr::null_mut();
     // SAFETY: zero-ended, valid, and a place for the list.
-    if unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), &raw const hints, &raw mut found) } != 0 {
+    if unsafe { libc::getaddrinfo(name.as_ptr(), ptr::null(), &raw const hints, &raw mut found) }
+        != 0
+    {
         return Err(libc::EHOSTUNREACH);
     }
     // SAFETY: a list that was just given, and is given back once.
@@ -90,7 +92,11 @@ fn remember(name: Option<&CStr>, addresses: impl Iterator<Item = IpAddr>) {
     if let Some(name) = name.and_then(|name| name.to_str().ok()) {
         // What the list is made of is made before the table is held.
         let addresses: Vec<IpAddr> = addresses.collect();
-        table::with(|table| addresses.iter().for_each(|ip| table.names.remember(name, *ip)));
+        table::with(|table| {
+            addresses
+                .iter()
+                .for_each(|ip| table.names.remember(name, *ip))
+        });
     }
 }
 
@@ -140,7 +146,9 @@ unsafe fn lsl_list(
         Some(None) => {
             hints.ai_flags = 0;
             // SAFETY: as above, without a name.
-            let code = unsafe { libc::getaddrinfo(ptr::null(), service, &raw const hints, &raw mut found) };
+            let code = unsafe {
+                libc::getaddrinfo(ptr::null(), service, &raw const hints, &raw mut found)
+            };
             if service.is_null() || code != 0 {
                 return libc::EAI_NONAME;
             }

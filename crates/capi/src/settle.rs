@@ -17,14 +17,19 @@ pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
     let Some(State::Connecting(pending)) = table.get(cookie).map(|entry| entry.state()) else {
         return;
     };
-    let (state, reason) = match ramp::receive(pending.ramp.as_raw_fd(), libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+    let (state, reason) = match ramp::receive(
+        pending.ramp.as_raw_fd(),
+        libc::MSG_PEEK | libc::MSG_DONTWAIT,
+    ) {
         Err(libc::EAGAIN | libc::EINTR) => return,
         Err(_) => (
             State::Failed(libc::ECONNRESET),
             "the on-ramp has ended".to_owned(),
         ),
         Ok(packet) => match packet.reply() {
-            Ok(Reply::Done { errno: 0, .. }) => (State::Connected { reported: false }, String::new()),
+            Ok(Reply::Done { errno: 0, .. }) => {
+                (State::Connected { reported: false }, String::new())
+            }
             Ok(Reply::Done { errno, reason }) => (State::Failed(errno), reason.to_owned()),
             _ => (
                 State::Failed(libc::ECONNRESET),

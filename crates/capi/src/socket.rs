@@ -88,8 +88,9 @@ pub unsafe extern "C" fn lsl_shutdown(fd: c_int, how: c_int) -> c_int {
     let before = errno();
     let ours = quietly(None, || {
         listen::shut_down(fd, how).or_else(|| {
-            let is_connecting =
-                |entry: &mut table::Entry| matches!(entry.state(), State::Connecting(_)).then_some(());
+            let is_connecting = |entry: &mut table::Entry| {
+                matches!(entry.state(), State::Connecting(_)).then_some(())
+            };
             known(fd, is_connecting)?;
             // As for a connection whose handshake is under way: there is none any more.
             disconnect(fd);

@@ -121,7 +121,8 @@ fn spawn(program: &Path) -> Result<io::PipeReader, Errno> {
         child => {
             let mut status = 0;
             // SAFETY: our child, which ends at once; `__WCLONE` because it sends no signal.
-            while unsafe { libc::waitpid(child as libc::pid_t, &raw mut status, libc::__WCLONE) } < 0
+            while unsafe { libc::waitpid(child as libc::pid_t, &raw mut status, libc::__WCLONE) }
+                < 0
                 && errno() == libc::EINTR
             {}
             Ok(ended)

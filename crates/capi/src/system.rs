@@ -37,7 +37,9 @@ pub fn option<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno>
     let mut value = MaybeUninit::<T>::zeroed();
     let mut length = size_of::<T>() as socklen_t;
     // SAFETY: the place has the length that is given.
-    checked(unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length) })?;
+    checked(unsafe {
+        libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &raw mut length)
+    })?;
     // SAFETY: zeros, over which the kernel may have written; any bytes are a value of `T`.
     Ok(unsafe { value.assume_init() })
 }
@@ -46,7 +48,8 @@ pub fn option<T: Copy>(fd: c_int, level: c_int, name: c_int) -> Result<T, Errno>
 pub fn set_option<T: Copy>(fd: c_int, level: c_int, name: c_int, value: &T) -> Result<(), Errno> {
     let length = size_of::<T>() as socklen_t;
     // SAFETY: the value has the length that is given.
-    checked(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) }).map(drop)
+    checked(unsafe { libc::setsockopt(fd, level, name, std::ptr::from_ref(value).cast(), length) })
+        .map(drop)
 }
 
 /// A number that the kernel gives to one socket only, whichever descriptors lead to it, and to no later one. `None` for what is no
@@ -127,12 +130,9 @@ impl RawAddress {
     /// For a socket of this family: IPv4 addresses become mapped ones for a socket of IPv6.
     pub fn for_family(address: SocketAddr, family: c_int) -> Self {
         match address {
-            SocketAddr::V4(v4) if family == libc::AF_INET6 => Self::from(SocketAddr::V6(SocketAddrV6::new(
-                v4.ip().to_ipv6_mapped(),
-                v4.port(),
-                0,
-                0,
-            ))),
+            SocketAddr::V4(v4) if family == libc::AF_INET6 => Self::from(SocketAddr::V6(
+                SocketAddrV6::new(v4.ip().to_ipv6_mapped(), v4.port(), 0, 0),
+            )),
             _ => Self::from(address),
         }
     }
@@ -150,7 +150,9 @@ impl RawAddress {
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `length` is at most the storage's, all of which is initialised.
-        unsafe { std::slice::from_raw_parts((&raw const self.storage).cast(), self.length as usize) }
+        unsafe {
+            std::slice::from_raw_parts((&raw const self.storage).cast(), self.length as usize)
+        }
     }
 }
 

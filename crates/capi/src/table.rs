@@ -176,7 +176,8 @@ impl Table {
 /// The cookies of all sockets that this process has; `None` where they can't be known.
 fn open_sockets() -> Option<BTreeSet<u64>> {
     let folder = std::fs::read_dir("/proc/self/fd").ok()?;
-    let numbers = folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<c_int>().ok());
+    let numbers =
+        folder.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<c_int>().ok());
     Some(numbers.filter_map(system::cookie).collect())
 }
 
@@ -225,7 +226,11 @@ impl Drop for Hold {
         // SAFETY: this thread holds the lock, and had these signals before.
         unsafe {
             libc::pthread_mutex_unlock(SHARED.lock.get());
-            libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.signals, std::ptr::null_mut());
+            libc::pthread_sigmask(
+                libc::SIG_SETMASK,
+                &raw const self.signals,
+                std::ptr::null_mut(),
+            );
         }
     }
 }

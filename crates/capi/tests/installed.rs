@@ -71,7 +71,8 @@ fn the_macro_header_changes_types_of_nothing() {
         })
         .collect();
     assert_eq!(replaced.len(), 26);
-    let mut text = "#include <longhaul.h>\n#include <unistd.h>\n#include <sys/sendfile.h>\n".to_owned();
+    let mut text =
+        "#include <longhaul.h>\n#include <unistd.h>\n#include <sys/sendfile.h>\n".to_owned();
     for name in &replaced {
         assert!(names.contains(&format!("lsl_{name}")), "{name}");
         if *name != "accept4" {
@@ -94,9 +95,18 @@ fn the_layout_is_what_c_compilers_make_of_the_header() {
     type Hop = longhaul::LslHop;
     let places = [
         ("struct sockaddr_lsl, slsl_port", offset_of!(Address, port)),
-        ("struct sockaddr_lsl, slsl_flags", offset_of!(Address, flags)),
-        ("struct sockaddr_lsl, slsl_addr", offset_of!(Address, address)),
-        ("struct sockaddr_lsl, slsl_scope_id", offset_of!(Address, scope)),
+        (
+            "struct sockaddr_lsl, slsl_flags",
+            offset_of!(Address, flags),
+        ),
+        (
+            "struct sockaddr_lsl, slsl_addr",
+            offset_of!(Address, address),
+        ),
+        (
+            "struct sockaddr_lsl, slsl_scope_id",
+            offset_of!(Address, scope),
+        ),
         (
             "struct sockaddr_lsl, slsl_hop_count",
             offset_of!(Address, hop_count),
@@ -154,7 +164,10 @@ fn the_shared_library_has_its_name_and_versions() {
             text.contains(&format!("{name}@@LONGHAUL_0.1")),
             "{name} is missing"
         );
-        assert!(header.contains(&format!("{name}(")), "{name} is not declared");
+        assert!(
+            header.contains(&format!("{name}(")),
+            "{name} is not declared"
+        );
     }
 }
 
@@ -233,7 +246,9 @@ fn the_examples_talk_however_they_are_linked() {
                 .stdout(Stdio::piped());
             command
         };
-        let mut receiver = command(World::FAR, &receiving, &onramps[1]).spawn().unwrap();
+        let mut receiver = command(World::FAR, &receiving, &onramps[1])
+            .spawn()
+            .unwrap();
         let mut reported = BufReader::new(receiver.stdout.take().unwrap());
         let mut line = String::new();
         reported.read_line(&mut line).unwrap();

@@ -32,7 +32,15 @@ fn the_wheel_holds_what_it_needs_and_works() {
         .arg(&site));
     let mut tests = world.command(World::NEAR, Path::new("/usr/bin/env"));
     let output = tests
-        .args(["python3", "-W", "error", "-m", "unittest", "-v", "test_longhaul"])
+        .args([
+            "python3",
+            "-W",
+            "error",
+            "-m",
+            "unittest",
+            "-v",
+            "test_longhaul",
+        ])
         .current_dir(python.join("tests"))
         .env("PYTHONPATH", &site)
         .env("PYTHONDONTWRITEBYTECODE", "1")

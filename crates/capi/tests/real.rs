@@ -18,7 +18,11 @@ const BYTES: usize = 20_000_000;
 fn source(package: &str) -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("sources");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/real/fetch-source");
-    let output = Command::new(script).arg(package).arg(&folder).output().unwrap();
+    let output = Command::new(script)
+        .arg(package)
+        .arg(&folder)
+        .output()
+        .unwrap();
     if !output.status.success() {
         let why = String::from_utf8_lossy(&output.stderr);
         eprintln!(
@@ -45,7 +49,9 @@ fn bytes(count: usize) -> Vec<u8> {
 
 #[test]
 fn nuttcp_is_compiled_anew_and_moves_its_bytes() {
-    let Some(source) = source("nuttcp") else { return };
+    let Some(source) = source("nuttcp") else {
+        return;
+    };
     let Some(world) = World::new() else { return };
     let installed = Installed::get();
     let mut flags = vec!["-include".to_owned(), "longhaul-sockets.h".to_owned()];

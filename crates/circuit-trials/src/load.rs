@@ -125,7 +125,9 @@ fn ask(book: &mut Book, request: &Request, terms: &Terms) -> Result<bool, Error>
     match (decision.change, decision.answer) {
         (Some(change), _) => keep(book, change, 0).map(|_| true),
         (None, Answer::Refused(_)) => Ok(false),
-        (None, Answer::Granted(_)) => Err(Error::Book("what is granted changes nothing".to_owned())),
+        (None, Answer::Granted(_)) => {
+            Err(Error::Book("what is granted changes nothing".to_owned()))
+        }
     }
 }
 

@@ -28,9 +28,14 @@ fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
     let links = graph.edges().iter().map(|edge| {
         let whole = |rate: quantities::Rate| rate.bits_per_second() as Rate;
         let capacity = edge.capacity.map_or(ASSUMED_CAPACITY, whole);
-        let share = edge.reservable.filter(|_| capacity > 0).and_then(|reservable| {
-            Share::millionths(u32::try_from(whole(reservable).saturating_mul(1_000_000) / capacity).ok()?)
-        });
+        let share = edge
+            .reservable
+            .filter(|_| capacity > 0)
+            .and_then(|reservable| {
+                Share::millionths(
+                    u32::try_from(whole(reservable).saturating_mul(1_000_000) / capacity).ok()?,
+                )
+            });
         Link {
             from: NodeId(edge.from),
             to: NodeId(edge.to),
@@ -75,5 +80,6 @@ pub fn map(name: &'static str) -> Result<Map, Error> {
         "Uunet" => data!("zoo/Uunet.graphml"),
         _ => return Err(why("no network of the trials".to_owned())),
     };
-    graphml::read(text, Path::new(name), &Assumptions::default()).map_err(|error| why(error.to_string()))
+    graphml::read(text, Path::new(name), &Assumptions::default())
+        .map_err(|error| why(error.to_string()))
 }

@@ -28,7 +28,9 @@ impl Requests {
     #[must_use]
     pub fn new(network: &Network, seed: u64) -> Self {
         // The larger a network, the more it is asked for.
-        let links = u32::try_from(network.links().len()).unwrap_or(u32::MAX).max(1);
+        let links = u32::try_from(network.links().len())
+            .unwrap_or(u32::MAX)
+            .max(1);
         let every = 20 * MINUTE * 28 / Moment::from(links);
         let mut rooms: Vec<Rate> = network.links().iter().map(Link::reservable).collect();
         rooms.sort_unstable();
@@ -63,7 +65,8 @@ impl Requests {
         let round = if self.chance(0.7) { HOUR } else { MINUTE };
         let ahead = self.random.random_range(0..36 * HOUR);
         let start = (self.now + ahead).div_euclid(round) * round + round;
-        let length = (1 + self.random.random_range(0..8)) * if self.chance(0.6) { HOUR } else { 10 * MINUTE };
+        let length = (1 + self.random.random_range(0..8))
+            * if self.chance(0.6) { HOUR } else { 10 * MINUTE };
         // Few are large, and some are larger than any one link has room for.
         let rate = 10_f64.powf(self.random.random_range(0.3..1.9)).round() as Rate * self.unit;
         let wish = if self.chance(0.35) {
@@ -74,7 +77,11 @@ impl Requests {
             Wish::Volume {
                 bytes,
                 most,
-                pace: if self.chance(0.5) { Pace::Even } else { Pace::Early },
+                pace: if self.chance(0.5) {
+                    Pace::Even
+                } else {
+                    Pace::Early
+                },
             }
         } else {
             Wish::Rate(rate)

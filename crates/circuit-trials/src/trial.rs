@@ -52,7 +52,10 @@ impl Outcome {
     /// Refusals of which nothing shows whether they are right.
     #[must_use]
     pub fn open(&self) -> usize {
-        self.verdicts.get(&Verdict::Open).copied().unwrap_or_default()
+        self.verdicts
+            .get(&Verdict::Open)
+            .copied()
+            .unwrap_or_default()
     }
 }
 
@@ -119,7 +122,9 @@ pub fn keep(
     now: Moment,
 ) -> Result<Vec<(ReservationId, Volume, Plan)>, Error> {
     let Change::Held { holds, .. } = &change else {
-        return Err(Error::Book(format!("what is granted is not held: {change:?}")));
+        return Err(Error::Book(format!(
+            "what is granted is not held: {change:?}"
+        )));
     };
     let kept = holds
         .iter()
@@ -150,14 +155,14 @@ fn taken<'a>(request: &Request, refusal: &'a Refusal) -> Option<&'a Offer> {
         .later
         .as_ref()
         .filter(|offer| offer.request.window.end - request.window.end <= length);
-    let fast = none
-        .offers
-        .slower
-        .as_ref()
-        .filter(|offer| match (offer.request.wish, request.wish) {
-            (Wish::Rate(offered), Wish::Rate(asked)) => offered.saturating_mul(2) >= asked,
-            _ => false,
-        });
+    let fast =
+        none.offers
+            .slower
+            .as_ref()
+            .filter(|offer| match (offer.request.wish, request.wish) {
+                (Wish::Rate(offered), Wish::Rate(asked)) => offered.saturating_mul(2) >= asked,
+                _ => false,
+            });
     soon.or(fast)
 }
 

@@ -145,15 +145,18 @@ impl Book {
         terms: &Terms,
         now: Moment,
     ) -> (Answer, Option<Box<Search>>) {
-        let Terms { limits, counter, .. } = terms;
+        let Terms {
+            limits, counter, ..
+        } = terms;
         match counter {
             Counter::Later => {
                 let (answer, search) = open(view, &self.ledger, request, limits, now);
                 (answer, search.map(Box::new))
             }
-            Counter::Offer | Counter::Refuse => {
-                (decide(view, &self.ledger, request, limits, now, *counter), None)
-            }
+            Counter::Offer | Counter::Refuse => (
+                decide(view, &self.ledger, request, limits, now, *counter),
+                None,
+            ),
         }
     }
 
@@ -304,7 +307,10 @@ impl Book {
         let due = due.take(most);
         due.filter_map(|(_, id)| {
             let reservation = self.reservations.get(id)?;
-            let timed_out = reservation.held.as_ref().is_some_and(|held| held.until <= now)
+            let timed_out = reservation
+                .held
+                .as_ref()
+                .is_some_and(|held| held.until <= now)
                 && reservation.machine.reserve == Reserve::Held;
             let event = if timed_out {
                 Event::HoldTimeout

@@ -95,26 +95,34 @@ impl<'a> Checker<'a> {
     /// The first link, and moment, at which more is promised than may be.
     #[must_use]
     pub fn overbooked(&self) -> Option<(LinkId, Moment)> {
-        self.taken.iter().zip(self.network.ids()).find_map(|(taken, id)| {
-            let most = self.network.link(id)?.reservable();
-            let starts = taken.iter().map(|(window, ..)| window.start);
-            let mut starts = starts.filter(|at| brute::level(taken, *at) > most);
-            starts.next().map(|at| (id, at))
-        })
+        self.taken
+            .iter()
+            .zip(self.network.ids())
+            .find_map(|(taken, id)| {
+                let most = self.network.link(id)?.reservable();
+                let starts = taken.iter().map(|(window, ..)| window.start);
+                let mut starts = starts.filter(|at| brute::level(taken, *at) > most);
+                starts.next().map(|at| (id, at))
+            })
     }
 
     /// Whether a ledger has the same, on every link and at every moment at which anything begins or ends.
     #[must_use]
     pub fn matches(&self, ledger: &Ledger) -> bool {
-        self.taken.iter().zip(self.network.ids()).all(|(taken, id)| {
-            let ends = taken.iter().flat_map(|(window, ..)| [window.start, window.end]);
-            let steps = ledger.steps(id);
-            let known = steps
-                .into_iter()
-                .flat_map(|steps| steps.changes_within(Window::new(-MAX_MOMENT, MAX_MOMENT)));
-            let mut moments = ends.chain(known.map(|(at, _)| at));
-            moments.all(|at| brute::level(taken, at) == steps.map_or(0, |steps| steps.at(at)))
-        })
+        self.taken
+            .iter()
+            .zip(self.network.ids())
+            .all(|(taken, id)| {
+                let ends = taken
+                    .iter()
+                    .flat_map(|(window, ..)| [window.start, window.end]);
+                let steps = ledger.steps(id);
+                let known = steps
+                    .into_iter()
+                    .flat_map(|steps| steps.changes_within(Window::new(-MAX_MOMENT, MAX_MOMENT)));
+                let mut moments = ends.chain(known.map(|(at, _)| at));
+                moments.all(|at| brute::level(taken, at) == steps.map_or(0, |steps| steps.at(at)))
+            })
     }
 
     fn rooms(&self, request: &Request, window: Window) -> Rooms<'_> {
@@ -154,7 +162,12 @@ impl<'a> Checker<'a> {
     fn offer(&self, request: &Request, offer: &Offer) -> Result<(), String> {
         let other = &offer.request;
         let same = (other.ends, other.paths, other.diversity, &other.elements)
-            == (request.ends, request.paths, request.diversity, &request.elements);
+            == (
+                request.ends,
+                request.paths,
+                request.diversity,
+                &request.elements,
+            );
         if !same || other.window.start < request.window.start {
             return Err(format!("an offer of something else: {other:?}"));
         }
@@ -172,7 +185,9 @@ impl<'a> Checker<'a> {
                 let most = most.unwrap_or(Rate::MAX);
                 let stretches = brute::stretches(&self.taken, request.window);
                 let goes = |most_of: &dyn Fn(&Rooms<'_>) -> Rate| -> u128 {
-                    let of = |window: &Window| u128::from(most_of(&self.rooms(request, *window)).min(most));
+                    let of = |window: &Window| {
+                        u128::from(most_of(&self.rooms(request, *window)).min(most))
+                    };
                     stretches
                         .iter()
                         .map(|window| of(window) * u128::from(window.length()))
@@ -198,7 +213,9 @@ impl<'a> Checker<'a> {
                     slack += brute::slack(request) * length;
                 }
                 if exact >= needed as f64 + slack {
-                    return Err(format!("{exact} bit/s times ms go, and {needed} were refused"));
+                    return Err(format!(
+                        "{exact} bit/s times ms go, and {needed} were refused"
+                    ));
                 }
                 Ok(Verdict::Exhausted)
             }

@@ -89,7 +89,8 @@ impl Residual {
                 .map_or(usize::MAX, |level| level.saturating_add(1));
             for place in self.from.get(node).into_iter().flatten() {
                 if let Some(arc) = self.arcs.get(*place).filter(|arc| arc.room > 0)
-                    && let Some(level) = levels.get_mut(arc.to).filter(|level| **level == usize::MAX)
+                    && let Some(level) =
+                        levels.get_mut(arc.to).filter(|level| **level == usize::MAX)
                 {
                     *level = next;
                     queue.push_back(arc.to);

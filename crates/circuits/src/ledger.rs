@@ -106,7 +106,9 @@ impl Ledger {
     }
 
     pub(crate) fn claim(&mut self, id: ReservationId, link: LinkId, window: Window, rate: Rate) {
-        if let (Some(of_link), Some(steps)) = (self.links.get_mut(link.index()), self.taken.steps_mut(link)) {
+        if let (Some(of_link), Some(steps)) =
+            (self.links.get_mut(link.index()), self.taken.steps_mut(link))
+        {
             steps.add(window, rate);
             of_link.longest = of_link.longest.max(window.length());
             *of_link
@@ -237,7 +239,9 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn ceiling(&self, link: LinkId) -> Rate {
         let link = self.network.link(link);
-        link.map_or(0, |link| link.reservable().min(self.share.of(link.capacity)))
+        link.map_or(0, |link| {
+            link.reservable().min(self.share.of(link.capacity))
+        })
     }
 
     /// The most that is taken of a link within a window, with the last of the steps that has it; or a part of that step.
@@ -254,7 +258,9 @@ impl<'a> View<'a> {
         let Some(besides) = self.besides.get(&link) else {
             return steps.peak(window);
         };
-        let ends = besides.iter().flat_map(|(window, _)| [window.start, window.end]);
+        let ends = besides
+            .iter()
+            .flat_map(|(window, _)| [window.start, window.end]);
         let mut ends: Vec<Moment> = ends.filter(|end| *end > window.start).collect();
         ends.sort_unstable();
         ends.dedup();
@@ -328,7 +334,9 @@ impl<'a> View<'a> {
                 .map(|(at, taken)| (at, ceiling.saturating_sub(taken)))
                 .collect();
         };
-        let besides = besides.iter().flat_map(|(window, _)| [window.start, window.end]);
+        let besides = besides
+            .iter()
+            .flat_map(|(window, _)| [window.start, window.end]);
         let besides = besides.filter(|at| window.start < *at && *at < window.end);
         booked
             .map(|(at, _)| at)

@@ -196,7 +196,9 @@ impl Machine {
             | E::CommitFailed
             | E::Abort
             | E::AbortConfirmed => self.reserve(event),
-            E::Provision | E::ProvisionConfirmed | E::Release | E::ReleaseConfirmed => self.provision(event),
+            E::Provision | E::ProvisionConfirmed | E::Release | E::ReleaseConfirmed => {
+                self.provision(event)
+            }
             E::ForcedEnd | E::EndTime | E::Terminate | E::TerminateConfirmed => self.live(event),
         }
     }
@@ -204,7 +206,10 @@ impl Machine {
     fn reserve(&mut self, event: Event) -> Option<Vec<Action>> {
         use Reserve as R;
         // What was held can be given back at any time; new room only in a life that goes on.
-        let giving_back = matches!(event, Event::Abort | Event::AbortConfirmed | Event::HoldTimeout);
+        let giving_back = matches!(
+            event,
+            Event::Abort | Event::AbortConfirmed | Event::HoldTimeout
+        );
         if self.life != Life::Created && !giving_back {
             return None;
         }
@@ -212,9 +217,15 @@ impl Machine {
             (R::Start, Event::Reserve) => (R::Checking, vec![Action::Check]),
             (R::Checking, Event::ReserveConfirmed) => (R::Held, vec![Action::Hold]),
             (R::Checking, Event::ReserveFailed) => (R::Failed, vec![]),
-            (R::Held, Event::HoldTimeout) => (R::Timeout, vec![Action::GiveBackHeld, Action::ReportTimeout]),
+            (R::Held, Event::HoldTimeout) => (
+                R::Timeout,
+                vec![Action::GiveBackHeld, Action::ReportTimeout],
+            ),
             (R::Held, Event::Commit) => (R::Committing, vec![Action::Commit]),
-            (R::Held, Event::Abort) => (R::Aborting, vec![Action::GiveBackHeld, Action::ConfirmAbort]),
+            (R::Held, Event::Abort) => (
+                R::Aborting,
+                vec![Action::GiveBackHeld, Action::ConfirmAbort],
+            ),
             (R::Failed | R::Timeout, Event::Abort) => (R::Aborting, vec![Action::ConfirmAbort]),
             (R::Aborting, Event::AbortConfirmed) => (R::Start, vec![]),
             (R::Committing, Event::CommitFailed) => (R::Start, vec![Action::GiveBackHeld]),
@@ -265,7 +276,11 @@ impl Machine {
                 let held = matches!(self.reserve, Reserve::Held | Reserve::Committing);
                 self.reserve = Reserve::Start;
                 self.provision = self.provision.map(|_| Provision::Released);
-                let mut actions = if held { vec![Action::GiveBackHeld] } else { vec![] };
+                let mut actions = if held {
+                    vec![Action::GiveBackHeld]
+                } else {
+                    vec![]
+                };
                 actions.push(Action::GiveBackAll);
                 (Life::Terminated, actions)
             }
@@ -278,6 +293,8 @@ impl Machine {
     /// Whether its routes are to carry something now.
     #[must_use]
     pub fn carries(&self, window: Window, now: Moment) -> bool {
-        self.life == Life::Created && self.provision == Some(Provision::Provisioned) && window.holds(now)
+        self.life == Life::Created
+            && self.provision == Some(Provision::Provisioned)
+            && window.holds(now)
     }
 }

@@ -223,7 +223,9 @@ impl Network {
         out.sort_by_key(|id| (links.get(id.index()).map(|link| link.from), *id));
         let begins = (0..=nodes)
             .map(|node| {
-                out.partition_point(|id| links.get(id.index()).is_some_and(|link| link.from.0 < node))
+                out.partition_point(|id| {
+                    links.get(id.index()).is_some_and(|link| link.from.0 < node)
+                })
             })
             .collect();
         Ok(Self {
@@ -268,7 +270,11 @@ impl Network {
     }
 
     fn range(&self, node: NodeId) -> Range<usize> {
-        let begin = self.begins.get(node.index()).copied().unwrap_or(self.out.len());
+        let begin = self
+            .begins
+            .get(node.index())
+            .copied()
+            .unwrap_or(self.out.len());
         begin..self.begins.get(node.index() + 1).copied().unwrap_or(begin)
     }
 }

@@ -29,8 +29,11 @@ impl<'a> Oscars<'a> {
         let path = empty.best(ends, 1, Preference::FewestHops)?;
         for id in &path.0 {
             let touch = self.taken.get(id.index())?.iter();
-            let touch = touch.filter(|(there, _)| there.start <= window.end && window.start <= there.end);
-            let sum = touch.map(|(_, rate)| *rate).fold(rate, Rate::saturating_add);
+            let touch =
+                touch.filter(|(there, _)| there.start <= window.end && window.start <= there.end);
+            let sum = touch
+                .map(|(_, rate)| *rate)
+                .fold(rate, Rate::saturating_add);
             if sum > self.network.link(*id)?.reservable() {
                 return None;
             }

@@ -99,7 +99,11 @@ impl<'a> Field<'a> {
     /// What is left of a path.
     #[must_use]
     pub fn width(&self, path: &Path) -> Rate {
-        path.0.iter().map(|link| self.room(*link)).min().unwrap_or(0)
+        path.0
+            .iter()
+            .map(|link| self.room(*link))
+            .min()
+            .unwrap_or(0)
     }
 
     /// Sets what is left of a link; nothing where it may not be used.
@@ -134,7 +138,9 @@ impl<'a> Field<'a> {
             _ => BTreeSet::new(),
         };
         for (place, link) in network.links().iter().enumerate() {
-            if (cables.contains(&link.cable) || inner.contains(&link.from) || inner.contains(&link.to))
+            if (cables.contains(&link.cable)
+                || inner.contains(&link.from)
+                || inner.contains(&link.to))
                 && let Some(room) = self.room.get_mut(place)
             {
                 *room = 0;
@@ -186,17 +192,25 @@ impl<'a> Field<'a> {
             }
             for (id, link) in self.network.from(node) {
                 let through = width.min(self.room(id));
-                if let Some(known) = widths.get_mut(link.to.index()).filter(|known| through > **known) {
+                if let Some(known) = widths
+                    .get_mut(link.to.index())
+                    .filter(|known| through > **known)
+                {
                     *known = through;
                     queue.push((through, Reverse(link.to)));
                 }
             }
         }
-        let width = widths.get(ends.to.index()).copied().filter(|width| *width > 0)?;
+        let width = widths
+            .get(ends.to.index())
+            .copied()
+            .filter(|width| *width > 0)?;
         if ends.from == ends.to {
             return None;
         }
-        let path = self.cheapest(ends, Preference::FewestHops, |link| self.room(link) >= width)?;
+        let path = self.cheapest(ends, Preference::FewestHops, |link| {
+            self.room(link) >= width
+        })?;
         Some((path, width))
     }
 
@@ -258,6 +272,9 @@ pub(crate) struct Cost(pub(crate) u64, pub(crate) u64);
 
 impl Cost {
     pub(crate) const fn plus(self, other: Self) -> Self {
-        Self(self.0.saturating_add(other.0), self.1.saturating_add(other.1))
+        Self(
+            self.0.saturating_add(other.0),
+            self.1.saturating_add(other.1),
+        )
     }
 }

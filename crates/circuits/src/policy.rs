@@ -57,7 +57,9 @@ pub enum PolicyRefusal {
         most: u64,
     },
     /// Over too many paths.
-    #[error("{asked} paths are more than the {most} that this user may have at once: ask for fewer")]
+    #[error(
+        "{asked} paths are more than the {most} that this user may have at once: ask for fewer"
+    )]
     Paths {
         /// What is asked for.
         asked: usize,
@@ -80,10 +82,16 @@ impl Limits {
                 .unwrap_or(Rate::MAX),
         };
         if let Some(most) = self.rate.filter(|most| needed > *most) {
-            return Err(PolicyRefusal::Rate { asked: needed, most });
+            return Err(PolicyRefusal::Rate {
+                asked: needed,
+                most,
+            });
         }
         if let Some(most) = self.duration.filter(|most| length > *most) {
-            return Err(PolicyRefusal::Duration { asked: length, most });
+            return Err(PolicyRefusal::Duration {
+                asked: length,
+                most,
+            });
         }
         let ahead = u64::try_from(request.window.end.saturating_sub(now)).unwrap_or(0);
         if let Some(most) = self.ahead.filter(|most| ahead > *most) {

@@ -61,10 +61,15 @@ impl Elements {
         let node = |node: NodeId| {
             node == ends.from
                 || node == ends.to
-                || (self.only_nodes.as_ref().is_none_or(|only| only.contains(&node))
+                || (self
+                    .only_nodes
+                    .as_ref()
+                    .is_none_or(|only| only.contains(&node))
                     && !self.no_nodes.contains(&node))
         };
-        self.only_links.as_ref().is_none_or(|only| only.contains(&id))
+        self.only_links
+            .as_ref()
+            .is_none_or(|only| only.contains(&id))
             && !self.no_links.contains(&id)
             && node(link.from)
             && node(link.to)

@@ -139,7 +139,10 @@ fn found(
     } else {
         Known::Unknown(all)
     };
-    Err(Short { routes: best, known })
+    Err(Short {
+        routes: best,
+        known,
+    })
 }
 
 /// The most that goes, up to `want` bit/s, as far as it is found; and what can't be passed.
@@ -179,7 +182,12 @@ fn better(best: &mut Vec<Route>, other: Vec<Route>) {
 
 /// Routes without what is above `want` in all: the narrowest give way first, and those that carry nothing are left out.
 fn trimmed(mut routes: Vec<Route>, want: Rate) -> Vec<Route> {
-    routes.sort_by(|one, other| other.rate.cmp(&one.rate).then_with(|| one.path.cmp(&other.path)));
+    routes.sort_by(|one, other| {
+        other
+            .rate
+            .cmp(&one.rate)
+            .then_with(|| one.path.cmp(&other.path))
+    });
     let mut left = want;
     for route in &mut routes {
         route.rate = route.rate.min(left);

@@ -40,12 +40,17 @@ impl Block {
     /// Adds a change, or removes one that was added; whether there was one.
     fn change(&mut self, at: Moment, by: i64, added: bool) -> bool {
         let within = self.changes.partition_point(|change| change.at < at);
-        let is_there = self.changes.get(within).is_some_and(|change| change.at == at);
+        let is_there = self
+            .changes
+            .get(within)
+            .is_some_and(|change| change.at == at);
         if !is_there && !added {
             return false;
         }
         if !is_there {
-            let before = within.checked_sub(1).and_then(|before| self.changes.get(before));
+            let before = within
+                .checked_sub(1)
+                .and_then(|before| self.changes.get(before));
             let level = before.map_or(0, |change| change.level);
             self.changes.insert(within, Change { at, level });
             self.ends.insert(within, 0);
@@ -54,7 +59,11 @@ impl Block {
             change.level += by;
         }
         if let Some(ends) = self.ends.get_mut(within) {
-            *ends = if added { *ends + 1 } else { ends.saturating_sub(1) };
+            *ends = if added {
+                *ends + 1
+            } else {
+                ends.saturating_sub(1)
+            };
             if *ends == 0 {
                 self.ends.remove(within);
                 self.changes.remove(within);
@@ -77,7 +86,10 @@ impl Block {
             change.level -= by;
         }
         for part in [self, &mut rest] {
-            part.moments = part.rises().map(|(at, by)| i128::from(at) * i128::from(by)).sum();
+            part.moments = part
+                .rises()
+                .map(|(at, by)| i128::from(at) * i128::from(by))
+                .sum();
         }
         rest
     }
@@ -289,7 +301,8 @@ impl Steps {
             };
             let base = head.base;
             let (before, behind) = block.around(window.start);
-            let mut highest = most.unwrap_or_else(|| base + before.last().map_or(0, |change| change.level));
+            let mut highest =
+                most.unwrap_or_else(|| base + before.last().map_or(0, |change| change.level));
             for change in behind.iter().take_while(|change| change.at < window.end) {
                 if base + change.level >= highest {
                     (highest, seen) = (base + change.level, Seen::At(change.at));

@@ -25,7 +25,8 @@ pub(crate) fn network(nodes: u32, links: &[(u32, u32, Rate)]) -> Network {
 /// Networks of up to seven nodes, with small capacities.
 pub(crate) fn small() -> impl Strategy<Value = Network> {
     (3..7_u32).prop_flat_map(|nodes| {
-        let link = (0..nodes, 0..nodes, 0..10_u64).prop_filter("a loop", |(from, to, _)| from != to);
+        let link =
+            (0..nodes, 0..nodes, 0..10_u64).prop_filter("a loop", |(from, to, _)| from != to);
         prop::collection::vec(link, 2..11).prop_map(move |links| network(nodes, &links))
     })
 }

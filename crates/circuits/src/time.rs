@@ -82,7 +82,9 @@ impl Window {
 }
 
 /// What is carried, in bit/s times milliseconds: exact where bytes would be rounded.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(transparent)]
 pub struct Volume(pub u128);
 

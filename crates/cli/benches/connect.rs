@@ -83,7 +83,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             is_loaded: true,
             ..way("loaded, with nothing to do", &[], far, 1)
         },
-        way("loaded, no routes at all", &[word("run"), word("--")], far, 1),
+        way(
+            "loaded, no routes at all",
+            &[word("run"), word("--")],
+            far,
+            1,
+        ),
         way(
             "loaded, a rule says direct",
             &[word("run"), word("--routes"), rules.as_os_str(), word("--")],
@@ -122,7 +127,10 @@ fn main() -> Result<(), Box<dyn Error>> {
             way.turn(home.path())?;
         }
         // How many ports there are is nothing to one connection.
-        for way in ways.iter_mut().filter(|way| way.ports == 1 && way.host == far) {
+        for way in ways
+            .iter_mut()
+            .filter(|way| way.ports == 1 && way.host == far)
+        {
             way.carry(home.path())?;
         }
     }
@@ -166,13 +174,17 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn at(times: &[f64], part: usize) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
-    times.get(times.len() * part / 100).copied().unwrap_or_default()
+    times
+        .get(times.len() * part / 100)
+        .copied()
+        .unwrap_or_default()
 }
 
 fn least_and_most(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| {
-        (least.min(value), most.max(value))
-    })
+    values.fold(
+        (f64::INFINITY, f64::NEG_INFINITY),
+        |(least, most), value| (least.min(value), most.max(value)),
+    )
 }
 
 impl Way {
@@ -186,13 +198,18 @@ impl Way {
         let accepting = thread::spawn(move || {
             // Each of many has room for its few connections.
             if let [one] = listeners.as_slice() {
-                one.incoming().take(CONNECTIONS + CONNECTIONS / 10).for_each(drop);
+                one.incoming()
+                    .take(CONNECTIONS + CONNECTIONS / 10)
+                    .for_each(drop);
             }
             listeners
         });
         let lines = self.output(home, CONNECT_TO, &addresses)?;
         drop(accepting.join());
-        let times = lines.lines().map(str::parse).collect::<Result<Vec<f64>, _>>()?;
+        let times = lines
+            .lines()
+            .map(str::parse)
+            .collect::<Result<Vec<f64>, _>>()?;
         self.times.push(times);
         Ok(())
     }
@@ -265,7 +282,12 @@ fn time_connections(to: &str) -> Result<(), Box<dyn Error>> {
         .map(str::parse)
         .collect::<Result<Vec<SocketAddr>, _>>()?;
     let mut times = Vec::with_capacity(CONNECTIONS);
-    for (number, to) in to.iter().cycle().take(CONNECTIONS + CONNECTIONS / 10).enumerate() {
+    for (number, to) in to
+        .iter()
+        .cycle()
+        .take(CONNECTIONS + CONNECTIONS / 10)
+        .enumerate()
+    {
         let began = Instant::now();
         let stream = TcpStream::connect(to)?;
         let took = began.elapsed();

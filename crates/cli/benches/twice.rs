@@ -65,7 +65,8 @@ fn main() -> ExitCode {
     let folder = tempfile::tempdir().unwrap();
     make_tree(&folder.path().join("tree"));
     fs::create_dir(folder.path().join("root")).unwrap();
-    let [client_key, server_key] = ["client", "server"].map(|name| new_key(&folder.path().join(name)));
+    let [client_key, server_key] =
+        ["client", "server"].map(|name| new_key(&folder.path().join(name)));
     let bench = Bench {
         lab: &lab,
         folder: folder.path(),
@@ -91,7 +92,11 @@ fn make_tree(tree: &Path) {
     fs::create_dir(tree).unwrap();
     let data = noise(LARGE_FILES * LARGE_FILE_STEP_BYTES, 29);
     for n in 1..=LARGE_FILES {
-        fs::write(tree.join(format!("large{n}")), &data[..n * LARGE_FILE_STEP_BYTES]).unwrap();
+        fs::write(
+            tree.join(format!("large{n}")),
+            &data[..n * LARGE_FILE_STEP_BYTES],
+        )
+        .unwrap();
     }
     for n in 0..SMALL_FILES {
         fs::write(tree.join(format!("small{n}")), format!("{n}\n")).unwrap();
@@ -138,13 +143,20 @@ impl Bench<'_> {
     fn compare_and_remove(&self) {
         let copied = self.folder.join("root/tree");
         let mut diff = Command::new("diff");
-        let status = diff.arg("-r").arg(self.folder.join("tree")).arg(&copied).status();
+        let status = diff
+            .arg("-r")
+            .arg(self.folder.join("tree"))
+            .arg(&copied)
+            .status();
         assert!(status.unwrap().success(), "what arrived differs");
         fs::remove_dir_all(copied).unwrap();
     }
 
     fn longhaul(&self, node: &str) -> Command {
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         command.env("LONGHAUL_HOME", self.folder.join(node));
         command.stdin(Stdio::null());
         command

@@ -47,7 +47,12 @@ pub struct Resident {
     #[command(subcommand)]
     action: Option<Action>,
     /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; a password belongs into that or into ~/.pgpass) [default: a file].
-    #[arg(long, value_name = "URL", env = "LONGHAUL_STORE", hide_env_values = true)]
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "LONGHAUL_STORE",
+        hide_env_values = true
+    )]
     store: Option<String>,
     /// Jobs that run here at once.
     #[arg(long, value_name = "N", default_value_t = 4)]
@@ -156,9 +161,14 @@ impl Resident {
         let keyed = match elsewhere {
             None => None,
             Some(address) => {
-                let serve =
-                    self.elsewhere
-                        .serve(&agent, dir, &identity, address, stopped.clone(), &mut served);
+                let serve = self.elsewhere.serve(
+                    &agent,
+                    dir,
+                    &identity,
+                    address,
+                    stopped.clone(),
+                    &mut served,
+                );
                 Some(serve.await?)
             }
         };
@@ -194,7 +204,8 @@ impl Resident {
         let (name, socket) = (&settings.name, home::shown(socket));
         let key = settings.key.public();
         if self.json {
-            let [http, https] = [http, https].map(|address| address.map(|address| address.to_string()));
+            let [http, https] =
+                [http, https].map(|address| address.map(|address| address.to_string()));
             let key = key.to_string();
             answer::line(
                 json!({"event": "ready", "name": name, "socket": socket, "http": http, "https": https, "key": key}),
@@ -203,7 +214,9 @@ impl Resident {
         }
         answer::line(format!("agent {name} is ready at {socket}"));
         if let Some(address) = http {
-            answer::line(format!("HTTP at http://{address}, for who brings the token"));
+            answer::line(format!(
+                "HTTP at http://{address}, for who brings the token"
+            ));
         }
         if let Some(address) = https {
             answer::line(format!(
@@ -216,7 +229,15 @@ impl Resident {
         let file = std::env::current_exe().context("cannot tell where this program is")?;
         let own = std::process::id().to_string();
         let patience = cp::ATTEMPT_PATIENCE.0.as_secs().to_string();
-        let arguments = ["cp", "--json", "-B", "--parent", &own, "--patience", &patience];
+        let arguments = [
+            "cp",
+            "--json",
+            "-B",
+            "--parent",
+            &own,
+            "--patience",
+            &patience,
+        ];
         Ok(Settings {
             name: self.name.clone().unwrap_or_else(tls_service::host_name),
             instance: instance(dir)?,
@@ -313,7 +334,9 @@ fn builtin_places() -> Vec<Place> {
         root,
         builtin: true,
     };
-    let home = std::env::var("HOME").ok().filter(|home| home.starts_with('/'));
+    let home = std::env::var("HOME")
+        .ok()
+        .filter(|home| home.starts_with('/'));
     let home = home.map(|home| place("home", format!("{}/", home.trim_end_matches('/'))));
     home.into_iter()
         .chain([place("this machine", "/".to_owned())])

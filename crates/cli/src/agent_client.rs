@@ -41,8 +41,9 @@ pub enum AgentError {
 
 /// Where the agent keeps what is its own.
 pub fn agent_dir() -> Result<PathBuf> {
-    let state = home::state_dir()
-        .context("neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where jobs are to be kept")?;
+    let state = home::state_dir().context(
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where jobs are to be kept",
+    )?;
     Ok(state.join("agent"))
 }
 

@@ -131,7 +131,10 @@ fn none_is_asked() -> anyhow::Error {
 }
 
 fn printable_lines(text: &str) -> String {
-    let lines: Vec<String> = text.lines().map(|line| printable(line.as_bytes())).collect();
+    let lines: Vec<String> = text
+        .lines()
+        .map(|line| printable(line.as_bytes()))
+        .collect();
     lines.join("\n")
 }
 

@@ -12,8 +12,8 @@ use jiff::Zoned;
 use longhaul_route_source::ClientSource;
 use longhaul_session::{ConnectOptions, PublicKey, Route, Service};
 use longhaul_transfer::{
-    Client, Compare, DEFAULT_PATIENCE, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion, Request,
-    SessionConnector, Sources, StreamMemory, Token, WriteOptions, copy_local,
+    Client, Compare, DEFAULT_PATIENCE, Destination, Error, Hello, MAX_STREAMS, Outcome, Portion,
+    Request, SessionConnector, Sources, StreamMemory, Token, WriteOptions, copy_local,
 };
 use quantities::Time;
 
@@ -131,7 +131,12 @@ pub struct Cp {
     #[arg(long, value_name = "N")]
     split: Option<u32>,
     /// Only the files of part K of N; or `rest`, what parts have left.
-    #[arg(long, hide = true, value_name = "K/N|rest", conflicts_with = "background")]
+    #[arg(
+        long,
+        hide = true,
+        value_name = "K/N|rest",
+        conflicts_with = "background"
+    )]
     part: Option<Portion>,
     /// End when the process of this number does, which must have started this one.
     #[arg(long, hide = true, value_name = "PID")]
@@ -184,7 +189,9 @@ impl Cp {
         self.scp.check()?;
         let job = Job::read(&self.paths)?;
         if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
-            bail!("--source is for lh:// only: over ssh the two hosts find the addresses by themselves");
+            bail!(
+                "--source is for lh:// only: over ssh the two hosts find the addresses by themselves"
+            );
         }
         if job.is_with_server()
             && let Some((flag, instead)) = self.ssh.meaningless_for_servers()
@@ -226,7 +233,8 @@ impl Cp {
             routing.looked_up(&watch.progress).await;
         }
         let mut report = Report::new(job.name(), started.elapsed(), &watch, outcome);
-        report.kept = !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
+        report.kept =
+            !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
         if self.no_encrypt && report.encrypted == Some(true) && report.ok() {
             watch.notice(
                 "nothing went unencrypted: the server does not allow it (longhaul serve --allow-no-encrypt), or no file was large enough",
@@ -262,18 +270,31 @@ impl Cp {
             resume: !self.no_resume,
         };
         let outcome = match job {
-            Job::PushOverSsh { sources, destination } => {
+            Job::PushOverSsh {
+                sources,
+                destination,
+            } => {
                 return self.push_over_ssh(sources, destination, watch).await;
             }
-            Job::PullOverSsh { sources, destination } => {
+            Job::PullOverSsh {
+                sources,
+                destination,
+            } => {
                 return self.pull_over_ssh(sources, destination, watch).await;
             }
-            Job::Between { sources, destination } => {
+            Job::Between {
+                sources,
+                destination,
+            } => {
                 return self.between(sources, destination, watch).await;
             }
-            Job::Local { sources, destination } => {
+            Job::Local {
+                sources,
+                destination,
+            } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
-                let destination = Destination::local(destination, names, options, Token::random()?)?;
+                let destination =
+                    Destination::local(destination, names, options, Token::random()?)?;
                 let progress = watch.progress.clone();
                 let (compare, hard_links) = (self.compare(), self.hard_links);
                 copy_local(
@@ -287,7 +308,10 @@ impl Cp {
                 )
                 .await?
             }
-            Job::Push { sources, destination } => {
+            Job::Push {
+                sources,
+                destination,
+            } => {
                 let (found, names) = Sources::local(sources, self.recursive)?;
                 let request = Request::Push {
                     destination: destination.path.clone(),
@@ -297,14 +321,19 @@ impl Cp {
                     names,
                 };
                 let size = routing::size_of(sources);
-                let client = self.client(destination, request, watch, size, beside).await?;
+                let client = self
+                    .client(destination, request, watch, size, beside)
+                    .await?;
                 let connector = client.connector.clone();
                 client
                     .push(found, shown(sources))
                     .await
                     .map_err(|error| self.advise(error, &connector, destination))?
             }
-            Job::Pull { sources, destination } => {
+            Job::Pull {
+                sources,
+                destination,
+            } => {
                 let Some(first) = sources.first() else {
                     bail!("name what to copy")
                 };
@@ -315,7 +344,8 @@ impl Cp {
                 };
                 let client = self.client(first, request, watch, None, beside).await?;
                 let names = sources.iter().map(Remote::name).collect();
-                let destination = Destination::local(destination, names, options, client.hello.token)?;
+                let destination =
+                    Destination::local(destination, names, options, client.hello.token)?;
                 let labels: Vec<String> = sources.iter().map(Remote::to_string).collect();
                 watch.expect_sources(&labels);
                 let connector = client.connector.clone();
@@ -335,7 +365,8 @@ impl Cp {
 
     /// How long an outage is waited out.
     fn patience(&self) -> Duration {
-        self.patience.map_or(DEFAULT_PATIENCE, |patience| patience.0)
+        self.patience
+            .map_or(DEFAULT_PATIENCE, |patience| patience.0)
     }
 
     /// How a file that is there already is recognized.
@@ -472,7 +503,8 @@ impl Cp {
         };
         // One stream goes one way, and whoever names addresses to begin at has settled the rest.
         let chooses = self.route.is_empty() && self.source.is_empty() && self.streams != Some(1);
-        let question = routing::question(server, push, size, self.streams, self.congestion.as_deref());
+        let question =
+            routing::question(server, push, size, self.streams, self.congestion.as_deref());
         let key = (key.clone(), self.identity.clone());
         Some(Routing::new(source, question, key, push, chooses))
     }

@@ -107,9 +107,9 @@ impl Relay {
                  minute; run longhaul controller use URL, or give --controller URL"
             );
         }
-        let registered = self
-            .register
-            .registered(settings.as_ref(), identity.signing_key(), limits)?;
+        let registered =
+            self.register
+                .registered(settings.as_ref(), identity.signing_key(), limits)?;
         config.hop_observer = registered.as_ref().map(registered::Registered::observer);
         let mut stop_signals = StopSignals::take()?;
         let depot = Depot::bind(config)?;
@@ -120,7 +120,12 @@ impl Relay {
             addresses.iter().map(SocketAddr::to_string).collect()
         };
         let addresses = texts(depot.local_addresses());
-        let offramps = texts(offramp.as_ref().map(Offramp::local_addresses).unwrap_or_default());
+        let offramps = texts(
+            offramp
+                .as_ref()
+                .map(Offramp::local_addresses)
+                .unwrap_or_default(),
+        );
         let (key, metrics) = (
             identity.public().to_string(),
             depot.metrics_address().map(|a| a.to_string()),
@@ -155,8 +160,8 @@ impl Relay {
                 offramp.run(stopped()).await;
             }
         };
-        let registered =
-            registered.map(|registered| registered.run(depot.local_addresses(), depot.activity(), stopped()));
+        let registered = registered
+            .map(|registered| registered.run(depot.local_addresses(), depot.activity(), stopped()));
         let registered = async {
             if let Some(registered) = registered {
                 registered.await;

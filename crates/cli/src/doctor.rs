@@ -135,7 +135,9 @@ impl Doctor {
 
     /// Measures the path to the first of the host's addresses that answers.
     fn measure(&self, endpoint: &Endpoint, addresses: &[SocketAddr]) -> Result<Measured> {
-        let mut last = anyhow!(Error::Connect(format!("{endpoint}: the name has no address")));
+        let mut last = anyhow!(Error::Connect(format!(
+            "{endpoint}: the name has no address"
+        )));
         for &address in addresses {
             self.report_progress(format_args!("measures the path to {address}"));
             match probe::measure(address) {
@@ -171,7 +173,9 @@ impl Doctor {
         );
         match &seen.there {
             None => {}
-            Some(Fact::Known(facts)) => page += &format!("the far machine:\n{}", render::facts(facts)),
+            Some(Fact::Known(facts)) => {
+                page += &format!("the far machine:\n{}", render::facts(facts))
+            }
             Some(Fact::Unknown(why)) => page += &format!("the far machine: not known: {why}\n"),
         }
         page += &render::findings(&seen.found);

@@ -82,7 +82,9 @@ impl Exit {
     fn of_service(error: &ClientError) -> Self {
         use ClientError::*;
         match error {
-            NoSocket { .. } | Unreachable { .. } | NotSecure { .. } | Silent { .. } => Self::NoRoute,
+            NoSocket { .. } | Unreachable { .. } | NotSecure { .. } | Silent { .. } => {
+                Self::NoRoute
+            }
             Unknown { .. } | OtherKey { .. } => Self::Unauthorised,
             Refused(problem) if matches!(problem.status, 401 | 403) => Self::Unauthorised,
             Refused(_) => Self::SomeFailed,
@@ -98,7 +100,9 @@ impl Exit {
             PerfError::Connect(error) if error.is_about_who() => Self::Unauthorised,
             PerfError::Connect(_) => Self::NoRoute,
             PerfError::Refused(_) => Self::SomeFailed,
-            PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => Self::BrokeOff,
+            PerfError::Cut(_) | PerfError::Silent { .. } | PerfError::Socket { .. } => {
+                Self::BrokeOff
+            }
             PerfError::Protocol(_) | PerfError::Disagreement { .. } => Self::Disagreement,
         }
     }
@@ -175,7 +179,8 @@ impl Exit {
             Self::Disagreement,
             Self::Interrupted,
         ];
-        all.into_iter().find(|exit| Some(i64::from(exit.code())) == code)
+        all.into_iter()
+            .find(|exit| Some(i64::from(exit.code())) == code)
     }
 
     /// As a number.

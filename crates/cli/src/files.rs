@@ -6,7 +6,9 @@ use std::ffi::OsString;
 use anyhow::{Result, bail};
 use clap::Args;
 use longhaul_output::message;
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::message::{
+    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+};
 
 use crate::exit::Exit;
 use crate::place::{Location, Place, PlaceOptions, Spot};
@@ -137,9 +139,8 @@ impl Rm {
     /// Removes them.
     pub fn run(self) -> Result<Exit> {
         let recursive = self.recursive;
-        change(&self.path, self.json, &self.place, |path| FilesAsk::Remove {
-            path,
-            recursive,
+        change(&self.path, self.json, &self.place, |path| {
+            FilesAsk::Remove { path, recursive }
         })
     }
 }
@@ -147,15 +148,20 @@ impl Rm {
 impl Mv {
     /// Renames.
     pub fn run(self) -> Result<Exit> {
-        let (from, to) = (Spot::parse_remote(&self.from)?, Spot::parse_remote(&self.to)?);
+        let (from, to) = (
+            Spot::parse_remote(&self.from)?,
+            Spot::parse_remote(&self.to)?,
+        );
         if from.location != to.location {
             bail!("{to} is on another host than {from}: copy it there with longhaul cp");
         }
         let overwrite = self.overwrite;
-        change(&[self.from], self.json, &self.place, |from| FilesAsk::Rename {
-            from,
-            to: to.path.clone(),
-            overwrite,
+        change(&[self.from], self.json, &self.place, |from| {
+            FilesAsk::Rename {
+                from,
+                to: to.path.clone(),
+                overwrite,
+            }
         })
     }
 }
@@ -213,9 +219,11 @@ fn change(
 pub fn failure_of(answer: FilesAnswer) -> Result<Option<FilesFailure>> {
     match answer {
         FilesAnswer::Failed(failure) => Ok(Some(failure)),
-        _ => Err(anyhow::anyhow!(longhaul_transfer::files::FilesError::Protocol(
-            "it answers another question".to_owned()
-        ))),
+        _ => Err(anyhow::anyhow!(
+            longhaul_transfer::files::FilesError::Protocol(
+                "it answers another question".to_owned()
+            )
+        )),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
-pub use longhaul_config::home::{identity_file, known_hosts, make_dir, make_private, shown, state_dir};
+pub use longhaul_config::home::{
+    identity_file, known_hosts, make_dir, make_private, shown, state_dir,
+};
 use longhaul_output::message;
 use longhaul_session::Identity;
 

@@ -179,7 +179,9 @@ impl Job {
                 return Ok(Exit::Success);
             }
             if self.report {
-                let report: Value = agent.ask("GET", &format!("{path}/report"), None, None).await?;
+                let report: Value = agent
+                    .ask("GET", &format!("{path}/report"), None, None)
+                    .await?;
                 answer::line(report);
                 return Ok(Exit::Success);
             }

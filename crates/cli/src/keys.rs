@@ -66,7 +66,9 @@ impl Keys {
 fn list() -> Result<()> {
     let dir = home::make_dir()?;
     let mut files = Vec::new();
-    for entry in std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))? {
+    for entry in
+        std::fs::read_dir(&dir).with_context(|| format!("cannot read {}", dir.display()))?
+    {
         let entry = entry.with_context(|| format!("cannot read {}", dir.display()))?;
         let name = entry.file_name();
         if name == "identity" || name.to_string_lossy().starts_with("identity-") {
@@ -76,7 +78,9 @@ fn list() -> Result<()> {
     files.sort();
     for file in &files {
         match Identity::load(file) {
-            Ok(identity) => answer::line(format_args!("{} {}", identity.public(), home::shown(file))),
+            Ok(identity) => {
+                answer::line(format_args!("{} {}", identity.public(), home::shown(file)))
+            }
             Err(error) => message!("longhaul: {}", printable(error.to_string().as_bytes())),
         }
     }

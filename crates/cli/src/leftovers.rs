@@ -72,7 +72,8 @@ impl Leftovers {
             let mut place = Place::open(&spot.location, &self.options).await?;
             let mut failures = Failures::new(self.json);
             let mut count = Count::default();
-            self.walk(&mut place, &spot, &mut failures, &mut count).await?;
+            self.walk(&mut place, &spot, &mut failures, &mut count)
+                .await?;
             place.end().await;
             if self.remove && !self.json {
                 let freed = ByteCount(count.removed_bytes);
@@ -98,7 +99,8 @@ impl Leftovers {
         let mut next = Some(spot.path.clone());
         loop {
             if let Some(directory) = next.take() {
-                self.report(place, spot, &directory, failures, count).await?;
+                self.report(place, spot, &directory, failures, count)
+                    .await?;
                 levels.push(Level {
                     directory,
                     after: None,
@@ -148,8 +150,9 @@ impl Leftovers {
                 }
             };
             leftovers.iter().for_each(|leftover| count.add(leftover));
-            let line =
-                |leftover: &FoundLeftover| show::leftover(leftover, &spot.location, directory, self.json);
+            let line = |leftover: &FoundLeftover| {
+                show::leftover(leftover, &spot.location, directory, self.json)
+            };
             answer::lines(leftovers.iter().map(line));
             after = next;
             if after.is_none() {
@@ -161,7 +164,12 @@ impl Leftovers {
 
 impl Level {
     /// The next page of directories.
-    async fn read(&mut self, place: &mut Place, spot: &Spot, failures: &mut Failures) -> Result<()> {
+    async fn read(
+        &mut self,
+        place: &mut Place,
+        spot: &Spot,
+        failures: &mut Failures,
+    ) -> Result<()> {
         let ask = FilesAsk::Look {
             path: self.directory.clone(),
             list: true,

@@ -127,7 +127,9 @@ mod tests {
         });
         let shown = "a\\u{1b}[2J\\u{a}\\u{202e}\\u{200b}\\u{2028}\\u{2029}b";
         assert!(
-            written.starts_with(&format!(" INFO said: {shown} number=7 error={shown} detail=")),
+            written.starts_with(&format!(
+                " INFO said: {shown} number=7 error={shown} detail="
+            )),
             "{written}"
         );
         let line = written.strip_suffix('\n').unwrap();

@@ -163,7 +163,10 @@ fn main() -> ExitCode {
         Ok(exit) => exit,
         Err(failure) => {
             // It may quote a peer, a file or an argument.
-            message!("longhaul: {}", printable(failure::line(&failure).as_bytes()));
+            message!(
+                "longhaul: {}",
+                printable(failure::line(&failure).as_bytes())
+            );
             Exit::of(&failure)
         }
     };

@@ -119,7 +119,8 @@ fn add(map: &mut Map, path: &Path) -> Result<()> {
             home::shown(path)
         )
     };
-    map.join(read).with_context(|| home::shown(path).to_string())
+    map.join(read)
+        .with_context(|| home::shown(path).to_string())
 }
 
 /// ESnet's devices, beside which their adjacencies lie, or what `longhaul map --json` printed.
@@ -157,7 +158,10 @@ fn text(path: &Path) -> Result<String> {
     let read = || -> std::io::Result<Option<String>> {
         let file = std::fs::File::open(path)?;
         let mut text = String::new();
-        std::io::Read::read_to_string(&mut std::io::Read::take(file, MAX_FILE_BYTES + 1), &mut text)?;
+        std::io::Read::read_to_string(
+            &mut std::io::Read::take(file, MAX_FILE_BYTES + 1),
+            &mut text,
+        )?;
         Ok(Some(text).filter(|text| text.len() as u64 <= MAX_FILE_BYTES))
     };
     let text = read().with_context(|| format!("cannot read the map {}", home::shown(path)))?;

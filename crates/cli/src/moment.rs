@@ -7,8 +7,7 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
 /// What a moment can look like, for messages.
-const FORMS: &str =
-    "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h or now";
+const FORMS: &str = "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h or now";
 
 /// Reads a moment; one without a day is the next such time, one without a time of day is its midnight.
 ///
@@ -65,7 +64,10 @@ fn day(word: &str, time: Time, now: &Zoned) -> Option<DateTime> {
     let today = now.date();
     if let Some(weekday) = weekday(&word) {
         let ahead = weekday.since(today.weekday());
-        let next = today.checked_add(i64::from(ahead).days()).ok()?.to_datetime(time);
+        let next = today
+            .checked_add(i64::from(ahead).days())
+            .ok()?
+            .to_datetime(time);
         if next > now.datetime() {
             return Some(next);
         }
@@ -114,7 +116,8 @@ fn time(word: &str) -> Option<Time> {
 /// # Errors
 /// It lies before 1970.
 pub fn milliseconds(moment: &Zoned) -> Result<u64, String> {
-    u64::try_from(moment.timestamp().as_millisecond()).map_err(|_| "a moment before 1970".to_owned())
+    u64::try_from(moment.timestamp().as_millisecond())
+        .map_err(|_| "a moment before 1970".to_owned())
 }
 
 #[cfg(test)]

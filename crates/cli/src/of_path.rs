@@ -67,7 +67,9 @@ pub fn of_probe(
             limit: train.still_growing.then_some(Limit::CongestionWindow),
             ..Conditions::default()
         };
-        found.extend(path.measurements([(Quantity::Rate, Some(train.rate)), (Quantity::Loss, loss)]));
+        found.extend(
+            path.measurements([(Quantity::Rate, Some(train.rate)), (Quantity::Loss, loss)]),
+        );
     }
     found
 }

@@ -128,7 +128,9 @@ impl OnrampCommand {
             answer::line(format_args!("SOCKS at {at}"));
         }
         for at in &places.http {
-            answer::line(format_args!("HTTP at {at}, for browsers http://{at}/proxy.pac"));
+            answer::line(format_args!(
+                "HTTP at {at}, for browsers http://{at}/proxy.pac"
+            ));
         }
         for (at, forward) in places.forwards.iter().zip(&self.entries.forward) {
             answer::line(format_args!("{at} leads to {}", forward.to));

@@ -11,7 +11,9 @@ use longhaul_proto::text::printable;
 use longhaul_remote::FarSide;
 use longhaul_session::{Endpoint, Service};
 use longhaul_transfer::Error;
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::message::{
+    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+};
 use longhaul_transfer::files::{Anything, Files, FilesClient, FilesError};
 use longhaul_transfer::store::confine::Dir;
 
@@ -170,11 +172,14 @@ impl Place {
                     server: server.clone(),
                 }
             }
-            Location::Login(host) => Self::Login(Box::new(FarSide::start(&options.ssh.start(), host).await?)),
+            Location::Login(host) => {
+                Self::Login(Box::new(FarSide::start(&options.ssh.start(), host).await?))
+            }
             Location::Here(directory) => {
                 let opened = Dir::open(directory);
                 let shown = home::shown(directory);
-                let root = opened.map_err(|errno| anyhow!("{shown}: {}", std::io::Error::from(errno)))?;
+                let root =
+                    opened.map_err(|errno| anyhow!("{shown}: {}", std::io::Error::from(errno)))?;
                 Self::Here(Some(Files::new(Arc::new(root))))
             }
         })
@@ -201,7 +206,9 @@ impl Place {
                     _ => anyhow!(error),
                 }),
             Self::Here(files) => {
-                let mut own = files.take().ok_or(anyhow!("an earlier question has failed"))?;
+                let mut own = files
+                    .take()
+                    .ok_or(anyhow!("an earlier question has failed"))?;
                 let answering = tokio::task::spawn_blocking(move || {
                     let answer = own.answer(&ask, &Anything, &AtomicBool::new(false));
                     (own, answer)

@@ -75,7 +75,9 @@ impl Places {
                     let test: PlaceTest = agent.ask("POST", &path, None, None).await?;
                     match self.json {
                         true => answer::line(serde_json::to_string(&test)?),
-                        false => answer::line(format!("{name}: {}", printable(test.detail.as_bytes()))),
+                        false => {
+                            answer::line(format!("{name}: {}", printable(test.detail.as_bytes())))
+                        }
                     }
                     if !test.ok {
                         return Ok(Exit::NoRoute);
@@ -89,7 +91,11 @@ impl Places {
     fn show(&self, place: &Place) {
         match self.json {
             true => answer::line(json!(place)),
-            false => answer::line(format!("{:<20} {}", place.name, printable(place.root.as_bytes()))),
+            false => answer::line(format!(
+                "{:<20} {}",
+                place.name,
+                printable(place.root.as_bytes())
+            )),
         }
     }
 }

@@ -129,7 +129,11 @@ mod tests {
             ("2 min", 120_000),
             ("1h", 3_600_000),
         ] {
-            assert_eq!(some_time(text), Ok(Time(Duration::from_millis(millis))), "{text}");
+            assert_eq!(
+                some_time(text),
+                Ok(Time(Duration::from_millis(millis))),
+                "{text}"
+            );
         }
         assert_eq!(some_loss("0.001%").map(Probability::value), Ok(1e-5));
         assert_eq!(some_loss("8e-4").map(Probability::value), Ok(8e-4));

@@ -174,8 +174,12 @@ impl Report {
             entries: progress.entries_found.load(Ordering::Relaxed),
             seconds,
             goodput_bps,
-            encrypted: (direction != "local").then(|| progress.bytes_clear.load(Ordering::Relaxed) == 0),
-            streams: streams.iter().map(|stream| Stream::of(stream, push)).collect(),
+            encrypted: (direction != "local")
+                .then(|| progress.bytes_clear.load(Ordering::Relaxed) == 0),
+            streams: streams
+                .iter()
+                .map(|stream| Stream::of(stream, push))
+                .collect(),
             routes: RouteSum::of(&streams, seconds),
             routing: None,
             deadline: None,
@@ -221,24 +225,29 @@ impl Report {
             message!("longhaul: {error}");
         }
         if self.kept && !quiet {
-            message!("longhaul: what was copied so far is kept; the same command goes on from there");
+            message!(
+                "longhaul: what was copied so far is kept; the same command goes on from there"
+            );
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
             // The hash over nothing but failures says nothing.
             let root = self.verification.root.as_deref();
-            let root = root
-                .filter(|_| self.files > 0 || self.failed == 0)
-                .map_or(String::new(), |root| match self.unchanged_files {
-                    0 => format!(", verified: BLAKE3 {root}"),
-                    _ => format!(", what travelled verified: BLAKE3 {root}"),
-                });
+            let root =
+                root.filter(|_| self.files > 0 || self.failed == 0)
+                    .map_or(String::new(), |root| match self.unchanged_files {
+                        0 => format!(", verified: BLAKE3 {root}"),
+                        _ => format!(", what travelled verified: BLAKE3 {root}"),
+                    });
             let some = match self.failed {
                 0 => String::new(),
                 n => format!("; {n} not copied"),
             };
             let unchanged = match self.unchanged_files {
                 0 => String::new(),
-                n => format!(" ({n}, {}, were there already)", ByteCount(self.unchanged_bytes)),
+                n => format!(
+                    " ({n}, {}, were there already)",
+                    ByteCount(self.unchanged_bytes)
+                ),
             };
             let linked = match self.linked_files {
                 0 => String::new(),
@@ -318,7 +327,9 @@ impl RouteSum {
             });
             if let Some(sum) = sums.get_mut(at) {
                 sum.streams += 1;
-                sum.bytes = sum.bytes.saturating_add(stream.bytes.load(Ordering::Relaxed));
+                sum.bytes = sum
+                    .bytes
+                    .saturating_add(stream.bytes.load(Ordering::Relaxed));
                 if seconds > 0.0 {
                     sum.bps = sum.bytes as f64 * 8.0 / seconds;
                 }
@@ -362,7 +373,9 @@ impl Limits {
             .iter()
             .max_by_key(|stream| stream.bytes.load(Ordering::Relaxed));
         limits.depot = chief.and_then(|stream| {
-            let mut hops = depots_of(&stream.route).split(',').filter(|hop| *hop != "direct");
+            let mut hops = depots_of(&stream.route)
+                .split(',')
+                .filter(|hop| *hop != "direct");
             let hop = if push { hops.next() } else { hops.next_back() };
             hop.map(str::to_owned)
         });

@@ -102,7 +102,8 @@ impl Reservations {
                 let key = SessionId::random()
                     .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
                 let key = key.to_string();
-                in_runtime(async { Ok(controller.act_on_reservation(id, done, &key).await?) })?.reservations
+                in_runtime(async { Ok(controller.act_on_reservation(id, done, &key).await?) })?
+                    .reservations
             }
         };
         for reservation in &found {

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use jiff::Zoned;
-use longhaul_control_api::reservations::{Disjoint, Pace, Preference, Recurrence, ReservationRequest, Wish};
+use longhaul_control_api::reservations::{
+    Disjoint, Pace, Preference, Recurrence, ReservationRequest, Wish,
+};
 use longhaul_control_client::controller::Granted;
 use longhaul_output::message;
 use longhaul_proto::SessionId;
@@ -123,8 +125,10 @@ impl Reserve {
         let now = Zoned::now();
         let request = self.request(&now)?;
         let controller = controller::asked(self.identity.as_deref())?;
-        let key = SessionId::random().map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
-        let granted = in_runtime(async { Ok(controller.reserve(&request, &key.to_string()).await?) })?;
+        let key = SessionId::random()
+            .map_err(|error| anyhow!("cannot make an idempotency key: {error}"))?;
+        let granted =
+            in_runtime(async { Ok(controller.reserve(&request, &key.to_string()).await?) })?;
         match granted {
             Granted::Reserved(reserved) if self.json => {
                 answer::line(serde_json::to_string(&reserved)?);
@@ -175,12 +179,17 @@ impl Reserve {
             (None, None) => return Err(anyhow!("say when it ends: --until or --for")),
         };
         if end <= *begin.as_ref().unwrap_or(now) {
-            return Err(anyhow!("--until: it ends before it begins: write a later one"));
+            return Err(anyhow!(
+                "--until: it ends before it begins: write a later one"
+            ));
         }
-        let milliseconds = |moment: &Zoned| moment::milliseconds(moment).map_err(anyhow::Error::msg);
+        let milliseconds =
+            |moment: &Zoned| moment::milliseconds(moment).map_err(anyhow::Error::msg);
         let bps = |rate: Rate| rate.bits_per_second() as u64;
         let wish = match (self.rate, self.bytes) {
-            (Some(rate), _) => Wish::Rate { rate_bps: bps(rate) },
+            (Some(rate), _) => Wish::Rate {
+                rate_bps: bps(rate),
+            },
             (None, Some(bytes)) => Wish::Volume {
                 bytes: bytes.0,
                 at_most_bps: self.at_most.map(bps),
@@ -189,7 +198,10 @@ impl Reserve {
             (None, None) => return Err(anyhow!("say how much: --rate or --bytes")),
         };
         // Where the system does not say which zone it is in, its hours are those of UTC.
-        let zone = now.time_zone().iana_name().filter(|name| *name != "Etc/Unknown");
+        let zone = now
+            .time_zone()
+            .iana_name()
+            .filter(|name| *name != "Etc/Unknown");
         let recurrence = self.every.as_ref().map(|rule| Recurrence {
             rule: rule.clone(),
             time_zone: zone.map(str::to_owned),

@@ -53,8 +53,8 @@ impl RouteCommand {
         let destination = Endpoint::parse_with_port(&self.host, SERVER_PORT)
             .map_err(|error| anyhow!("{}: {error}", printable(self.host.as_bytes())))?;
         let identity = home::identity(self.identity.as_deref())?;
-        let source =
-            ClientSource::of_home(identity.signing_key()).context("cannot tell who chooses routes")?;
+        let source = ClientSource::of_home(identity.signing_key())
+            .context("cannot tell who chooses routes")?;
         let question = Question {
             destination,
             receives: self.fetch,
@@ -104,13 +104,20 @@ fn lines(choice: &Choice, away: Option<&str>) -> Vec<String> {
     vec![
         format!("route: {}", choice.names()),
         format!("why: {}", choice.why.join("; ")),
-        format!("time: {}", time.as_ref().map_or("not known".to_owned(), shown)),
+        format!(
+            "time: {}",
+            time.as_ref().map_or("not known".to_owned(), shown)
+        ),
         match others.is_empty() {
             true => "else: direct".to_owned(),
             false => format!("else: {}", others.join(", then ")),
         },
         match away {
-            Some(why) => format!("from: {}, because: {}", choice.origin, printable(why.as_bytes())),
+            Some(why) => format!(
+                "from: {}, because: {}",
+                choice.origin,
+                printable(why.as_bytes())
+            ),
             None => format!("from: {}", choice.origin),
         },
     ]

@@ -32,12 +32,18 @@ pub struct Router {
     #[arg(long, value_name = "unix:PATH", value_parser = socket)]
     listen: Option<PathBuf>,
     /// Where it keeps which part of a circuit has which number: a directory that is gone after a restart of the machine, as all that it set up is.
-    #[arg(long, value_name = "DIRECTORY", default_value = "/run/longhaul-router/state")]
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        default_value = "/run/longhaul-router/state"
+    )]
     state: PathBuf,
 }
 
 fn socket(text: &str) -> Result<PathBuf, String> {
-    let path = text.strip_prefix(SOCKET_SCHEME).filter(|path| !path.is_empty());
+    let path = text
+        .strip_prefix(SOCKET_SCHEME)
+        .filter(|path| !path.is_empty());
     path.map(PathBuf::from)
         .ok_or_else(|| "write unix:/PATH".to_owned())
 }
@@ -71,7 +77,10 @@ impl Router {
             return Ok(Exit::Success);
         };
         let listener = agent::bind(&path)?;
-        answer::line(format_args!("listening on {SOCKET_SCHEME}{}", home::shown(&path)));
+        answer::line(format_args!(
+            "listening on {SOCKET_SCHEME}{}",
+            home::shown(&path)
+        ));
         let (stop, stopped) = watch::channel(false);
         let listening = agent::listen(listener, Arc::new(router), stopped);
         let signalled = async {
@@ -92,7 +101,9 @@ fn read(file: &Path) -> Result<RouterConfig> {
         .with_context(|| format!("cannot read {shown}"))?
         .len();
     if size > MAX_CONFIG_BYTES {
-        bail!("{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} are read");
+        bail!(
+            "{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} are read"
+        );
     }
     let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;
     serde_json::from_str(&text).with_context(|| format!("{shown} is no configuration of a router"))

@@ -149,10 +149,14 @@ impl Run {
             };
         };
         wish(settings::PURPOSE_VARIABLE, self.purpose.clone());
-        wish(settings::SIZE_VARIABLE, self.size.map(|size| size.0.to_string()));
+        wish(
+            settings::SIZE_VARIABLE,
+            self.size.map(|size| size.0.to_string()),
+        );
         wish(
             settings::RATE_VARIABLE,
-            self.rate.map(|rate| format!("{:.0}", rate.bits_per_second())),
+            self.rate
+                .map(|rate| format!("{:.0}", rate.bits_per_second())),
         );
         wish(
             settings::DURATION_VARIABLE,

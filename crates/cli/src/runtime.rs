@@ -132,7 +132,11 @@ mod tests {
             (1, 4, Some(1)),
             (0, 4, Some(1)),
         ] {
-            assert_eq!(workers(wanted, possible), expected, "{wanted} of {possible}");
+            assert_eq!(
+                workers(wanted, possible),
+                expected,
+                "{wanted} of {possible}"
+            );
         }
     }
 

@@ -10,7 +10,8 @@ use longhaul_hop::EventLog;
 use longhaul_output::message;
 use longhaul_session::{ListenOptions, Listener, Service};
 use longhaul_transfer::{
-    Access, Grants, Limits, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, serve_files, serve_session,
+    Access, Grants, Limits, MIN_OPEN_FILES, ProcessLimits, ServedRoot, Server, serve_files,
+    serve_session,
 };
 use quantities::ByteCount;
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,7 +97,9 @@ impl Serve {
         // What it logs reaches the terminal of whoever copies.
         logging::start(if self.over_stdio { "error" } else { "info" });
         let limits = self.limits()?;
-        let blocking_threads = limits.blocking_threads().saturating_add(OTHER_BLOCKING_THREADS);
+        let blocking_threads = limits
+            .blocking_threads()
+            .saturating_add(OTHER_BLOCKING_THREADS);
         let runtime = crate::runtime::start_with(blocking_threads)?;
         let exit = runtime.block_on(async {
             match &self.root {
@@ -123,11 +126,15 @@ impl Serve {
         };
         let limits = limits.within_memory(ProcessLimits::current().address_space);
         let descriptors = descriptors::raise();
-        match limits.clone().within_descriptors(descriptors, OTHER_DESCRIPTORS) {
+        match limits
+            .clone()
+            .within_descriptors(descriptors, OTHER_DESCRIPTORS)
+        {
             Ok(limits) => Ok(limits),
             Err(_) if descriptors < MIN_DESCRIPTORS => {
-                let few =
-                    format!("this process may have {descriptors} descriptors and needs {MIN_DESCRIPTORS}");
+                let few = format!(
+                    "this process may have {descriptors} descriptors and needs {MIN_DESCRIPTORS}"
+                );
                 Err(StartError::Descriptors(std::io::Error::other(few)).into())
             }
             Err(needed) => {
@@ -136,7 +143,8 @@ impl Serve {
                      open files (ulimit -n), or lower --max-copies"
                 );
                 // Too few for any promise: where there is none left, work waits for one.
-                let streams = u16::try_from(descriptors / DESCRIPTORS_PER_STREAM).unwrap_or(u16::MAX);
+                let streams =
+                    u16::try_from(descriptors / DESCRIPTORS_PER_STREAM).unwrap_or(u16::MAX);
                 Ok(Limits {
                     open_files: MIN_OPEN_FILES,
                     streams_per_copy: limits.streams_per_copy.min(streams.max(1)),
@@ -156,8 +164,8 @@ impl Serve {
             );
         }
         let served = home::shown(root);
-        let root =
-            ServedRoot::open(root).map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
+        let root = ServedRoot::open(root)
+            .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         if root.dir().is_resolved_in_steps() {
             tracing::warn!(
                 "this system lacks openat2 or forbids it (Linux before 5.6, or a container's seccomp filter): paths are \
@@ -198,10 +206,14 @@ impl Serve {
         let listener = match self.listen {
             Some(addr) => Listener::bind(options(addr)).await?,
             // One socket for both families, where there is IPv6.
-            None => match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
-                Ok(listener) => listener,
-                Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
-            },
+            None => {
+                match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
+                    Ok(listener) => listener,
+                    Err(_) => {
+                        Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?
+                    }
+                }
+            }
         };
         let mut stop_signals = StopSignals::take()?;
         self.announce(&served, listener.local_addr(), &key.to_string());
@@ -240,7 +252,10 @@ impl Serve {
     async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
         let meter = longhaul_perf::Server::new(longhaul_perf::Limits::default());
         let events = Arc::new(EventLog::new());
-        let doctor = Arc::new(doctor::Answering::new(server.grants().clone(), events.clone()));
+        let doctor = Arc::new(doctor::Answering::new(
+            server.grants().clone(),
+            events.clone(),
+        ));
         loop {
             let session = match listener.accept().await {
                 Ok(session) => session,
@@ -288,7 +303,9 @@ impl Serve {
             answer::line(format_args!("listening on {address}"));
             answer::line(format_args!("key {key}"));
             let host = answer::reachable(addr);
-            message!("longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/");
+            message!(
+                "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/"
+            );
         }
     }
 }

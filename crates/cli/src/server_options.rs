@@ -41,7 +41,8 @@ impl ServerOptions {
             accept_new: self.accept_new,
         };
         let route = self.route.first().cloned().unwrap_or_default();
-        let mut options = ConnectOptions::new(service, route, server.clone(), identity, trust::nobody());
+        let mut options =
+            ConnectOptions::new(service, route, server.clone(), identity, trust::nobody());
         let first = trust::settle(&wanted, &mut options).await?;
         let sessions = SessionConnector::new(options, self.route.clone());
         Ok(Arc::new(Remembering::new(sessions, first)))

@@ -99,7 +99,11 @@ impl SshOptions {
                 "-i",
                 "name a key of longhaul's with --identity",
             ),
-            (self.jump.is_some(), "-J", "name depots to pass with --route"),
+            (
+                self.jump.is_some(),
+                "-J",
+                "name depots to pass with --route",
+            ),
             (self.settings.is_some(), "-F", none),
             (!self.option.is_empty(), "-o", none),
             (

@@ -55,7 +55,9 @@ impl StopSignals {
 
 /// Whether a process with this status ignores a signal.
 fn is_ignored(status: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix(IGNORED_FIELD));
+    let mask = status
+        .lines()
+        .find_map(|line| line.strip_prefix(IGNORED_FIELD));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
@@ -66,7 +68,8 @@ mod tests {
 
     #[test]
     fn an_ignored_signal_is_recognised_in_the_status() {
-        let status = "Name:\tcp\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
+        let status =
+            "Name:\tcp\nSigBlk:\t0000000000000002\nSigIgn:\t0000000000001001\nSigCgt:\t0\n";
         assert!(is_ignored(status, 1) && is_ignored(status, 13));
         assert!(!is_ignored(status, 2) && !is_ignored("", 1));
     }

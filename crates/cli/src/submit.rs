@@ -22,7 +22,12 @@ pub struct Submit {
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
     /// Greater is sooner among your jobs, from -100 to 100.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_hyphen_values = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 0,
+        allow_hyphen_values = true
+    )]
     priority: i64,
     /// Not before this moment, as 2030-01-31T18:00:00Z.
     #[arg(long, value_name = "MOMENT")]
@@ -62,7 +67,12 @@ impl Submit {
 /// Submits what `cp` was asked for.
 pub fn background(cp: &Cp) -> Result<Exit> {
     let agent = AgentOptions::from_environment();
-    submit(&agent, &cp.request(of_agent(&agent)?)?, None, cp.wants_json())
+    submit(
+        &agent,
+        &cp.request(of_agent(&agent)?)?,
+        None,
+        cp.wants_json(),
+    )
 }
 
 /// Whose paths those of the command line are.
@@ -73,11 +83,18 @@ fn of_agent(agent: &AgentOptions) -> Result<PathsOf> {
     })
 }
 
-fn submit(asked: &AgentOptions, request: &JobRequest, key: Option<&str>, as_json: bool) -> Result<Exit> {
+fn submit(
+    asked: &AgentOptions,
+    request: &JobRequest,
+    key: Option<&str>,
+    as_json: bool,
+) -> Result<Exit> {
     request.check()?;
     in_runtime(async {
         let agent = AgentClient::of_a_running_one(asked).await?;
-        let job: Job = agent.ask("POST", "/jobs", Some(&json!(request)), key).await?;
+        let job: Job = agent
+            .ask("POST", "/jobs", Some(&json!(request)), key)
+            .await?;
         match as_json {
             true => answer::line(serde_json::to_string(&job)?),
             false => answer::line(format!(

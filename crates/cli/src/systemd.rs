@@ -23,8 +23,8 @@ pub struct Unit<'a> {
 pub fn install(unit: &Unit<'_>) -> Result<Exit> {
     logging::start("error");
     let program = std::env::current_exe().context("cannot tell where this program is")?;
-    let dir =
-        unit_dir().context("neither XDG_CONFIG_HOME nor HOME is set: say where units are to be kept")?;
+    let dir = unit_dir()
+        .context("neither XDG_CONFIG_HOME nor HOME is set: say where units are to be kept")?;
     std::fs::create_dir_all(&dir)
         .with_context(|| format!("cannot make the directory {}", home::shown(&dir)))?;
     let name = unit.name;
@@ -55,7 +55,10 @@ fn unit_dir() -> Option<PathBuf> {
 fn text(unit: &Unit<'_>, program: &Path, kept: &[(&str, Option<String>)]) -> String {
     let set = kept.iter().filter_map(|(name, value)| {
         let value = value.as_ref()?;
-        Some(format!("Environment={}\n", quoted(&format!("{name}={value}"))))
+        Some(format!(
+            "Environment={}\n",
+            quoted(&format!("{name}={value}"))
+        ))
     });
     let environment: String = set.collect();
     // Only in what is run is a dollar the beginning of a variable.
@@ -137,6 +140,9 @@ mod tests {
             unit.contains("Environment=\"LONGHAUL_HOME=/a \\\"b\\\" $c 100%%\"\n"),
             "{unit}"
         );
-        assert!(!unit.contains("LONGHAUL_STATE") && !unit.contains("  "), "{unit}");
+        assert!(
+            !unit.contains("LONGHAUL_STATE") && !unit.contains("  "),
+            "{unit}"
+        );
     }
 }

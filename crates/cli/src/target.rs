@@ -55,10 +55,10 @@ impl Target {
         let shown = longhaul_proto::text::printable(bytes);
         let slash = rest.iter().position(|&b| b == b'/').unwrap_or(rest.len());
         let (host, path) = rest.split_at(slash);
-        let host =
-            std::str::from_utf8(host).map_err(|_| anyhow!("{shown}: the host is not a name or address"))?;
-        let server =
-            Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{shown}: {error}"))?;
+        let host = std::str::from_utf8(host)
+            .map_err(|_| anyhow!("{shown}: the host is not a name or address"))?;
+        let server = Endpoint::parse_with_port(host, SERVER_PORT)
+            .map_err(|error| anyhow!("{shown}: {error}"))?;
         if server.port == 0 {
             return Err(anyhow!("{shown}: port 0 can't be connected to"));
         }

@@ -59,7 +59,11 @@ pub fn names(given: &[String], address: SocketAddr) -> Result<Vec<Endpoint>> {
         true => own_addresses(address.ip().is_ipv4())?,
         false => vec![address.ip()],
     };
-    names.extend(addresses.into_iter().map(|ip| Endpoint::new(Host::Ip(ip), port)));
+    names.extend(
+        addresses
+            .into_iter()
+            .map(|ip| Endpoint::new(Host::Ip(ip), port)),
+    );
     // What is no name of a host (it may be anything) is none here either.
     names.extend(Endpoint::parse_with_port(&host_name(), port));
     names.extend(

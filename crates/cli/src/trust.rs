@@ -8,7 +8,8 @@ use longhaul_control_client::ClientError;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_session::{
-    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, Route, ServerTrust, Session, Verdict, connect,
+    ConnectOptions, Endpoint, Error, KnownHosts, PublicKey, Route, ServerTrust, Session, Verdict,
+    connect,
 };
 use longhaul_transfer::{ConnectError, Connector, Reserved, RoutePlan, SessionConnector};
 
@@ -105,7 +106,10 @@ pub async fn of(
 
 /// Whether the key of `server` is known already, so that nothing else counts.
 pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
-    Ok(wanted.key.is_some() || KnownHosts::open(&home::known_hosts()?)?.get(server).is_some())
+    Ok(wanted.key.is_some()
+        || KnownHosts::open(&home::known_hosts()?)?
+            .get(server)
+            .is_some())
 }
 
 async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Result<bool> {
@@ -130,7 +134,11 @@ async fn typed_line() -> Result<String> {
 }
 
 /// Trusts `key`, or else the first key that the server shows, and no other.
-fn first_use(known: KnownHosts, server: &Endpoint, key: Option<PublicKey>) -> (ServerTrust, FirstUse) {
+fn first_use(
+    known: KnownHosts,
+    server: &Endpoint,
+    key: Option<PublicKey>,
+) -> (ServerTrust, FirstUse) {
     let state = Arc::new(Mutex::new(Unproved {
         known,
         server: server.clone(),
@@ -232,7 +240,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("known_hosts");
         let server: Endpoint = "h:1".parse().unwrap();
-        let (one, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+        let (one, other) = (
+            PublicKey::from_bytes([1; 32]),
+            PublicKey::from_bytes([2; 32]),
+        );
         let written = || KnownHosts::open(&path).unwrap().get(&server);
         let begin = |key| {
             let (trust, first) = first_use(KnownHosts::open(&path).unwrap(), &server, key);

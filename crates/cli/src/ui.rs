@@ -40,7 +40,9 @@ impl Ui {
             match open(&file) {
                 true => answer::line("opened in the browser"),
                 false => {
-                    answer::line("no browser was found (xdg-open, or $BROWSER); within a minute, open");
+                    answer::line(
+                        "no browser was found (xdg-open, or $BROWSER); within a minute, open",
+                    );
                     answer::line(&page.url);
                 }
             }

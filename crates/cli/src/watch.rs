@@ -96,10 +96,13 @@ impl Watch {
         if json || drawn {
             tokio::spawn(async move {
                 let mut rates = Rates::default();
-                let mut tick = tokio::time::interval(if json { JSON_INTERVAL } else { REDRAW_INTERVAL });
+                let mut tick =
+                    tokio::time::interval(if json { JSON_INTERVAL } else { REDRAW_INTERVAL });
                 loop {
                     tick.tick().await;
-                    let Some(watch) = looker.upgrade() else { return };
+                    let Some(watch) = looker.upgrade() else {
+                        return;
+                    };
                     watch.look(&mut rates, drawn);
                 }
             });
@@ -109,7 +112,9 @@ impl Watch {
 
     /// Names where the files go, as the user gave it.
     pub fn writes_to(&self, destination: &OsStr) {
-        let _ = self.destination.set(printable(destination.as_encoded_bytes()));
+        let _ = self
+            .destination
+            .set(printable(destination.as_encoded_bytes()));
     }
 
     /// What went wrong with an entry, in words: with the end that failed, and with what helps, if
@@ -164,7 +169,9 @@ impl Watch {
                 "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
                 "waiting_seconds": progress.silence().map(|silence| silence.as_secs()),
             }));
-        } else if drawn && (found > 0 || !routes.is_empty()) && self.started.elapsed() >= PROGRESS_LINE_AFTER
+        } else if drawn
+            && (found > 0 || !routes.is_empty())
+            && self.started.elapsed() >= PROGRESS_LINE_AFTER
         {
             // Not before there is something to show: ssh may be asking for a password on the same terminal.
             if self.bar.is_hidden() {
@@ -295,7 +302,9 @@ impl Observer for Watch {
         match event {
             Event::StreamOpened { stream, route } => {
                 if self.show.json {
-                    self.line(json!({ "event": "stream_opened", "stream": stream, "route": route }));
+                    self.line(
+                        json!({ "event": "stream_opened", "stream": stream, "route": route }),
+                    );
                 }
             }
             Event::StreamLost {
@@ -320,7 +329,8 @@ impl Observer for Watch {
                     && !self.show.quiet
                     && self.seen().lines.is_new(&reason, Instant::now())
                 {
-                    self.bar.suspend(|| message!("longhaul: {reason}; going on"));
+                    self.bar
+                        .suspend(|| message!("longhaul: {reason}; going on"));
                 }
             }
             Event::Waiting { silence, patience } => {
@@ -386,11 +396,15 @@ impl Observer for Watch {
             Event::Resumed { path, bytes, size } => {
                 let path = shown(path);
                 if self.show.json {
-                    self.line(json!({ "event": "resumed", "path": path, "bytes": bytes, "size": size }));
+                    self.line(
+                        json!({ "event": "resumed", "path": path, "bytes": bytes, "size": size }),
+                    );
                 } else if !self.show.quiet {
                     let (there, whole) = (ByteCount(bytes), ByteCount(size));
                     self.bar.suspend(|| {
-                        message!("longhaul: going on with {path}: {there} of {whole} are there already");
+                        message!(
+                            "longhaul: going on with {path}: {there} of {whole} are there already"
+                        );
                     });
                 }
             }
@@ -533,7 +547,12 @@ mod tests {
             let progress = &watch.progress;
             progress.walk_complete.store(true, Ordering::Relaxed);
             let mut rates = Rates::default();
-            for (found, done) in [(u64::MAX, 0), (u64::MAX, 1), (u64::MAX, u64::MAX), (0, u64::MAX)] {
+            for (found, done) in [
+                (u64::MAX, 0),
+                (u64::MAX, 1),
+                (u64::MAX, u64::MAX),
+                (0, u64::MAX),
+            ] {
                 progress.bytes_found.store(found, Ordering::Relaxed);
                 progress.entries_found.store(found, Ordering::Relaxed);
                 progress.bytes_done.store(done, Ordering::Relaxed);

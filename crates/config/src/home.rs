@@ -73,7 +73,10 @@ pub fn make_dir() -> Result<PathBuf, HomeError> {
 /// [`HomeError::Directory`].
 pub fn make_private(dir: &Path) -> Result<(), HomeError> {
     use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir);
     made.map_err(|source| HomeError::Directory {
         path: dir.to_owned(),
         source,
@@ -119,7 +122,10 @@ fn is_name(name: &str) -> bool {
 ///
 /// # Errors
 /// As [`make_dir`], and [`HomeError::Identity`].
-pub fn identity(file: Option<&Path>, made: impl FnOnce(&Identity, &Path)) -> Result<Identity, HomeError> {
+pub fn identity(
+    file: Option<&Path>,
+    made: impl FnOnce(&Identity, &Path),
+) -> Result<Identity, HomeError> {
     if let Some(file) = file {
         return Ok(Identity::load(file)?);
     }

@@ -35,7 +35,10 @@ use toml::Spanned;
 #[derive(Debug, thiserror::Error)]
 pub enum RoutesError {
     /// It cannot be read: check the path and its permissions.
-    #[error("{}: cannot read the table of routes: {source}", crate::home::shown(file))]
+    #[error(
+        "{}: cannot read the table of routes: {source}",
+        crate::home::shown(file)
+    )]
     Unreadable {
         /// The file.
         file: PathBuf,
@@ -207,7 +210,12 @@ impl RouteTable {
 
     /// The rule for a destination, by its address, the name that led to it, or both.
     #[must_use]
-    pub fn rule(&self, address: Option<IpAddr>, name: Option<&str>, port: u16) -> Option<&RouteRule> {
+    pub fn rule(
+        &self,
+        address: Option<IpAddr>,
+        name: Option<&str>,
+        port: u16,
+    ) -> Option<&RouteRule> {
         let fits = |rule: &&RouteRule| {
             let host = rule.to.iter().any(|pattern| pattern.matches(address, name));
             host && (rule.ports.is_empty() || rule.ports.iter().any(|ports| ports.contains(&port)))
@@ -253,9 +261,8 @@ fn read(rule: RuleText, line: usize) -> Result<RouteRule, Wrong> {
                 "offramp: the destinations are acceptors already: remove one of the two".to_owned(),
             ));
         }
-        Some(text) => {
-            offramp(text.get_ref()).map_err(|problem| (text.span().start, format!("offramp: {problem}")))?
-        }
+        Some(text) => offramp(text.get_ref())
+            .map_err(|problem| (text.span().start, format!("offramp: {problem}")))?,
         None if rule.acceptor => SessionEnd::Destination,
         None => SessionEnd::None,
     };

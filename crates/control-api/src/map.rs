@@ -4,8 +4,8 @@
 //! and again before it ends.
 
 pub use longhaul_map::{
-    Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Host, Link, Map, Registration, SessionEnd,
-    Site, Transport,
+    Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Host, Link, Map, Registration,
+    SessionEnd, Site, Transport,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};

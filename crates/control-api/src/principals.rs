@@ -6,7 +6,9 @@ use utoipa::ToSchema;
 use crate::{Key, Moment};
 
 /// What is asked about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Resource {
     /// Principals and roles.
@@ -48,7 +50,9 @@ impl Resource {
 }
 
 /// What is done to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Permission {
     /// Nothing changes.
@@ -65,7 +69,13 @@ pub enum Permission {
 
 impl Permission {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Read, Self::Write, Self::Create, Self::Modify, Self::Signal];
+    pub const ALL: [Self; 5] = [
+        Self::Read,
+        Self::Write,
+        Self::Create,
+        Self::Modify,
+        Self::Signal,
+    ];
 }
 
 /// To which of them a right is limited.
@@ -85,7 +95,18 @@ pub enum Constraint {
 /// capped, but where a usual limit is stated. A right to write any reservations, without limits, is
 /// an operator's and has none of these either.
 #[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema,
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    ToSchema,
 )]
 #[serde(default, deny_unknown_fields)]
 pub struct ReservationLimits {

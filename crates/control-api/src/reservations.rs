@@ -159,7 +159,10 @@ pub struct ReservationRequest {
     pub description: Option<String>,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_false(value: &bool) -> bool {
     !*value
 }

@@ -21,7 +21,9 @@ fn a_question_needs_only_where_to_and_a_right_says_all() {
     let right = r#"{"resource": "map", "permission": "write", "constraint": {"site": "s"}}"#;
     let right: Right = serde_json::from_str(right).unwrap();
     assert_eq!(right.constraint, Constraint::Site("s".into()));
-    assert!(serde_json::from_str::<Right>(r#"{"resource": "map", "permission": "write"}"#).is_err());
+    assert!(
+        serde_json::from_str::<Right>(r#"{"resource": "map", "permission": "write"}"#).is_err()
+    );
 }
 
 #[test]
@@ -38,7 +40,8 @@ fn a_reservation_needs_only_ends_a_wish_and_an_end_of_the_window() {
         pace: Pace::Early,
     };
     assert_eq!((request.wish, request.start_ms), (volume, None));
-    let again: ReservationRequest = serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
+    let again: ReservationRequest =
+        serde_json::from_str(&serde_json::to_string(&request).unwrap()).unwrap();
     assert_eq!(again, request);
     assert!(serde_json::from_str::<ReservationRequest>(&text.replace("bytes", "octets")).is_err());
 }

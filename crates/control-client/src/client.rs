@@ -168,10 +168,16 @@ impl ServiceClient {
     ///
     /// # Errors
     /// It broke off, or is too long.
-    pub async fn whole(&self, response: Response<Incoming>) -> Result<(StatusCode, Bytes), ClientError> {
+    pub async fn whole(
+        &self,
+        response: Response<Incoming>,
+    ) -> Result<(StatusCode, Bytes), ClientError> {
         let status = response.status();
         let body = Limited::new(response.into_body(), self.max_answer);
-        let body = body.collect().await.map_err(|error| self.broke_off(error))?;
+        let body = body
+            .collect()
+            .await
+            .map_err(|error| self.broke_off(error))?;
         Ok((status, body.to_bytes()))
     }
 
@@ -200,7 +206,11 @@ impl ServiceClient {
         })
     }
 
-    async fn exchange<S>(&self, stream: S, request: Request<Bytes>) -> Result<Response<Incoming>, ClientError>
+    async fn exchange<S>(
+        &self,
+        stream: S,
+        request: Request<Bytes>,
+    ) -> Result<Response<Incoming>, ClientError>
     where
         S: hyper::rt::Read + hyper::rt::Write + Send + Unpin + 'static,
     {

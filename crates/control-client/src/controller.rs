@@ -132,9 +132,12 @@ impl Controller {
     /// [`ClientError`].
     pub async fn routes_file(&self) -> Result<String, ClientError> {
         self.each(|client| async move {
-            let response = client.send("GET", "/routes.toml", None::<&()>, None).await?;
+            let response = client
+                .send("GET", "/routes.toml", None::<&()>, None)
+                .await?;
             let bytes = client.content(response).await?;
-            String::from_utf8(bytes.into()).map_err(|_| client.not_understood("it is no text".to_owned()))
+            String::from_utf8(bytes.into())
+                .map_err(|_| client.not_understood("it is no text".to_owned()))
         })
         .await
     }
@@ -143,7 +146,10 @@ impl Controller {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn report_transfer(&self, report: &TransferReport) -> Result<ReportKept, ClientError> {
+    pub async fn report_transfer(
+        &self,
+        report: &TransferReport,
+    ) -> Result<ReportKept, ClientError> {
         self.ask("POST", "/transfers", Some(report)).await
     }
 
@@ -198,18 +204,28 @@ impl Controller {
         body: Option<&impl Serialize>,
     ) -> Result<T, ClientError> {
         debug_assert!(path.parse::<PathAndQuery>().is_ok(), "{path}");
-        self.each(|client| client.ask(method, path, body, None)).await
+        self.each(|client| client.ask(method, path, body, None))
+            .await
     }
 
     /// Asks one after the other, beginning with the one that answered last, until one answers. All share the time.
-    async fn each<'a, T, F>(&'a self, ask: impl Fn(&'a ServiceClient) -> F) -> Result<T, ClientError>
+    async fn each<'a, T, F>(
+        &'a self,
+        ask: impl Fn(&'a ServiceClient) -> F,
+    ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
     {
         let count = self.clients.len();
         let within = self.within / u32::try_from(count).unwrap_or(1).max(1);
         let first = self.at.load(Ordering::Relaxed);
-        let in_turn = self.clients.iter().enumerate().cycle().skip(first).take(count);
+        let in_turn = self
+            .clients
+            .iter()
+            .enumerate()
+            .cycle()
+            .skip(first)
+            .take(count);
         let mut left = count;
         let mut last = None;
         for (at, client) in in_turn {
@@ -238,7 +254,10 @@ impl Controller {
     }
 
     /// The same, again and again where no answer came: of one, a few times; of several, for as long as they may take to agree on who leads.
-    async fn insist<'a, T, F>(&'a self, ask: impl Fn(&'a ServiceClient) -> F) -> Result<T, ClientError>
+    async fn insist<'a, T, F>(
+        &'a self,
+        ask: impl Fn(&'a ServiceClient) -> F,
+    ) -> Result<T, ClientError>
     where
         F: Future<Output = Result<T, ClientError>>,
     {

@@ -95,7 +95,9 @@ pub enum ClientError {
         within: std::time::Duration,
     },
     /// It is of another release.
-    #[error("the {service}'s answer is not understood: {why}; if it is of another release, start it anew")]
+    #[error(
+        "the {service}'s answer is not understood: {why}; if it is of another release, start it anew"
+    )]
     Answer {
         /// What was asked, in a word.
         service: &'static str,

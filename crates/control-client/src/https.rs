@@ -53,7 +53,9 @@ impl std::fmt::Debug for Https {
 pub fn verdict(trust: &ServerTrust, server: &Endpoint, found: &PublicKey) -> Verdict {
     match trust {
         ServerTrust::Pinned(expected) if expected == found => Verdict::Trusted,
-        ServerTrust::Pinned(expected) => Verdict::Mismatch { expected: *expected },
+        ServerTrust::Pinned(expected) => Verdict::Mismatch {
+            expected: *expected,
+        },
         ServerTrust::Callback(ask) => ask(server, found),
     }
 }
@@ -131,11 +133,13 @@ impl Https {
             let addresses = Resolver::new().addresses(&self.server).await?;
             TcpStream::connect(addresses.as_slice()).await
         };
-        let stream = connecting.await.map_err(|source| ClientError::Unreachable {
-            service,
-            server: server.clone(),
-            source,
-        })?;
+        let stream = connecting
+            .await
+            .map_err(|source| ClientError::Unreachable {
+                service,
+                server: server.clone(),
+                source,
+            })?;
         // One request and one answer: nothing is gained by waiting for more to send.
         let _ = stream.set_nodelay(true);
         let secured = tls::connect(&self.tls, &host, stream).await;

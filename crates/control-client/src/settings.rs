@@ -155,7 +155,9 @@ impl Settings {
     pub fn parse(text: &str) -> Result<Self, String> {
         let read: Text = toml::from_str(text).map_err(|error| error.message().to_owned())?;
         if read.other.len() >= MAX_CONTROLLERS {
-            return Err(format!("other: at most {MAX_CONTROLLERS} controllers in all"));
+            return Err(format!(
+                "other: at most {MAX_CONTROLLERS} controllers in all"
+            ));
         }
         let others = read.other.into_iter();
         let others = others.map(|other| Site::read(&other.url, other.key, other.authority));
@@ -213,7 +215,9 @@ impl Site {
         let known = match (&url, key, authority) {
             (_, Some(_), Some(_)) => return Err("key and authority: leave one out".to_owned()),
             (ServiceUrl::Unix(_), None, None) => None,
-            (ServiceUrl::Unix(_), ..) => return Err("a Unix socket needs no key: leave it out".to_owned()),
+            (ServiceUrl::Unix(_), ..) => {
+                return Err("a Unix socket needs no key: leave it out".to_owned());
+            }
             (ServiceUrl::Https(_), Some(key), None) => {
                 let key: PublicKey = key.parse().map_err(|error| format!("key: {error}"))?;
                 Some(KnownBy::Key(key))

@@ -66,7 +66,10 @@ impl Spool {
         };
         let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let mut waiting: Vec<PathBuf> = paths
-            .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+            .filter(|path| {
+                path.extension()
+                    .is_some_and(|extension| extension == "json")
+            })
             .collect();
         waiting.sort();
         waiting
@@ -80,8 +83,12 @@ impl Spool {
         for path in self.waiting() {
             let reported = match read(&path) {
                 None => Ok(()),
-                Some(Entry::Transfer(report)) => controller.report_transfer(&report).await.map(drop),
-                Some(Entry::Measurements(batch)) => controller.report_measurements(&batch).await.map(drop),
+                Some(Entry::Transfer(report)) => {
+                    controller.report_transfer(&report).await.map(drop)
+                }
+                Some(Entry::Measurements(batch)) => {
+                    controller.report_measurements(&batch).await.map(drop)
+                }
             };
             match reported {
                 Err(error) if error.is_passing() => return Err(error),

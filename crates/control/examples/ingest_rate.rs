@@ -2,7 +2,10 @@
 //!
 //! `cargo run --release -p longhaul-control --example ingest_rate -- [SECONDS] [POSTGRESQL-URL]`; the file is made in the working directory and removed.
 
-#![allow(clippy::unwrap_used, reason = "a measurement that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    reason = "a measurement that cannot go on has failed"
+)]
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -114,10 +114,16 @@ async fn network(name: &'static str, reservations: usize, requests: usize) {
             Counter::Later => "with offers beside the writer",
             Counter::Offer => "with offers by the writer itself",
         };
-        let commands = asks.by_ref().take(requests).map(|asked| command(&names, &asked));
+        let commands = asks
+            .by_ref()
+            .take(requests)
+            .map(|asked| command(&names, &asked));
         let closed = in_turn(&book, commands.collect()).await;
         println!("  {offers}, {ASKERS} askers in turn: {closed}");
-        let commands = asks.by_ref().take(requests).map(|asked| command(&names, &asked));
+        let commands = asks
+            .by_ref()
+            .take(requests)
+            .map(|asked| command(&names, &asked));
         let open = arriving(&book, commands.collect()).await;
         println!("  {offers}, {ARRIVALS} a second arriving: {open}");
         end.send_replace(true);
@@ -150,7 +156,12 @@ fn disk(dir: &Path) -> String {
 }
 
 /// Fills the journal; how many reservations are in it, and what is asked next.
-async fn fill(store: &Store, map: &Map, reservations: usize, timed_requests: usize) -> (usize, Vec<Request>) {
+async fn fill(
+    store: &Store,
+    map: &Map,
+    reservations: usize,
+    timed_requests: usize,
+) -> (usize, Vec<Request>) {
     let mut desk = Desk::new().unwrap().countering(Counter::Refuse);
     let mut records = Vec::new();
     desk.take_map(map, &mut records).unwrap();
@@ -243,7 +254,9 @@ async fn ask(book: Book, command: Command) -> (Answered, Duration) {
     let began = Instant::now();
     let answered = match book.ask(operator(), command, None).await {
         Ok(_) => Answered::Granted,
-        Err(AskError::Desk(DeskError::NoRoom(refusal))) if refusal.offers.left_out => Answered::WithoutOffers,
+        Err(AskError::Desk(DeskError::NoRoom(refusal))) if refusal.offers.left_out => {
+            Answered::WithoutOffers
+        }
         Err(AskError::Desk(DeskError::NoRoom(_))) => Answered::Refused,
         Err(error) => panic!("{error}"),
     };

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeSet;
 
-use longhaul_control_api::principals::{Constraint, Permission, ReservationLimits, Resource, Right, Role};
+use longhaul_control_api::principals::{
+    Constraint, Permission, ReservationLimits, Resource, Right, Role,
+};
 
 /// What a request is about, as constraints see it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -46,7 +48,9 @@ impl Subject {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// No role of the asker's has anything to do with it.
-    #[error("no role of {who} may {permission} {resource}: longhaul control grant gives it one that may")]
+    #[error(
+        "no role of {who} may {permission} {resource}: longhaul control grant gives it one that may"
+    )]
     NoRight {
         /// The asker.
         who: String,
@@ -86,7 +90,10 @@ pub fn decide(
         .filter(of_it)
         .map(|right| &right.constraint)
         .collect();
-    if constraints.iter().any(|constraint| covers(constraint, subject)) {
+    if constraints
+        .iter()
+        .any(|constraint| covers(constraint, subject))
+    {
         return Ok(());
     }
     let (who, permission, resource) = (
@@ -153,9 +160,9 @@ pub fn limits(
     permission: Permission,
     subject: &Subject,
 ) -> BTreeSet<ReservationLimits> {
-    let covering = rights
-        .iter()
-        .filter(|right| concerns(right, resource, permission) && covers(&right.constraint, subject));
+    let covering = rights.iter().filter(|right| {
+        concerns(right, resource, permission) && covers(&right.constraint, subject)
+    });
     covering.map(limits_of).collect()
 }
 
@@ -268,7 +275,10 @@ pub fn builtin_roles() -> Vec<Role> {
             ],
         ),
         role(OPERATOR, everything.collect()),
-        role("reader", readable.map(|resource| (resource, Read, Any)).collect()),
+        role(
+            "reader",
+            readable.map(|resource| (resource, Read, Any)).collect(),
+        ),
         role(
             "reserver",
             vec![

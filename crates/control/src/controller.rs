@@ -287,7 +287,10 @@ impl Controller {
 
     /// What the network is like. Hold it shortly.
     pub fn weather(&self) -> MutexGuard<'_, Weather> {
-        self.0.weather.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0
+            .weather
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// When it started.

@@ -1,7 +1,10 @@
 //! The API: `/api/v1`, described by `/api/v1/openapi.json`, and whether the controller is there (`/healthz`), can work (`/readyz`), and what it counts
 //! (`/metrics`).
 
-#![allow(unused_qualifications, reason = "in what utoipa makes of its attributes")]
+#![allow(
+    unused_qualifications,
+    reason = "in what utoipa makes of its attributes"
+)]
 
 mod depots;
 mod describe;
@@ -66,7 +69,10 @@ pub fn router_for_keys(controller: Controller, gate: Arc<KeyGate>) -> Router {
 pub fn router_for_archives(controller: Controller, gate: Gate) -> Router {
     let gate = Arc::new(gate);
     let api = Router::new()
-        .route("/api/v1/pscheduler", post(pscheduler::take).put(pscheduler::put))
+        .route(
+            "/api/v1/pscheduler",
+            post(pscheduler::take).put(pscheduler::put),
+        )
         .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
         .layer(middleware::from_fn_with_state(gate.clone(), guard))
         .layer(middleware::from_fn_with_state(gate, guard_way));
@@ -80,8 +86,13 @@ fn whole(controller: Controller, api: Router<Controller>) -> Router {
         .route("/healthz", get(service::health))
         .route("/readyz", get(service::ready))
         .fallback(async || Problem::new(ProblemKind::NotFound, "the API is beneath /api/v1"))
-        .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"))
-        .layer(middleware::from_fn_with_state(controller.clone(), while_there))
+        .method_not_allowed_fallback(async || {
+            Problem::new(ProblemKind::Method, "see /api/v1/openapi.json")
+        })
+        .layer(middleware::from_fn_with_state(
+            controller.clone(),
+            while_there,
+        ))
         .layer(middleware::from_fn_with_state(controller.clone(), count))
         .layer(middleware::map_response(with_headers))
         .with_state(controller)
@@ -106,14 +117,22 @@ fn api() -> Router<Controller> {
         .route("/map", get(map::show).put(map::replace))
         .route("/routes.toml", get(map::routes_file))
         .route("/depots", get(depots::list))
-        .route("/depots/{key}", put(depots::register).delete(depots::unregister))
+        .route(
+            "/depots/{key}",
+            put(depots::register).delete(depots::unregister),
+        )
         .route("/names", get(depots::names))
         .route("/names/{name}", delete(depots::release))
-        .route("/measurements", get(measurements::list).post(measurements::take))
+        .route(
+            "/measurements",
+            get(measurements::list).post(measurements::take),
+        )
         .route("/measurements/summaries", get(measurements::summaries))
         .route(
             "/pscheduler",
-            get(pscheduler::list).post(pscheduler::take).put(pscheduler::put),
+            get(pscheduler::list)
+                .post(pscheduler::take)
+                .put(pscheduler::put),
         )
         .route("/forecasts", get(forecasts::list))
         .route("/routes/question", post(routes::question))
@@ -132,7 +151,10 @@ fn api() -> Router<Controller> {
         )
         .route("/reservations/{id}/commit", post(reservations::commit))
         .route("/reservations/{id}/abort", post(reservations::abort))
-        .route("/reservations/{id}/provision", post(reservations::provision))
+        .route(
+            "/reservations/{id}/provision",
+            post(reservations::provision),
+        )
         .route("/reservations/{id}/release", post(reservations::release))
         .route("/reservations/{id}/document", get(reservations::document))
         .route("/reservations/{id}/grants", get(grants::list))
@@ -140,7 +162,9 @@ fn api() -> Router<Controller> {
         .route("/transfers", get(transfers::list).post(transfers::take))
         .route("/transfers/score", get(transfers::score))
         .fallback(async || Problem::new(ProblemKind::NotFound, "see /api/v1/openapi.json"))
-        .method_not_allowed_fallback(async || Problem::new(ProblemKind::Method, "see /api/v1/openapi.json"));
+        .method_not_allowed_fallback(async || {
+            Problem::new(ProblemKind::Method, "see /api/v1/openapi.json")
+        });
     Router::new()
         .nest("/api/v1", v1)
         .route("/metrics", get(service::metrics))
@@ -209,7 +233,10 @@ impl From<StoreError> for Problem {
             StoreError::Busy => ProblemKind::TooMany,
             StoreError::Sql(_) => {
                 tracing::warn!(%error, "the store failed");
-                return Self::new(ProblemKind::Unavailable, "the store does not answer: try again");
+                return Self::new(
+                    ProblemKind::Unavailable,
+                    "the store does not answer: try again",
+                );
             }
         };
         Self::new(kind, error.to_string())

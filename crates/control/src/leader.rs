@@ -62,7 +62,9 @@ impl Leadership {
     #[must_use]
     pub fn elsewhere(&self) -> Option<&str> {
         match self {
-            Self::Following { leader: Some(leader) } => leader.url.as_deref(),
+            Self::Following {
+                leader: Some(leader),
+            } => leader.url.as_deref(),
             _ => None,
         }
     }

@@ -99,7 +99,11 @@ impl Metrics {
             "Requests answered, by method and status",
             this.requests.clone(),
         );
-        registry.register("refused", "Requests turned away, by reason", this.refused.clone());
+        registry.register(
+            "refused",
+            "Requests turned away, by reason",
+            this.refused.clone(),
+        );
         registry.register(
             "measurements_kept",
             "Measurements that were new",
@@ -175,7 +179,9 @@ impl Metrics {
         // Of others' words only the ones that services know.
         let known = ["GET", "HEAD", "PUT", "POST", "DELETE"].contains(&method);
         let method = if known { method } else { "other" }.to_owned();
-        self.requests.get_or_create(&Answered { method, status }).inc();
+        self.requests
+            .get_or_create(&Answered { method, status })
+            .inc();
         let reason = match status {
             401 => "unauthenticated",
             403 => "forbidden",
@@ -192,8 +198,10 @@ impl Metrics {
     }
 
     pub(crate) fn kept(&self, new: usize, known: usize) {
-        self.measurements.inc_by(u64::try_from(new).unwrap_or(u64::MAX));
-        self.duplicates.inc_by(u64::try_from(known).unwrap_or(u64::MAX));
+        self.measurements
+            .inc_by(u64::try_from(new).unwrap_or(u64::MAX));
+        self.duplicates
+            .inc_by(u64::try_from(known).unwrap_or(u64::MAX));
     }
 
     pub(crate) fn reported(&self) {
@@ -226,11 +234,17 @@ fn text(controller: &Controller) -> String {
     let counts = controller.circuits().counts();
     metrics.reservations.clear();
     for (state, number) in counts.reservations {
-        metrics.reservations.get_or_create(&State { state }).set(number);
+        metrics
+            .reservations
+            .get_or_create(&State { state })
+            .set(number);
     }
     metrics.circuits.clear();
     for (standing, number) in counts.circuits {
-        metrics.circuits.get_or_create(&Standing { standing }).set(number);
+        metrics
+            .circuits
+            .get_or_create(&Standing { standing })
+            .set(number);
     }
     metrics
         .failures
@@ -309,7 +323,11 @@ mod tests {
     #[test]
     fn quantiles_are_values_that_were_measured() {
         assert_eq!(quantiles(&[]).count(), 0);
-        let of = |values: &[f64]| quantiles(values).map(|(_, value)| value).collect::<Vec<_>>();
+        let of = |values: &[f64]| {
+            quantiles(values)
+                .map(|(_, value)| value)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(of(&[3.0]), [3.0, 3.0, 3.0]);
         let eleven: Vec<f64> = (0..11).map(f64::from).collect();
         assert_eq!(of(&eleven), [1.0, 5.0, 9.0]);

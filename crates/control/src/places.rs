@@ -77,7 +77,10 @@ impl Places {
             _ => None,
         });
         let stale_at = until.min_by(f64::total_cmp);
-        let all_depots = map.depots.iter().map(|depot| (depot.key, depot.name.clone()));
+        let all_depots = map
+            .depots
+            .iter()
+            .map(|depot| (depot.key, depot.name.clone()));
         let known_depots = all_depots.collect();
         let in_force = map.depots.iter().filter(|depot| is_in_force(depot));
         let depots = in_force
@@ -112,7 +115,8 @@ impl Places {
     /// Whether a depot has become stale since this was made.
     #[must_use]
     pub fn is_old(&self, now_ms: u64) -> bool {
-        self.stale_at.is_some_and(|stale_at| stale_at <= seconds(now_ms))
+        self.stale_at
+            .is_some_and(|stale_at| stale_at <= seconds(now_ms))
     }
 
     /// What the depot with that key is called, while it is on the operator's map or its
@@ -128,7 +132,11 @@ impl Places {
         let depot = self.depot(key).map(str::to_owned);
         let host = self.hosts.contains(name).then(|| name.to_owned());
         Speaker {
-            ends: depot.into_iter().chain(host).chain([key.to_string()]).collect(),
+            ends: depot
+                .into_iter()
+                .chain(host)
+                .chain([key.to_string()])
+                .collect(),
         }
     }
 

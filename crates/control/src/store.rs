@@ -173,9 +173,11 @@ impl Store {
     /// # Errors
     /// It does not answer.
     pub async fn changes(&self) -> Result<Changes, StoreError> {
-        let rows = sqlx::query("SELECT name, value FROM counters WHERE name IN ('change', 'registration')")
-            .fetch_all(&self.database.pool())
-            .await?;
+        let rows = sqlx::query(
+            "SELECT name, value FROM counters WHERE name IN ('change', 'registration')",
+        )
+        .fetch_all(&self.database.pool())
+        .await?;
         let mut changes = Changes::default();
         for row in rows {
             let value = row.try_get("value")?;

@@ -154,7 +154,9 @@ impl Weather {
             // The operator's word stands above what depots say of themselves.
             let is_listed = depot.source != DepotSource::Registered;
             if is_listed || !depots.by_address.contains_key(&address) {
-                depots.by_address.insert(address.clone(), depot.name.clone());
+                depots
+                    .by_address
+                    .insert(address.clone(), depot.name.clone());
             }
             let place = DepotPlace {
                 address,
@@ -169,7 +171,10 @@ impl Weather {
             .map(|host| (host.name.clone(), host.addresses.clone()))
             .collect();
         let of_hosts = map.hosts.iter().map(|host| (&host.name, Some(&host.site)));
-        let of_depots = map.depots.iter().map(|depot| (&depot.name, depot.site.as_ref()));
+        let of_depots = map
+            .depots
+            .iter()
+            .map(|depot| (&depot.name, depot.site.as_ref()));
         // As in `Places`: where a host and a depot have one name, the host's place stands.
         let of_both = of_depots.chain(of_hosts);
         depots.sites = of_both
@@ -233,9 +238,14 @@ impl Weather {
 
     fn make_hops(&mut self, assumed: &[((NodeId, NodeId), HopForecast)]) {
         self.has_new = false;
-        let nodes: Vec<Node> = self.names.iter().map(|name| self.depots.node(name)).collect();
+        let nodes: Vec<Node> = self
+            .names
+            .iter()
+            .map(|name| self.depots.node(name))
+            .collect();
         let known = self.measured.keys().chain(self.inferred.keys()).copied();
-        let ends: Vec<(NodeId, NodeId)> = known.chain(assumed.iter().map(|(ends, _)| *ends)).collect();
+        let ends: Vec<(NodeId, NodeId)> =
+            known.chain(assumed.iter().map(|(ends, _)| *ends)).collect();
         let mut hops = Hops::new(nodes, &ends);
         // What was measured of a hop itself stands above what was inferred.
         for ((from, to), taken) in self.inferred.iter().chain(&self.measured) {
@@ -257,7 +267,9 @@ impl Weather {
         let wanted = |key: &SeriesKey| {
             query.from.as_ref().is_none_or(|from| *from == key.from)
                 && query.to.as_ref().is_none_or(|to| *to == key.to)
-                && query.quantity.is_none_or(|quantity| quantity == key.quantity)
+                && query
+                    .quantity
+                    .is_none_or(|quantity| quantity == key.quantity)
         };
         let found = self.series.iter().filter(|(key, _)| wanted(key));
         let all = found.filter_map(|(key, known)| {
@@ -268,7 +280,8 @@ impl Weather {
                 reporter: key.reporter.clone(),
                 quantity: key.quantity,
                 next: spread(&forecast.quantiles),
-                measured_ms: u64::try_from(known.series.newest()? / intake::MS_US).unwrap_or_default(),
+                measured_ms: u64::try_from(known.series.newest()? / intake::MS_US)
+                    .unwrap_or_default(),
                 samples: forecast.samples,
                 coverage: Coverage {
                     of_100: forecast.coverage_100,

@@ -19,7 +19,9 @@ const OF_PATHS: [&str; 4] = [
 const COLUMNS: u64 = 24;
 
 fn root(path: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .join(path);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -28,7 +30,9 @@ fn dashboard() -> Value {
 }
 
 fn list<'a>(of: &'a Value, name: &str) -> &'a [Value] {
-    of[name].as_array().unwrap_or_else(|| panic!("{name} is no list"))
+    of[name]
+        .as_array()
+        .unwrap_or_else(|| panic!("{name} is no list"))
 }
 
 fn text<'a>(of: &'a Value, name: &str) -> &'a str {
@@ -87,7 +91,10 @@ fn its_form_is_grafanas() {
         assert!(!text(&dashboard, field).is_empty());
     }
     assert!(text(&dashboard, "uid").len() <= 40);
-    assert!(dashboard.get("id").is_none(), "an id is Grafana's own to give");
+    assert!(
+        dashboard.get("id").is_none(),
+        "an id is Grafana's own to give"
+    );
     let variables: BTreeSet<&str> = list(&dashboard["templating"], "list")
         .iter()
         .map(|of| text(of, "name"))
@@ -116,7 +123,8 @@ fn its_form_is_grafanas() {
         }
         assert!(["timeseries", "table"].contains(&text(panel, "type")));
         assert!(
-            !text(panel, "description").is_empty() && panel["fieldConfig"]["defaults"]["unit"].is_string()
+            !text(panel, "description").is_empty()
+                && panel["fieldConfig"]["defaults"]["unit"].is_string()
         );
         let refs: BTreeSet<&str> = list(panel, "targets")
             .iter()

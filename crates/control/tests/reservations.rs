@@ -21,7 +21,9 @@ use longhaul_circuits::time::Window;
 use longhaul_control::leader::{Leader, Leadership};
 use longhaul_control::reservations::wanted::Place;
 use longhaul_control::reservations::writer::{AskError, open};
-use longhaul_control::reservations::{Asker, Book, Clock, Command, Desk, DeskError, Record, Writer};
+use longhaul_control::reservations::{
+    Asker, Book, Clock, Command, Desk, DeskError, Record, Writer,
+};
 use longhaul_control::store::reservations::Batch;
 use longhaul_control::store::{Once, StoreError};
 use longhaul_control::{Store, reservations};
@@ -40,8 +42,10 @@ const MANY_POLLS: usize = 10_000;
 /// One link of 10 Gbit/s, half of which may be reserved.
 fn map() -> Map {
     let both = json!({"capacity": {"rate_bps": 1e10}});
-    let link = json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
-    serde_json::from_value(json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]})).unwrap()
+    let link =
+        json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
+    serde_json::from_value(json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]}))
+        .unwrap()
 }
 
 fn operator() -> Asker {
@@ -145,7 +149,10 @@ async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
         answers: &[],
         now: 0,
     };
-    store.append_reservations(&batch(old, 1, &records)).await.unwrap();
+    store
+        .append_reservations(&batch(old, 1, &records))
+        .await
+        .unwrap();
     let new = store.lead_reservations().await.unwrap();
     assert!(new > old);
     assert_eq!(store.reservation_epoch().await.unwrap(), new);
@@ -156,9 +163,17 @@ async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
     assert!(matches!(fenced, StoreError::Fenced), "{fenced}");
     // What is there is not written over, and of what is refused no part stays.
     let twice = [records[0].clone(), records[0].clone()];
-    assert!(store.append_reservations(&batch(new, 0, &twice)).await.is_err());
+    assert!(
+        store
+            .append_reservations(&batch(new, 0, &twice))
+            .await
+            .is_err()
+    );
     assert_eq!(journal(&store).await, [(1, records[0].clone())]);
-    store.append_reservations(&batch(new, 2, &records)).await.unwrap();
+    store
+        .append_reservations(&batch(new, 2, &records))
+        .await
+        .unwrap();
     assert_eq!(journal(&store).await.len(), 2);
 }
 
@@ -203,12 +218,17 @@ async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
         .book
         .ask(operator(), reserve("b", 1, false), Some(other))
         .await;
-    assert!(matches!(reused, Err(AskError::Store(StoreError::KeyReused(_)))));
+    assert!(matches!(
+        reused,
+        Err(AskError::Store(StoreError::KeyReused(_)))
+    ));
     // What is refused is not remembered: it may go another time.
     let much = || {
-        writing
-            .book
-            .ask(operator(), reserve("c", 5_000_000_000, false), Some(once("c")))
+        writing.book.ask(
+            operator(),
+            reserve("c", 5_000_000_000, false),
+            Some(once("c")),
+        )
     };
     assert!(much().await.is_err());
     let cancel = Command::Cancel {
@@ -290,7 +310,10 @@ async fn offers_are_good_at_the_record_that_they_name(store: Store) {
         for (_, record) in journal.iter().take_while(|(number, _)| *number <= record) {
             desk.apply(record).unwrap();
         }
-        for offer in [offers.later, offers.slower, offers.volume].into_iter().flatten() {
+        for offer in [offers.later, offers.slower, offers.volume]
+            .into_iter()
+            .flatten()
+        {
             let Command::Reserve { from, to, .. } = reserve("a", 1, false) else {
                 panic!()
             };
@@ -323,7 +346,11 @@ async fn two_writers_promise_nothing_twice(store: Store) {
             let name = format!("{number}");
             loop {
                 match book
-                    .ask(operator(), reserve(&name, 500_000_000, false), Some(once(&name)))
+                    .ask(
+                        operator(),
+                        reserve(&name, 500_000_000, false),
+                        Some(once(&name)),
+                    )
                     .await
                 {
                     Ok(_) => return 1,
@@ -473,7 +500,10 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
         .await
         .unwrap();
     // The other one turns it away, and reads what was written.
-    let turned_away = follower.book.ask(operator(), reserve("b", 1, false), None).await;
+    let turned_away = follower
+        .book
+        .ask(operator(), reserve("b", 1, false), None)
+        .await;
     let at = |error: &AskError| match error {
         AskError::Store(StoreError::NotLeading { leader }) => leader.clone(),
         error => panic!("{error}"),
@@ -492,7 +522,10 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
     assert!(new > old);
     // It has not received it yet.
     for _ in 0..2 {
-        let refused = of_first.book.ask(operator(), reserve("c", 1, false), None).await;
+        let refused = of_first
+            .book
+            .ask(operator(), reserve("c", 1, false), None)
+            .await;
         assert_eq!(at(&refused.unwrap_err()), None);
     }
     assert_eq!(store.reservation_epoch().await.unwrap(), new);
@@ -550,14 +583,23 @@ async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() 
         desk.show(&operator(), ReservationId(2), now)
             .map(|one| one.state.reserve)
     };
-    assert_eq!(writing.book.read(state).await.unwrap(), Ok(ReserveState::Held));
+    assert_eq!(
+        writing.book.read(state).await.unwrap(),
+        Ok(ReserveState::Held)
+    );
     writing.finish().await;
     store.close().await;
     edit("DELETE FROM reservation_journal WHERE number = $1", 2).await;
     let store = Store::sqlite(&file).await.unwrap();
     let writing = Writing::begin(&store, &time);
-    assert!(matches!(writing.book.read(state).await, Err(StoreError::Behind)));
-    let asked = writing.book.ask(operator(), reserve("d", 1, false), None).await;
+    assert!(matches!(
+        writing.book.read(state).await,
+        Err(StoreError::Behind)
+    ));
+    let asked = writing
+        .book
+        .ask(operator(), reserve("d", 1, false), None)
+        .await;
     assert!(matches!(asked, Err(AskError::Store(StoreError::Behind))));
     writing.finish().await;
 }

@@ -15,7 +15,9 @@ use longhaul_control::store::retention::{LONG_SPAN, Retention, SHORT_SPAN};
 use longhaul_control::store::{Once, StoreError};
 use longhaul_control::{Store, authority};
 use longhaul_control_api::map::Map;
-use longhaul_control_api::measurements::{Conditions, Measurement, MeasurementQuery, Quantity, Source};
+use longhaul_control_api::measurements::{
+    Conditions, Measurement, MeasurementQuery, Quantity, Source,
+};
 use longhaul_control_api::principals::{Constraint, Permission, Resource, Right};
 use longhaul_control_api::transfers::{Outcome, TransferReport};
 use longhaul_proto::PublicKey;
@@ -86,7 +88,9 @@ async fn principals_have_roles_and_lose_them(store: Store) {
     assert!(matches!(missing, StoreError::Missing { .. }), "{missing}");
     let found = store.principals().await.unwrap();
     let of = |key: PublicKey| {
-        let found = found.iter().find(|principal| principal.key == key.to_string());
+        let found = found
+            .iter()
+            .find(|principal| principal.key == key.to_string());
         found.map(|principal| (principal.name.clone(), principal.roles.join(" ")))
     };
     assert_eq!(of(ana), Some(("a".into(), "client depot".into())));
@@ -200,7 +204,11 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
     assert_eq!((answer.kept, answer.duplicates), (3, 0));
     let found = all(&store).await;
     assert_eq!(found.len(), 7);
-    let values: Vec<Measurement> = found.iter().take(3).map(|(_, found)| found.clone()).collect();
+    let values: Vec<Measurement> = found
+        .iter()
+        .take(3)
+        .map(|(_, found)| found.clone())
+        .collect();
     assert_eq!(values, batch);
     assert!(found.is_sorted_by_key(|(number, _)| *number));
     assert_eq!(writing.kept.recv().await.unwrap().measurements, batch);
@@ -209,7 +217,9 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
 async fn questions_for_measurements_are_answered_in_pages(store: Store) {
     let writing = writing(&store);
     for from in ["a", "b"] {
-        let batch: Vec<Measurement> = (0..10).map(|at| measurement(from, 1000 + at, 1.0)).collect();
+        let batch: Vec<Measurement> = (0..10)
+            .map(|at| measurement(from, 1000 + at, 1.0))
+            .collect();
         writing.ingest.keep(kept(from, &batch), None).await.unwrap();
     }
     let ask = async |query: &MeasurementQuery, reporter| {
@@ -272,7 +282,9 @@ async fn what_many_bring_at_once_is_kept_once(store: Store) {
             let mut new = 0;
             for round in 0..10 {
                 let at = round * 1000 + (task % 8) * 100;
-                let batch: Vec<Measurement> = (0..60).map(|next| measurement("a", at + next, 1.0)).collect();
+                let batch: Vec<Measurement> = (0..60)
+                    .map(|next| measurement("a", at + next, 1.0))
+                    .collect();
                 new += ingest.keep(kept("r", &batch), None).await.unwrap().kept;
             }
             new
@@ -337,7 +349,10 @@ async fn old_measurements_become_summaries_and_go(store: Store) {
             )
         })
         .collect();
-    assert_eq!(spans, [(0, 50, 0.0, 24.5, 49.0), (300_000, 50, 50.0, 74.5, 99.0)]);
+    assert_eq!(
+        spans,
+        [(0, 50, 0.0, 24.5, 49.0), (300_000, 50, 50.0, 74.5, 99.0)]
+    );
     assert!(
         shorts
             .iter()
@@ -391,11 +406,20 @@ async fn a_report_counts_once(store: Store) {
             .map(|(_, kept)| format!("{}{}", kept.reporter, kept.report.id))
             .collect()
     };
-    assert_eq!(ids(store.reports(None, 0, 10).await.unwrap()), ["r1", "s1", "r2"]);
-    assert_eq!(ids(store.reports(Some("r"), 0, 10).await.unwrap()), ["r1", "r2"]);
+    assert_eq!(
+        ids(store.reports(None, 0, 10).await.unwrap()),
+        ["r1", "s1", "r2"]
+    );
+    assert_eq!(
+        ids(store.reports(Some("r"), 0, 10).await.unwrap()),
+        ["r1", "r2"]
+    );
     assert_eq!(ids(store.newest_reports(2).await.unwrap()), ["s1", "r2"]);
     let first = store.reports(None, 0, 1).await.unwrap()[0].0;
-    assert_eq!(ids(store.reports(None, first, 10).await.unwrap()), ["s1", "r2"]);
+    assert_eq!(
+        ids(store.reports(None, first, 10).await.unwrap()),
+        ["s1", "r2"]
+    );
     assert_eq!(store.forget_reports(system_now() + 1000).await.unwrap(), 3);
 }
 

@@ -53,7 +53,11 @@ pub fn long_enough(to_deadline: Duration) -> Duration {
 /// What is expected of best effort: by the forecast to begin with, by what is measured in the end, and in between by the mean of their logarithms.
 /// None where too little is known: no forecast, and no measurement that is [`long_enough`].
 #[must_use]
-pub fn blend(forecast: Option<Rates>, measured: Option<Measured>, long_enough: Duration) -> Option<Rates> {
+pub fn blend(
+    forecast: Option<Rates>,
+    measured: Option<Measured>,
+    long_enough: Duration,
+) -> Option<Rates> {
     let forecast = forecast.filter(Rates::is_sound);
     let measured = measured.filter(|measured| measured.bps.is_finite() && measured.bps >= 0.0);
     let Some(measured) = measured else {
@@ -121,6 +125,9 @@ mod tests {
         };
         assert_eq!(blend(None, None, MEASURED_AT_LEAST), None);
         assert_eq!(blend(None, Some(short), MEASURED_AT_LEAST), None);
-        assert_eq!(blend(Some(senseless), Some(broken), MEASURED_AT_LEAST), None);
+        assert_eq!(
+            blend(Some(senseless), Some(broken), MEASURED_AT_LEAST),
+            None
+        );
     }
 }

@@ -25,8 +25,8 @@ mod need;
 pub use account::Account;
 use bounds::{
     CHANGED_ABOVE, CHANGED_BELOW, EXTENDED_BEFORE_MS, FIRST_PAUSE_MS, HEADROOM, MARGIN_SHARE,
-    MAX_ESTIMATE_WAIT_MS, MAX_MARGIN_MS, MAX_PAUSE_MS, MAX_REQUESTS, MAX_RETURNS, MIN_RATE_WINDOW_MS,
-    MIN_RETURNED_SHARE, RETURN_SETTLED_MS,
+    MAX_ESTIMATE_WAIT_MS, MAX_MARGIN_MS, MAX_PAUSE_MS, MAX_REQUESTS, MAX_RETURNS,
+    MIN_RATE_WINDOW_MS, MIN_RETURNED_SHARE, RETURN_SETTLED_MS,
 };
 pub use events::{Action, Ask, Event, Look, Mode, Outlook, Refusal, Why};
 
@@ -187,7 +187,8 @@ impl Planner {
                 _ => {}
             },
             Event::Committed => {
-                if let State::Committing(promise) = std::mem::replace(&mut self.state, State::Idle) {
+                if let State::Committing(promise) = std::mem::replace(&mut self.state, State::Idle)
+                {
                     self.account.promised(now, self.promise.as_ref(), &promise);
                     self.promise = Some(promise);
                     self.refusal = None;
@@ -247,7 +248,9 @@ impl Planner {
     }
 
     fn span(&self) -> Moment {
-        self.deadline.unwrap_or(Moment::MAX).saturating_sub(self.begun)
+        self.deadline
+            .unwrap_or(Moment::MAX)
+            .saturating_sub(self.begun)
     }
 
     fn long_enough(&self) -> Duration {
@@ -264,7 +267,9 @@ impl Planner {
         let long = self.long_enough();
         let is_long = |measured: &Measured| measured.over >= long;
         // Best effort alone carries what it carried beside the last reservation, or more. What has only begun to be measured replaces none of that.
-        let lasted = measured.filter(is_long).or(self.beside.take().filter(is_long));
+        let lasted = measured
+            .filter(is_long)
+            .or(self.beside.take().filter(is_long));
         self.alone = lasted.or(self.alone).or(measured);
     }
 
@@ -305,7 +310,12 @@ impl Planner {
 
     fn looked(&mut self, now: Moment) -> Vec<Action> {
         // What is over is not promised any more, and was not returned.
-        if self.state == State::Idle && self.promise.as_ref().is_some_and(|promise| promise.end() <= now) {
+        if self.state == State::Idle
+            && self
+                .promise
+                .as_ref()
+                .is_some_and(|promise| promise.end() <= now)
+        {
             self.state = State::Returning;
             return vec![Action::Release];
         }
@@ -333,7 +343,11 @@ impl Planner {
         let ample = trend(&mut self.ample_since, is_ample && !need.will_do_amply);
         let is_spare = self.promise.is_some() && self.last.is_all && need.will_do_amply;
         let spare = trend(&mut self.spare_since, is_spare);
-        if self.promise.is_none() && self.last.is_all && need.short <= 0.0 && self.mode == Mode::Auto {
+        if self.promise.is_none()
+            && self.last.is_all
+            && need.short <= 0.0
+            && self.mode == Mode::Auto
+        {
             self.why = match self.why {
                 Why::Returned => Why::Returned,
                 _ => Why::BestEffort,
@@ -353,7 +367,9 @@ impl Planner {
         let Some(aim) = self.aim().filter(|aim| *aim > now) else {
             return Vec::new();
         };
-        let bytes = (need.short * Self::granted_for_each(now, aim)).max(1.0).ceil() as u64;
+        let bytes = (need.short * Self::granted_for_each(now, aim))
+            .max(1.0)
+            .ceil() as u64;
         let by = Self::granted_until(aim);
         vec![self.ask(now, Ask::Volume { bytes, by })]
     }
@@ -409,7 +425,9 @@ impl Planner {
         let volume = refusal.volume.filter(has_room).filter(is_more);
         match volume {
             Some(bytes)
-                if self.mode == Mode::Auto && !self.is_counter_offer && self.requests < MAX_REQUESTS =>
+                if self.mode == Mode::Auto
+                    && !self.is_counter_offer
+                    && self.requests < MAX_REQUESTS =>
             {
                 let asked = self.ask(
                     now,

@@ -102,7 +102,9 @@ impl NextCongestion {
         let (hop, name) = text
             .split_once('=')
             .filter(|(hop, name)| !hop.is_empty() && !name.is_empty())
-            .ok_or_else(|| format!("{text:?} is not HOP=NAME: write, say, depot.example=bbr, or *=bbr"))?;
+            .ok_or_else(|| {
+                format!("{text:?} is not HOP=NAME: write, say, depot.example=bbr, or *=bbr")
+            })?;
         if let Ok(host) = hop.parse() {
             return Ok(Self {
                 host,

@@ -6,7 +6,9 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use longhaul_hop::{Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases, check_congestion};
+use longhaul_hop::{
+    Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases, check_congestion,
+};
 use longhaul_metrics::Page;
 use longhaul_policy::{InForce, OwnAddressReader, Reloaded};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
@@ -150,7 +152,9 @@ impl Depot {
     /// Where the metrics page is.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.page.as_ref().and_then(|listener| listener.local_addr().ok())
+        self.page
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok())
     }
 
     /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are reset.

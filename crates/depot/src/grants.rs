@@ -104,10 +104,13 @@ impl Grants {
         now: Now,
     ) -> Result<GrantSession, Refused> {
         let key = (grant.issuer, grant.circuit.clone());
-        let refused = |why: String| Refused::new(StatusCode::GrantRefused, format!("{grant}: {why}"));
+        let refused =
+            |why: String| Refused::new(StatusCode::GrantRefused, format!("{grant}: {why}"));
         let mut accounts = self.accounts();
         forget(&mut accounts, now);
-        let account = accounts.entry(key.clone()).or_insert_with(|| Account::new(grant));
+        let account = accounts
+            .entry(key.clone())
+            .or_insert_with(|| Account::new(grant));
         if account.is_withdrawn_from(&grant.holder, now) {
             // The controller is asked about it: what it has renewed counts from then on.
             self.unasked.notify_one();
@@ -164,7 +167,9 @@ impl Grants {
     /// Ends a grant for one holder. False if it was not in force.
     fn withdraw(&self, key: &AccountKey, holder: &PublicKey, now: Now) -> bool {
         let accounts = self.accounts();
-        let holder = accounts.get(key).and_then(|account| account.holders.get(holder));
+        let holder = accounts
+            .get(key)
+            .and_then(|account| account.holders.get(holder));
         holder.is_some_and(|holder| {
             let was_in_force = holder.standing.borrow().is_in_force(now);
             holder
@@ -178,9 +183,12 @@ impl Grants {
     fn list(&self, now: Now) -> Vec<(AccountKey, PublicKey)> {
         let mut accounts = self.accounts();
         forget(&mut accounts, now);
-        let each = accounts
-            .iter()
-            .flat_map(|(key, account)| account.holders.keys().map(move |holder| (key.clone(), *holder)));
+        let each = accounts.iter().flat_map(|(key, account)| {
+            account
+                .holders
+                .keys()
+                .map(move |holder| (key.clone(), *holder))
+        });
         each.collect()
     }
 }
@@ -236,7 +244,9 @@ impl Account {
         let left = self.rate.saturating_sub(self.stated);
         if stated > left {
             let [stated, left] = [stated, left].map(|bits| Rate::nearest(bits as f64));
-            return Err(format!("{stated} is stated, and {left} of its rate is left"));
+            return Err(format!(
+                "{stated} is stated, and {left} of its rate is left"
+            ));
         }
         Ok(())
     }

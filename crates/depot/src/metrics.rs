@@ -119,7 +119,11 @@ impl Metrics {
             pipe_bytes: Gauge::default(),
             registry: Registry::default(),
         };
-        registry.register("connections", "Connections accepted", metrics.accepted.clone());
+        registry.register(
+            "connections",
+            "Connections accepted",
+            metrics.accepted.clone(),
+        );
         registry.register(
             "accept_errors",
             "Failed accepts, such as no free descriptor",
@@ -194,12 +198,16 @@ impl Metrics {
             Unit::Bytes,
             metrics.pipe_bytes.clone(),
         );
-        Arc::new(Self { registry, ..metrics })
+        Arc::new(Self {
+            registry,
+            ..metrics
+        })
     }
 
     /// The page, in OpenMetrics text format 1.0. `pipe_bytes` is the capacity of all pipes now.
     pub(crate) fn page(&self, pipe_bytes: usize) -> String {
-        self.pipe_bytes.set(i64::try_from(pipe_bytes).unwrap_or(i64::MAX));
+        self.pipe_bytes
+            .set(i64::try_from(pipe_bytes).unwrap_or(i64::MAX));
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
             // Writing to a String does not fail; an empty page is the honest answer if it ever does.
@@ -252,7 +260,10 @@ mod tests {
             "longhaul_depot_dial_seconds_count 1",
             "longhaul_depot_hop_limited_seconds_total{hop=\"upstream\",limit=\"loss\"} 2.0",
         ] {
-            assert!(page.lines().any(|l| l == line), "{line} is missing in:\n{page}");
+            assert!(
+                page.lines().any(|l| l == line),
+                "{line} is missing in:\n{page}"
+            );
         }
         assert!(page.ends_with("# EOF\n"));
     }

@@ -13,8 +13,8 @@ use bytes::BytesMut;
 use drs::TcpInfo;
 use longhaul_hop::{Conn, Payer, Place, unix_ms};
 use longhaul_proto::{
-    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey, Refusal,
-    Service, Status, StatusCode,
+    MAX_PROBE_BYTES, MAX_PROBE_EXCHANGES, Open, PROBE_MESSAGE_BYTES, ProbeMessage, PublicKey,
+    Refusal, Service, Status, StatusCode,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::{Instant, timeout};
@@ -66,7 +66,9 @@ pub(crate) async fn serve(
     let mut status = Status::of_acceptor(StatusCode::Ok, open.position());
     let answered = async {
         // Signed whatever the route says: who is measured shows who it is.
-        status.sign_always(&shared.key, open).map_err(io::Error::other)?;
+        status
+            .sign_always(&shared.key, open)
+            .map_err(io::Error::other)?;
         let mut bytes = BytesMut::new();
         status.encode(&mut bytes);
         upstream.write_all(&bytes).await?;
@@ -156,7 +158,11 @@ async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
 }
 
 /// Throws away the bytes of a train, and looks at how they come.
-async fn take_train(from: &mut Before<'_>, bytes: u64, chunk: &mut [u8]) -> io::Result<Option<Train>> {
+async fn take_train(
+    from: &mut Before<'_>,
+    bytes: u64,
+    chunk: &mut [u8],
+) -> io::Result<Option<Train>> {
     let (began, mut left) = (Instant::now(), bytes);
     let mut looks = Looks::default();
     let mut segments_before = None;
@@ -188,7 +194,10 @@ struct Looks(Vec<Look>);
 
 impl Looks {
     fn look(&mut self, at: Duration, through: impl FnOnce() -> Option<u64>) {
-        let is_due = self.0.last().is_none_or(|last| at >= last.at + LOOK_INTERVAL);
+        let is_due = self
+            .0
+            .last()
+            .is_none_or(|last| at >= last.at + LOOK_INTERVAL);
         if is_due && let Some(through) = through() {
             self.0.push(Look { at, through });
         }

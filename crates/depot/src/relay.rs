@@ -105,7 +105,12 @@ pub(crate) struct Relay {
 impl Relay {
     /// Relays between `upstream` and `downstream`. `upstream_ended` says that the upstream's end of stream has already
     /// been read (with the early data).
-    pub(crate) fn new(upstream: Conn, downstream: Conn, upstream_ended: bool, context: RelayContext) -> Self {
+    pub(crate) fn new(
+        upstream: Conn,
+        downstream: Conn,
+        upstream_ended: bool,
+        context: RelayContext,
+    ) -> Self {
         let timer = Box::pin(tokio::time::sleep(context.silence.open));
         let splices = upstream.splices() && downstream.splices();
         let RateLimits { forward, backward } = context.limits.clone();
@@ -138,7 +143,11 @@ impl Relay {
             ending,
             forward: self.forward.moved,
             backward: self.backward.moved,
-            hops: self.hops.as_ref().map(|hops| hops.tallies()).unwrap_or_default(),
+            hops: self
+                .hops
+                .as_ref()
+                .map(|hops| hops.tallies())
+                .unwrap_or_default(),
             seen: self.hops.as_ref().map(|hops| hops.seen()),
         }
     }
@@ -152,9 +161,10 @@ impl Relay {
         let pipes = &self.context.pipes;
         let there = self.forward.advance(cx, upstream, downstream, pipes);
         let back = self.backward.advance(cx, downstream, upstream, pipes);
-        self.context
-            .traffic
-            .count(self.forward.moved - before.0, self.backward.moved - before.1);
+        self.context.traffic.count(
+            self.forward.moved - before.0,
+            self.backward.moved - before.1,
+        );
         if self.forward.moved.max(self.backward.moved) > self.context.most_bytes {
             return Some(Ending::BeyondSize);
         }
@@ -165,10 +175,12 @@ impl Relay {
             hops.look(upstream, downstream);
         }
         match (there, back) {
-            (Advance::Failed(Stop::Reading(error)), _) | (_, Advance::Failed(Stop::Writing(error))) => {
+            (Advance::Failed(Stop::Reading(error)), _)
+            | (_, Advance::Failed(Stop::Writing(error))) => {
                 return Some(Ending::Died(Side::Upstream, error));
             }
-            (Advance::Failed(Stop::Writing(error)), _) | (_, Advance::Failed(Stop::Reading(error))) => {
+            (Advance::Failed(Stop::Writing(error)), _)
+            | (_, Advance::Failed(Stop::Reading(error))) => {
                 return Some(Ending::Died(Side::Downstream, error));
             }
             (Advance::Ended, Advance::Ended) => return Some(Ending::Finished),
@@ -251,7 +263,11 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
-        let dialled = dial(std::slice::from_ref(&address), |_| Options::default(), deadline);
+        let dialled = dial(
+            std::slice::from_ref(&address),
+            |_| Options::default(),
+            deadline,
+        );
         let (dialled, accepted) = tokio::join!(dialled, listener.accept());
         let Dialled { conn, .. } = dialled.unwrap();
         (conn, accepted.unwrap().0)

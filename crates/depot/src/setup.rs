@@ -192,7 +192,10 @@ fn enter(
     now_unix_ms: u64,
 ) -> Result<(), Refused> {
     place.verified(payer)?;
-    let mut replays = shared.replays.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut replays = shared
+        .replays
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     replays
         .admit(&payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
         .map_err(Refusal::from)?;
@@ -207,15 +210,22 @@ async fn dial(
     payer: Payer,
     limit: Instant,
 ) -> Result<(Way, RuleSession, Dialled), Refused> {
-    let way = shared.dialler.authorise(candidates, open, payer, limit).await?;
-    let rule = shared.policy.live().enter(&way.rule).map_err(|no| match no {
-        NoPlace::Full => Refused::new(
-            StatusCode::Overloaded,
-            format!("{}: as many sessions as it allows", way.rule.name()),
-        ),
-        // The policy changed while the name was looked up.
-        NoPlace::Gone => not_allowed(open),
-    })?;
+    let way = shared
+        .dialler
+        .authorise(candidates, open, payer, limit)
+        .await?;
+    let rule = shared
+        .policy
+        .live()
+        .enter(&way.rule)
+        .map_err(|no| match no {
+            NoPlace::Full => Refused::new(
+                StatusCode::Overloaded,
+                format!("{}: as many sessions as it allows", way.rule.name()),
+            ),
+            // The policy changed while the name was looked up.
+            NoPlace::Gone => not_allowed(open),
+        })?;
     let began = Instant::now();
     let next = shared.dialler.dial(&way, limit).await?;
     shared.metrics.dialled(began.elapsed());
@@ -243,7 +253,10 @@ async fn pass_on(
     // A next hop that opens no window keeps us waiting here, and nowhere for ever.
     match timeout_at(limit, downstream.write_all(&flight)).await {
         Ok(Ok(())) => Ok(onward),
-        Ok(Err(error)) => Err(failed(StatusCode::DialRefused, format!("it hung up: {error}"))),
+        Ok(Err(error)) => Err(failed(
+            StatusCode::DialRefused,
+            format!("it hung up: {error}"),
+        )),
         Err(_) => Err(failed(
             StatusCode::DialTimeout,
             "it connected, but did not take the OPEN".to_owned(),

@@ -36,7 +36,9 @@ fn main() {
             be_a_depot(key, Some(descriptors.parse().expect("number")))
         }
         // `cargo test` may ask for a list, or filter by name: both tests are one to it.
-        arguments if arguments.iter().any(|argument| argument == "--list") => println!("process: test"),
+        arguments if arguments.iter().any(|argument| argument == "--list") => {
+            println!("process: test")
+        }
         _ => {
             let limit = getrlimit(Resource::Nofile);
             setrlimit(
@@ -67,7 +69,8 @@ fn be_a_depot(key: &str, descriptors: Option<u64>) {
         )
         .expect("descriptors");
     }
-    let rule = format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
+    let rule =
+        format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
     let policy = Policy::parse(&rule, Path::new("test.toml")).expect("policy");
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
     config.listen = vec![Listen::at("127.0.0.1:0".parse().expect("address"))];
@@ -119,17 +122,24 @@ impl Other {
     }
 
     fn resident(&self) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("status");
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:"))
             .expect("VmRSS");
-        line.trim().trim_end_matches(" kB").parse::<f64>().expect("kB") * 1024.0
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse::<f64>()
+            .expect("kB")
+            * 1024.0
     }
 
     fn metric(&self, name: &str) -> f64 {
         let mut stream = TcpStream::connect(self.page).expect("connect");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("ask");
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+            .expect("ask");
         let mut lines = BufReader::new(stream).lines().map_while(Result::ok);
         lines
             .find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
@@ -213,7 +223,10 @@ fn idle_sessions_are_cheap() {
         carry(&mut acceptor, &mut initiator);
         held.push((initiator, acceptor));
     }
-    assert_eq!(depot.metric("longhaul_depot_sessions_active"), sessions as f64);
+    assert_eq!(
+        depot.metric("longhaul_depot_sessions_active"),
+        sessions as f64
+    );
     let pipes = depot.metric("longhaul_depot_pipe_bytes");
     let each = (depot.resident() - before + pipes) / sessions as f64;
     println!("{sessions} idle sessions: {each:.0} bytes each, {pipes:.0} bytes of pipes in all");

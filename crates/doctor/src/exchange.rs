@@ -101,7 +101,9 @@ impl Clocks {
 ///
 /// # Errors
 /// [`AskError`], one line.
-pub async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(Facts, Clocks), AskError> {
+pub async fn ask(
+    stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+) -> Result<(Facts, Clocks), AskError> {
     let mut best: Option<Clocks> = None;
     for _ in 0..READINGS {
         let asked = now();
@@ -121,7 +123,8 @@ pub async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Result<(
         return Err(AskError::NotUnderstood);
     };
     stream.shutdown().await?;
-    best.map(|clocks| (*facts, clocks)).ok_or(AskError::NotUnderstood)
+    best.map(|clocks| (*facts, clocks))
+        .ok_or(AskError::NotUnderstood)
 }
 
 async fn question(
@@ -134,7 +137,9 @@ async fn question(
     };
     match timeout(MESSAGE_TIMEOUT, exchange).await {
         Err(_) => Err(AskError::Silent),
-        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => Err(AskError::NotUnderstood),
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            Err(AskError::NotUnderstood)
+        }
         Ok(Err(error)) => Err(error.into()),
         Ok(Ok(Some(Answer::Refused(why)))) => Err(AskError::Refused(why)),
         Ok(Ok(Some(answer))) => Ok(answer),
@@ -167,7 +172,8 @@ impl Server {
         refusal: Option<&str>,
     ) -> io::Result<()> {
         for _ in 0..MAX_QUESTIONS {
-            let Some(question) = timeout(MESSAGE_TIMEOUT, receive::<Question>(stream)).await?? else {
+            let Some(question) = timeout(MESSAGE_TIMEOUT, receive::<Question>(stream)).await??
+            else {
                 break;
             };
             let answer = match (question, refusal) {
@@ -204,13 +210,16 @@ impl Server {
     }
 }
 
-pub(crate) async fn send(stream: &mut (impl AsyncWrite + Unpin), message: &impl Serialize) -> io::Result<()> {
+pub(crate) async fn send(
+    stream: &mut (impl AsyncWrite + Unpin),
+    message: &impl Serialize,
+) -> io::Result<()> {
     let json = serde_json::to_vec(message)?;
     let length = u32::try_from(json.len())
         .ok()
         .filter(|length| *length <= MAX_MESSAGE_BYTES);
-    let length =
-        length.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the facts are too long"))?;
+    let length = length
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "the facts are too long"))?;
     let mut bytes = length.to_le_bytes().to_vec();
     bytes.extend_from_slice(&json);
     stream.write_all(&bytes).await?;
@@ -235,7 +244,9 @@ pub(crate) async fn receive<T: serde::de::DeserializeOwned>(
     // Grows with what really comes.
     let mut json = Vec::new();
     stream.take(length.into()).read_to_end(&mut json).await?;
-    serde_json::from_slice(&json).map(Some).map_err(|_| malformed())
+    serde_json::from_slice(&json)
+        .map(Some)
+        .map_err(|_| malformed())
 }
 
 fn now() -> u64 {
@@ -269,7 +280,9 @@ mod tests {
             writer.write_all(said).await.unwrap();
             writer.shutdown().await.unwrap();
             let drained =
-                tokio::spawn(async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await });
+                tokio::spawn(
+                    async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await },
+                );
             let answer = ask(&mut near).await;
             drop((near, writer));
             drained.await.unwrap().unwrap();
@@ -282,7 +295,8 @@ mod tests {
         let (facts, clocks) = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = Server::default();
-            let (asked, answered) = tokio::join!(ask(&mut near), server.answer(&mut far, None, None));
+            let (asked, answered) =
+                tokio::join!(ask(&mut near), server.answer(&mut far, None, None));
             answered.unwrap();
             asked.unwrap()
         });
@@ -312,7 +326,8 @@ mod tests {
 
     #[test]
     fn hostile_answers_end_in_one_line() {
-        let message = |json: &str| [&(json.len() as u32).to_le_bytes()[..], json.as_bytes()].concat();
+        let message =
+            |json: &str| [&(json.len() as u32).to_le_bytes()[..], json.as_bytes()].concat();
         let hostile = [
             vec![],
             b"HTTP/1.1 400 Bad Request\r\n".to_vec(),

@@ -103,7 +103,9 @@ impl Name {
     /// [`NameError`] when it holds what a shell or a command could take for something else.
     pub fn new(name: &str) -> Result<Self, NameError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@-".contains(&b);
-        let fits = (1..=NAME_MAX).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('-');
+        let fits = (1..=NAME_MAX).contains(&name.len())
+            && name.bytes().all(plain)
+            && !name.starts_with('-');
         if fits {
             Ok(Self(name.to_owned()))
         } else {

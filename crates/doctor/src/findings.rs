@@ -160,7 +160,14 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    fn add(&mut self, id: &'static str, severity: Severity, what: String, cost: Cost, mends: Vec<Mend>) {
+    fn add(
+        &mut self,
+        id: &'static str,
+        severity: Severity,
+        what: String,
+        cost: Cost,
+        mends: Vec<Mend>,
+    ) {
         self.found.push(Finding {
             id,
             side: self.side,

@@ -60,7 +60,10 @@ fn reported(facts: &Facts) {
         }
         page += &render::findings(&found);
     }
-    assert!(page.chars().all(|c| c == '\n' || is_printable(c)), "{page:?}");
+    assert!(
+        page.chars().all(|c| c == '\n' || is_printable(c)),
+        "{page:?}"
+    );
 }
 
 fn seeds() -> Vec<Seed> {

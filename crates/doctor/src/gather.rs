@@ -36,11 +36,17 @@ pub fn gather(options: &Options) -> Facts {
         Err(error) => Fact::unknown(&*error),
     };
     let route = match &mut connection {
-        Ok(connection) => route::read(connection, options.host, links.known().map_or(&[], Vec::as_slice)),
+        Ok(connection) => route::read(
+            connection,
+            options.host,
+            links.known().map_or(&[], Vec::as_slice),
+        ),
         Err(error) => Fact::unknown(&*error),
     };
     Facts {
-        kernel: Fact::Known(Text::new(&rustix::system::uname().release().to_string_lossy())),
+        kernel: Fact::Known(Text::new(
+            &rustix::system::uname().release().to_string_lossy(),
+        )),
         tcp: sysctl::tcp(),
         route,
         metrics: match options.host {

@@ -85,7 +85,9 @@ impl Path {
             .and_then(|measured| measured.negotiated.known());
         let rtt = Time::from_seconds(self.rtt_seconds.max(LEAST_RTT_SECONDS)).0;
         Hop {
-            mss: negotiated.map_or(ETHERNET_MSS, |negotiated| negotiated.send_mss.max(LEAST_MSS)),
+            mss: negotiated.map_or(ETHERNET_MSS, |negotiated| {
+                negotiated.send_mss.max(LEAST_MSS)
+            }),
             ..Hop::new(rtt, Rate::nearest(self.rate_bps))
         }
     }

@@ -38,7 +38,8 @@ pub struct ProbeError {
 /// # Errors
 /// [`ProbeError`] when the host neither takes nor refuses a connection in 5 s.
 pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
-    let first = tcp::dial(address, CONNECT_TIMEOUT).map_err(|source| ProbeError { address, source })?;
+    let first =
+        tcp::dial(address, CONNECT_TIMEOUT).map_err(|source| ProbeError { address, source })?;
     let (mut rtt, mut connection) = (first.rtt, first.connection);
     for _ in 1..ROUNDS {
         if let Ok(again) = tcp::dial(address, CONNECT_TIMEOUT) {
@@ -103,7 +104,8 @@ fn by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
         }
     }
     let full = ask(first_hop)?;
-    conclude(full, first_hop, ProbeMethod::Udp, &mut ask).ok_or_else(|| "no datagram arrives".to_owned())
+    conclude(full, first_hop, ProbeMethod::Udp, &mut ask)
+        .ok_or_else(|| "no datagram arrives".to_owned())
 }
 
 /// From the fate of the largest packet to the path MTU; `None` when not even a small one arrives.
@@ -166,7 +168,10 @@ mod tests {
     #[test]
     fn a_host_that_refuses_is_measured_by_its_refusals() {
         // A port that was free a moment ago.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let free = TcpListener::bind("127.0.0.1:0")
+            .unwrap()
+            .local_addr()
+            .unwrap();
         let measured = measure(free).unwrap();
         assert!(matches!(measured.negotiated, Fact::Unknown(_)));
         assert_eq!(
@@ -179,7 +184,9 @@ mod tests {
 
     #[test]
     fn where_no_route_leads_that_is_said() {
-        let error = measure((Ipv4Addr::BROADCAST, 9).into()).unwrap_err().to_string();
+        let error = measure((Ipv4Addr::BROADCAST, 9).into())
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("255.255.255.255:9") && !error.contains('\n'),
             "{error}"
@@ -189,7 +196,10 @@ mod tests {
     #[test]
     fn a_loss_by_chance_is_no_black_hole() {
         let mut fates = [Fate::Vanished, Fate::Arrived].into_iter();
-        assert_eq!(twice(|| fates.next().ok_or_else(String::new)), Ok(Fate::Arrived));
+        assert_eq!(
+            twice(|| fates.next().ok_or_else(String::new)),
+            Ok(Fate::Arrived)
+        );
         let mut silent = |size: u32| {
             Ok(if size <= 1400 {
                 Fate::Arrived
@@ -200,6 +210,9 @@ mod tests {
         let found = conclude(Fate::Vanished, 1500, ProbeMethod::Tcp, &mut silent).unwrap();
         assert_eq!((found.bytes, found.discovery), (1400, Discovery::BlackHole));
         let mut dead = |_| Ok(Fate::Vanished);
-        assert_eq!(conclude(Fate::Vanished, 1500, ProbeMethod::Tcp, &mut dead), None);
+        assert_eq!(
+            conclude(Fate::Vanished, 1500, ProbeMethod::Tcp, &mut dead),
+            None
+        );
     }
 }

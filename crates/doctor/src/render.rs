@@ -50,7 +50,11 @@ pub fn path(path: &Path) -> String {
     });
     line(&mut text, "agreed", &negotiated);
     if let Some(skew) = measured.skew {
-        let ahead = if skew.seconds < 0.0 { "behind" } else { "ahead" };
+        let ahead = if skew.seconds < 0.0 {
+            "behind"
+        } else {
+            "ahead"
+        };
         let _ = writeln!(
             text,
             "  {:<12} {} {ahead} of this one, give or take {}",
@@ -128,18 +132,24 @@ pub fn facts(facts: &Facts) -> String {
     line(
         &mut text,
         "AES in cores",
-        &facts.cpu.aes.clone().map(|aes| if aes { "yes" } else { "no" }),
+        &facts
+            .cpu
+            .aes
+            .clone()
+            .map(|aes| if aes { "yes" } else { "no" }),
     );
     line(&mut text, "one core", &ciphers);
     line(&mut text, "governor", &facts.cpu.governor);
     line(
         &mut text,
         "clock",
-        &facts
-            .clock
-            .synchronised
-            .clone()
-            .map(|yes| if yes { "synchronised" } else { "not synchronised" }),
+        &facts.clock.synchronised.clone().map(|yes| {
+            if yes {
+                "synchronised"
+            } else {
+                "not synchronised"
+            }
+        }),
     );
     line(&mut text, "open files", &facts.descriptors);
     if let Some(disk) = &facts.disk {
@@ -228,7 +238,9 @@ fn line(text: &mut String, name: &str, fact: &Fact<impl Display>) {
 }
 
 fn three([least, first, most]: [u64; 3]) -> String {
-    [least, first, most].map(|size| bytes(size as f64)).join(", ")
+    [least, first, most]
+        .map(|size| bytes(size as f64))
+        .join(", ")
 }
 
 const fn on(flag: bool) -> &'static str {

@@ -51,7 +51,8 @@ pub fn run(arguments: Run) -> Result<u8> {
     let signals = launch::Passed::begin().context("cannot handle signals")?;
     let child = command.spawn().map_err(|error| not_started(&path, error))?;
     let status = signals.wait(child).context("cannot wait for the program")?;
-    let lines = std::fs::read(log.path()).with_context(|| format!("cannot read {}", log.path().display()))?;
+    let lines = std::fs::read(log.path())
+        .with_context(|| format!("cannot read {}", log.path().display()))?;
     if let Some(kept) = kept {
         append(&kept, &lines)?;
     }

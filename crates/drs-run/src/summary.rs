@@ -89,7 +89,12 @@ impl Summary {
                 };
                 let text = format!("{what}{result}: {cause}");
                 match flow {
-                    Some(flow) => self.flows.entry((process, flow)).or_default().done.push(text),
+                    Some(flow) => self
+                        .flows
+                        .entry((process, flow))
+                        .or_default()
+                        .done
+                        .push(text),
                     None => self.ahead.push(text),
                 }
             }
@@ -98,7 +103,11 @@ impl Summary {
                 flow,
                 advice,
             } => {
-                self.flows.entry((process, flow)).or_default().advice.push(advice);
+                self.flows
+                    .entry((process, flow))
+                    .or_default()
+                    .advice
+                    .push(advice);
             }
             Line::End(end) => {
                 let key = (end.process, end.flow);
@@ -141,7 +150,9 @@ impl fmt::Display for Flow {
                 "  a connection that was still open when its process was killed"
             )?,
         }
-        self.done.iter().try_for_each(|done| writeln!(f, "    {done}"))?;
+        self.done
+            .iter()
+            .try_for_each(|done| writeln!(f, "    {done}"))?;
         if self.done.is_empty() {
             writeln!(f, "    nothing done: {}", self.why_nothing())?;
         }
@@ -161,7 +172,10 @@ impl Flow {
         let Some((most, _)) = most else {
             return "it was over, or idle, before anything could be measured";
         };
-        match most.split_once(' ').map_or(most.as_str(), |(_, limit)| limit) {
+        match most
+            .split_once(' ')
+            .map_or(most.as_str(), |(_, limit)| limit)
+        {
             "sending-application" => "the sending program had no more to send",
             "receiving-application" => "the receiving program read no faster",
             // The receiving side cannot tell a sender that waits for the window from one that waits for something else.

@@ -228,7 +228,11 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::ProgramsOwnBuffer { buffer } => {
-                write!(f, "the program's own buffer of {} limits the flow", size(*buffer))
+                write!(
+                    f,
+                    "the program's own buffer of {} limits the flow",
+                    size(*buffer)
+                )
             }
             Self::AutotuneCeiling { ceiling } => {
                 write!(f, "autotuning stands at its ceiling of {}", size(*ceiling))
@@ -238,9 +242,15 @@ impl fmt::Display for Cause {
                 "autotuning does not grow a buffer of {} that limits the flow",
                 size(*buffer)
             ),
-            Self::HostLimit { limit } => write!(f, "this host gives no buffer over {}", size(*limit)),
+            Self::HostLimit { limit } => {
+                write!(f, "this host gives no buffer over {}", size(*limit))
+            }
             Self::WindowScale { largest } => {
-                write!(f, "the connection's window scaling allows {}", size(*largest))
+                write!(
+                    f,
+                    "the connection's window scaling allows {}",
+                    size(*largest)
+                )
             }
             Self::Excess { buffer, per_round } => write!(
                 f,
@@ -248,8 +258,12 @@ impl fmt::Display for Cause {
                 size(*buffer),
                 ByteCount(*per_round)
             ),
-            Self::PeerWindow { window } => write!(f, "the peer offers a window of {}", ByteCount(*window)),
-            Self::ClampBelowBuffer { window } => write!(f, "the window was held to {}", size(*window)),
+            Self::PeerWindow { window } => {
+                write!(f, "the peer offers a window of {}", ByteCount(*window))
+            }
+            Self::ClampBelowBuffer { window } => {
+                write!(f, "the window was held to {}", size(*window))
+            }
             Self::UnsentBacklog { unsent } => write!(f, "{} wait to be sent", ByteCount(*unsent)),
             Self::RandomLoss {
                 per_million,
@@ -271,7 +285,11 @@ impl fmt::Display for Cause {
             }
             Self::Reserved { rate } => write!(f, "{} are reserved", rate_of(*rate)),
             Self::PacedElsewhere { bps } => {
-                write!(f, "someone paces the flow at {}", Rate::nearest(*bps as f64))
+                write!(
+                    f,
+                    "someone paces the flow at {}",
+                    Rate::nearest(*bps as f64)
+                )
             }
             Self::TwiceTheWindow { window, rtt_us } => {
                 write!(
@@ -285,9 +303,15 @@ impl fmt::Display for Cause {
                 write!(f, "slow start ended at {} a round trip", ByteCount(*window))
             }
             Self::PathChanged { window } => {
-                write!(f, "the path now carries {} a round trip", ByteCount(*window))
+                write!(
+                    f,
+                    "the path now carries {} a round trip",
+                    ByteCount(*window)
+                )
             }
-            Self::OfferUsedUp { window } => write!(f, "no more than {} are on offer", size(*window)),
+            Self::OfferUsedUp { window } => {
+                write!(f, "no more than {} are on offer", size(*window))
+            }
             Self::ClampLifted { window } => write!(f, "still {} are on offer", size(*window)),
             Self::Budget { share } => write!(f, "the budget gives {}", ByteCount(*share)),
         }
@@ -299,7 +323,11 @@ impl fmt::Display for Advice {
         match self {
             Self::Streams { streams, cause } => write!(f, "use {streams} streams: {cause}"),
             Self::Depot { cause } => write!(f, "use a depot: {cause}"),
-            Self::Raise { sysctl, bytes, cause } => write!(f, "raise {sysctl} to {bytes}: {cause}"),
+            Self::Raise {
+                sysctl,
+                bytes,
+                cause,
+            } => write!(f, "raise {sysctl} to {bytes}: {cause}"),
             Self::LiftPacing { cause } => write!(f, "lift the pacing rate: {cause}"),
         }
     }
@@ -309,7 +337,11 @@ impl fmt::Display for Applied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.outcome {
             Outcome::Set(_) => write!(f, "{}: {}", self.action, self.cause),
-            Outcome::Refused(number) => write!(f, "{} refused (error {number}): {}", self.action, self.cause),
+            Outcome::Refused(number) => write!(
+                f,
+                "{} refused (error {number}): {}",
+                self.action, self.cause
+            ),
         }
     }
 }

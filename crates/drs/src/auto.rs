@@ -12,7 +12,8 @@ use quantities::{
 };
 
 use crate::{
-    Action, Advice, Cause, CongestionName, Host, Limit, Sample, Side, Verdict, options::Locks, orders::Orders,
+    Action, Advice, Cause, CongestionName, Host, Limit, Sample, Side, Verdict, options::Locks,
+    orders::Orders,
 };
 
 /// Without window scaling (RFC 7323) no window is larger.
@@ -94,8 +95,12 @@ impl Auto {
         self.full = match verdict.limit {
             Limit::ReceiveWindow => (0, 0),
             Limit::Path => {
-                let per_round = verdict.evidence.goodput_bps / 8.0 * verdict.evidence.rtt.as_secs_f64();
-                (self.full.0.saturating_add(1), self.full.1.max(per_round as u64))
+                let per_round =
+                    verdict.evidence.goodput_bps / 8.0 * verdict.evidence.rtt.as_secs_f64();
+                (
+                    self.full.0.saturating_add(1),
+                    self.full.1.max(per_round as u64),
+                )
             }
             _ => self.full,
         };
@@ -165,7 +170,10 @@ impl Auto {
             && sample.buffers.receive_used < buffer / 4
             && self.in_a_row >= VERDICTS_SLOW
         {
-            return Orders::one(Action::WindowClamp(buffer), Cause::ClampBelowBuffer { window });
+            return Orders::one(
+                Action::WindowClamp(buffer),
+                Cause::ClampBelowBuffer { window },
+            );
         }
         let autotune = if self.host.autotunes {
             self.host.receive_autotune
@@ -221,7 +229,8 @@ impl Auto {
                 };
             }
             (self.trimming, self.trimmed) = (None, true);
-            return Orders::one(Action::ReceiveBuffer(target), cause).and(Action::UnlockReceive, cause);
+            return Orders::one(Action::ReceiveBuffer(target), cause)
+                .and(Action::UnlockReceive, cause);
         }
         let target = u32::try_from(per_round.saturating_mul(2))
             .unwrap_or(u32::MAX)
@@ -263,11 +272,15 @@ impl Auto {
         // come to expect more than that buffer lets in. One step by hand sets it going.
         let nudge = (grown > buffer).then_some(grown.min(autotune) / 2);
         match locked {
-            Some(true) if autotune > buffer => Room::Unlock(nudge, Cause::ProgramsOwnBuffer { buffer }),
+            Some(true) if autotune > buffer => {
+                Room::Unlock(nudge, Cause::ProgramsOwnBuffer { buffer })
+            }
             Some(true) if explicit > buffer && self.raised => {
                 Room::Set(grown / 2, Cause::AutotuneCeiling { ceiling: autotune })
             }
-            Some(true) if explicit > buffer => Room::Set(grown / 2, Cause::ProgramsOwnBuffer { buffer }),
+            Some(true) if explicit > buffer => {
+                Room::Set(grown / 2, Cause::ProgramsOwnBuffer { buffer })
+            }
             // Autotuning has not ended: its next step comes without us, or else needs a push. Its last step may fall a little
             // short of the ceiling.
             Some(false) if buffer < autotune - autotune / 8 => match nudge {
@@ -277,7 +290,9 @@ impl Auto {
                 }
                 _ => Room::Wait,
             },
-            None if buffer < autotune - autotune / 8 && self.in_a_row < VERDICTS_WITHOUT_LOCK_INFO => {
+            None if buffer < autotune - autotune / 8
+                && self.in_a_row < VERDICTS_WITHOUT_LOCK_INFO =>
+            {
                 Room::Wait
             }
             // An eighth more is not worth switching autotuning off.
@@ -309,7 +324,8 @@ impl Auto {
     /// How many times the present rate is wanted: 2 when nobody said.
     fn factor(&self, verdict: &Verdict) -> u64 {
         let now = verdict.evidence.goodput_bps.max(1.0) as u64;
-        self.aim_bps.map_or(2, |aim| aim.div_ceil(now.max(1)).max(2))
+        self.aim_bps
+            .map_or(2, |aim| aim.div_ceil(now.max(1)).max(2))
     }
 
     fn relieve(&self, verdict: &Verdict, cause: Cause) -> Orders {
@@ -342,7 +358,10 @@ impl Auto {
             mathis_bps: reno.carried_under_loss() as u64,
         };
         let name = sample.congestion.name.as_str();
-        if !self.keeps_congestion && self.host.may_use_bbr && matches!(name, "reno" | "cubic" | "bic") {
+        if !self.keeps_congestion
+            && self.host.may_use_bbr
+            && matches!(name, "reno" | "cubic" | "bic")
+        {
             let bbr = CongestionName::from_kernel(b"bbr");
             return Orders::one(Action::CongestionControl(bbr), cause);
         }
@@ -358,7 +377,10 @@ impl Auto {
         }
         self.unsent_limited = true;
         let unsent = evidence.unsent;
-        Orders::one(Action::UnsentLimit(allowance), Cause::UnsentBacklog { unsent })
+        Orders::one(
+            Action::UnsentLimit(allowance),
+            Cause::UnsentBacklog { unsent },
+        )
     }
 }
 

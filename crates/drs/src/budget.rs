@@ -155,8 +155,14 @@ impl Accounts {
         let mut level = left / unmet.max(1);
         while unmet > 0 {
             // Needs at or below the even share of what is left are met in full; then what they leave is shared anew.
-            let met = self.list.iter().flatten().filter(|account| account.need <= level);
-            let (count, sum) = met.fold((0, 0), |(count, sum), account| (count + 1, sum + account.need));
+            let met = self
+                .list
+                .iter()
+                .flatten()
+                .filter(|account| account.need <= level);
+            let (count, sum) = met.fold((0, 0), |(count, sum), account| {
+                (count + 1, sum + account.need)
+            });
             let all = self.list.iter().flatten().count() as u64;
             left = total.saturating_sub(sum);
             unmet = all - count;

@@ -46,9 +46,8 @@ impl Classic {
             rtt_us: u32::try_from(rtt.as_micros()).unwrap_or(u32::MAX),
         };
         match self.side {
-            Side::Receiving => {
-                Orders::one(Action::ReceiveBuffer(bytes), cause).and(Action::WindowClamp(bytes), cause)
-            }
+            Side::Receiving => Orders::one(Action::ReceiveBuffer(bytes), cause)
+                .and(Action::WindowClamp(bytes), cause),
             Side::Sending => Orders::one(Action::SendBuffer(bytes), cause),
         }
     }
@@ -103,7 +102,10 @@ mod tests {
 
     #[test]
     fn the_buffer_grows_to_fill_the_path() {
-        let (mut fixed, mut sized) = (Model::new(102, RATE, 64 * KB), Model::new(102, RATE, 64 * KB));
+        let (mut fixed, mut sized) = (
+            Model::new(102, RATE, 64 * KB),
+            Model::new(102, RATE, 64 * KB),
+        );
         let mut classic = Classic::new(Side::Receiving);
         fixed.run(20_000, |_| Orders::default());
         let given = sized.run(20_000, |sample| classic.observe(sample));
@@ -116,7 +118,11 @@ mod tests {
             20 * RATE
         );
         // Twice a round trip's bytes, whose round trip a look of 20 ms makes a fifth too long at most.
-        assert!((800 * KB..1200 * KB).contains(&sized.buffer), "{}", sized.buffer);
+        assert!(
+            (800 * KB..1200 * KB).contains(&sized.buffer),
+            "{}",
+            sized.buffer
+        );
     }
 
     #[test]

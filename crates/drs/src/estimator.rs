@@ -60,7 +60,10 @@ impl Estimator {
     ///
     /// A sample whose time lies before the last one's begins anew.
     pub fn observe(&mut self, sample: &Sample) -> Option<Verdict> {
-        if self.gathering.is_some_and(|open| open.last().at > sample.at) {
+        if self
+            .gathering
+            .is_some_and(|open| open.last().at > sample.at)
+        {
             *self = Self::new(self.side);
         }
         match self.side {

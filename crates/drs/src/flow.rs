@@ -7,8 +7,8 @@ use std::{
 };
 
 use crate::{
-    Action, Advice, Applied, Budget, Cause, Claim, Estimator, Host, Mode, Outcome, Sample, SampleError,
-    Sampler, Side, Verdict,
+    Action, Advice, Applied, Budget, Cause, Claim, Estimator, Host, Mode, Outcome, Sample,
+    SampleError, Sampler, Side, Verdict,
     auto::{Auto, unsent_allowance},
     classic::Classic,
     open_receive_window, options,
@@ -358,7 +358,12 @@ mod tests {
             (Mode::Observe, Side::Sending, None),
         ] {
             let mut flow = Flow::new(mode, side).limiting_unsent();
-            assert!(flow.step(&sender, Duration::ZERO).unwrap().actions.is_empty());
+            assert!(
+                flow.step(&sender, Duration::ZERO)
+                    .unwrap()
+                    .actions
+                    .is_empty()
+            );
             assert_eq!(flow.unsent_limit, limit);
         }
         assert_eq!(wider(0, 0), Some(256 << 10));
@@ -368,7 +373,8 @@ mod tests {
 
     #[test]
     fn the_window_is_opened_once_at_the_first_look_and_single_bytes_still_wake_the_reader() {
-        let buffer = |socket: &TcpStream| rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap();
+        let buffer =
+            |socket: &TcpStream| rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap();
         for (mode, side, opens) in [
             (Mode::Auto, Side::Receiving, true),
             (Mode::Auto, Side::Sending, false),
@@ -377,7 +383,12 @@ mod tests {
             let (mut sender, mut receiver) = pair();
             let before = buffer(&receiver);
             let mut flow = Flow::new(mode, side).opening_window();
-            assert!(flow.step(&receiver, Duration::ZERO).unwrap().actions.is_empty());
+            assert!(
+                flow.step(&receiver, Duration::ZERO)
+                    .unwrap()
+                    .actions
+                    .is_empty()
+            );
             assert_eq!(buffer(&receiver) > before, opens);
             assert_eq!(flow.receive_window, None);
             sender.write_all(&[7]).unwrap();

@@ -54,12 +54,15 @@ impl Host {
         let number = |name| read(name)?.words().next()?.parse::<u32>().ok();
         let twice = |name| number(name).map(|most| most.saturating_mul(2));
         Self {
-            receive_autotune: third(c"/proc/sys/net/ipv4/tcp_rmem").unwrap_or(otherwise.receive_autotune),
-            receive_explicit: twice(c"/proc/sys/net/core/rmem_max").unwrap_or(otherwise.receive_explicit),
+            receive_autotune: third(c"/proc/sys/net/ipv4/tcp_rmem")
+                .unwrap_or(otherwise.receive_autotune),
+            receive_explicit: twice(c"/proc/sys/net/core/rmem_max")
+                .unwrap_or(otherwise.receive_explicit),
             send_autotune: third(c"/proc/sys/net/ipv4/tcp_wmem").unwrap_or(otherwise.send_autotune),
             send_explicit: twice(c"/proc/sys/net/core/wmem_max").unwrap_or(otherwise.send_explicit),
             autotunes: number(c"/proc/sys/net/ipv4/tcp_moderate_rcvbuf").is_none_or(|on| on != 0),
-            scales_windows: number(c"/proc/sys/net/ipv4/tcp_window_scaling").is_none_or(|on| on != 0),
+            scales_windows: number(c"/proc/sys/net/ipv4/tcp_window_scaling")
+                .is_none_or(|on| on != 0),
             may_use_bbr: read(c"/proc/sys/net/ipv4/tcp_allowed_congestion_control")
                 .is_some_and(|names| names.words().any(|name| name == "bbr")),
         }
@@ -104,7 +107,11 @@ mod tests {
     #[test]
     fn limits_are_read_and_explicit_ones_doubled() {
         let host = Host::from_files(|name| {
-            let name = name.to_str().unwrap().strip_prefix("/proc/sys/net/").unwrap();
+            let name = name
+                .to_str()
+                .unwrap()
+                .strip_prefix("/proc/sys/net/")
+                .unwrap();
             Some(text(match name {
                 "ipv4/tcp_rmem" => "4096\t131072\t6291456\n",
                 "ipv4/tcp_wmem" => "4096 16384 4194304",

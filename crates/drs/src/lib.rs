@@ -58,7 +58,8 @@ pub use rate_fit::{FitSample, FitState, PacingLimit, RateFit, Siblings};
 pub use rate_fitter::{FlowGuard, RateFitError, RateFitter};
 pub use sample::{Bbr, Buffers, Congestion, CongestionName, Queues, Sample};
 pub use sampler::{
-    SAMPLE_PERIOD, SampleError, Sampler, open_receive_window, set_max_pacing_rate, set_receive_low_water_mark,
+    SAMPLE_PERIOD, SampleError, Sampler, open_receive_window, set_max_pacing_rate,
+    set_receive_low_water_mark,
 };
 pub use tally::Tally;
 pub use tcp_info::{TcpInfo, TcpInfoError, TcpState};

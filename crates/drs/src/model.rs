@@ -73,7 +73,9 @@ impl Model {
                 self.dropped_at_receiver += bytes;
             }
             self.arrived += bytes;
-            self.right_edge = self.right_edge.max(self.arrived + self.buffer.min(self.clamp));
+            self.right_edge = self
+                .right_edge
+                .max(self.arrived + self.buffer.min(self.clamp));
             self.acks
                 .push_back((at + self.rtt / 2, self.arrived, self.right_edge));
         }
@@ -147,11 +149,17 @@ impl Model {
                 other => panic!("not for a receiver: {other}"),
             }
         }
-        self.right_edge = self.right_edge.max(self.arrived + self.buffer.min(self.clamp));
+        self.right_edge = self
+            .right_edge
+            .max(self.arrived + self.buffer.min(self.clamp));
     }
 
     /// Runs for a time, looking every 20 ms.
-    pub(crate) fn run(&mut self, millis: u64, mut decide: impl FnMut(&Sample) -> Orders) -> Vec<Orders> {
+    pub(crate) fn run(
+        &mut self,
+        millis: u64,
+        mut decide: impl FnMut(&Sample) -> Orders,
+    ) -> Vec<Orders> {
         let mut given = vec![];
         for tick in 0..millis {
             self.tick();

@@ -50,16 +50,23 @@ pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
     let made = match action {
         Action::UnlockReceive => unlock(socket, |locks| locks.receive = false),
         Action::UnlockSend => unlock(socket, |locks| locks.send = false),
-        Action::ReceiveBuffer(bytes) => set_and_get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes),
-        Action::SendBuffer(bytes) => set_and_get(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes),
-        Action::WindowClamp(bytes) => set_and_get(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes),
-        Action::UnsentLimit(bytes) => set_and_get(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes),
-        Action::PacingRate(rate) => {
-            set_max_pacing_rate(socket, Some(rate)).map(|()| u32::try_from(rate).unwrap_or(u32::MAX))
+        Action::ReceiveBuffer(bytes) => {
+            set_and_get(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
         }
-        Action::CongestionControl(name) => rustix::net::sockopt::set_tcp_congestion(socket, name.as_str())
-            .map(|()| 0)
-            .map_err(Into::into),
+        Action::SendBuffer(bytes) => set_and_get(socket, libc::SOL_SOCKET, libc::SO_SNDBUF, bytes),
+        Action::WindowClamp(bytes) => {
+            set_and_get(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, bytes)
+        }
+        Action::UnsentLimit(bytes) => {
+            set_and_get(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, bytes)
+        }
+        Action::PacingRate(rate) => set_max_pacing_rate(socket, Some(rate))
+            .map(|()| u32::try_from(rate).unwrap_or(u32::MAX)),
+        Action::CongestionControl(name) => {
+            rustix::net::sockopt::set_tcp_congestion(socket, name.as_str())
+                .map(|()| 0)
+                .map_err(Into::into)
+        }
     };
     made.map_or_else(
         |error| Outcome::Refused(error.raw_os_error().unwrap_or(0)),
@@ -68,7 +75,8 @@ pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
 }
 
 fn unlock(socket: BorrowedFd<'_>, change: impl FnOnce(&mut Locks)) -> io::Result<u32> {
-    let mut locks = Locks::read(socket).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOPROTOOPT))?;
+    let mut locks =
+        Locks::read(socket).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOPROTOOPT))?;
     change(&mut locks);
     locks.write(socket).map(|()| 0)
 }
@@ -113,18 +121,27 @@ mod tests {
             apply(&receiver, Action::ReceiveBuffer(40_000)),
             Outcome::Set(80_000)
         );
-        assert_eq!(apply(&sender, Action::SendBuffer(40_000)), Outcome::Set(80_000));
+        assert_eq!(
+            apply(&sender, Action::SendBuffer(40_000)),
+            Outcome::Set(80_000)
+        );
         assert_eq!(
             apply(&receiver, Action::WindowClamp(30_000)),
             Outcome::Set(30_000)
         );
-        assert_eq!(apply(&sender, Action::UnsentLimit(70_000)), Outcome::Set(70_000));
+        assert_eq!(
+            apply(&sender, Action::UnsentLimit(70_000)),
+            Outcome::Set(70_000)
+        );
         assert_eq!(
             apply(&sender, Action::PacingRate(1_000_000)),
             Outcome::Set(1_000_000)
         );
         let reno = CongestionName::from_kernel(b"reno");
-        assert_eq!(apply(&sender, Action::CongestionControl(reno)), Outcome::Set(0));
+        assert_eq!(
+            apply(&sender, Action::CongestionControl(reno)),
+            Outcome::Set(0)
+        );
     }
 
     #[test]
@@ -162,7 +179,8 @@ mod tests {
             }
             false
         };
-        let buffer = |socket: &TcpStream| get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
+        let buffer =
+            |socket: &TcpStream| get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap();
         let mut looks = 0;
         // A thousand reads, and it stays as it was set.
         assert!(read_until(&mut |socket| {

@@ -117,7 +117,9 @@ impl PaperPlus {
     }
 
     fn watch_slow_start(&mut self, sample: &Sample, per_round: u64) {
-        let Some(state) = &mut self.slow_start else { return };
+        let Some(state) = &mut self.slow_start else {
+            return;
+        };
         if self.side == Side::Sending {
             // The sender knows.
             if sample.info.slow_start_threshold.is_some() {
@@ -167,7 +169,8 @@ impl PaperPlus {
             Side::Sending => Orders::one(Action::SendBuffer(bytes), cause),
             Side::Receiving if grows => {
                 self.pending = None;
-                Orders::one(Action::ReceiveBuffer(bytes), cause).and(Action::WindowClamp(bytes), cause)
+                Orders::one(Action::ReceiveBuffer(bytes), cause)
+                    .and(Action::WindowClamp(bytes), cause)
             }
             Side::Receiving => {
                 self.pending = Some((target, offered(sample)));
@@ -181,7 +184,8 @@ impl PaperPlus {
         let Some((target, before)) = self.pending else {
             return Orders::default();
         };
-        let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread)) else {
+        let (Some(window), unread) = (sample.info.receive_window, u64::from(sample.queues.unread))
+        else {
             // A kernel that does not report what it offered: the clamp alone has to do.
             self.pending = None;
             return Orders::default();
@@ -290,7 +294,10 @@ mod tests {
     const RATE: u64 = 4_500_000; // 36 Mbit/s; 459,000 bytes in 102 ms
 
     fn settled() -> (Model, PaperPlus) {
-        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        let (mut model, mut plus) = (
+            Model::new(102, RATE, 64 * KB),
+            PaperPlus::new(Side::Receiving),
+        );
         model.run(20_000, |sample| plus.observe(sample, |window| window));
         (model, plus)
     }
@@ -305,7 +312,10 @@ mod tests {
 
     #[test]
     fn the_buffer_is_halved_when_slow_start_has_ended() {
-        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        let (mut model, mut plus) = (
+            Model::new(102, RATE, 64 * KB),
+            PaperPlus::new(Side::Receiving),
+        );
         let mut most = 0;
         let given = model.run(20_000, |sample| {
             most = most.max(u64::from(sample.buffers.receive / 2));
@@ -317,7 +327,11 @@ mod tests {
                 .any(|cause| matches!(cause, Cause::SlowStartEnded { .. }))
         );
         assert!(most > 800 * KB, "{most}");
-        assert!((459_000..700 * KB).contains(&model.buffer), "{}", model.buffer);
+        assert!(
+            (459_000..700 * KB).contains(&model.buffer),
+            "{}",
+            model.buffer
+        );
         let before = model.arrived;
         model.run(10_000, |sample| plus.observe(sample, |window| window));
         assert!(
@@ -368,7 +382,10 @@ mod tests {
             let orders = plus.observe(sample, |window| window);
             for (action, cause) in orders.iter() {
                 if let (Action::ReceiveBuffer(bytes), Cause::OfferUsedUp { .. }) = (action, cause) {
-                    assert!(window <= u64::from(bytes) * 2, "{window} on offer, {bytes} left");
+                    assert!(
+                        window <= u64::from(bytes) * 2,
+                        "{window} on offer, {bytes} left"
+                    );
                     shrunk += 1;
                 }
             }
@@ -379,7 +396,10 @@ mod tests {
 
     #[test]
     fn a_share_is_never_exceeded_and_a_larger_one_is_used() {
-        let (mut model, mut plus) = (Model::new(102, RATE, 64 * KB), PaperPlus::new(Side::Receiving));
+        let (mut model, mut plus) = (
+            Model::new(102, RATE, 64 * KB),
+            PaperPlus::new(Side::Receiving),
+        );
         model.run(20_000, |sample| {
             plus.observe(sample, |window| window.min(200 * KB))
         });

@@ -155,7 +155,9 @@ impl RateFit {
             last.min_rtt >= MIN_FITTED_RTT && last.at < last.min_rtt * MAX_SLOW_START_ROUND_TRIPS
         };
         match (&self.phase, &self.last) {
-            (Phase::Searching, last) if last.as_ref().is_none_or(in_slow_start) => TRAIN_SAMPLE_PERIOD,
+            (Phase::Searching, last) if last.as_ref().is_none_or(in_slow_start) => {
+                TRAIN_SAMPLE_PERIOD
+            }
             _ => SAMPLE_PERIOD,
         }
     }
@@ -169,7 +171,8 @@ impl RateFit {
                 }
             }
             Phase::Fitted(fitted) => {
-                let verdict = fitted.observe(sample, &mut self.round, &mut self.rtt_floor, siblings);
+                let verdict =
+                    fitted.observe(sample, &mut self.round, &mut self.rtt_floor, siblings);
                 if verdict == Verdict::QueueOfOthers {
                     self.phase = Phase::Released;
                 }

@@ -172,7 +172,11 @@ impl FlowGuard {
     /// Sets another ceiling, in bytes a second.
     pub fn set_ceiling(&self, ceiling: Option<u64>) {
         let mut flows = self.shared.lock();
-        if let Some(flow) = flows.list.iter_mut().find(|flow| flow.number == self.number) {
+        if let Some(flow) = flows
+            .list
+            .iter_mut()
+            .find(|flow| flow.number == self.number)
+        {
             let ceiling = [ceiling, flow.earlier_limit].into_iter().flatten().min();
             let limit = flow.fit.set_ceiling(ceiling);
             flow.limit(limit);
@@ -183,7 +187,11 @@ impl FlowGuard {
 impl Drop for FlowGuard {
     fn drop(&mut self) {
         let mut flows = self.shared.lock();
-        if let Some(at) = flows.list.iter().position(|flow| flow.number == self.number) {
+        if let Some(at) = flows
+            .list
+            .iter()
+            .position(|flow| flow.number == self.number)
+        {
             // The descriptor is closed here as well, so that the connection ends when its owner closes it.
             let flow = flows.list.swap_remove(at);
             // A socket that refuses has been let go by its end.
@@ -241,7 +249,9 @@ impl Flows {
             }
         }
         for flow in &mut self.list {
-            if let (Some(sample), Some(siblings)) = (flow.sample.take(), siblings.get(&flow.destination)) {
+            if let (Some(sample), Some(siblings)) =
+                (flow.sample.take(), siblings.get(&flow.destination))
+            {
                 let limit = flow.fit.observe(&sample, siblings);
                 flow.limit(limit);
             }
@@ -265,7 +275,8 @@ impl FittedFlow {
         }
         match TcpInfo::read(&self.socket) {
             Ok(info) => {
-                self.sample = FitSample::from_tcp_info(self.began.elapsed(), &info, self.earlier_retransmits);
+                self.sample =
+                    FitSample::from_tcp_info(self.began.elapsed(), &info, self.earlier_retransmits);
             }
             Err(error) => self.failed = Some(Arc::new(error.into())),
         }

@@ -124,7 +124,11 @@ impl CongestionName {
     /// The name as text; empty when it is not known.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        let end = self.0.iter().position(|byte| *byte == 0).unwrap_or(self.0.len());
+        let end = self
+            .0
+            .iter()
+            .position(|byte| *byte == 0)
+            .unwrap_or(self.0.len());
         std::str::from_utf8(self.0.get(..end).unwrap_or_default()).unwrap_or_default()
     }
 }
@@ -133,7 +137,9 @@ impl Sample {
     /// Bytes sent and not acknowledged.
     #[must_use]
     pub const fn in_flight(&self) -> u64 {
-        self.queues.unacknowledged.saturating_sub(self.queues.unsent) as u64
+        self.queues
+            .unacknowledged
+            .saturating_sub(self.queues.unsent) as u64
     }
 
     /// The congestion window, in bytes.
@@ -169,13 +175,19 @@ mod tests {
 
     #[test]
     fn names_end_at_the_first_zero() {
-        assert_eq!(CongestionName::from_kernel(b"cubic\0\0junk").as_str(), "cubic");
+        assert_eq!(
+            CongestionName::from_kernel(b"cubic\0\0junk").as_str(),
+            "cubic"
+        );
         assert_eq!(CongestionName::from_kernel(b"").as_str(), "");
         assert_eq!(
             CongestionName::from_kernel(b"0123456789abcdef").as_str(),
             "0123456789abcdef"
         );
-        assert_eq!(CongestionName::from_kernel(b"0123456789abcdefg").as_str(), "");
+        assert_eq!(
+            CongestionName::from_kernel(b"0123456789abcdefg").as_str(),
+            ""
+        );
         assert_eq!(CongestionName::from_kernel(b"\xff\xfe").as_str(), "");
     }
 }

@@ -125,15 +125,16 @@ const SK_MEMINFO_WMEM_QUEUED: usize = 5;
 
 fn buffers(socket: BorrowedFd<'_>) -> Result<Buffers, SampleError> {
     let mut bytes = [0; MEMINFO_ROOM];
+    let length = kernel::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes).map_err(
+        |source| SampleError::Call {
+            call: "SO_MEMINFO",
+            source,
+        },
+    )?;
+    let buffers =
+        parse_meminfo(bytes.get(..length).unwrap_or_default()).ok_or(SampleError::Short(length))?;
     let length =
-        kernel::option(socket, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut bytes).map_err(|source| {
-            SampleError::Call {
-                call: "SO_MEMINFO",
-                source,
-            }
-        })?;
-    let buffers = parse_meminfo(bytes.get(..length).unwrap_or_default()).ok_or(SampleError::Short(length))?;
-    let length = kernel::option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut bytes).unwrap_or_default();
+        kernel::option(socket, libc::SOL_SOCKET, libc::SO_BUF_LOCK, &mut bytes).unwrap_or_default();
     let locks = u32_at(bytes.get(..length).unwrap_or_default(), 0);
     Ok(Buffers {
         send_locked: locks.map(|locks| locks & SOCK_SNDBUF_LOCK != 0),
@@ -168,13 +169,13 @@ fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
 /// What the congestion control reports; that it reports nothing is no error, the estimator does with less.
 fn congestion(socket: BorrowedFd<'_>) -> Congestion {
     let mut bytes = [0; 64];
-    let length =
-        kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes).unwrap_or_default();
+    let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes)
+        .unwrap_or_default();
     let name = CongestionName::from_kernel(bytes.get(..length).unwrap_or_default());
     let mut congestion = Congestion { name, bbr: None };
     if congestion.is_model_based() {
-        let length =
-            kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut bytes).unwrap_or_default();
+        let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CC_INFO, &mut bytes)
+            .unwrap_or_default();
         congestion.bbr = parse_bbr(bytes.get(..length).unwrap_or_default());
     }
     congestion
@@ -218,7 +219,10 @@ mod tests {
         assert_eq!(sent.at, Duration::from_secs(5));
         assert!(!sent.congestion.name.as_str().is_empty());
         assert!(sent.buffers.send > 4096 && sent.buffers.receive > 1024);
-        assert!((1..10_000).contains(&received.queues.unread), "{received:?}");
+        assert!(
+            (1..10_000).contains(&received.queues.unread),
+            "{received:?}"
+        );
         assert!(received.buffers.receive_used >= received.queues.unread);
     }
 
@@ -231,7 +235,9 @@ mod tests {
             written += more;
         }
         let sample = Sampler::new().sample(&sender, Duration::ZERO).unwrap();
-        assert!(sample.queues.unacknowledged > 0 && sample.queues.unacknowledged as usize <= written);
+        assert!(
+            sample.queues.unacknowledged > 0 && sample.queues.unacknowledged as usize <= written
+        );
         assert!(sample.queues.unsent > 0 && sample.queues.unsent <= sample.queues.unacknowledged);
         assert!(sample.buffers.send_used >= sample.queues.unacknowledged);
         drop(receiver);
@@ -258,7 +264,10 @@ mod tests {
     fn a_buffer_that_someone_set_is_distinguished_from_one_that_the_kernel_sizes() {
         let (sender, _receiver) = pair();
         let locks = || {
-            let buffers = Sampler::new().sample(&sender, Duration::ZERO).unwrap().buffers;
+            let buffers = Sampler::new()
+                .sample(&sender, Duration::ZERO)
+                .unwrap()
+                .buffers;
             buffers.send_locked.zip(buffers.receive_locked)
         };
         // Kernels before 5.14 do not report it.
@@ -279,7 +288,10 @@ mod tests {
         ));
         assert!(matches!(
             sampler.sample(&listener, Duration::ZERO),
-            Err(SampleError::Call { call: "SIOCINQ", .. })
+            Err(SampleError::Call {
+                call: "SIOCINQ",
+                ..
+            })
         ));
     }
 

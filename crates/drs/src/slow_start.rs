@@ -117,7 +117,10 @@ mod tests {
     }
 
     fn set(orders: &Orders) -> Vec<String> {
-        orders.iter().map(|(action, _)| action.to_string()).collect()
+        orders
+            .iter()
+            .map(|(action, _)| action.to_string())
+            .collect()
     }
 
     /// A look at a flow that has borrowed, with this window.
@@ -150,7 +153,10 @@ mod tests {
                 ["congestion control reno"],
                 "{window}"
             );
-            assert_eq!(guard.observe(&sample(b"reno", Some(300), 99)), Orders::default());
+            assert_eq!(
+                guard.observe(&sample(b"reno", Some(300), 99)),
+                Orders::default()
+            );
         }
     }
 
@@ -163,7 +169,10 @@ mod tests {
             (b"reno", Some(10)),
         ] {
             let mut guard = SlowStartGuard::default();
-            assert_eq!(guard.observe(&sample(name, threshold, 0)), Orders::default());
+            assert_eq!(
+                guard.observe(&sample(name, threshold, 0)),
+                Orders::default()
+            );
             assert_eq!(guard.observe(&sample(b"reno", None, 0)), Orders::default());
         }
     }
@@ -183,7 +192,10 @@ mod tests {
             let mut guard = SlowStartGuard::default();
             guard.observe(&sample(b"reno", None, 0));
             assert_eq!(guard.observe(&sample(name, None, 0)), Orders::default());
-            assert_eq!(guard.observe(&sample(b"cubic", Some(9), 5)), Orders::default());
+            assert_eq!(
+                guard.observe(&sample(b"cubic", Some(9), 5)),
+                Orders::default()
+            );
         }
     }
 }

@@ -61,7 +61,9 @@ impl Tally {
     #[must_use]
     pub fn chief(&self) -> Option<(Limit, f64)> {
         let total = self.total().as_secs_f64();
-        let limit = Limit::ALL.into_iter().max_by_key(|limit| self.held(*limit))?;
+        let limit = Limit::ALL
+            .into_iter()
+            .max_by_key(|limit| self.held(*limit))?;
         (total > 0.0).then(|| (limit, self.held(limit).as_secs_f64() / total))
     }
 

@@ -139,7 +139,12 @@ impl TcpInfo {
     /// [`TcpInfoError`] when it is no TCP socket, or the kernel is none that this understands.
     pub fn read(socket: impl AsFd) -> Result<Self, TcpInfoError> {
         let mut bytes = [0; MAX_TCP_INFO_BYTES];
-        let length = kernel::option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, &mut bytes)?;
+        let length = kernel::option(
+            socket.as_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            &mut bytes,
+        )?;
         Self::parse(bytes.get(..length).unwrap_or(&bytes)).ok_or(TcpInfoError::Short(length))
     }
 
@@ -180,7 +185,9 @@ impl TcpInfo {
                 .map(|us| Duration::from_micros(us.into())),
             delivery_rate: u64_at(160),
             // A one-bit field in byte 7, there since the delivery rate is.
-            delivery_rate_app_limited: u64_at(160).and(octet(7)).map(|bits| bits & APP_LIMITED != 0),
+            delivery_rate_app_limited: u64_at(160)
+                .and(octet(7))
+                .map(|bits| bits & APP_LIMITED != 0),
             busy: long_micros(168),
             receive_window_limited: long_micros(176),
             send_buffer_limited: long_micros(184),
@@ -217,7 +224,11 @@ const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
 
 /// Bit fields are laid out from the low bit on little-endian machines, from the high bit on big-endian ones.
-const APP_LIMITED: u8 = if cfg!(target_endian = "little") { 1 } else { 0x80 };
+const APP_LIMITED: u8 = if cfg!(target_endian = "little") {
+    1
+} else {
+    0x80
+};
 
 impl TcpState {
     const fn from_number(number: u8) -> Self {
@@ -265,7 +276,10 @@ mod tests {
         let (mut receiver, _) = listener.accept().unwrap();
         sender.write_all(&[7; 100_000]).unwrap();
         receiver.read_exact(&mut [0; 100_000]).unwrap();
-        let (sent, received) = (TcpInfo::read(&sender).unwrap(), TcpInfo::read(&receiver).unwrap());
+        let (sent, received) = (
+            TcpInfo::read(&sender).unwrap(),
+            TcpInfo::read(&receiver).unwrap(),
+        );
         assert_eq!(sent.state, TcpState::Established);
         assert!(sent.congestion_window >= 1 && sent.send_mss > 500);
         assert!(sent.rtt > Duration::ZERO);
@@ -279,7 +293,10 @@ mod tests {
     #[test]
     fn another_socket_is_an_error() {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert!(matches!(TcpInfo::read(&socket), Err(TcpInfoError::Socket(_))));
+        assert!(matches!(
+            TcpInfo::read(&socket),
+            Err(TcpInfoError::Socket(_))
+        ));
     }
 
     #[test]

@@ -145,7 +145,9 @@ mod tests {
         let samples = [Sample::default(), first, first, second, first];
         let mut text = vec![];
         let mut writer = TraceWriter::new(&mut text);
-        samples.iter().for_each(|sample| writer.write(sample).unwrap());
+        samples
+            .iter()
+            .for_each(|sample| writer.write(sample).unwrap());
         assert_eq!(read_trace(&*text).unwrap(), samples);
         let text = String::from_utf8(text).unwrap();
         assert_eq!(

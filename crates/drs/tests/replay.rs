@@ -38,8 +38,13 @@ fn recorded_flows_get_the_verdict_that_they_were_built_for() {
         let all = verdicts(&path, side).unwrap();
         // The last quarter, and of short flows at least two.
         let steady = (all.len() / 4).max(2);
-        let verdicts = all.get(all.len().saturating_sub(steady)..).unwrap_or_default();
-        let right = verdicts.iter().filter(|limit| limit.word() == expected).count();
+        let verdicts = all
+            .get(all.len().saturating_sub(steady)..)
+            .unwrap_or_default();
+        let right = verdicts
+            .iter()
+            .filter(|limit| limit.word() == expected)
+            .count();
         assert!(verdicts.len() >= 2, "{name}: {verdicts:?}");
         assert!(20 * right >= 19 * verdicts.len(), "{name}: {verdicts:?}");
         seen.push(expected.to_owned());

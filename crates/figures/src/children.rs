@@ -48,7 +48,12 @@ impl Server {
     ///
     /// # Errors
     /// As [`Server::start`].
-    pub fn start_within(command: Command, name: &str, ready: &'static str, limit: Duration) -> Result<Self> {
+    pub fn start_within(
+        command: Command,
+        name: &str,
+        ready: &'static str,
+        limit: Duration,
+    ) -> Result<Self> {
         let server = Self::spawn(command, name)?;
         let deadline = Instant::now() + limit;
         let mut said = Vec::new();
@@ -80,7 +85,10 @@ impl Server {
             match server.said.recv_timeout(LISTEN_POLL_INTERVAL) {
                 Ok(line) => said.push(line),
                 Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
-                Err(_) => bail!("{name} does not listen on port {port}: {}", said.join(" | ")),
+                Err(_) => bail!(
+                    "{name} does not listen on port {port}: {}",
+                    said.join(" | ")
+                ),
             }
         }
     }
@@ -133,7 +141,9 @@ impl Server {
             {
                 Ok(line) => lines.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => return Ok(lines),
-                Err(mpsc::RecvTimeoutError::Timeout) => bail!("it did not end: {}", lines.join(" | ")),
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    bail!("it did not end: {}", lines.join(" | "))
+                }
             }
         }
     }
@@ -149,7 +159,9 @@ impl Server {
         let killed = children
             .split_ascii_whitespace()
             .filter_map(|child| rustix::process::Pid::from_raw(child.parse().ok()?))
-            .filter(|child| rustix::process::kill_process(*child, rustix::process::Signal::KILL).is_ok())
+            .filter(|child| {
+                rustix::process::kill_process(*child, rustix::process::Signal::KILL).is_ok()
+            })
             .count();
         if killed == 0 {
             let _ = self.child.kill();
@@ -230,16 +242,24 @@ pub fn output_within(
     let pid = child.id();
     // A watchdog rather than polling: it ends the child by pid only while the child has not been waited for.
     let watchdog = thread::spawn(move || {
-        let late = matches!(watch.recv_timeout(limit), Err(mpsc::RecvTimeoutError::Timeout));
+        let late = matches!(
+            watch.recv_timeout(limit),
+            Err(mpsc::RecvTimeoutError::Timeout)
+        );
         if late && let Some(pid) = rustix::process::Pid::from_raw(pid.cast_signed()) {
             let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
         }
         late
     });
-    let text = (out.join().unwrap_or_default(), err.join().unwrap_or_default());
+    let text = (
+        out.join().unwrap_or_default(),
+        err.join().unwrap_or_default(),
+    );
     drop(ended);
     let late = watchdog.join().unwrap_or(false);
-    let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
+    let status = child
+        .wait()
+        .with_context(|| format!("cannot wait for {name}"))?;
     if late {
         bail!(
             "{name} did not end within {} s and was stopped: {}",

@@ -53,7 +53,9 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     pub fn longhaul(&self, node: &str, home: &str) -> Result<Command> {
         let home = self.here.folder.join(home);
         let mut command = in_node(self.here.tools, self.here.lab, node, &home)?;
-        command.env("LONGHAUL_STATE", home.join("state")).env("TZ", "UTC");
+        command
+            .env("LONGHAUL_STATE", home.join("state"))
+            .env("TZ", "UTC");
         Ok(command)
     }
 
@@ -72,7 +74,11 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     pub fn ask(&self, node: &str, home: &str, arguments: &[&str]) -> Result<String> {
         let mut command = self.longhaul(node, home)?;
         command.args(arguments);
-        succeed_within(command, arguments.first().unwrap_or(&"longhaul"), COMMAND_TIMEOUT)
+        succeed_within(
+            command,
+            arguments.first().unwrap_or(&"longhaul"),
+            COMMAND_TIMEOUT,
+        )
     }
 
     /// Starts a depot in a node, which lets the client through and takes the grants of the
@@ -90,14 +96,21 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         let home = format!("depot-{node}");
         let key = new_key(&self.here.tools.longhaul, &self.path(&home))?;
         let mut command = self.longhaul(node, &home)?;
-        command.args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"]);
+        command.args([
+            "depot",
+            "--listen",
+            &format!("0.0.0.0:{DEPOT_PORT}"),
+            "--policy",
+        ]);
         let controller = format!("https://{}:{CONTROLLER_PORT}", self.address(controller)?);
         command.arg(&policy).args(["--controller", &controller]);
         command.args(["--controller-key", &self.controller_key]);
         self.depots
             .push(Server::start(command, "longhaul depot", "listening")?);
         let address = format!("{}:{DEPOT_PORT}", self.address(node)?);
-        Ok(serde_json::json!({"name": node, "key": key, "site": node, "addresses": [{"endpoint": address}]}))
+        Ok(
+            serde_json::json!({"name": node, "key": key, "site": node, "addresses": [{"endpoint": address}]}),
+        )
     }
 
     /// The process of the depot that was started at this place.
@@ -114,13 +127,24 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     ///
     /// # Errors
     /// It does not start.
-    pub fn router(&mut self, node: &str, to: &str, link: &str, rate_bps: f64, share: f64) -> Result<String> {
+    pub fn router(
+        &mut self,
+        node: &str,
+        to: &str,
+        link: &str,
+        rate_bps: f64,
+        share: f64,
+    ) -> Result<String> {
         let (interface, gateways) = leaves(self.here.lab, node, to)?;
         let config = serde_json::json!({"owner": "longhaul", "links": {link: {
             "interface": interface, "gateways": gateways, "rate": rate_bps as u64, "reservable": (share * 1e6) as u64}}});
         let file = self.path(&format!("router-{node}.json"));
-        std::fs::write(&file, config.to_string()).context("cannot write the router's configuration")?;
-        let agent = self.path(&format!("router-{node}/agent")).display().to_string();
+        std::fs::write(&file, config.to_string())
+            .context("cannot write the router's configuration")?;
+        let agent = self
+            .path(&format!("router-{node}/agent"))
+            .display()
+            .to_string();
         let mut router = self.longhaul(node, &format!("router-{node}-home"))?;
         router.args(["router", "--config"]).arg(&file);
         router
@@ -139,7 +163,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
     pub fn controller(&mut self, node: &str, client: &str, map: &Value, setup: &str) -> Result<()> {
         let [map_file, setup_file] = ["map.json", "control.toml"].map(|name| self.path(name));
         std::fs::write(&map_file, map.to_string()).context("cannot write the map")?;
-        std::fs::write(&setup_file, setup).context("cannot write the controller's configuration")?;
+        std::fs::write(&setup_file, setup)
+            .context("cannot write the controller's configuration")?;
         let listen = format!("{}:{CONTROLLER_PORT}", self.address(node)?);
         let mut control = self.longhaul(node, "controller")?;
         control
@@ -157,13 +182,20 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
             self.ask(node, "controller", &grant)?;
         }
         let depots = map.get("depots").and_then(Value::as_array);
-        let keys = depots.into_iter().flatten().filter_map(|depot| depot.get("key"));
+        let keys = depots
+            .into_iter()
+            .flatten()
+            .filter_map(|depot| depot.get("key"));
         for key in keys.filter_map(Value::as_str) {
             // It has grants renewed.
             self.ask(node, "controller", &["control", "grant", key, "depot"])?;
         }
         let url = format!("https://{listen}");
-        self.ask(client, "client", &["controller", "use", &url, "--accept-new"])?;
+        self.ask(
+            client,
+            "client",
+            &["controller", "use", &url, "--accept-new"],
+        )?;
         Ok(())
     }
 
@@ -179,8 +211,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
 pub fn leaves(lab: &Lab, node: &str, to: &str) -> Result<(String, Vec<String>)> {
     let mut ip = lab.command(node, "ip")?;
     ip.args(["-j", "route", "get", &lab.address(to)?.to_string()]);
-    let routes: Value =
-        serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?).context("ip route")?;
+    let routes: Value = serde_json::from_str(&succeed_within(ip, "ip route", COMMAND_TIMEOUT)?)
+        .context("ip route")?;
     let text = |field: &str| routes[0][field].as_str().map(str::to_owned);
     let interface = text("dev").context("ip route names no interface")?;
     Ok((interface, text("gateway").into_iter().collect()))

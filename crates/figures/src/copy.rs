@@ -159,11 +159,9 @@ pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Comm
 pub fn first_copy<S>(here: &Here<'_, S>, node: &str) -> Result<Command> {
     let identities = &here.tools.identities;
     let mut command = in_node(here.tools, here.lab, node, &identities.client_home)?;
-    command.env("LONGHAUL_STATE", here.folder.join("state")).args([
-        "cp",
-        "--host-key",
-        &identities.server_key,
-    ]);
+    command
+        .env("LONGHAUL_STATE", here.folder.join("state"))
+        .args(["cp", "--host-key", &identities.server_key]);
     Ok(command)
 }
 
@@ -179,7 +177,13 @@ pub fn serve(tools: &Tools, lab: &Lab, node: &str, root: &Path) -> Result<Server
 ///
 /// # Errors
 /// As [`serve`].
-pub fn serve_for(tools: &Tools, lab: &Lab, node: &str, root: &Path, grants: &[&str]) -> Result<Server> {
+pub fn serve_for(
+    tools: &Tools,
+    lab: &Lab,
+    node: &str,
+    root: &Path,
+    grants: &[&str],
+) -> Result<Server> {
     serve_with(tools, lab, node, root, grants, &[])
 }
 
@@ -219,7 +223,12 @@ pub fn start_depot(tools: &Tools, lab: &Lab, node: &str) -> Result<Server> {
 pub fn start_depot_with(tools: &Tools, lab: &Lab, node: &str, options: &[&str]) -> Result<Server> {
     let mut command = in_node(tools, lab, node, &tools.identities.depot_home(node))?;
     command
-        .args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"])
+        .args([
+            "depot",
+            "--listen",
+            &format!("0.0.0.0:{DEPOT_PORT}"),
+            "--policy",
+        ])
         .arg(&tools.identities.depot_policy)
         .args(options);
     Server::start(command, "longhaul depot", "listening")
@@ -253,5 +262,6 @@ fn closing_report(out: &str) -> Result<Report> {
         .lines()
         .rfind(|line| !line.trim().is_empty())
         .context("longhaul cp printed no report")?;
-    serde_json::from_str(last).with_context(|| format!("longhaul cp's closing report does not parse: {last}"))
+    serde_json::from_str(last)
+        .with_context(|| format!("longhaul cp's closing report does not parse: {last}"))
 }

@@ -9,7 +9,12 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Where ordinary machines keep trees of real files, in the order they are tried.
-const REAL_TREES: [&str; 4] = ["/usr/share/doc", "/usr/share/man", "/usr/include", "/usr/share"];
+const REAL_TREES: [&str; 4] = [
+    "/usr/share/doc",
+    "/usr/share/man",
+    "/usr/include",
+    "/usr/share",
+];
 
 /// What a data set holds.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +27,12 @@ pub struct Contents {
 
 /// Fills `dir` with copies of real files (at most `real_bytes` and `real_files` of them, each under a
 /// quarter of the bytes) in their own folders, and one large file of `large_bytes`.
-pub fn real_tree(dir: &Path, real_bytes: u64, real_files: u64, large_bytes: u64) -> Result<Contents> {
+pub fn real_tree(
+    dir: &Path,
+    real_bytes: u64,
+    real_files: u64,
+    large_bytes: u64,
+) -> Result<Contents> {
     let mut contents = Contents { files: 0, bytes: 0 };
     for tree in REAL_TREES {
         gather(
@@ -59,7 +69,8 @@ fn gather(from: &Path, to: &Path, bytes: u64, files: u64, so_far: &mut Contents)
         } else if meta.is_file() && meta.len() <= (bytes - so_far.bytes).min(bytes / 4) {
             let target = to.join(path.strip_prefix("/").unwrap_or(&path));
             if let Some(parent) = target.parent() {
-                fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
+                fs::create_dir_all(parent)
+                    .with_context(|| format!("cannot make {}", parent.display()))?;
             }
             if fs::copy(&path, &target).is_ok() {
                 so_far.files += 1;
@@ -83,7 +94,9 @@ pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     let part = tempfile::NamedTempFile::new_in(folder)
         .with_context(|| format!("cannot write into {}", folder.display()))?;
     let mut out = BufWriter::new(part.as_file());
-    let mut stream = blake3::Hasher::new().update(&seed.to_le_bytes()).finalize_xof();
+    let mut stream = blake3::Hasher::new()
+        .update(&seed.to_le_bytes())
+        .finalize_xof();
     let mut chunk = vec![0; 1 << 20];
     let mut left = bytes;
     while left > 0 {
@@ -107,7 +120,10 @@ mod tests {
     #[test]
     fn a_sized_file_has_its_size_and_repeats_by_seed() {
         let dir = tempfile::tempdir().unwrap();
-        let paths: Vec<PathBuf> = ["a", "b", "c"].iter().map(|name| dir.path().join(name)).collect();
+        let paths: Vec<PathBuf> = ["a", "b", "c"]
+            .iter()
+            .map(|name| dir.path().join(name))
+            .collect();
         for (path, seed) in paths.iter().zip([7, 7, 8]) {
             sized_file(path, (1 << 20) + 17, seed).unwrap();
         }

@@ -13,7 +13,9 @@ use crate::experiment::{Cost, Experiment, Here, Network};
 use crate::experiments::attacks::{Attack, Attacks};
 use crate::experiments::copy::OVER_SSH;
 use crate::experiments::drs_run::{self, DrsRun, Hosts};
-use crate::experiments::{admission, attacks, deadlines, gridftp, jobs, kills, lsr, mesh, multipath};
+use crate::experiments::{
+    admission, attacks, deadlines, gridftp, jobs, kills, lsr, mesh, multipath,
+};
 use crate::noise::Noise;
 use crate::page::Page;
 use crate::record::{Key, Record};
@@ -54,7 +56,9 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         failed: 0,
     };
 
-    println!("Copies of real files of this machine over the papers' paths, direct and through depots:");
+    println!(
+        "Copies of real files of this machine over the papers' paths, direct and through depots:"
+    );
     let crossings = if small {
         Crossings::small()
     } else {
@@ -89,7 +93,9 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         );
         let cells = [key(multipath::Cell::demonstrated(), first_seed)];
         stage.act(&multipath::Multipath, &cells)?;
-        println!("\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 Gbit/s:");
+        println!(
+            "\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 Gbit/s:"
+        );
         let record = lsr::Lsr {
             seconds: RECORD_SECONDS,
         };
@@ -124,7 +130,9 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         };
         let cells = deadlines::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&deadlines, &cells)?;
-        println!("\nAn unmodified program on a host with windows of 64 KB, as it is and under `drs run`:");
+        println!(
+            "\nAn unmodified program on a host with windows of 64 KB, as it is and under `drs run`:"
+        );
         let hosts = Hosts::LowCeiling;
         let cells = [false, true].map(|drs| key(drs_run::Cell { hosts, drs }, first_seed));
         stage.act(&DrsRun, &cells)?;
@@ -134,7 +142,13 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     let under = |attack: &Attack| {
         [false, true].map(|under_attack| {
             let attack = *attack;
-            key(attacks::Cell { attack, under_attack }, first_seed)
+            key(
+                attacks::Cell {
+                    attack,
+                    under_attack,
+                },
+                first_seed,
+            )
         })
     };
     let shown = if small {
@@ -152,7 +166,10 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         out.join("report.json").display()
     );
     if stage.failed > 0 {
-        bail!("{} runs failed; the lines above say which and why", stage.failed);
+        bail!(
+            "{} runs failed; the lines above say which and why",
+            stage.failed
+        );
     }
     Ok(())
 }
@@ -185,7 +202,8 @@ impl Stage<'_> {
     ) -> Result<Vec<Record<E::Cell, E::Seen>>> {
         let setup = experiment.prepare(self.tools)?;
         let progress = ProgressBar::new(keys.len() as u64);
-        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} runs, {elapsed}") {
+        if let Ok(style) = ProgressStyle::with_template("{spinner} {pos} of {len} runs, {elapsed}")
+        {
             progress.set_style(style);
         }
         progress.enable_steady_tick(Duration::from_millis(200));
@@ -303,7 +321,10 @@ impl Crossings {
                 runs.spread(&Cell { setting, way }, Copied::mbps)
             });
             let (Some(direct), Some(depots)) = (direct, depots) else {
-                println!("{:<66} no run counts: the lines above say why", setting.title);
+                println!(
+                    "{:<66} no run counts: the lines above say why",
+                    setting.title
+                );
                 continue;
             };
             let [shown_direct, shown_depots] = [direct, depots]
@@ -346,7 +367,11 @@ impl Experiment for Crossings {
                 seconds: 0.0,
             },
             |setting| {
-                let bytes = if is_fast(setting) { self.fast } else { self.slow };
+                let bytes = if is_fast(setting) {
+                    self.fast
+                } else {
+                    self.slow
+                };
                 setting.cost(cell.way, bytes + self.real.0)
             },
         )

@@ -53,7 +53,13 @@ pub trait Experiment: Send + Sync {
     ///
     /// # Errors
     /// The scenario cannot be read.
-    fn network(&self, tools: &Tools, setup: &Self::Setup, cell: &Self::Cell, seed: u64) -> Result<Network>;
+    fn network(
+        &self,
+        tools: &Tools,
+        setup: &Self::Setup,
+        cell: &Self::Cell,
+        seed: u64,
+    ) -> Result<Network>;
 
     /// One run, in a lab that has carried nothing yet.
     ///

@@ -113,7 +113,12 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
 /// to the wanted rate, on logarithmic axes, says how fast.
 fn next(tried: &[(f64, f64)], wanted: f64) -> f64 {
     let mut nearest = tried.to_vec();
-    nearest.sort_by(|a, b| (a.1 / wanted).ln().abs().total_cmp(&(b.1 / wanted).ln().abs()));
+    nearest.sort_by(|a, b| {
+        (a.1 / wanted)
+            .ln()
+            .abs()
+            .total_cmp(&(b.1 / wanted).ln().abs())
+    });
     let Some(&(loss, rate)) = nearest.first() else {
         return f64::NAN;
     };

@@ -64,7 +64,12 @@ impl Gateways<'_> {
     /// It cannot be written.
     pub fn routes(&self, more: &str) -> Result<PathBuf> {
         let hop = |depot: &&str| Ok(format!("{}:{DEPOT_PORT}", self.lab.address(depot)?));
-        let via = self.depots.iter().map(hop).collect::<Result<Vec<_>>>()?.join(",");
+        let via = self
+            .depots
+            .iter()
+            .map(hop)
+            .collect::<Result<Vec<_>>>()?
+            .join(",");
         let table = format!(
             "[[route]]\nto = [\"{}\"]\nvia = \"{via}\"\nofframp = \"{}@{}:{OFFRAMP_PORT}\"\nalways = true\n{more}",
             self.lab.address(SERVER)?,
@@ -81,7 +86,12 @@ impl Gateways<'_> {
     /// # Errors
     /// The lab is gone.
     pub fn longhaul(&self) -> Result<Command> {
-        let mut command = in_node(self.tools, self.lab, CLIENT, &self.tools.identities.client_home)?;
+        let mut command = in_node(
+            self.tools,
+            self.lab,
+            CLIENT,
+            &self.tools.identities.client_home,
+        )?;
         command.env("LONGHAUL_STATE", self.folder.join("state"));
         Ok(command)
     }

@@ -43,7 +43,10 @@ impl LostCommits {
         let mut named = BTreeSet::new();
         for name in experiments {
             let runs: Vec<Run> = Store::of(out, name).read()?;
-            named.extend(runs.into_iter().map(|run| base(&run.made.commit).to_owned()));
+            named.extend(
+                runs.into_iter()
+                    .map(|run| base(&run.made.commit).to_owned()),
+            );
         }
         match lost(&named, &history(Path::new("."))) {
             Some(lost) => Ok(Self(lost)),
@@ -166,7 +169,9 @@ mod tests {
         Store::of(folder.path(), "some")
             .write(&[serde_json::json!({"made": {"commit": "not-a-commit"}})])
             .unwrap();
-        let (path, text) = LostCommits::from(["not-a-commit"]).list(folder.path()).unwrap();
+        let (path, text) = LostCommits::from(["not-a-commit"])
+            .list(folder.path())
+            .unwrap();
         std::fs::write(path, text).unwrap();
         let lost = LostCommits::find(folder.path(), ["some"].into_iter()).unwrap();
         assert_eq!(lost, LostCommits::from(["not-a-commit"]));

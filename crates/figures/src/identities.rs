@@ -70,7 +70,10 @@ pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     let mut command = Command::new(longhaul);
     command.args(["keys", "new"]).env("LONGHAUL_HOME", home);
     let (status, out, err) = output_within(command, "longhaul keys new", Duration::from_secs(20))?;
-    match out.split_whitespace().find(|word| word.starts_with("lhk1:")) {
+    match out
+        .split_whitespace()
+        .find(|word| word.starts_with("lhk1:"))
+    {
         Some(key) if status.success() => Ok(key.into()),
         _ => bail!("longhaul keys new printed no key: {out}{err}"),
     }

@@ -109,7 +109,13 @@ impl<E: Experiment> Listed for E {
         if records.is_empty() {
             return Ok(None);
         }
-        let of = |noise| Runs::of(records.iter().filter(move |record| record.cell.noise == noise));
+        let of = |noise| {
+            Runs::of(
+                records
+                    .iter()
+                    .filter(move |record| record.cell.noise == noise),
+            )
+        };
         let clean = of(Noise::None);
         let figures = self.figures(&clean);
         let inner = self.page(&clean)?;
@@ -168,7 +174,11 @@ fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
             .collect();
         // A figure that is not measured under noise has nothing to compare.
         if others.iter().any(|text| *text != "-") {
-            table.row([figure.title.as_str(), &figure.text].into_iter().chain(others));
+            table.row(
+                [figure.title.as_str(), &figure.text]
+                    .into_iter()
+                    .chain(others),
+            );
         }
     }
     table
@@ -246,7 +256,9 @@ fn kept_awake(awake: usize, all: usize) -> String {
         some if some == all => "all runs".to_owned(),
         some => format!("{some} of the runs"),
     };
-    format!(" The machine is a guest; in {runs} its processors were kept from halting (`docs/wanbed.md`).")
+    format!(
+        " The machine is a guest; in {runs} its processors were kept from halting (`docs/wanbed.md`)."
+    )
 }
 
 #[cfg(test)]
@@ -263,7 +275,10 @@ mod tests {
             record("b", 1, (), true),
             record("c", 1, (), false),
         ];
-        assert_eq!(cells(&records), [(&"a", Noise::None, 2), (&"b", Noise::None, 1)]);
+        assert_eq!(
+            cells(&records),
+            [(&"a", Noise::None, 2), (&"b", Noise::None, 1)]
+        );
         let text = validity(&records);
         assert!(
             text.ends_with("2 cells have runs that count, 1 of them a single one."),

@@ -288,8 +288,8 @@ fn list(all: &[Box<dyn Listed>], extent: &Extent) {
 /// The documents that may quote figures.
 fn documents() -> Result<Vec<PathBuf>> {
     let mut documents = vec![PathBuf::from("README.md")];
-    let entries =
-        std::fs::read_dir("docs").context("docs is not here: run this in the project's own folder")?;
+    let entries = std::fs::read_dir("docs")
+        .context("docs is not here: run this in the project's own folder")?;
     for entry in entries {
         let path = entry.context("docs")?.path();
         if path.extension().is_some_and(|extension| extension == "md") {

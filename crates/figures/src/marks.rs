@@ -12,7 +12,10 @@ const CLOSE: &str = "<!-- /figure -->";
 ///
 /// # Errors
 /// A mark is not closed.
-pub fn fill(text: &str, quote: impl Fn(&str, &str) -> Option<String>) -> Result<(String, Vec<String>)> {
+pub fn fill(
+    text: &str,
+    quote: impl Fn(&str, &str) -> Option<String>,
+) -> Result<(String, Vec<String>)> {
     let mut filled = String::with_capacity(text.len());
     let mut missing = vec![];
     let mut rest = text;

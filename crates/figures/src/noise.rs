@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 use crate::experiment::Network;
 
 /// What is added to the links of a scenario.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ValueEnum,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Noise {
     /// Nothing.
@@ -52,7 +54,11 @@ impl Noise {
             Self::None => network,
             Self::Jitter1 => on(network, "jitter", "\"1 ms\""),
             Self::Jitter5 => on(network, "jitter", "\"5 ms\""),
-            Self::Reorder => on(network, "reorder", "{ probability = \"0.1%\", by = \"3 ms\" }"),
+            Self::Reorder => on(
+                network,
+                "reorder",
+                "{ probability = \"0.1%\", by = \"3 ms\" }",
+            ),
             Self::Codel => network.set("links.*.aqm", "\"codel\""),
         }
     }

@@ -15,14 +15,22 @@ type Product = Vec<BTreeSet<String>>;
 /// A table of the runs of each commit; empty where one commit made all of them.
 pub fn table<C: Serialize, S>(records: &[Record<C, S>], lost: &LostCommits) -> Table {
     let mut table = Table::new(["commit", "made", "runs", "which"]);
-    let keys: Vec<BTreeMap<String, String>> = records.iter().map(|record| factors(&record.cell)).collect();
-    let mut names: Vec<&str> = keys.iter().flat_map(BTreeMap::keys).map(String::as_str).collect();
+    let keys: Vec<BTreeMap<String, String>> =
+        records.iter().map(|record| factors(&record.cell)).collect();
+    let mut names: Vec<&str> = keys
+        .iter()
+        .flat_map(BTreeMap::keys)
+        .map(String::as_str)
+        .collect();
     // The factors that all experiments have come last.
     names.sort_by_key(|name| (["noise", "seed"].contains(name), *name));
     names.dedup();
     let point = |key: &BTreeMap<String, String>| -> Product {
         let value = |name: &&str| key.get(*name).map_or(ABSENT, String::as_str).to_owned();
-        names.iter().map(|name| BTreeSet::from([value(name)])).collect()
+        names
+            .iter()
+            .map(|name| BTreeSet::from([value(name)]))
+            .collect()
     };
     let points: Vec<Product> = keys.iter().map(point).collect();
     let mut commits = BTreeMap::<(&str, &str), Vec<Product>>::new();
@@ -34,20 +42,25 @@ pub fn table<C: Serialize, S>(records: &[Record<C, S>], lost: &LostCommits) -> T
     if distinct.len() < 2 {
         return table;
     }
-    let all = points
-        .iter()
-        .fold(vec![BTreeSet::new(); names.len()], |mut all: Product, point| {
+    let all = points.iter().fold(
+        vec![BTreeSet::new(); names.len()],
+        |mut all: Product, point| {
             all.iter_mut()
                 .zip(point)
                 .for_each(|(all, value)| all.extend(value.iter().cloned()));
             all
-        });
+        },
+    );
     for ((date, commit), points) in commits {
         for product in products(points) {
             table.row([
                 lost.describe(commit),
                 date.to_owned(),
-                product.iter().map(BTreeSet::len).product::<usize>().to_string(),
+                product
+                    .iter()
+                    .map(BTreeSet::len)
+                    .product::<usize>()
+                    .to_string(),
                 describe(&names, &product, &all),
             ]);
         }
@@ -57,7 +70,10 @@ pub fn table<C: Serialize, S>(records: &[Record<C, S>], lost: &LostCommits) -> T
 
 /// The first and the last day of the runs.
 pub fn days<C, S>(records: &[Record<C, S>]) -> String {
-    let days: BTreeSet<&str> = records.iter().map(|record| record.made.date.as_str()).collect();
+    let days: BTreeSet<&str> = records
+        .iter()
+        .map(|record| record.made.date.as_str())
+        .collect();
     match (days.first(), days.last()) {
         (Some(first), Some(last)) if first != last => format!("{first} to {last}"),
         (first, _) => first.copied().unwrap_or_default().to_owned(),
@@ -66,7 +82,10 @@ pub fn days<C, S>(records: &[Record<C, S>]) -> String {
 
 /// The code of the runs, where there is more than one by number.
 pub fn commits<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
-    let commits: BTreeSet<&str> = records.iter().map(|record| record.made.commit.as_str()).collect();
+    let commits: BTreeSet<&str> = records
+        .iter()
+        .map(|record| record.made.commit.as_str())
+        .collect();
     match (commits.len(), commits.first()) {
         (1, Some(commit)) => lost.describe(commit),
         (all, _) => format!("{all} commits, listed below"),
@@ -75,7 +94,10 @@ pub fn commits<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
 
 /// The days and the code of the runs, in a few words.
 pub fn summary<C, S>(records: &[Record<C, S>], lost: &LostCommits) -> String {
-    let commits: BTreeSet<&str> = records.iter().map(|record| record.made.commit.as_str()).collect();
+    let commits: BTreeSet<&str> = records
+        .iter()
+        .map(|record| record.made.commit.as_str())
+        .collect();
     let unknown = commits.iter().filter(|commit| lost.has(commit)).count();
     let code = match (commits.len(), unknown) {
         (1, 0) => commits.first().copied().unwrap_or_default().to_owned(),
@@ -113,7 +135,11 @@ fn flatten(name: String, value: Value, into: &mut BTreeMap<String, String>) {
             None => drop(into.insert(name, text)),
         },
         Value::Array(values) => {
-            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let text = |value: &Value| {
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            };
             into.insert(name, values.iter().map(text).collect::<Vec<_>>().join("+"));
         }
         Value::Null => drop(into.insert(name, ABSENT.to_owned())),
@@ -167,11 +193,21 @@ fn describe(names: &[&str], product: &Product, all: &Product) -> String {
 /// Lists values; numbers that follow each other by their ends.
 fn listed(values: &BTreeSet<String>) -> String {
     let numbers: Option<BTreeSet<u64>> = values.iter().map(|value| value.parse().ok()).collect();
-    match numbers.map(|numbers| (numbers.first().copied(), numbers.last().copied(), numbers.len())) {
+    match numbers.map(|numbers| {
+        (
+            numbers.first().copied(),
+            numbers.last().copied(),
+            numbers.len(),
+        )
+    }) {
         Some((Some(first), Some(last), count)) if count > 2 && last - first + 1 == count as u64 => {
             format!("{first} to {last}")
         }
-        _ => values.iter().map(String::as_str).collect::<Vec<_>>().join(", "),
+        _ => values
+            .iter()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
     }
 }
 
@@ -199,7 +235,9 @@ mod tests {
     #[test]
     fn runs_of_each_commit_are_listed_in_few_rows() {
         let mut records: Vec<_> = (1..=3)
-            .flat_map(|seed| ["scp@near", "scp@far", "rsync@near"].map(|copy| run(copy, seed, "aaa")))
+            .flat_map(|seed| {
+                ["scp@near", "scp@far", "rsync@near"].map(|copy| run(copy, seed, "aaa"))
+            })
             .collect();
         records.push(run("rsync@far", 1, "bbb"));
         let text = table(&records, &LostCommits::from(["bbb"])).markdown();
@@ -224,7 +262,10 @@ mod tests {
         let expected = "2026-01-01 to 2026-01-03 from 2 commits, 1 of them unknown";
         assert_eq!(summary(&records, &lost), expected);
         assert_eq!(commits(&records, &lost), "2 commits, listed below");
-        assert_eq!(summary(&records[1..], &lost), "2026-01-03 from an unknown commit");
+        assert_eq!(
+            summary(&records[1..], &lost),
+            "2026-01-03 from an unknown commit"
+        );
     }
 
     #[test]
@@ -236,7 +277,8 @@ mod tests {
 
     #[test]
     fn numbers_in_a_row_are_named_by_their_ends() {
-        let of = |values: &[&str]| listed(&values.iter().map(|value| (*value).to_owned()).collect());
+        let of =
+            |values: &[&str]| listed(&values.iter().map(|value| (*value).to_owned()).collect());
         assert_eq!(of(&["2003", "2001", "2002"]), "2001 to 2003");
         assert_eq!(of(&["1", "2", "4"]), "1, 2, 4");
         assert_eq!(of(&["1", "2"]), "1, 2");

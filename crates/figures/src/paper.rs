@@ -11,7 +11,15 @@ const KIB: u64 = 1024;
 const MIB: u64 = 1024 * KIB;
 
 /// The seven sizes of the LSL paper's figures, in bytes.
-pub const LSL_SIZES: [u64; 7] = [16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 32 * MIB];
+pub const LSL_SIZES: [u64; 7] = [
+    16 * KIB,
+    64 * KIB,
+    256 * KIB,
+    MIB,
+    4 * MIB,
+    16 * MIB,
+    32 * MIB,
+];
 
 /// LSL path 1 (ANL to UTK, depot at ORNL), 8 MB buffers.
 pub const ANL_UTK: PaperCurve = PaperCurve {

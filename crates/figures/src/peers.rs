@@ -56,7 +56,11 @@ impl Need {
             .find(|candidate| candidate.is_file());
         match found {
             Some(program) => Ok(program),
-            None => bail!("{} is missing: apt-get install {}", self.program, self.package),
+            None => bail!(
+                "{} is missing: apt-get install {}",
+                self.program,
+                self.package
+            ),
         }
     }
 }
@@ -77,7 +81,9 @@ pub trait Program {
     /// # Errors
     /// The first that is missing, in one line with its package.
     fn installed(&self) -> Result<()> {
-        self.needs().iter().try_for_each(|need| need.find().map(drop))
+        self.needs()
+            .iter()
+            .try_for_each(|need| need.find().map(drop))
     }
 }
 
@@ -120,7 +126,14 @@ pub trait Peer: Program {
     ///
     /// # Errors
     /// The client is missing, or its configuration cannot be written.
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command>;
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        streams: u32,
+    ) -> Result<Command>;
 
     /// The client's command that sends `item` of the folder `root` into the served root.
     ///

@@ -66,7 +66,9 @@ fn draw_rate_by_size(svg: &mut String, title: &str, curves: &[Curve]) -> Drawing
         .draw()?;
     for curve in curves {
         let data = || curve.points.iter().map(|(x, y)| (*x as f64, *y));
-        let style = curve.colour.stroke_width(if curve.from_paper { 1 } else { 2 });
+        let style = curve
+            .colour
+            .stroke_width(if curve.from_paper { 1 } else { 2 });
         let colour = curve.colour;
         chart
             .draw_series(LineSeries::new(data(), style))?
@@ -111,7 +113,8 @@ fn draw_ratio_strips(svg: &mut String, title: &str, strips: &[Strip]) -> Drawing
         .flat_map(|strip| strip.ratios.iter())
         .fold(2.0, |most: f64, ratio| most.max(*ratio));
     let rows = strips.len() as f64;
-    let canvas = SVGBackend::with_string(svg, (800, 80 + 40 * strips.len() as u32)).into_drawing_area();
+    let canvas =
+        SVGBackend::with_string(svg, (800, 80 + 40 * strips.len() as u32)).into_drawing_area();
     canvas.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&canvas)
         .caption(title, ("sans-serif", 18))
@@ -200,7 +203,11 @@ fn draw_over_time(svg: &mut String, title: &str, unit: &str, lines: &[Line]) -> 
         .x_label_area_size(44)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..most.0, 0.0..most.1 * 1.1)?;
-    chart.configure_mesh().x_desc("seconds").y_desc(unit).draw()?;
+    chart
+        .configure_mesh()
+        .x_desc("seconds")
+        .y_desc(unit)
+        .draw()?;
     for line in lines {
         let colour = line.colour;
         chart

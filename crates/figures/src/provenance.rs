@@ -14,7 +14,10 @@ impl Made {
     pub fn here(commit: &str, backend: &str, awake: bool) -> Self {
         Self {
             commit: commit.to_owned(),
-            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            kernel: rustix::system::uname()
+                .release()
+                .to_string_lossy()
+                .into_owned(),
             backend: backend.to_owned(),
             processor: processor(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default()),
             awake,
@@ -40,7 +43,8 @@ pub fn commit(root: &Path) -> String {
             .success()
             .then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     };
-    let Some(last) = git(&["log", "-1", "--format=%h"]).filter(|last| !last.trim().is_empty()) else {
+    let Some(last) = git(&["log", "-1", "--format=%h"]).filter(|last| !last.trim().is_empty())
+    else {
         return "unknown".to_owned();
     };
     let last = last.trim();

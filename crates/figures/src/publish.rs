@@ -37,7 +37,10 @@ pub fn write(out: &Path, documents: &[PathBuf]) -> Result<()> {
         replace(path, text)?;
     }
     if !wanted.missing.is_empty() {
-        eprintln!("quoted, and not measured yet: {}", wanted.missing.join(", "));
+        eprintln!(
+            "quoted, and not measured yet: {}",
+            wanted.missing.join(", ")
+        );
     }
     Ok(())
 }
@@ -81,7 +84,11 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
     let experiments = experiments::all();
     let lost = LostCommits::find(out, experiments.iter().map(|one| one.name()))?;
     for experiment in experiments {
-        rendered.extend(experiment.render(out, &lost).with_context(|| experiment.name())?);
+        rendered.extend(
+            experiment
+                .render(out, &lost)
+                .with_context(|| experiment.name())?,
+        );
     }
     let mut wanted = Wanted {
         unmarked: rendered.iter().flat_map(unmarked_figures).collect(),
@@ -97,9 +104,10 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
         files.extend(plots.map(|(name, svg)| (out.join(name), svg.clone())));
     }
     for document in documents {
-        let text =
-            fs::read_to_string(document).with_context(|| format!("cannot read {}", document.display()))?;
-        let figure = |name: &str, key: &str| rendered.iter().find(|one| one.name == name)?.figure(key);
+        let text = fs::read_to_string(document)
+            .with_context(|| format!("cannot read {}", document.display()))?;
+        let figure =
+            |name: &str, key: &str| rendered.iter().find(|one| one.name == name)?.figure(key);
         let quote = |name: &str, key: &str| match name {
             ALL => totals.quote(key),
             _ => figure(name, key).map(|figure| figure.text.clone()),
@@ -113,7 +121,8 @@ fn all(out: &Path, documents: &[PathBuf]) -> Result<Wanted> {
         });
         let called = called.map(|mark| format!("{} calls {mark} a median", document.display()));
         wanted.unmarked.extend(called);
-        let (text, missing) = marks::fill(&text, quote).with_context(|| document.display().to_string())?;
+        let (text, missing) =
+            marks::fill(&text, quote).with_context(|| document.display().to_string())?;
         files.push((document.clone(), text));
         wanted.missing.extend(missing);
     }
@@ -150,7 +159,10 @@ struct Totals {
 
 impl Totals {
     fn of(rendered: &[Rendered]) -> Self {
-        let all: Vec<Comparison> = rendered.iter().flat_map(|one| one.comparisons.clone()).collect();
+        let all: Vec<Comparison> = rendered
+            .iter()
+            .flat_map(|one| one.comparisons.clone())
+            .collect();
         let part = |one: &Rendered| {
             Some(format!(
                 "{} in {}",
@@ -162,7 +174,11 @@ impl Totals {
             first: comparison::first(&all),
             extremes: comparison::extremes(&all),
             behind: comparison::behind(&all),
-            parts: rendered.iter().filter_map(part).collect::<Vec<_>>().join(", "),
+            parts: rendered
+                .iter()
+                .filter_map(part)
+                .collect::<Vec<_>>()
+                .join(", "),
         }
     }
 
@@ -203,7 +219,8 @@ fn index(rendered: &[Rendered], totals: &Totals) -> String {
         (LEAST, totals.extremes.clone()),
         (BEHIND, totals.quote("behind")),
     ] {
-        text.into_iter().for_each(|text| figures.row([ALL, title, &text]));
+        text.into_iter()
+            .for_each(|text| figures.row([ALL, title, &text]));
     }
     for one in rendered {
         for figure in one.figures.iter().filter(|figure| !figure.title.is_empty()) {

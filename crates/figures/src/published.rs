@@ -42,7 +42,12 @@ impl<C: PartialEq, S> Published<C, S> {
     /// Puts a new run in the place of that with the same key.
     pub fn take(&mut self, record: Record<C, S>) -> Change {
         let is_same = |old: &Record<C, S>| old.cell == record.cell;
-        if !record.gate.valid && self.records.iter().any(|old| is_same(old) && old.gate.valid) {
+        if !record.gate.valid
+            && self
+                .records
+                .iter()
+                .any(|old| is_same(old) && old.gate.valid)
+        {
             return Change::Refused;
         }
         self.records.retain(|old| !is_same(old));
@@ -58,14 +63,22 @@ impl<C: PartialEq, S> Published<C, S> {
     /// Describes the runs that measuring `keys` leaves as they are; `None` if there are none.
     pub fn kept(&self, keys: &[Key<C>]) -> Option<String> {
         let mut commits = BTreeMap::<&str, usize>::new();
-        let kept = self.records.iter().filter(|record| !keys.contains(&record.cell));
+        let kept = self
+            .records
+            .iter()
+            .filter(|record| !keys.contains(&record.cell));
         kept.for_each(|record| *commits.entry(&record.made.commit).or_default() += 1);
         let runs: usize = commits.values().sum();
         let each: Vec<String> = commits
             .iter()
             .map(|(commit, runs)| format!("{runs} of {commit}"))
             .collect();
-        (runs > 0).then(|| format!("{runs} runs are kept and not made again: {}", each.join(", ")))
+        (runs > 0).then(|| {
+            format!(
+                "{runs} runs are kept and not made again: {}",
+                each.join(", ")
+            )
+        })
     }
 }
 
@@ -89,7 +102,11 @@ mod tests {
     }
 
     fn values(published: &Published<&'static str, f64>) -> Vec<f64> {
-        let mut values: Vec<f64> = published.records().iter().map(|record| record.seen).collect();
+        let mut values: Vec<f64> = published
+            .records()
+            .iter()
+            .map(|record| record.seen)
+            .collect();
         values.sort_by(f64::total_cmp);
         values
     }

@@ -79,7 +79,11 @@ impl Extent {
 /// What these runs take when as many go side by side as fit.
 pub fn about<E: Experiment>(experiment: &E, keys: &[KeyOf<E>]) -> Duration {
     let costs = keys.iter().map(|key| experiment.cost(&key.factors));
-    Duration::from_secs_f64(costs.map(|Cost { share, seconds }| share * seconds).sum::<f64>())
+    Duration::from_secs_f64(
+        costs
+            .map(|Cost { share, seconds }| share * seconds)
+            .sum::<f64>(),
+    )
 }
 
 /// Measures what is asked for and puts each run into `store` as it ends, instead of the earlier run
@@ -123,12 +127,17 @@ pub fn measure<E: Experiment>(
         |key| experiment.cost(&key.factors).share,
         |key| -> Result<bool> {
             let length = Duration::from_secs_f64(experiment.cost(&key.factors).seconds);
-            if extent.until.is_some_and(|until| Instant::now() + length > until) {
+            if extent
+                .until
+                .is_some_and(|until| Instant::now() + length > until)
+            {
                 return Ok(false);
             }
             let record = run(experiment, tools, &setup, key, extent.retries, commit)?;
             eprintln!("{}", line(experiment, &record));
-            let mut published = published.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut published = published
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
             match published.take(record) {
                 Change::Taken => {
                     published.sort_by_key(place);
@@ -160,7 +169,11 @@ fn conclude(name: &str, outcomes: Vec<Result<bool>>) -> Result<()> {
         .map(|error| format!("{error:#}"))
         .collect();
     if !failures.is_empty() {
-        bail!("{name}: {} runs failed: {}", failures.len(), failures.join("; "));
+        bail!(
+            "{name}: {} runs failed: {}",
+            failures.len(),
+            failures.join("; ")
+        );
     }
     Ok(())
 }
@@ -169,7 +182,10 @@ fn conclude(name: &str, outcomes: Vec<Result<bool>>) -> Result<()> {
 pub fn line<E: Experiment>(experiment: &E, record: &RecordOf<E>) -> String {
     let doubt = match record.gate.valid {
         true => String::new(),
-        false => format!(" (the lab did not keep up: {})", record.gate.reasons.join("; ")),
+        false => format!(
+            " (the lab did not keep up: {})",
+            record.gate.reasons.join("; ")
+        ),
     };
     format!(
         "{} {}: {}{doubt}",
@@ -211,8 +227,10 @@ pub fn run<E: Experiment>(
     loop {
         let network = experiment.network(tools, setup, cell, key.seed)?;
         let network = key.noise.add_to(network, experiment.noisy_links(cell));
-        let lab = Lab::up(&network.scenario, &network.overrides.seed(key.seed)).with_context(context)?;
-        let folder = tempfile::tempdir_in(tools.scratch.path()).context("cannot make a folder for a run")?;
+        let lab =
+            Lab::up(&network.scenario, &network.overrides.seed(key.seed)).with_context(context)?;
+        let folder =
+            tempfile::tempdir_in(tools.scratch.path()).context("cannot make a folder for a run")?;
         let here = Here {
             tools,
             setup,

@@ -13,7 +13,10 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
     /// Those of `records` that count.
     pub fn of(records: impl IntoIterator<Item = &'a Record<C, S>>) -> Self {
         Self {
-            records: records.into_iter().filter(|record| record.gate.valid).collect(),
+            records: records
+                .into_iter()
+                .filter(|record| record.gate.valid)
+                .collect(),
         }
     }
 
@@ -45,7 +48,11 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
     }
 
     /// The spread of a value over the runs of the cells that `wanted` picks.
-    pub fn spread_of(&self, wanted: impl Fn(&C) -> bool, value: impl Fn(&S) -> f64) -> Option<Spread> {
+    pub fn spread_of(
+        &self,
+        wanted: impl Fn(&C) -> bool,
+        value: impl Fn(&S) -> f64,
+    ) -> Option<Spread> {
         let values: Vec<f64> = self
             .pick(wanted)
             .iter()
@@ -69,7 +76,9 @@ impl<'a, C: PartialEq, S> Runs<'a, C, S> {
         self.cell(of)
             .iter()
             .filter_map(|record| {
-                let other = others.iter().find(|other| other.cell.seed == record.cell.seed)?;
+                let other = others
+                    .iter()
+                    .find(|other| other.cell.seed == record.cell.seed)?;
                 Some(value(&record.seen) / value(&other.seen))
             })
             .collect()

@@ -22,22 +22,33 @@ pub fn run_all<J: Sync, R: Send>(
 ) -> Vec<R> {
     let share = |job: &J| ((load(job) * f64::from(WHOLE)).ceil() as u32).clamp(1, WHOLE);
     let most_at_once = jobs.iter().map(|job| WHOLE / share(job)).max().unwrap_or(1) as usize;
-    let state = Mutex::new(State { next: 0, free: WHOLE });
+    let state = Mutex::new(State {
+        next: 0,
+        free: WHOLE,
+    });
     let freed = Condvar::new();
     let results: Vec<Mutex<Option<R>>> = jobs.iter().map(|_| Mutex::new(None)).collect();
-    let lock = || state.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let lock = || {
+        state
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    };
     thread::scope(|scope| {
         for _ in 0..most_at_once.min(jobs.len()) {
             scope.spawn(|| {
                 loop {
                     let mut held = lock();
                     let (index, need) = loop {
-                        let Some(job) = jobs.get(held.next) else { return };
+                        let Some(job) = jobs.get(held.next) else {
+                            return;
+                        };
                         let need = share(job);
                         if need <= held.free {
                             break (held.next, need);
                         }
-                        held = freed.wait(held).unwrap_or_else(|poisoned| poisoned.into_inner());
+                        held = freed
+                            .wait(held)
+                            .unwrap_or_else(|poisoned| poisoned.into_inner());
                     };
                     held.next += 1;
                     held.free -= need;
@@ -54,7 +65,10 @@ pub fn run_all<J: Sync, R: Send>(
     });
     results
         .into_iter()
-        .filter_map(|slot| slot.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        .filter_map(|slot| {
+            slot.into_inner()
+                .unwrap_or_else(|poisoned| poisoned.into_inner())
+        })
         .collect()
 }
 

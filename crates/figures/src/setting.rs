@@ -160,8 +160,14 @@ pub enum Mnemonic {
 pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
     let base = mnemonic_tuned(path, "reno");
     let (id, title) = match path {
-        Mnemonic::Short => ("mnemonic-10-50-10-64k", "MNEMONIC 10/50/10 ms, untuned hosts"),
-        Mnemonic::Long => ("mnemonic-25-100-25-64k", "MNEMONIC 25/100/25 ms, untuned hosts"),
+        Mnemonic::Short => (
+            "mnemonic-10-50-10-64k",
+            "MNEMONIC 10/50/10 ms, untuned hosts",
+        ),
+        Mnemonic::Long => (
+            "mnemonic-25-100-25-64k",
+            "MNEMONIC 25/100/25 ms, untuned hosts",
+        ),
     };
     let set = small_hosts(["client", "server"]);
     Setting {

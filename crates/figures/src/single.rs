@@ -77,7 +77,11 @@ fn unmarked_in_table(lines: &[&str]) -> Vec<String> {
 const RUNS: &str = "runs";
 
 fn cells(line: &str) -> Vec<&str> {
-    line.trim().trim_matches('|').split('|').map(str::trim).collect()
+    line.trim()
+        .trim_matches('|')
+        .split('|')
+        .map(str::trim)
+        .collect()
 }
 
 /// Returns true for `12.3` and `**12.3**`.
@@ -87,7 +91,10 @@ fn is_number(cell: &str) -> bool {
 
 /// Returns true if the cell holds a range in brackets: `(1.0..2.0)`.
 fn has_spread(cell: &str) -> bool {
-    let mut brackets = cell.split('(').skip(1).filter_map(|rest| rest.split_once(')'));
+    let mut brackets = cell
+        .split('(')
+        .skip(1)
+        .filter_map(|rest| rest.split_once(')'));
     brackets.any(|(inner, _)| {
         inner
             .split_once("..")

@@ -117,7 +117,9 @@ mod tests {
 
     #[test]
     fn sums_are_compared_within_what_other_samples_would_give() {
-        let pairs: Vec<(f64, f64)> = (1..=40).map(|n| (f64::from(n), f64::from(n + n % 3))).collect();
+        let pairs: Vec<(f64, f64)> = (1..=40)
+            .map(|n| (f64::from(n), f64::from(n + n % 3)))
+            .collect();
         let (ratio, [low, high]) = sums(&pairs).unwrap();
         assert_eq!(ratio, 860.0 / 820.0);
         assert!(

@@ -36,7 +36,9 @@ impl Store {
                 )
             }),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(vec![]),
-            Err(error) => Err(error).with_context(|| format!("cannot read {}", self.path.display())),
+            Err(error) => {
+                Err(error).with_context(|| format!("cannot read {}", self.path.display()))
+            }
         }
     }
 
@@ -53,7 +55,10 @@ impl Store {
     /// # Errors
     /// A run cannot be written as JSON.
     pub fn text<T: Serialize>(runs: &[T]) -> Result<String> {
-        let lines: Vec<String> = runs.iter().map(serde_json::to_string).collect::<Result<_, _>>()?;
+        let lines: Vec<String> = runs
+            .iter()
+            .map(serde_json::to_string)
+            .collect::<Result<_, _>>()?;
         Ok(format!("[\n{}\n]\n", lines.join(",\n")))
     }
 

@@ -78,7 +78,9 @@ pub fn installed(name: &str, package: &str) -> Result<PathBuf> {
         .iter()
         .map(|folder| Path::new(folder).join(name))
         .find(|path| path.is_file())
-        .with_context(|| format!("{name} is not installed: apt-get install {package}, or `make deps`"))
+        .with_context(|| {
+            format!("{name} is not installed: apt-get install {package}, or `make deps`")
+        })
 }
 
 fn scratch() -> Result<tempfile::TempDir> {

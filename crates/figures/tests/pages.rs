@@ -20,8 +20,8 @@ fn figures_in(folder: &Path, arguments: &[&str]) -> (bool, String) {
         .args(arguments)
         .output()
         .unwrap();
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     (output.status.success(), text)
 }
 
@@ -41,7 +41,10 @@ fn every_experiment_is_listed_with_what_it_takes() {
         "{text}"
     );
     assert!(
-        text.lines().last().unwrap().starts_with("all of them: about "),
+        text.lines()
+            .last()
+            .unwrap()
+            .starts_with("all of them: about "),
         "{text}"
     );
 }
@@ -51,7 +54,9 @@ fn what_there_is_not_is_said_in_one_line() {
     let (success, text) = figures(&["figures", "nothing-like-it"]);
     assert!(!success);
     assert!(
-        text.starts_with("longhaul-figures: there is no experiment \"nothing-like-it\": there are depots, "),
+        text.starts_with(
+            "longhaul-figures: there is no experiment \"nothing-like-it\": there are depots, "
+        ),
         "{text}"
     );
     assert_eq!(text.lines().count(), 1, "{text}");

@@ -111,7 +111,9 @@ impl Conn {
 
     /// What an end of stream that was read is: an end, or the error that a write has taken.
     fn end_of_stream(&self) -> io::Result<()> {
-        self.taken_error.get().map_or(Ok(()), |&errno| Err(errno.into()))
+        self.taken_error
+            .get()
+            .map_or(Ok(()), |&errno| Err(errno.into()))
     }
 
     /// Keeps an error for the reads to come.
@@ -288,7 +290,10 @@ impl Conn {
 }
 
 /// Has the current runtime's reactor watch `socket`.
-pub(crate) fn register(socket: &Arc<OwnedFd>, interest: Interest) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
+pub(crate) fn register(
+    socket: &Arc<OwnedFd>,
+    interest: Interest,
+) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds it for as long as it
     // lives: what the reactor watches is what was registered.
     #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
@@ -326,7 +331,11 @@ impl AsyncRead for Conn {
 }
 
 impl AsyncWrite for Conn {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.poll_write_with(cx, |fd| rustix::net::send(fd, data, SendFlags::NOSIGNAL))
     }
 

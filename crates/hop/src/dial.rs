@@ -103,10 +103,12 @@ pub async fn dial(
 
 /// The addresses of the first one's family and those of the other one in turn, each in their order (RFC 8305, section 4).
 fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let is_first_family =
-        |address: &SocketAddr| addresses.first().map(SocketAddr::is_ipv4) == Some(address.is_ipv4());
-    let (first, other): (Vec<SocketAddr>, Vec<SocketAddr>) =
-        addresses.iter().partition(|address| is_first_family(address));
+    let is_first_family = |address: &SocketAddr| {
+        addresses.first().map(SocketAddr::is_ipv4) == Some(address.is_ipv4())
+    };
+    let (first, other): (Vec<SocketAddr>, Vec<SocketAddr>) = addresses
+        .iter()
+        .partition(|address| is_first_family(address));
     let mut other = other.into_iter();
     let mut ordered = Vec::with_capacity(addresses.len());
     for address in first {
@@ -238,7 +240,8 @@ mod tests {
         let (ended, after) = raced(vec![fails(1, 5), fails(2, 5), succeeds(3, 5)]).await;
         assert_eq!((ended.unwrap(), after), (3, 15));
         let (ended, after) = raced(vec![fails(1, 5), fails(2, 7)]).await;
-        let is_last = matches!(ended, Err(DialError::Failed { address, .. }) if address.port() == 2);
+        let is_last =
+            matches!(ended, Err(DialError::Failed { address, .. }) if address.port() == 2);
         assert!(is_last && after == 12, "{ended:?} after {after} ms");
     }
 
@@ -247,7 +250,10 @@ mod tests {
         let (ended, after) = raced(vec![never(1), fails(2, 5)]).await;
         assert!(matches!(ended, Err(DialError::Timeout(at)) if at.port() == 1));
         assert_eq!(after, 10_000);
-        assert!(matches!(raced(Vec::new()).await, (Err(DialError::NoAddress), 0)));
+        assert!(matches!(
+            raced(Vec::new()).await,
+            (Err(DialError::NoAddress), 0)
+        ));
     }
 
     #[test]
@@ -258,7 +264,8 @@ mod tests {
                 .collect::<Vec<SocketAddr>>()
         };
         let given = read("[2001:db8::1]:1 [2001:db8::2]:1 [2001:db8::3]:1 192.0.2.1:1 192.0.2.2:1");
-        let ordered = read("[2001:db8::1]:1 192.0.2.1:1 [2001:db8::2]:1 192.0.2.2:1 [2001:db8::3]:1");
+        let ordered =
+            read("[2001:db8::1]:1 192.0.2.1:1 [2001:db8::2]:1 192.0.2.2:1 [2001:db8::3]:1");
         assert_eq!(in_turn(&given), ordered);
         let given = read("192.0.2.1:1 [2001:db8::1]:1 [2001:db8::2]:1");
         assert_eq!(in_turn(&given), given);

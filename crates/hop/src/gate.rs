@@ -52,7 +52,10 @@ impl Payer {
     #[must_use]
     pub fn source(peer: IpAddr) -> Self {
         let peer = peer.to_canonical();
-        Self::Source(network(peer, if peer.is_ipv4() { SOURCE_V4 } else { SOURCE_V6 }))
+        Self::Source(network(
+            peer,
+            if peer.is_ipv4() { SOURCE_V4 } else { SOURCE_V6 },
+        ))
     }
 }
 
@@ -265,7 +268,10 @@ mod tests {
         assert_eq!((gate.newcomers(), gate.verified()), (2, 1));
         drop((first, second, third, fourth));
         assert_eq!((gate.newcomers(), gate.verified()), (0, 0));
-        assert!(gate.state().evictions.is_empty(), "nothing is kept of who left");
+        assert!(
+            gate.state().evictions.is_empty(),
+            "nothing is kept of who left"
+        );
     }
 
     #[tokio::test]

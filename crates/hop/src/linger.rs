@@ -18,7 +18,11 @@ pub async fn answer_and_linger(
     let answered = async {
         stream.write_all(answer).await?;
         stream.shutdown().await?;
-        tokio::io::copy(&mut (&mut stream).take(MAX_LINGER_BYTES), &mut tokio::io::sink()).await
+        tokio::io::copy(
+            &mut (&mut stream).take(MAX_LINGER_BYTES),
+            &mut tokio::io::sink(),
+        )
+        .await
     };
     // A peer that is gone or does not read needs no report.
     let _ = timeout(time, answered).await;

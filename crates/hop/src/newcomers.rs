@@ -111,7 +111,11 @@ impl Newcomers {
 
     /// Changes the connections of every network that `source` lies in.
     fn count(&mut self, source: IpAddr, change: impl Fn(&mut BTreeSet<u64>)) {
-        let levels: &[(u32, usize)] = if source.is_ipv4() { &LEVELS_V4 } else { &LEVELS_V6 };
+        let levels: &[(u32, usize)] = if source.is_ipv4() {
+            &LEVELS_V4
+        } else {
+            &LEVELS_V6
+        };
         for &(prefix, weight) in levels {
             let network = (prefix, network(source, prefix));
             let connections = self.networks.entry(network).or_default();

@@ -24,7 +24,9 @@ pub enum NoOpen {
 ///
 /// # Errors
 /// [`NoOpen`].
-pub async fn receive_open(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Open, Instant, Vec<u8>), NoOpen> {
+pub async fn receive_open(
+    stream: &mut (impl AsyncRead + Unpin),
+) -> Result<(Open, Instant, Vec<u8>), NoOpen> {
     let mut decoder = OpenDecoder::new();
     let mut chunk = [0u8; MAX_READ];
     let mut first_byte = None;
@@ -32,7 +34,9 @@ pub async fn receive_open(stream: &mut (impl AsyncRead + Unpin)) -> Result<(Open
         let length = stream.read(&mut chunk).await.map_err(NoOpen::Lost)?;
         let began = match first_byte {
             None if length == 0 => return Err(NoOpen::Nothing),
-            Some(_) if length == 0 => return Err(NoOpen::Lost(io::ErrorKind::UnexpectedEof.into())),
+            Some(_) if length == 0 => {
+                return Err(NoOpen::Lost(io::ErrorKind::UnexpectedEof.into()));
+            }
             began => *first_byte.insert(began.unwrap_or_else(Instant::now)),
         };
         let received = chunk.get(..length).unwrap_or_default();

@@ -48,7 +48,9 @@ impl Default for Options {
 
 /// The kernel does not let this process use that congestion control: choose one of those it lists.
 #[derive(Debug, thiserror::Error)]
-#[error("congestion control {name:?} is not available here ({source}); the kernel has: {available}")]
+#[error(
+    "congestion control {name:?} is not available here ({source}); the kernel has: {available}"
+)]
 pub struct CongestionError {
     /// Its name.
     pub name: String,
@@ -77,7 +79,10 @@ impl Options {
     /// The same, dialled from one of these ports.
     #[must_use]
     pub fn from_ports(self, source_ports: Option<RangeInclusive<u16>>) -> Self {
-        Self { source_ports, ..self }
+        Self {
+            source_ports,
+            ..self
+        }
     }
 
     /// Binds a socket that is to connect to `to` to the address and the port that it is dialled from.
@@ -113,7 +118,10 @@ impl Options {
         sockopt::set_socket_keepalive(fd, true)?;
         let second = Duration::from_secs(1);
         sockopt::set_tcp_keepidle(fd, KEEPALIVE_AFTER.min(self.unacknowledged / 3).max(second))?;
-        sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL.min(self.unacknowledged / 6).max(second))?;
+        sockopt::set_tcp_keepintvl(
+            fd,
+            KEEPALIVE_INTERVAL.min(self.unacknowledged / 6).max(second),
+        )?;
         let millis = u32::try_from(self.unacknowledged.as_millis()).unwrap_or(u32::MAX);
         sockopt::set_tcp_user_timeout(fd, millis)?;
         // Before connecting, so that the handshake and slow start are already under it.

@@ -111,7 +111,8 @@ impl Bucket {
         if arrived > 0 {
             // The clock moves by whole bytes only, so that the rest of a byte is not lost at each call.
             let spent = arrived * 1_000_000_000 / u128::from(rate.0);
-            self.filled += Duration::from_nanos(u64::try_from(spent).unwrap_or(u64::MAX).min(YEAR_NANOS));
+            self.filled +=
+                Duration::from_nanos(u64::try_from(spent).unwrap_or(u64::MAX).min(YEAR_NANOS));
             let arrived = u64::try_from(arrived).unwrap_or(u64::MAX);
             self.tokens = self.tokens.saturating_add(arrived).min(rate.burst());
         }
@@ -131,7 +132,9 @@ impl Bucket {
         } else {
             let missing = least.saturating_sub(self.tokens).max(1);
             let nanos = u128::from(missing) * 1_000_000_000 / u128::from(rate.0) + 1;
-            Grant::Wait(Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)))
+            Grant::Wait(Duration::from_nanos(
+                u64::try_from(nanos).unwrap_or(u64::MAX),
+            ))
         }
     }
 

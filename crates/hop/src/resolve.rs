@@ -79,7 +79,9 @@ impl Resolver {
     /// [`ResolveError`].
     pub async fn addresses(&self, endpoint: &Endpoint) -> Result<Vec<SocketAddr>, ResolveError> {
         let name = match &endpoint.host {
-            Host::Ip(address) => return Ok(vec![SocketAddr::new(address.to_canonical(), endpoint.port)]),
+            Host::Ip(address) => {
+                return Ok(vec![SocketAddr::new(address.to_canonical(), endpoint.port)]);
+            }
             Host::Name(name) => name.as_str(),
         };
         let names = self.current()?;
@@ -106,9 +108,16 @@ impl Resolver {
     }
 
     fn current(&self) -> Result<Names, ResolveError> {
-        let written = FILES.map(|file| std::fs::metadata(file).and_then(|found| found.modified()).ok());
+        let written = FILES.map(|file| {
+            std::fs::metadata(file)
+                .and_then(|found| found.modified())
+                .ok()
+        });
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(current) = current.as_ref().filter(|current| current.written == written) {
+        if let Some(current) = current
+            .as_ref()
+            .filter(|current| current.written == written)
+        {
             return Ok(current.names.clone());
         }
         let names = Names::read().map_err(|error| ResolveError::Failed(error.to_string()))?;
@@ -134,7 +143,10 @@ impl Names {
         };
         [RecordType::AAAA, RecordType::A]
             .into_iter()
-            .filter_map(|kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind)))
+            .filter_map(|kind| {
+                self.hosts
+                    .lookup_static_host(&Query::query(name.clone(), kind))
+            })
             .flat_map(|found| {
                 found
                     .answers()
@@ -173,7 +185,9 @@ fn resolve_error(error: NetError) -> ResolveError {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(_)) => ResolveError::NotFound,
         NetError::Timeout | NetError::NoConnections => ResolveError::NoAnswer,
-        other => ResolveError::Failed(longhaul_proto::text::printable(other.to_string().as_bytes())),
+        other => ResolveError::Failed(longhaul_proto::text::printable(
+            other.to_string().as_bytes(),
+        )),
     }
 }
 
@@ -197,7 +211,10 @@ mod tests {
         let resolver = Resolver::new();
         let at = |text: &str| text.parse::<Endpoint>().unwrap();
         assert_eq!(
-            resolver.addresses(&at("[::ffff:192.0.2.1]:7")).await.unwrap(),
+            resolver
+                .addresses(&at("[::ffff:192.0.2.1]:7"))
+                .await
+                .unwrap(),
             ["192.0.2.1:7".parse::<SocketAddr>().unwrap()]
         );
         assert!(

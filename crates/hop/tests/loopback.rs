@@ -18,7 +18,9 @@ fn soon() -> Instant {
 async fn pair() -> (Conn, Conn) {
     let mut listener = Listener::bind("127.0.0.1:0".parse().unwrap(), &Options::default()).unwrap();
     let address = listener.local_addr().unwrap();
-    let dialled = dial(&[address], |_| Options::default(), soon()).await.unwrap();
+    let dialled = dial(&[address], |_| Options::default(), soon())
+        .await
+        .unwrap();
     assert_eq!(dialled.address, address);
     let (fd, peer) = listener.accept(|error| panic!("{error}")).await;
     let accepted = Conn::new(fd).unwrap();
@@ -30,7 +32,9 @@ async fn pair() -> (Conn, Conn) {
 #[tokio::test]
 async fn bytes_arrive_both_ways_and_each_direction_ends_by_itself() {
     let (near, far) = pair().await;
-    let sent: Vec<u8> = (0..6_000_000u32).map(|number| number.to_le_bytes()[0]).collect();
+    let sent: Vec<u8> = (0..6_000_000u32)
+        .map(|number| number.to_le_bytes()[0])
+        .collect();
     let end = async |conn: Conn| {
         let (mut reader, mut writer) = tokio::io::split(conn);
         let writing = async {
@@ -91,7 +95,10 @@ async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
     far.write_all(b"whole").await.unwrap();
     far.shutdown().await.unwrap();
     drop(far);
-    assert_eq!(write_error(&mut near).await.kind(), io::ErrorKind::BrokenPipe);
+    assert_eq!(
+        write_error(&mut near).await.kind(),
+        io::ErrorKind::BrokenPipe
+    );
     let mut received = Vec::new();
     near.read_to_end(&mut received).await.unwrap();
     assert_eq!(received, b"whole");
@@ -126,7 +133,9 @@ async fn the_next_address_is_tried_and_the_last_failure_reported() {
         .unwrap();
     assert_eq!(dialled.address, answers);
     assert!(dialled.conn.splices() && dialled.conn.info().is_ok());
-    let error = dial(&[closed], |_| Options::default(), soon()).await.unwrap_err();
+    let error = dial(&[closed], |_| Options::default(), soon())
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), StatusCode::DialRefused);
     assert!(error.to_string().contains(&closed.to_string()), "{error}");
     let error = dial(&[], |_| Options::default(), soon()).await.unwrap_err();

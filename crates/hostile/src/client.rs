@@ -158,7 +158,9 @@ impl Stream {
                 match timeout_at(deadline, from.read(&mut part)).await {
                     Ok(Ok(length)) if length > 0 => {
                         received.total += length as u64;
-                        let room = MAX_KEPT_BYTES.saturating_sub(received.bytes.len()).min(length);
+                        let room = MAX_KEPT_BYTES
+                            .saturating_sub(received.bytes.len())
+                            .min(length);
                         received.bytes.extend_from_slice(&part[..room]);
                     }
                     Ok(_) => {
@@ -234,7 +236,12 @@ async fn hold(
 }
 
 /// So many copies beside each other, each of which begins so many files and ends none, for no longer than `limit`; their streams.
-pub async fn hold_open_files(target: &Target, copies: usize, files: u64, limit: Duration) -> Vec<Stream> {
+pub async fn hold_open_files(
+    target: &Target,
+    copies: usize,
+    files: u64,
+    limit: Duration,
+) -> Vec<Stream> {
     let mut set = JoinSet::new();
     for copy in 0..copies {
         let target = target.clone();
@@ -278,8 +285,10 @@ pub fn holes(blocks: u64) -> impl Iterator<Item = Vec<u8>> {
 
 /// Blocks of 64 KiB, each a hole and none beside another, of `files` files in turn.
 pub fn scattered(files: u64, blocks_of_each: u64) -> impl Iterator<Item = Vec<u8>> {
-    let described = (0..files).map(|id| frames::file_in_blocks(id, format!("s{id}").as_bytes(), 1 << 40, 16));
-    let blocks = (0..files)
-        .flat_map(move |id| (0..blocks_of_each).map(move |n| frames::block(id, n << 17, 1 << 16, b"")));
+    let described =
+        (0..files).map(|id| frames::file_in_blocks(id, format!("s{id}").as_bytes(), 1 << 40, 16));
+    let blocks = (0..files).flat_map(move |id| {
+        (0..blocks_of_each).map(move |n| frames::block(id, n << 17, 1 << 16, b""))
+    });
     described.chain(blocks)
 }

@@ -70,10 +70,16 @@ impl Crowd {
         let pace = Pace::new(gathering.per_second);
         let mut members = JoinSet::new();
         for number in 0..gathering.connections {
-            let source =
-                (!gathering.sources.is_empty()).then(|| gathering.sources[number % gathering.sources.len()]);
+            let source = (!gathering.sources.is_empty())
+                .then(|| gathering.sources[number % gathering.sources.len()]);
             let (target, manner) = (gathering.target, gathering.manner);
-            members.spawn(member(target, source, manner, pace.clone(), Arc::clone(&counts)));
+            members.spawn(member(
+                target,
+                source,
+                manner,
+                pace.clone(),
+                Arc::clone(&counts),
+            ));
         }
         Self {
             counts,
@@ -117,7 +123,13 @@ impl Crowd {
     }
 }
 
-async fn member(target: SocketAddr, source: Option<IpAddr>, manner: Manner, pace: Pace, counts: Arc<Counts>) {
+async fn member(
+    target: SocketAddr,
+    source: Option<IpAddr>,
+    manner: Manner,
+    pace: Pace,
+    counts: Arc<Counts>,
+) {
     loop {
         pace.wait().await;
         // A full queue drops the first packet; who waits for the kernel to repeat it comes too rarely.

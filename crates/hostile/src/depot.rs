@@ -84,7 +84,11 @@ impl HostileDepot {
             async move { shared.take(stream).await }
         };
         let (address, _task) = socket::listen(address, taking).await?;
-        Ok(Self { address, key, _task })
+        Ok(Self {
+            address,
+            key,
+            _task,
+        })
     }
 }
 
@@ -99,7 +103,11 @@ impl Shared {
             let length = stream.read(&mut part).await?;
             early = part[..length].to_vec();
         }
-        let taken = Taken { stream, open, early };
+        let taken = Taken {
+            stream,
+            open,
+            early,
+        };
         match &self.lie {
             Lie::None => self.relay(taken).await,
             Lie::Fails { code, detail } => {
@@ -132,7 +140,13 @@ impl Shared {
     }
 
     /// Its own STATUS, signed as a depot's is.
-    fn saying(&self, open: &Open, code: StatusCode, place: u8, detail: &[u8]) -> io::Result<Vec<u8>> {
+    fn saying(
+        &self,
+        open: &Open,
+        code: StatusCode,
+        place: u8,
+        detail: &[u8],
+    ) -> io::Result<Vec<u8>> {
         Saying {
             code,
             place,

@@ -84,7 +84,10 @@ impl Flood {
     /// OPENs that were sent or are being sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner).sent
+        self.counts
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .sent
     }
 
     /// How often `code` was the answer.

@@ -231,7 +231,10 @@ pub fn totals(entries: u64, bytes: u64, complete: bool) -> Vec<u8> {
 /// ACCEPT.
 #[must_use]
 pub fn accept(version: u16, max_streams: u16) -> Vec<u8> {
-    frame(2, &[version.to_le_bytes(), max_streams.to_le_bytes()].concat())
+    frame(
+        2,
+        &[version.to_le_bytes(), max_streams.to_le_bytes()].concat(),
+    )
 }
 
 /// REFUSE, with words.
@@ -264,7 +267,8 @@ pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
 #[must_use]
 pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
     let results = split(bytes).into_iter().filter(|(kind, _)| *kind == RESULT);
-    let mut outcomes = results.filter_map(|(_, body)| Some((body.first_chunk::<8>()?, *body.get(8)?)));
+    let mut outcomes =
+        results.filter_map(|(_, body)| Some((body.first_chunk::<8>()?, *body.get(8)?)));
     outcomes.find_map(|(number, outcome)| (u64::from_le_bytes(*number) == id).then_some(outcome))
 }
 
@@ -295,7 +299,11 @@ mod tests {
         ]
         .concat();
         let kinds: Vec<u8> = split(&said).iter().map(|(kind, _)| *kind).collect();
-        assert_eq!(kinds, [ACCEPT, RESULT, RESULT], "what is incomplete is left out");
+        assert_eq!(
+            kinds,
+            [ACCEPT, RESULT, RESULT],
+            "what is incomplete is left out"
+        );
         assert_eq!(
             [7, 8, 9].map(|id| result_of(&said, id)),
             [Some(RESULT_SAME), Some(RESULT_NEW), None]

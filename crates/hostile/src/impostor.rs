@@ -54,9 +54,15 @@ fn config(victim: PublicKey, own: &SigningKey, open: &Open) -> io::Result<Server
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?
         .with_client_cert_verifier(Arc::new(Anybody))
-        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(key))));
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(Arc::new(
+            key,
+        ))));
     // The binding is no secret (LH-TLS-4).
-    let binding: String = open.binding().iter().map(|byte| format!("{byte:02x}")).collect();
+    let binding: String = open
+        .binding()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     config.alpn_protocols = vec![format!("longhaul/1/{binding}").into_bytes()];
     Ok(config)
 }

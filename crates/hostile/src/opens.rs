@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use longhaul_hop::unix_ms;
-use longhaul_proto::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, SigningKey};
+use longhaul_proto::{
+    Endpoint, MAX_PASSED, Open, PublicKey, Route, Service, SessionId, SigningKey,
+};
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
@@ -57,7 +59,12 @@ pub fn to_server(key: &SigningKey, offramp: SocketAddr, server: Endpoint) -> io:
     Ok(open)
 }
 
-fn fresh(key: &SigningKey, route: Route, destination: Endpoint, at_unix_ms: u64) -> io::Result<Open> {
+fn fresh(
+    key: &SigningKey,
+    route: Route,
+    destination: Endpoint,
+    at_unix_ms: u64,
+) -> io::Result<Open> {
     let id = SessionId::random().map_err(io::Error::other)?;
     let mut open = Open::new(id, Service::COPY, route, destination, BUDGET);
     open.sign(key, at_unix_ms).map_err(io::Error::other)?;
@@ -155,7 +162,12 @@ mod tests {
         let all = with_all_depots_passed(good).unwrap();
         assert!(all.verify().is_ok(), "the depots passed are not signed");
         assert_eq!(all.passed.len(), MAX_PASSED);
-        assert!(forged(key.public(), depot, place()).unwrap().verify().is_err());
+        assert!(
+            forged(key.public(), depot, place())
+                .unwrap()
+                .verify()
+                .is_err()
+        );
         let acceptors = to_acceptor(&key, depot).unwrap();
         assert_eq!(acceptors.next().endpoint(), None);
         let servers = to_server(&key, depot, place()).unwrap();

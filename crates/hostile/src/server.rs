@@ -40,7 +40,8 @@ impl HostileServer {
     pub async fn start(address: SocketAddr, answer: Answer) -> io::Result<Self> {
         let identity = Arc::new(Identity::generate().map_err(io::Error::other)?);
         let key = identity.public();
-        let options = ListenOptions::new(address, identity, Arc::new(|_| true), vec![Service::COPY]);
+        let options =
+            ListenOptions::new(address, identity, Arc::new(|_| true), vec![Service::COPY]);
         let listener = Listener::bind(options).await.map_err(io::Error::other)?;
         let address = listener.local_addr();
         let answer = Arc::new(answer);
@@ -48,7 +49,9 @@ impl HostileServer {
         task.spawn(async move {
             while let Ok(session) = listener.accept().await {
                 let answer = Arc::clone(&answer);
-                tokio::spawn(async move { timeout(SESSION_TIME_LIMIT, say(session, &answer)).await });
+                tokio::spawn(
+                    async move { timeout(SESSION_TIME_LIMIT, say(session, &answer)).await },
+                );
             }
         });
         Ok(Self {

@@ -106,7 +106,8 @@ pub async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Reported>
     let mut bytes = vec![0; HEADER];
     stream.read_exact(&mut bytes).await?;
     let length = usize::from(u16::from_be_bytes([bytes[6], bytes[7]]));
-    if bytes[..4] != [0xf1, 0x4c, 0x48, 0x53] || !(HEADER + 2..=MAX_STATUS_BYTES).contains(&length) {
+    if bytes[..4] != [0xf1, 0x4c, 0x48, 0x53] || !(HEADER + 2..=MAX_STATUS_BYTES).contains(&length)
+    {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a STATUS"));
     }
     bytes.resize(length, 0);

@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
-use smoltcp::phy::{Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::phy::{
+    Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium, RxToken, TxToken,
+};
 use smoltcp::socket::tcp::{Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
@@ -111,7 +113,13 @@ impl End {
     }
 
     /// A packet of this connection has come.
-    pub(crate) fn packet(&mut self, segment: &Segment, packet: &[u8], now: Duration, wire: &mut dyn Wire) {
+    pub(crate) fn packet(
+        &mut self,
+        segment: &Segment,
+        packet: &[u8],
+        now: Duration,
+        wire: &mut dyn Wire,
+    ) {
         if !self.may_come(segment) {
             return;
         }
@@ -310,7 +318,10 @@ struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn idle(wire: &'a mut dyn Wire) -> Self {
-        Self { incoming: None, wire }
+        Self {
+            incoming: None,
+            wire,
+        }
     }
 }
 

@@ -65,7 +65,9 @@ impl IsolateError {
     pub(crate) fn at(step: Step, error: io::Error) -> Self {
         match step {
             Step::Namespaces | Step::Users => Self::NoNamespaces(error),
-            Step::Mounts if error.kind() == io::ErrorKind::PermissionDenied => Self::NoNamespaces(error),
+            Step::Mounts if error.kind() == io::ErrorKind::PermissionDenied => {
+                Self::NoNamespaces(error)
+            }
             Step::Mounts => Self::Failed("its mounts", error),
             Step::Device => Self::NoDevice(error),
             Step::Addresses => Self::Failed("its addresses", error),

@@ -31,7 +31,12 @@ pub(crate) fn give(parent: &OwnedFd, device: &OwnedFd) -> io::Result<()> {
     let mut with = SendAncillaryBuffer::new(&mut room);
     let descriptors = [device.as_fd()];
     with.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::net::sendmsg(parent, &[IoSlice::new(&[READY])], &mut with, SendFlags::NOSIGNAL)?;
+    rustix::net::sendmsg(
+        parent,
+        &[IoSlice::new(&[READY])],
+        &mut with,
+        SendFlags::NOSIGNAL,
+    )?;
     Ok(())
 }
 

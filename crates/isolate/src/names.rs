@@ -39,7 +39,10 @@ impl Names {
         };
         let name = query.name().to_ascii();
         let name = name.strip_suffix('.').unwrap_or(&name).to_ascii_lowercase();
-        if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if name.is_empty()
+            || name.len() > MAX_NAME
+            || !name.bytes().all(|byte| byte.is_ascii_graphic())
+        {
             return;
         }
         for record in &message.answers {
@@ -124,7 +127,10 @@ mod tests {
             "other.example.",
             vec![a("other.example.", Ipv4Addr::new(192, 0, 2, 7))],
         ));
-        assert_eq!(names.of("192.0.2.7".parse().unwrap()), Some("other.example"));
+        assert_eq!(
+            names.of("192.0.2.7".parse().unwrap()),
+            Some("other.example")
+        );
     }
 
     #[test]

@@ -67,11 +67,17 @@ impl<'a> Packet<'a> {
         let (from, to): (IpAddr, IpAddr) = match &sliced.net {
             Some(NetSlice::Ipv4(packet)) => {
                 let header = packet.header();
-                (header.source_addr().into(), header.destination_addr().into())
+                (
+                    header.source_addr().into(),
+                    header.destination_addr().into(),
+                )
             }
             Some(NetSlice::Ipv6(packet)) => {
                 let header = packet.header();
-                (header.source_addr().into(), header.destination_addr().into())
+                (
+                    header.source_addr().into(),
+                    header.destination_addr().into(),
+                )
             }
             _ => return Self::Other,
         };
@@ -91,9 +97,10 @@ impl<'a> Packet<'a> {
                 };
                 Self::Tcp(pair(tcp.source_port(), tcp.destination_port()), segment)
             }
-            Some(TransportSlice::Udp(udp)) => {
-                Self::Udp(pair(udp.source_port(), udp.destination_port()), udp.payload())
-            }
+            Some(TransportSlice::Udp(udp)) => Self::Udp(
+                pair(udp.source_port(), udp.destination_port()),
+                udp.payload(),
+            ),
             _ => Self::Other,
         }
     }
@@ -137,7 +144,9 @@ impl Segment {
 pub(crate) fn datagram(pair: &Pair, payload: &[u8]) -> Option<Vec<u8>> {
     let Pair { program, far } = pair;
     let udp = ip(far.ip(), program.ip())?.udp(far.port(), program.port());
-    written(udp.size(payload.len()), |out| udp.write(out, payload).is_ok())
+    written(udp.size(payload.len()), |out| {
+        udp.write(out, payload).is_ok()
+    })
 }
 
 /// Reports to the program's kernel that what it has sent did not arrive.

@@ -45,7 +45,11 @@ enum Way {
 
 impl Wishes {
     /// Connects to a destination by the route that the on-ramp knows, or directly. The error is what `connect` would report.
-    pub(crate) async fn reach(&self, to: SocketAddr, name: Option<&str>) -> Result<TcpStream, Errno> {
+    pub(crate) async fn reach(
+        &self,
+        to: SocketAddr,
+        name: Option<&str>,
+    ) -> Result<TcpStream, Errno> {
         let stream = match self.ask(to, name).await {
             None => self.without_ramp(to).await,
             Some(Way::Direct(wants_to_know)) => {
@@ -56,7 +60,8 @@ impl Wishes {
                 reached
             }
             Some(Way::Refused(errno)) => Err(errno),
-            Some(Way::Via(listener, ticket, control)) => match via(listener, ticket, control).await {
+            Some(Way::Via(listener, ticket, control)) => match via(listener, ticket, control).await
+            {
                 Some(result) => result,
                 None => self.without_ramp(to).await,
             },
@@ -101,9 +106,9 @@ impl Wishes {
             Some(match reply {
                 Reply::Direct { measure, .. } => Way::Direct(measure.then_some(control)),
                 Reply::Refuse { errno, .. } => Way::Refused(Errno::from_raw_os_error(errno)),
-                Reply::Via { listener, ticket, .. } if listener.ip().is_loopback() => {
-                    Way::Via(listener, ticket, control)
-                }
+                Reply::Via {
+                    listener, ticket, ..
+                } if listener.ip().is_loopback() => Way::Via(listener, ticket, control),
                 _ => return None,
             })
         };
@@ -129,11 +134,22 @@ async fn measured(stream: &TcpStream, to: SocketAddr, control: &UnixSeqpacket) {
         return;
     };
     let address = to.ip();
-    say(control, &Request::Measured { address, round_trip }).await;
+    say(
+        control,
+        &Request::Measured {
+            address,
+            round_trip,
+        },
+    )
+    .await;
 }
 
 /// `None` where the on-ramp went away meanwhile.
-async fn via(listener: SocketAddr, ticket: u64, control: UnixSeqpacket) -> Option<Result<TcpStream, Errno>> {
+async fn via(
+    listener: SocketAddr,
+    ticket: u64,
+    control: UnixSeqpacket,
+) -> Option<Result<TcpStream, Errno>> {
     let connected = async {
         let stream = TcpStream::connect(listener).await.ok()?;
         let begin = Request::Begin {
@@ -160,7 +176,10 @@ async fn say(control: &UnixSeqpacket, request: &Request<'_>) -> Option<()> {
     Some(())
 }
 
-async fn received<'a>(control: &UnixSeqpacket, room: &'a mut [u8; MAX_MESSAGE]) -> Option<Reply<'a>> {
+async fn received<'a>(
+    control: &UnixSeqpacket,
+    room: &'a mut [u8; MAX_MESSAGE],
+) -> Option<Reply<'a>> {
     let read = control.recv(room).await.ok()?;
     if read.truncated() {
         return None;

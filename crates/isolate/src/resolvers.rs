@@ -82,9 +82,18 @@ mod tests {
             found.text,
             "# made by hand\nsearch example.org\noptions edns0\nnameserver 192.0.0.3\nnameserver 192.0.0.4\nnameserver 192.0.0.5\n"
         );
-        assert_eq!(host(&found, "192.0.0.3:53").as_deref(), Some("127.0.0.53:53"));
-        assert_eq!(host(&found, "192.0.0.4:53").as_deref(), Some("[fe80::1%7]:53"));
-        assert_eq!(host(&found, "192.0.0.5:53").as_deref(), Some("[2001:db8::5]:53"));
+        assert_eq!(
+            host(&found, "192.0.0.3:53").as_deref(),
+            Some("127.0.0.53:53")
+        );
+        assert_eq!(
+            host(&found, "192.0.0.4:53").as_deref(),
+            Some("[fe80::1%7]:53")
+        );
+        assert_eq!(
+            host(&found, "192.0.0.5:53").as_deref(),
+            Some("[2001:db8::5]:53")
+        );
         assert_eq!(host(&found, "192.0.0.3:54"), None);
         assert_eq!(host(&found, "9.9.9.9:53"), None);
     }
@@ -93,7 +102,10 @@ mod tests {
     fn without_a_server_it_is_the_host_itself() {
         let found = read("");
         assert_eq!(found.text, "nameserver 192.0.0.3\n");
-        assert_eq!(host(&found, "192.0.0.3:53").as_deref(), Some("127.0.0.1:53"));
+        assert_eq!(
+            host(&found, "192.0.0.3:53").as_deref(),
+            Some("127.0.0.1:53")
+        );
         assert_eq!(host(&found, "192.0.0.4:53"), None);
     }
 

@@ -25,7 +25,10 @@ const RESOLV_CONF: &str = "/etc/resolv.conf";
 const MAX_RESOLV_CONF: u64 = 64 * 1024;
 /// Sockets by which the C library has names looked up by a service of the host's. Covered, so that it asks the name servers, whose answers
 /// are seen.
-const NAME_SERVICES: [&str; 2] = ["/run/systemd/resolve/io.systemd.Resolve", "/run/nscd/socket"];
+const NAME_SERVICES: [&str; 2] = [
+    "/run/systemd/resolve/io.systemd.Resolve",
+    "/run/nscd/socket",
+];
 
 /// What a program's packets come out of. The network is there for as long as this is.
 #[derive(Debug)]
@@ -58,8 +61,8 @@ pub fn start(mut command: Command) -> Result<(Child, Network), IsolateError> {
     }
     let failed = |what| move |error| IsolateError::Failed(what, error);
     let resolvers = Resolvers::read(&resolv_conf(), |name| device::index_of(name).ok());
-    let mut inside =
-        NamedTempFile::with_prefix("longhaul-resolv-").map_err(failed("its resolv.conf: see TMPDIR"))?;
+    let mut inside = NamedTempFile::with_prefix("longhaul-resolv-")
+        .map_err(failed("its resolv.conf: see TMPDIR"))?;
     inside
         .write_all(resolvers.text.as_bytes())
         .and_then(|()| fs::set_permissions(inside.path(), Permissions::from_mode(0o644)))

@@ -99,12 +99,17 @@ impl Inside {
                 return;
             }
             Some(Connection {
-                stage: Stage::Silent, ..
+                stage: Stage::Silent,
+                ..
             }) => return,
             None => None,
         };
         if let Some(flow) = flow {
-            self.with_output(|output| flow.end.borrow_mut().packet(&segment, bytes, self.now(), output));
+            self.with_output(|output| {
+                flow.end
+                    .borrow_mut()
+                    .packet(&segment, bytes, self.now(), output)
+            });
             flow.wake.notify_one();
         } else if !opens || bytes.len() > MAX_SYN || !self.may_reach(&pair) {
             self.send(segment.refusal(&pair));
@@ -148,7 +153,9 @@ impl Place {
                 inside.wishes.reach(far, name.as_deref()).await
             }
         };
-        let Some((segment, syn)) = self.syn() else { return };
+        let Some((segment, syn)) = self.syn() else {
+            return;
+        };
         match reached {
             Ok(stream) => {
                 let _standing = inside.stands();
@@ -175,7 +182,9 @@ impl Place {
     fn refuse(&self, errno: Errno, segment: &Segment, syn: &[u8]) {
         let unreachable = |why| unreachable(&self.pair, syn, why);
         let answer = match errno {
-            Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED => segment.refusal(&self.pair),
+            Errno::CONNREFUSED | Errno::CONNRESET | Errno::CONNABORTED => {
+                segment.refusal(&self.pair)
+            }
             Errno::NETUNREACH | Errno::NETDOWN => unreachable(Unreachable::Network),
             Errno::ACCESS | Errno::PERM => unreachable(Unreachable::Prohibited),
             _ => unreachable(Unreachable::Host),

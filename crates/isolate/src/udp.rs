@@ -127,7 +127,10 @@ async fn answers(inside: Rc<Inside>, pair: Pair, flow: Rc<Flow>) {
         }
     }
     let mut known = inside.flows.known.borrow_mut();
-    if known.get(&pair).is_some_and(|found| Rc::ptr_eq(found, &flow)) {
+    if known
+        .get(&pair)
+        .is_some_and(|found| Rc::ptr_eq(found, &flow))
+    {
         known.remove(&pair);
     }
 }

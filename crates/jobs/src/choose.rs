@@ -172,10 +172,15 @@ mod tests {
 
     #[test]
     fn users_take_turns_however_much_one_has_queued() {
-        let mut jobs: Vec<_> = (0..100).map(|id| job(id, "ana", &format!("a{id}"), 0)).collect();
+        let mut jobs: Vec<_> = (0..100)
+            .map(|id| job(id, "ana", &format!("a{id}"), 0))
+            .collect();
         jobs.push(job(200, "ben", "b", 0));
         jobs.push(job(201, "ben", "c", 0));
-        assert_eq!(choose(&jobs, &[], &BTreeMap::new(), &LIMITS), [0, 200, 1, 201]);
+        assert_eq!(
+            choose(&jobs, &[], &BTreeMap::new(), &LIMITS),
+            [0, 200, 1, 201]
+        );
         let running = [load("ana", "x"), load("ana", "y"), load("ana", "z")];
         assert_eq!(choose(&jobs, &running, &BTreeMap::new(), &LIMITS), [200]);
         // Who has had less of late is first.
@@ -234,7 +239,10 @@ mod tests {
         assert_eq!(choose(&waiting, &[here], &BTreeMap::new(), &limits), [0; 0]);
         // What somebody has is what runs: others come first.
         waiting.push(job(22, "ben", "other", 0));
-        assert_eq!(choose(&waiting, &others, &BTreeMap::new(), &LIMITS), [21, 22]);
+        assert_eq!(
+            choose(&waiting, &others, &BTreeMap::new(), &LIMITS),
+            [21, 22]
+        );
     }
 
     proptest! {

@@ -228,7 +228,13 @@ impl Life {
     ///
     /// # Errors
     /// The event does not fit; then nothing has changed.
-    pub fn after(self, event: Event, now: Moment, policy: &RetryPolicy, seed: u64) -> Result<Self, Refused> {
+    pub fn after(
+        self,
+        event: Event,
+        now: Moment,
+        policy: &RetryPolicy,
+        seed: u64,
+    ) -> Result<Self, Refused> {
         match event {
             Event::Claim { until } => self.claimed(until, now),
             Event::Renew { fence, until } => {

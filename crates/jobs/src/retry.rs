@@ -76,8 +76,9 @@ mod tests {
 
     #[test]
     fn jobs_that_one_fault_ended_come_back_at_different_moments() {
-        let pauses: std::collections::HashSet<_> =
-            (0..100).map(|seed| RetryPolicy::DEFAULT.pause(3, seed)).collect();
+        let pauses: std::collections::HashSet<_> = (0..100)
+            .map(|seed| RetryPolicy::DEFAULT.pause(3, seed))
+            .collect();
         assert!(pauses.len() > 80);
     }
 }

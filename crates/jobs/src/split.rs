@@ -89,7 +89,9 @@ fn for_part(event: Event, whole: State, part: State) -> bool {
             // It runs by itself already, and mends what parts have left.
             _ => false,
         },
-        Event::Claim { .. } | Event::Renew { .. } | Event::Ended { .. } | Event::Lost { .. } => false,
+        Event::Claim { .. } | Event::Renew { .. } | Event::Ended { .. } | Event::Lost { .. } => {
+            false
+        }
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use drs::{
-    Action, Advice, Applied, Budget, Flow, FlowError, Outcome, SampleError, Step, TcpInfo, TcpInfoError,
-    TcpState,
+    Action, Advice, Applied, Budget, Flow, FlowError, Outcome, SampleError, Step, TcpInfo,
+    TcpInfoError, TcpState,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -31,7 +31,12 @@ pub struct DrsFlow {
 /// # Safety
 /// `flow` is NULL or valid for writing a pointer.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn drs_flow_new(fd: c_int, side: c_int, mode: c_int, flow: *mut *mut DrsFlow) -> c_int {
+pub unsafe extern "C" fn drs_flow_new(
+    fd: c_int,
+    side: c_int,
+    mode: c_int,
+    flow: *mut *mut DrsFlow,
+) -> c_int {
     // SAFETY: the caller's promise is passed on.
     guarded(|| unsafe { new(fd, side, mode, None, flow) })
 }
@@ -104,7 +109,11 @@ unsafe fn new(
 /// `flow` is NULL or came from `drs_flow_new` and is not freed before this returns; `report` is NULL or as large as its size member
 /// says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn drs_flow_step(flow: *mut DrsFlow, now: u64, report: *mut DrsReport) -> c_int {
+pub unsafe extern "C" fn drs_flow_step(
+    flow: *mut DrsFlow,
+    now: u64,
+    report: *mut DrsReport,
+) -> c_int {
     guarded(|| {
         // SAFETY: the caller promises that it is NULL or alive; only shared references to it are ever made.
         let flow = unsafe { flow.as_ref() }.ok_or(Code::Null)?;

@@ -29,8 +29,14 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_number() {
-        assert_eq!(guarded(|| panic!("thrown on purpose")), Code::Internal as c_int);
-        assert_eq!(guarded(|| std::panic::panic_any(7)), Code::Internal as c_int);
+        assert_eq!(
+            guarded(|| panic!("thrown on purpose")),
+            Code::Internal as c_int
+        );
+        assert_eq!(
+            guarded(|| std::panic::panic_any(7)),
+            Code::Internal as c_int
+        );
         assert_eq!(guarded(|| Err(Code::NotTcp)), -4);
         assert_eq!(guarded(|| Ok(())), 0);
     }

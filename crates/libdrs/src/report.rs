@@ -172,7 +172,13 @@ impl Place {
         report.size = u32::try_from(filled).unwrap_or(0);
         // SAFETY: `new`'s caller promised `size` writable bytes, `filled` is no more than that nor than what is read; a local
         // does not overlap the caller's memory.
-        unsafe { ptr::copy_nonoverlapping((&raw const report).cast::<u8>(), self.at.cast::<u8>(), filled) };
+        unsafe {
+            ptr::copy_nonoverlapping(
+                (&raw const report).cast::<u8>(),
+                self.at.cast::<u8>(),
+                filled,
+            )
+        };
     }
 }
 
@@ -204,8 +210,9 @@ impl std::fmt::Write for Text<'_> {
 }
 
 // `drs.h` puts them there; the C tests compare with what the C compiler says.
-const _: () =
-    assert!(offset_of!(DrsReport, actions) == 16 && offset_of!(DrsReport, advice) == 16 + ACTIONS_MAX * 152);
+const _: () = assert!(
+    offset_of!(DrsReport, actions) == 16 && offset_of!(DrsReport, advice) == 16 + ACTIONS_MAX * 152
+);
 
 #[cfg(test)]
 mod tests {
@@ -218,10 +225,16 @@ mod tests {
         let mut room = [1; 6];
         Text::new(&mut room).write_str("abcdefgh").unwrap();
         // The last place was for the zero, and was left as it is.
-        assert_eq!(room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())), *b"abcde\x01");
+        assert_eq!(
+            room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())),
+            *b"abcde\x01"
+        );
         let mut room = [0; 6];
         write!(Text::new(&mut room), "ab{}", 1).unwrap();
-        assert_eq!(room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())), *b"ab1\0\0\0");
+        assert_eq!(
+            room.map(|c| u8::from_ne_bytes(c.to_ne_bytes())),
+            *b"ab1\0\0\0"
+        );
     }
 
     #[test]
@@ -255,6 +268,9 @@ mod tests {
             ..DrsReport::empty()
         });
         assert_eq!((later.known.limit, later.added), (3, 99));
-        assert_eq!(usize::try_from(later.known.size).unwrap(), size_of::<DrsReport>());
+        assert_eq!(
+            usize::try_from(later.known.size).unwrap(),
+            size_of::<DrsReport>()
+        );
     }
 }

@@ -75,11 +75,18 @@ fn steps_allocate_nothing() {
                 let before = COUNT.get();
                 // SAFETY: the flow is alive, and the report as large as it says.
                 let code = unsafe { drs_flow_step(flow, look * 20_000_000, &raw mut report) };
-                assert_eq!((code, COUNT.get() - before), (0, 0), "mode {mode}, look {look}");
+                assert_eq!(
+                    (code, COUNT.get() - before),
+                    (0, 0),
+                    "mode {mode}, look {look}"
+                );
                 verdicts += report.flags & 1;
             }
         }
-        assert!(verdicts > 10, "intervals closed, so deciding was counted too");
+        assert!(
+            verdicts > 10,
+            "intervals closed, so deciding was counted too"
+        );
         for flow in flows {
             // SAFETY: alive and freed once.
             unsafe { drs_flow_free(flow) };

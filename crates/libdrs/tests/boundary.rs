@@ -9,8 +9,8 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::ptr;
 
 use libdrs::{
-    DrsFlow, DrsReport, drs_budget_free, drs_budget_new, drs_flow_free, drs_flow_new, drs_flow_new_shared,
-    drs_flow_step, drs_mode_word, drs_strerror, drs_version,
+    DrsFlow, DrsReport, drs_budget_free, drs_budget_new, drs_flow_free, drs_flow_new,
+    drs_flow_new_shared, drs_flow_step, drs_mode_word, drs_strerror, drs_version,
 };
 
 const NOW: u64 = u64::MAX;
@@ -63,7 +63,10 @@ fn mistakes_are_numbers() {
         assert_eq!(drs_flow_step(ptr::null_mut(), NOW, ptr::null_mut()), -1);
         assert_eq!(drs_budget_new(5, ptr::null_mut()), -1);
         let mut flow = ptr::dangling_mut();
-        assert_eq!(drs_flow_new_shared(fd, 1, 1, ptr::null(), &raw mut flow), -1);
+        assert_eq!(
+            drs_flow_new_shared(fd, 1, 1, ptr::null(), &raw mut flow),
+            -1
+        );
         assert!(flow.is_null());
         let mut budget = ptr::dangling_mut();
         assert_eq!(drs_budget_new(0, &raw mut budget), -2);
@@ -165,9 +168,13 @@ fn threads_step_one_flow() {
 fn every_number_has_a_sentence() {
     let text = |pointer| {
         // SAFETY: static strings.
-        unsafe { CStr::from_ptr(pointer) }.to_str().unwrap().to_owned()
+        unsafe { CStr::from_ptr(pointer) }
+            .to_str()
+            .unwrap()
+            .to_owned()
     };
-    let sentences: std::collections::BTreeSet<_> = (-7..=0).map(|code| text(drs_strerror(code))).collect();
+    let sentences: std::collections::BTreeSet<_> =
+        (-7..=0).map(|code| text(drs_strerror(code))).collect();
     assert_eq!(sentences.len(), 8, "{sentences:?}");
     assert_eq!(text(drs_strerror(i32::MIN)), text(drs_strerror(1)));
     assert_eq!(text(drs_mode_word(3)), "paper+");

@@ -63,7 +63,14 @@ impl Installed {
         let program = folder.join(format!("{name}-{link:?}"));
         let mut compile = Command::new("cc");
         compile
-            .args(["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-o"])
+            .args([
+                "-std=c99",
+                "-Wall",
+                "-Wextra",
+                "-Wpedantic",
+                "-Werror",
+                "-o",
+            ])
             .arg(&program)
             .arg(Path::new(HERE).join(format!("examples/{name}.c")));
         match link {
@@ -157,8 +164,15 @@ fn the_header_is_clean_c_and_cpp() {
 #[test]
 fn the_layout_is_what_c_compilers_make_of_the_header() {
     let source = INSTALLED.folder.path().join("layout.c");
-    let members = ["flags", "actions", "advice_text", "interval_us", "retransmits"];
-    let offsets = members.map(|member| format!("printf(\"%zu \", offsetof(struct drs_report, {member}));"));
+    let members = [
+        "flags",
+        "actions",
+        "advice_text",
+        "interval_us",
+        "retransmits",
+    ];
+    let offsets =
+        members.map(|member| format!("printf(\"%zu \", offsetof(struct drs_report, {member}));"));
     let text = format!(
         "#include <drs.h>\n#include <stddef.h>\n#include <stdio.h>\nint main(void) {{ {} \
          printf(\"%zu %zu\", sizeof(struct drs_report), sizeof(struct drs_action)); return 0; }}\n",
@@ -208,14 +222,23 @@ fn the_shared_library_has_its_name_and_versions() {
         .lines()
         .filter(|line| line.contains(" GLOBAL ") && !line.contains(" UND "))
     {
-        assert!(line.contains("DRS_0.1"), "exported beside the interface: {line}");
+        assert!(
+            line.contains("DRS_0.1"),
+            "exported beside the interface: {line}"
+        );
     }
     let names = map.lines().filter_map(|line| line.trim().strip_suffix(';'));
     let names: Vec<&str> = names.filter(|name| name.starts_with("drs_")).collect();
     assert_eq!(names.len(), 13);
     for name in names {
-        assert!(text.contains(&format!("{name}@@DRS_0.1")), "{name} is missing");
-        assert!(header.contains(&format!("{name}(")), "{name} is not declared");
+        assert!(
+            text.contains(&format!("{name}@@DRS_0.1")),
+            "{name} is missing"
+        );
+        assert!(
+            header.contains(&format!("{name}(")),
+            "{name} is not declared"
+        );
     }
 }
 
@@ -228,7 +251,10 @@ fn the_versions_agree() {
         .trim(),
         env!("CARGO_PKG_VERSION")
     );
-    assert_eq!(INSTALLED.flags(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
+    assert_eq!(
+        INSTALLED.flags(&["--modversion"]),
+        [env!("CARGO_PKG_VERSION")]
+    );
 }
 
 #[test]
@@ -246,7 +272,8 @@ fn the_examples_right_size_a_long_path() {
         eprintln!("left out: no lab here: {why}");
         return;
     }
-    let scenario = Scenario::read(Path::new(HERE).join("../../scenarios/drs-low-ceiling.toml")).unwrap();
+    let scenario =
+        Scenario::read(Path::new(HERE).join("../../scenarios/drs-low-ceiling.toml")).unwrap();
     let lab = Lab::up(&scenario, &Overrides::default()).unwrap();
     let receiving = lab
         .command("receiver", INSTALLED.example("receiver", Link::Shared))

@@ -25,8 +25,9 @@ fn the_pages_format() {
 
 #[test]
 fn the_pages_name_every_function() {
-    let read =
-        |name: &str| std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap();
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(name)).unwrap()
+    };
     let (page, map) = (read("man/drs.3"), read("drs.map"));
     for name in map.lines().filter_map(|line| line.trim().strip_suffix(';')) {
         if name.starts_with("drs_") {

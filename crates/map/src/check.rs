@@ -230,7 +230,10 @@ impl Map {
             .filter_map(|site| Some((site.name.as_str(), site.position?)))
             .collect();
         for link in self.links.iter_mut().filter(|link| link.latency.is_none()) {
-            let ends = (positions.get(link.from.as_str()), positions.get(link.to.as_str()));
+            let ends = (
+                positions.get(link.from.as_str()),
+                positions.get(link.to.as_str()),
+            );
             if let (Some(from), Some(to)) = ends {
                 link.latency = Some(distance::estimate(*from, *to));
             }
@@ -342,7 +345,9 @@ fn positive(item: Item, field: &'static str, rate: Option<Rate>) -> Result<(), M
 fn direction(item: Item, direction: &Direction) -> Result<(), MapFault> {
     positive(item, "capacity", direction.rate())?;
     match (direction.reservable, direction.rate()) {
-        (Some(Reservable::Share(share)), _) if !(0.0..=1.0).contains(&share) => Err(MapFault::Share { item }),
+        (Some(Reservable::Share(share)), _) if !(0.0..=1.0).contains(&share) => {
+            Err(MapFault::Share { item })
+        }
         (Some(Reservable::Rate(reservable)), Some(capacity)) if reservable > capacity => {
             Err(MapFault::ReservableBeyondCapacity {
                 item,

@@ -185,7 +185,11 @@ fn links(
             })
         };
         let (from, to) = (name(&adjacency.a.device)?, name(&adjacency.z.device)?);
-        let port = |end: &EndText| ports.get(&(end.device.as_str(), end.port.as_str())).copied();
+        let port = |end: &EndText| {
+            ports
+                .get(&(end.device.as_str(), end.port.as_str()))
+                .copied()
+        };
         let direction = direction(adjacency, port(&adjacency.a), port(&adjacency.z));
         unknown += usize::from(direction.capacity.is_none());
         let (a, z) = (adjacency.a.port.as_str(), adjacency.z.port.as_str());
@@ -204,9 +208,14 @@ fn links(
             latency: None,
         });
     }
-    let alone = map.links.iter().filter(|link| link.backward.is_none()).count();
+    let alone = map
+        .links
+        .iter()
+        .filter(|link| link.backward.is_none())
+        .count();
     if alone > 0 {
-        map.notes.push(format!("{alone} adjacencies have no opposite"));
+        map.notes
+            .push(format!("{alone} adjacencies have no opposite"));
     }
     if unknown > 0 {
         map.notes.push(format!(
@@ -217,7 +226,11 @@ fn links(
 }
 
 /// What is known of a direction: from the port `out`, into the port `into`.
-fn direction(adjacency: &AdjacencyText, out: Option<&PortText>, into: Option<&PortText>) -> Direction {
+fn direction(
+    adjacency: &AdjacencyText,
+    out: Option<&PortText>,
+    into: Option<&PortText>,
+) -> Direction {
     let out = out.and_then(|port| port.reservable_egress_bw);
     let into = into.and_then(|port| port.reservable_ingress_bw);
     let rate = match (out, into) {
@@ -245,19 +258,25 @@ fn position(device: &DeviceText) -> Result<Option<Position>, EsnetError> {
     let number = |number: &Option<Number>| match number {
         None => Ok(None),
         Some(Number::Number(number)) => Ok(Some(*number)),
-        Some(Number::Text(text)) => text
-            .trim()
-            .parse()
-            .map(Some)
-            .map_err(|_| EsnetError::Coordinates {
-                device: shown(&device.urn),
-                text: shown(text),
-            }),
+        Some(Number::Text(text)) => {
+            text.trim()
+                .parse()
+                .map(Some)
+                .map_err(|_| EsnetError::Coordinates {
+                    device: shown(&device.urn),
+                    text: shown(text),
+                })
+        }
     };
-    Ok(match (number(&device.latitude)?, number(&device.longitude)?) {
-        (Some(latitude), Some(longitude)) => Some(Position { latitude, longitude }),
-        _ => None,
-    })
+    Ok(
+        match (number(&device.latitude)?, number(&device.longitude)?) {
+            (Some(latitude), Some(longitude)) => Some(Position {
+                latitude,
+                longitude,
+            }),
+            _ => None,
+        },
+    )
 }
 
 /// The position with the longest name that is the device's or what stands before a dash in it.

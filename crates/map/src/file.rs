@@ -46,8 +46,8 @@ use toml::{Spanned, Value};
 
 use crate::check::{Item, MapFault};
 use crate::model::{
-    Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction, Host,
-    Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site, SiteKind, tcp,
+    Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction,
+    Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site, SiteKind, tcp,
 };
 use crate::names::Names;
 
@@ -215,8 +215,14 @@ impl MapText {
             .into_iter()
             .map(|link| read_link(link.into_inner(), &mut names));
         let links = links.collect::<Result<_, _>>()?;
-        let depots = self.depot.into_iter().map(|depot| read_depot(depot.into_inner()));
-        let hosts = self.host.into_iter().map(|host| read_host(host.into_inner()));
+        let depots = self
+            .depot
+            .into_iter()
+            .map(|depot| read_depot(depot.into_inner()));
+        let hosts = self
+            .host
+            .into_iter()
+            .map(|host| read_host(host.into_inner()));
         Ok(Map {
             sites,
             links,
@@ -229,7 +235,10 @@ impl MapText {
 
 fn read_site(site: SiteText) -> Result<Site, String> {
     let position = match (site.latitude, site.longitude) {
-        (Some(latitude), Some(longitude)) => Some(Position { latitude, longitude }),
+        (Some(latitude), Some(longitude)) => Some(Position {
+            latitude,
+            longitude,
+        }),
         (None, None) => None,
         _ => return Err("latitude and longitude: write both or neither".to_owned()),
     };
@@ -309,7 +318,10 @@ fn one_way(field: &str) -> String {
 
 fn read_depot(depot: DepotText) -> Result<Depot, Wrong> {
     let key = depot.key.get_ref().parse().map_err(|error| {
-        let problem = format!("key: {:?} is {error}", crate::check::shown(depot.key.get_ref()));
+        let problem = format!(
+            "key: {:?} is {error}",
+            crate::check::shown(depot.key.get_ref())
+        );
         (depot.key.span().start, problem)
     })?;
     let addresses = depot.addresses.iter().map(|text| {
@@ -339,9 +351,8 @@ fn read_depot(depot: DepotText) -> Result<Depot, Wrong> {
 fn read_host(host: HostText) -> Result<Host, Wrong> {
     let end = match &host.offramp {
         None => SessionEnd::Acceptor,
-        Some(text) => {
-            offramp(text.get_ref()).map_err(|problem| (text.span().start, format!("offramp: {problem}")))?
-        }
+        Some(text) => offramp(text.get_ref())
+            .map_err(|problem| (text.span().start, format!("offramp: {problem}")))?,
     };
     let access = host.access.as_ref().map(|text| rate("access", text));
     Ok(Host {
@@ -363,12 +374,14 @@ fn offramp(text: &str) -> Result<SessionEnd, String> {
         }
         None => (None, text),
     };
-    let endpoint = Endpoint::parse_with_port(at, OFFRAMP_PORT).map_err(|error| error.to_string())?;
+    let endpoint =
+        Endpoint::parse_with_port(at, OFFRAMP_PORT).map_err(|error| error.to_string())?;
     Ok(SessionEnd::Offramp { endpoint, key })
 }
 
 fn rate(field: &str, text: &Spanned<String>) -> Result<Rate, Wrong> {
-    Rate::with_unit(text.get_ref()).map_err(|error| (text.span().start, format!("{field}: {error}")))
+    Rate::with_unit(text.get_ref())
+        .map_err(|error| (text.span().start, format!("{field}: {error}")))
 }
 
 const fn stated(rate: Rate) -> Capacity {
@@ -395,7 +408,8 @@ fn read_reservable(field: &str, value: &Spanned<Value>) -> Result<Reservable, Wr
         _ => None,
     };
     read.ok_or_else(|| {
-        let problem = format!("{field}: write a share such as \"50%\", or a rate such as \"2 Gbit/s\"");
+        let problem =
+            format!("{field}: write a share such as \"50%\", or a rate such as \"2 Gbit/s\"");
         (value.span().start, problem)
     })
 }

@@ -35,7 +35,10 @@ pub fn holds(map: &Map) {
     let printed = render::tables(map, 1e9);
     for line in printed.lines() {
         assert!(line.width() <= render::MAX_COLUMNS, "{line:?}");
-        assert!(line.chars().all(longhaul_proto::text::is_printable), "{line:?}");
+        assert!(
+            line.chars().all(longhaul_proto::text::is_printable),
+            "{line:?}"
+        );
     }
     let graph = Graph::of(map);
     assert_eq!(graph.nodes(), map.sites.len());
@@ -179,12 +182,21 @@ fn tomls() -> Vec<Seed> {
         ("reservable-beyond", &with("\"25%\"", "\"200 Gbit/s\"")),
         (
             "one-way-back",
-            &with("one_way = true", "one_way = true\ncapacity_back = \"1 Gbit/s\""),
+            &with(
+                "one_way = true",
+                "one_way = true\ncapacity_back = \"1 Gbit/s\"",
+            ),
         ),
         ("no-key", &with("lhk1:aea", "lhk1:zz")),
         ("no-addresses", &with("[\"laptop.example\"]", "[]")),
-        ("steering-name", &with("\"campus\"", "\"\u{202e}\\u001b[2J\"")),
-        ("unknown-field", "[[site]]\nname = \"a\"\n\"\u{2028}\" = 1\n"),
+        (
+            "steering-name",
+            &with("\"campus\"", "\"\u{202e}\\u001b[2J\""),
+        ),
+        (
+            "unknown-field",
+            "[[site]]\nname = \"a\"\n\"\u{2028}\" = 1\n",
+        ),
         ("unclosed", "[[site]]\nname = \"\u{202e}"),
     ])
 }
@@ -218,9 +230,14 @@ fn graphmls() -> Vec<Seed> {
         ),
         (
             "split",
-            &zoo(r#"<edge source="0" target="3"><data key="d2">2.5</data><data key="d3">G</data></edge>"#),
+            &zoo(
+                r#"<edge source="0" target="3"><data key="d2">2.5</data><data key="d3">G</data></edge>"#,
+            ),
         ),
-        ("several", &zoo(&r#"<edge source="0" target="2"/>"#.repeat(3))),
+        (
+            "several",
+            &zoo(&r#"<edge source="0" target="2"/>"#.repeat(3)),
+        ),
         ("loop", &zoo(r#"<edge source="4" target="4"/>"#)),
         (
             "directed",
@@ -269,9 +286,18 @@ fn esnets() -> Vec<Seed> {
     let ways = format!("[{},\n{}]", way("chic", "star"), way("star", "chic"));
     let drawn = r#"{"positions": {"chic": {"x": -245, "y": -91}}}"#;
     texts(&[
-        ("both-ways", &format!("{devices}\n---\n{ways}\n---\n{drawn}")),
-        ("one-way", &format!("{devices}\n---\n[{}]", way("chic", "star"))),
-        ("no-device", &format!("{devices}\n---\n[{}]", way("chic", "lond"))),
+        (
+            "both-ways",
+            &format!("{devices}\n---\n{ways}\n---\n{drawn}"),
+        ),
+        (
+            "one-way",
+            &format!("{devices}\n---\n[{}]", way("chic", "star")),
+        ),
+        (
+            "no-device",
+            &format!("{devices}\n---\n[{}]", way("chic", "lond")),
+        ),
         (
             "device-twice",
             &format!("[{},{}]", device("chic"), device("chic")),

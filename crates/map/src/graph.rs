@@ -101,7 +101,9 @@ impl Graph {
     /// The site of a node.
     #[must_use]
     pub fn name(&self, node: u32) -> Option<&str> {
-        self.names.get(usize::try_from(node).ok()?).map(String::as_str)
+        self.names
+            .get(usize::try_from(node).ok()?)
+            .map(String::as_str)
     }
 
     /// All edges, by the node from which they lead, then by link.

@@ -81,11 +81,12 @@ pub fn read(text: &str, file: &Path, assumptions: &Assumptions) -> Result<Map, G
         ..ParsingOptions::default()
     };
     let text = text.trim_start_matches('\u{feff}');
-    let document = Document::parse_with_options(text, options).map_err(|error| GraphmlError::Xml {
-        file: file.to_owned(),
-        line: usize::try_from(error.pos().row).unwrap_or(usize::MAX),
-        problem: shown(&error.to_string()),
-    })?;
+    let document =
+        Document::parse_with_options(text, options).map_err(|error| GraphmlError::Xml {
+            file: file.to_owned(),
+            line: usize::try_from(error.pos().row).unwrap_or(usize::MAX),
+            problem: shown(&error.to_string()),
+        })?;
     let mut map = Reader::new(&document, file).read(assumptions)?;
     map.estimate_latencies();
     map.check().map_err(|fault| GraphmlError::Map {
@@ -138,7 +139,8 @@ impl<'a, 'input> Reader<'a, 'input> {
     fn wrong(&self, node: Node<'_, '_>, problem: String) -> GraphmlError {
         GraphmlError::Graph {
             file: self.file.to_owned(),
-            line: usize::try_from(self.document.text_pos_at(node.range().start).row).unwrap_or(usize::MAX),
+            line: usize::try_from(self.document.text_pos_at(node.range().start).row)
+                .unwrap_or(usize::MAX),
             problem,
         }
     }
@@ -172,8 +174,11 @@ impl<'a, 'input> Reader<'a, 'input> {
         let (Some(id), name) = (key.attribute("id"), key.attribute("attr.name")) else {
             return;
         };
-        self.keys.insert(id, name.unwrap_or(id).to_ascii_lowercase());
-        let default = key.children().find(|child| child.tag_name().name() == "default");
+        self.keys
+            .insert(id, name.unwrap_or(id).to_ascii_lowercase());
+        let default = key
+            .children()
+            .find(|child| child.tag_name().name() == "default");
         let Some(default) = default.and_then(|default| default.text()) else {
             return;
         };
@@ -208,7 +213,10 @@ impl<'a, 'input> Reader<'a, 'input> {
         let attributes = self.attributes(node, &self.node_defaults);
         let number = |name: &str| attributes.get(name)?.parse::<f64>().ok();
         let position = match (number("latitude"), number("longitude")) {
-            (Some(latitude), Some(longitude)) => Some(Position { latitude, longitude }),
+            (Some(latitude), Some(longitude)) => Some(Position {
+                latitude,
+                longitude,
+            }),
             _ => None,
         };
         let kind = match attributes.get("hyperedge") {
@@ -245,7 +253,10 @@ impl<'a, 'input> Reader<'a, 'input> {
         }
         let name = self.site_names.own(base);
         if self.sites.insert(id, name.clone()).is_some() {
-            let problem = format!("node {:?} is there already: give each its own id", shown(id));
+            let problem = format!(
+                "node {:?} is there already: give each its own id",
+                shown(id)
+            );
             return Err(self.wrong(node, problem));
         }
         self.map.sites.push(Site {
@@ -258,7 +269,11 @@ impl<'a, 'input> Reader<'a, 'input> {
         Ok(())
     }
 
-    fn edge(&mut self, edge: Node<'a, 'input>, assumptions: &Assumptions) -> Result<(), GraphmlError> {
+    fn edge(
+        &mut self,
+        edge: Node<'a, 'input>,
+        assumptions: &Assumptions,
+    ) -> Result<(), GraphmlError> {
         let end = |attribute| {
             let id = edge.attribute(attribute).unwrap_or_default();
             self.sites.get(id).cloned().ok_or_else(|| {
@@ -287,7 +302,10 @@ impl<'a, 'input> Reader<'a, 'input> {
     ) -> Result<(), GraphmlError> {
         let attributes = self.attributes(hyperedge, &self.edge_defaults);
         let capacity = capacity(&attributes);
-        let base = format!("junction {}", tidy(hyperedge.attribute("id").unwrap_or_default()));
+        let base = format!(
+            "junction {}",
+            tidy(hyperedge.attribute("id").unwrap_or_default())
+        );
         if self.map.sites.len() == MAX_ITEMS {
             return Err(self.wrong(hyperedge, format!("more than {MAX_ITEMS} nodes")));
         }
@@ -348,7 +366,10 @@ impl<'a, 'input> Reader<'a, 'input> {
                 return Ok(());
             }
             let ends = (from.clone(), to.clone());
-            self.one_way.entry(ends).or_default().push(self.map.links.len());
+            self.one_way
+                .entry(ends)
+                .or_default()
+                .push(self.map.links.len());
         }
         self.map.links.push(Link {
             name: self.link_names.own(&format!("{from} - {to}")),
@@ -370,7 +391,9 @@ impl<'a, 'input> Reader<'a, 'input> {
             .count();
         let sites = self.map.sites.len();
         if nowhere > 0 {
-            let note = format!("{nowhere} of {sites} sites have no coordinates: their links have no latency");
+            let note = format!(
+                "{nowhere} of {sites} sites have no coordinates: their links have no latency"
+            );
             self.map.notes.push(note);
         }
         if self.speechless > 0 {
@@ -394,7 +417,12 @@ fn elements<'a, 'input: 'a>(
 
 /// The capacity that an edge gives.
 fn capacity(attributes: &Attributes<'_>) -> Option<Capacity> {
-    let text = |name: &str| attributes.get(name).copied().filter(|text| !text.is_empty());
+    let text = |name: &str| {
+        attributes
+            .get(name)
+            .copied()
+            .filter(|text| !text.is_empty())
+    };
     let raw = || {
         let rate = Rate::new(text("linkspeedraw")?.parse().ok()?)?;
         (rate > Rate::ZERO).then_some(Capacity {
@@ -402,7 +430,12 @@ fn capacity(attributes: &Attributes<'_>) -> Option<Capacity> {
             source: CapacitySource::Stated,
         })
     };
-    let split = || speed::with_unit(text("linkspeed")?, text("linkspeedunits").unwrap_or_default());
+    let split = || {
+        speed::with_unit(
+            text("linkspeed")?,
+            text("linkspeedunits").unwrap_or_default(),
+        )
+    };
     let labels = || {
         [
             "linklabel",

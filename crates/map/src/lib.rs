@@ -38,8 +38,9 @@ pub use check::{Item, MAX_ITEMS, MapFault};
 pub use distance::{LIGHT_IN_FIBRE, great_circle};
 pub use graph::Graph;
 pub use model::{
-    Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction, Drawn,
-    Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site, SiteKind, Transport,
+    Capacity, CapacitySource, Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Direction,
+    Drawn, Host, Latency, LatencySource, Link, Map, Position, Reservable, SessionEnd, Site,
+    SiteKind, Transport,
 };
 pub use ownership::{DepotNames, MAX_NAMES_OF_KEY, NameConflict, folded};
 pub use registration::{Merged, Registration, RegistrationPolicy, RegistrationProblem, merge};

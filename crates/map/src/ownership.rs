@@ -87,7 +87,9 @@ impl DepotNames {
                 // No name of a depot reads as an address anyway.
                 HostPattern::Network(_) => {}
                 HostPattern::Name(name) => _ = names.addresses.insert(name),
-                HostPattern::Suffix(domain) if domain.is_empty() => names.has_host_of_all_names = true,
+                HostPattern::Suffix(domain) if domain.is_empty() => {
+                    names.has_host_of_all_names = true
+                }
                 HostPattern::Suffix(domain) => _ = names.domains.insert(domain),
             }
         }
@@ -129,7 +131,10 @@ impl DepotNames {
 
     /// Names that this key registered first.
     pub fn bound_to<'a>(&'a self, key: &'a PublicKey) -> impl Iterator<Item = &'a str> {
-        let bound = self.bound.iter().filter(move |(_, (_, first))| first == key);
+        let bound = self
+            .bound
+            .iter()
+            .filter(move |(_, (_, first))| first == key);
         bound.map(|(_, (shown, _))| shown.as_str())
     }
 
@@ -173,7 +178,10 @@ impl DepotNames {
             || self.addresses.contains(host)
             || self.is_address_of_other(host, key)
             || (self.has_host_of_all_names && host.contains('.'))
-            || dots.any(|(at, _)| host.get(at..).is_some_and(|domain| self.domains.contains(domain)));
+            || dots.any(|(at, _)| {
+                host.get(at..)
+                    .is_some_and(|domain| self.domains.contains(domain))
+            });
         is_address.then_some(NameConflict::Address)
     }
 

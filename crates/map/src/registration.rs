@@ -149,11 +149,19 @@ impl Registration {
         if !is_name(&self.name) || self.name.contains(NAME_SEPARATOR) {
             return Err(RegistrationProblem::Name);
         }
-        if self.version.len() > MAX_VERSION_BYTES || !(self.version.is_empty() || is_name(&self.version)) {
+        if self.version.len() > MAX_VERSION_BYTES
+            || !(self.version.is_empty() || is_name(&self.version))
+        {
             return Err(RegistrationProblem::Version);
         }
-        let bare = self.addresses.iter().any(|address| address.transports.is_empty());
-        let named = self.site.as_ref().is_none_or(|site| site.len() <= MAX_NAME_BYTES);
+        let bare = self
+            .addresses
+            .iter()
+            .any(|address| address.transports.is_empty());
+        let named = self
+            .site
+            .as_ref()
+            .is_none_or(|site| site.len() <= MAX_NAME_BYTES);
         if bare || !(1..=MAX_ADDRESSES).contains(&self.addresses.len()) {
             return Err(RegistrationProblem::Addresses);
         }
@@ -182,7 +190,13 @@ impl Registration {
 
     /// Whether it takes the place of another one of the same key: the later one does; of two of the same time one does, whichever came first.
     fn replaces(&self, other: &Self) -> bool {
-        let order = |this: &Self| (this.valid_for, this.name.clone(), format!("{:?}", this.addresses));
+        let order = |this: &Self| {
+            (
+                this.valid_for,
+                this.name.clone(),
+                format!("{:?}", this.addresses),
+            )
+        };
         match self.sent_at.total_cmp(&other.sent_at) {
             std::cmp::Ordering::Equal => order(self) > order(other),
             order => order.is_gt(),
@@ -218,7 +232,9 @@ pub fn merge(
             _ => drop(latest.insert(registration.key, registration)),
         }
     }
-    latest.retain(|_, registration| now < registration.until(policy) + policy.keep_stale.as_secs_f64());
+    latest.retain(|_, registration| {
+        now < registration.until(policy) + policy.keep_stale.as_secs_f64()
+    });
 
     let mut merged = map.clone();
     for depot in &mut merged.depots {
@@ -231,7 +247,9 @@ pub fn merge(
     }
     latest.retain(|key, registration| {
         let checked = names.check(&registration.name, key);
-        checked.map_err(|problem| problems.push((*key, problem))).is_ok()
+        checked
+            .map_err(|problem| problems.push((*key, problem)))
+            .is_ok()
     });
     let sites: HashSet<&str> = map.sites.iter().map(|site| site.name.as_str()).collect();
     let host_sites: HashMap<String, &str> = match latest.is_empty() {
@@ -332,7 +350,9 @@ fn depot(registration: &Registration, state: DepotState) -> Depot {
 /// The name with a part of the key behind it: a longer one while somebody has that, the whole key in the end.
 fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
     let key = key.to_string();
-    let digits = key.split_once(':').map_or(key.as_str(), |(_, digits)| digits);
+    let digits = key
+        .split_once(':')
+        .map_or(key.as_str(), |(_, digits)| digits);
     let room = name.floor_char_boundary(MAX_NAME_BYTES.saturating_sub(digits.len() + 1));
     let base = name.get(..room).unwrap_or_default();
     (KEY_CHARS..digits.len())

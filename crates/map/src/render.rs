@@ -8,7 +8,8 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::Moment;
 use crate::model::{
-    CapacitySource, Depot, DepotState, Direction, Host, LatencySource, Link, Map, SessionEnd, Site, SiteKind,
+    CapacitySource, Depot, DepotState, Direction, Host, LatencySource, Link, Map, SessionEnd, Site,
+    SiteKind,
 };
 
 /// No line is wider, in columns of a terminal.
@@ -50,7 +51,9 @@ pub fn tables(map: &Map, now: Moment) -> String {
         }
     }
     if map.links.iter().any(is_estimated) {
-        out.push_str("~ estimated from coordinates: the great circle at 0.66 of the speed of light\n");
+        out.push_str(
+            "~ estimated from coordinates: the great circle at 0.66 of the speed of light\n",
+        );
     }
     if map.links.iter().flat_map(directions).any(is_vague) {
         out.push_str("~ a capacity that is only bounded, or assumed\n");
@@ -83,7 +86,11 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 }
 
 fn site(site: &Site) -> Vec<String> {
-    let degrees = |degrees: Option<f64>| degrees.map(|degrees| format!("{degrees:.2}")).unwrap_or_default();
+    let degrees = |degrees: Option<f64>| {
+        degrees
+            .map(|degrees| format!("{degrees:.2}"))
+            .unwrap_or_default()
+    };
     let label = site.label.clone().unwrap_or_default();
     vec![
         site.name.clone(),

@@ -77,12 +77,18 @@ struct Rule {
     fall_back: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands fields over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands fields over so"
+)]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands fields over so")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands fields over so"
+)]
 const fn is_true(value: &bool) -> bool {
     *value
 }
@@ -143,7 +149,10 @@ impl ChosenRoute {
             return Err(ChosenRouteError::NoEnd);
         }
         let offramp = match &self.end {
-            Some(SessionEnd::Offramp { endpoint, key: None }) => Some(endpoint.to_string()),
+            Some(SessionEnd::Offramp {
+                endpoint,
+                key: None,
+            }) => Some(endpoint.to_string()),
             Some(SessionEnd::Offramp {
                 endpoint,
                 key: Some(key),

@@ -11,8 +11,12 @@ pub mod text {
         to.collect_str(value)
     }
 
-    pub fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(from: D) -> Result<T, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+    pub fn deserialize<'de, D: Deserializer<'de>, T: FromStr<Err: Display>>(
+        from: D,
+    ) -> Result<T, D::Error> {
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -23,7 +27,10 @@ pub mod optional_text {
 
     use serde::{Deserialize, Deserializer, Serializer, de};
 
-    pub fn serialize<S: Serializer>(value: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
+    pub fn serialize<S: Serializer>(
+        value: &Option<impl Display>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         match value {
             Some(value) => to.collect_str(value),
             None => to.serialize_none(),
@@ -49,7 +56,8 @@ pub mod bits_per_second {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Rate, D::Error> {
-        Rate::new(f64::deserialize(from)?).ok_or_else(|| de::Error::custom("a rate in bit/s is 0 or more"))
+        Rate::new(f64::deserialize(from)?)
+            .ok_or_else(|| de::Error::custom("a rate in bit/s is 0 or more"))
     }
 }
 
@@ -67,7 +75,9 @@ pub mod optional_bits_per_second {
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
         Option::<f64>::deserialize(from)?
-            .map(|rate| Rate::new(rate).ok_or_else(|| de::Error::custom("a rate in bit/s is 0 or more")))
+            .map(|rate| {
+                Rate::new(rate).ok_or_else(|| de::Error::custom("a rate in bit/s is 0 or more"))
+            })
             .transpose()
     }
 }

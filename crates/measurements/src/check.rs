@@ -160,7 +160,9 @@ impl Record {
     fn check_time(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
         let seconds = |ms: u64| ms as f64 / 1000.0;
         // It is reported when it is over.
-        let end_ms = self.start_ms.saturating_add((self.duration_s * 1000.0) as u64);
+        let end_ms = self
+            .start_ms
+            .saturating_add((self.duration_s * 1000.0) as u64);
         let ahead_s = seconds(end_ms.saturating_sub(now_ms));
         if ahead_s > bounds.max_clock_ahead.as_secs_f64() {
             return Err(RecordFault::Future { ahead_s });
@@ -175,7 +177,12 @@ impl Record {
     fn check_conditions(&self) -> Result<(), RecordFault> {
         let conditions = &self.conditions;
         if let Some(streams) = conditions.streams {
-            within("conditions.streams", streams.into(), 1.0, MAX_STREAMS.into())?;
+            within(
+                "conditions.streams",
+                streams.into(),
+                1.0,
+                MAX_STREAMS.into(),
+            )?;
         }
         if let Some(error) = conditions.clock_error_s {
             within("conditions.clock_error_s", error, 0.0, f64::MAX)?;
@@ -185,7 +192,11 @@ impl Record {
             conditions.congestion_control.as_deref(),
             MAX_CONTROL_BYTES,
         )?;
-        word("conditions.tool", conditions.tool.as_deref(), MAX_WORD_BYTES)
+        word(
+            "conditions.tool",
+            conditions.tool.as_deref(),
+            MAX_WORD_BYTES,
+        )
     }
 
     fn check_values(&self, bounds: &Bounds) -> Result<(), RecordFault> {
@@ -198,12 +209,12 @@ impl Record {
         values
             .loss
             .map_or(Ok(()), |loss| within("values.loss", loss, 0.0, 1.0))?;
-        values
-            .jitter_s
-            .map_or(Ok(()), |jitter| within("values.jitter_s", jitter, 0.0, most_time))?;
-        values
-            .rtt
-            .map_or(Ok(()), |rtt| distribution("values.rtt", &rtt, 0.0, most_time))?;
+        values.jitter_s.map_or(Ok(()), |jitter| {
+            within("values.jitter_s", jitter, 0.0, most_time)
+        })?;
+        values.rtt.map_or(Ok(()), |rtt| {
+            distribution("values.rtt", &rtt, 0.0, most_time)
+        })?;
         // Clocks of two ends differ: a delay one way may seem to be negative.
         values.delay.map_or(Ok(()), |delay| {
             distribution("values.delay", &delay, -most_time, most_time)
@@ -229,13 +240,23 @@ impl Record {
             )?;
         }
         for bin in &values.histogram {
-            within("values.histogram.delay_s", bin.delay_s, -most_time, most_time)?;
+            within(
+                "values.histogram.delay_s",
+                bin.delay_s,
+                -most_time,
+                most_time,
+            )?;
         }
         for hop in &values.hops {
-            word("values.hops.hostname", hop.hostname.as_deref(), MAX_END_BYTES)?;
+            word(
+                "values.hops.hostname",
+                hop.hostname.as_deref(),
+                MAX_END_BYTES,
+            )?;
             word("values.hops.error", hop.error.as_deref(), MAX_WORD_BYTES)?;
-            hop.rtt_s
-                .map_or(Ok(()), |rtt| within("values.hops.rtt_s", rtt, 0.0, most_time))?;
+            hop.rtt_s.map_or(Ok(()), |rtt| {
+                within("values.hops.rtt_s", rtt, 0.0, most_time)
+            })?;
         }
         Ok(())
     }
@@ -262,7 +283,12 @@ fn word(field: &'static str, text: Option<&str>, most: usize) -> Result<(), Reco
     }
 }
 
-fn distribution(field: &'static str, times: &Distribution, least: f64, most: f64) -> Result<(), RecordFault> {
+fn distribution(
+    field: &'static str,
+    times: &Distribution,
+    least: f64,
+    most: f64,
+) -> Result<(), RecordFault> {
     let middle = [
         times.mean_s,
         times.p50_s.unwrap_or(times.mean_s),

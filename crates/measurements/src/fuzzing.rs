@@ -118,7 +118,10 @@ fn seeds() -> Vec<Seed> {
         .iter()
         .map(|(name, test, spec, result)| (*name, run(test, spec, result)))
         .collect();
-    let mut seeds: Vec<(&str, &str)> = runs.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let mut seeds: Vec<(&str, &str)> = runs
+        .iter()
+        .map(|(name, text)| (*name, text.as_str()))
+        .collect();
     let wrapped = format!(
         r##"{{"#": "a", "data": {{}}, "result": {}, "#": "b", "attempts": 3}}"##,
         text("rtt")

@@ -21,7 +21,9 @@ mod sample;
 mod text_form;
 
 pub use check::{Bounds, RecordFault};
-pub use record::{Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values};
+pub use record::{
+    Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values,
+};
 pub use sample::{Bound, Quantity, Sample};
 
 /// Milliseconds since the Unix epoch.

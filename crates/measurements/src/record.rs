@@ -86,7 +86,11 @@ pub struct Conditions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
     /// What held it back for most of the time, in the words of `drs`.
-    #[serde(default, with = "text_form::limit", skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        with = "text_form::limit",
+        skip_serializing_if = "Option::is_none"
+    )]
     pub limit: Option<Limit>,
     /// Packets that were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -82,7 +82,10 @@ fn json_leaves_out_what_is_not_known_and_comes_back() {
     assert_eq!(json["conditions"]["limit"], "path");
     assert_eq!(json["method"], "transfer");
     assert!(json["values"].get("delay").is_none() && json["values"].get("hops").is_none());
-    assert_eq!(serde_json::from_value::<Record>(json.clone()).unwrap(), record);
+    assert_eq!(
+        serde_json::from_value::<Record>(json.clone()).unwrap(),
+        record
+    );
     let mut wrong = json;
     wrong["conditions"]["limit"] = "weather".into();
     assert!(serde_json::from_value::<Record>(wrong).is_err());
@@ -92,11 +95,18 @@ fn json_leaves_out_what_is_not_known_and_comes_back() {
 fn distributions_are_those_of_their_times() {
     let times = Distribution::of(&[0.3, 0.1, 0.2, 0.4]).unwrap();
     assert_eq!(
-        (times.min_s, times.max_s, times.p50_s, times.p95_s, times.count),
+        (
+            times.min_s,
+            times.max_s,
+            times.p50_s,
+            times.p95_s,
+            times.count
+        ),
         (0.1, 0.4, Some(0.2), Some(0.4), Some(4))
     );
     assert!(
-        (times.mean_s - 0.25).abs() < 1e-12 && (times.stddev_s.unwrap() - 0.0125f64.sqrt()).abs() < 1e-12
+        (times.mean_s - 0.25).abs() < 1e-12
+            && (times.stddev_s.unwrap() - 0.0125f64.sqrt()).abs() < 1e-12
     );
     assert_eq!(Distribution::of(&[]), None);
 }

@@ -10,7 +10,9 @@ pub mod key {
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PublicKey, D::Error> {
-        String::deserialize(from)?.parse().map_err(de::Error::custom)
+        String::deserialize(from)?
+            .parse()
+            .map_err(de::Error::custom)
     }
 }
 
@@ -31,8 +33,8 @@ pub mod limit {
             return Ok(None);
         };
         let limit = Limit::ALL.into_iter().find(|limit| limit.word() == word);
-        limit
-            .map(Some)
-            .ok_or_else(|| de::Error::custom("no such limit: write one that drs knows, such as path or loss"))
+        limit.map(Some).ok_or_else(|| {
+            de::Error::custom("no such limit: write one that drs knows, such as path or loss")
+        })
     }
 }

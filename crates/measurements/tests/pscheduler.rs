@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 
 use drs::Limit;
 use longhaul_measurements::{
-    Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values, pscheduler,
+    Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values,
+    pscheduler,
 };
 use longhaul_proto::PublicKey;
 use proptest::prelude::*;
@@ -46,8 +47,8 @@ fn validate(python: &str, runs: &[Value]) -> (bool, String) {
     let writer = std::thread::spawn(move || stdin.write_all(lines.as_bytes()));
     let output = check.wait_with_output().unwrap();
     writer.join().unwrap().unwrap();
-    let reported =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let reported = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     (output.status.success(), reported)
 }
 
@@ -63,14 +64,17 @@ fn values() -> impl Strategy<Value = Values> {
         prop::option::of(any::<u64>()),
         any::<bool>(),
     )
-        .prop_map(|(start_s, length, rate_bps, retransmits, omitted)| Interval {
-            start_s,
-            end_s: start_s + length,
-            rate_bps,
-            retransmits,
-            omitted,
-        });
-    let bin = (-0.01f64..2.0, 1u64..1_000_000).prop_map(|(delay_s, count)| HistogramBin { delay_s, count });
+        .prop_map(
+            |(start_s, length, rate_bps, retransmits, omitted)| Interval {
+                start_s,
+                end_s: start_s + length,
+                rate_bps,
+                retransmits,
+                omitted,
+            },
+        );
+    let bin = (-0.01f64..2.0, 1u64..1_000_000)
+        .prop_map(|(delay_s, count)| HistogramBin { delay_s, count });
     let errors = prop::option::of("[a-z-]{1,20}|host-unreachable");
     let hop = (
         prop::option::of(any::<IpAddr>()),
@@ -102,16 +106,18 @@ fn values() -> impl Strategy<Value = Values> {
         ),
     )
         .prop_map(
-            |((rate, rtt, delay, loss, jitter_s), (retransmits, intervals, histogram, hops))| Values {
-                rate_bps: Some(rate),
-                rtt: Some(rtt),
-                delay: Some(delay),
-                loss: Some(loss),
-                jitter_s,
-                retransmits,
-                intervals,
-                histogram,
-                hops,
+            |((rate, rtt, delay, loss, jitter_s), (retransmits, intervals, histogram, hops))| {
+                Values {
+                    rate_bps: Some(rate),
+                    rtt: Some(rtt),
+                    delay: Some(delay),
+                    loss: Some(loss),
+                    jitter_s,
+                    retransmits,
+                    intervals,
+                    histogram,
+                    hops,
+                }
             },
         )
 }
@@ -141,19 +147,26 @@ fn record(kind: Kind) -> impl Strategy<Value = Record> {
         Method::Relay,
         Method::Archive,
     ]);
-    (0u64..4_000_000_000_000, 0f64..1e6, method, conditions, values()).prop_map(
-        move |(start_ms, duration_s, method, conditions, values)| Record {
-            from: "starlight".to_owned(),
-            to: "2001:db8::7".to_owned(),
-            reporter: PublicKey::from_bytes([9; 32]),
-            start_ms,
-            duration_s,
-            kind,
-            method,
-            conditions,
-            values,
-        },
+    (
+        0u64..4_000_000_000_000,
+        0f64..1e6,
+        method,
+        conditions,
+        values(),
     )
+        .prop_map(
+            move |(start_ms, duration_s, method, conditions, values)| Record {
+                from: "starlight".to_owned(),
+                to: "2001:db8::7".to_owned(),
+                reporter: PublicKey::from_bytes([9; 32]),
+                start_ms,
+                duration_s,
+                kind,
+                method,
+                conditions,
+                values,
+            },
+        )
 }
 
 #[test]
@@ -195,8 +208,12 @@ fn pscheduler_takes_what_is_written_for_valid() {
     broken(0, |run| run["test"]["spec"]["duration"] = "1 s".into());
     broken(1, |run| run["result"]["loss"] = 1.5.into());
     broken(1, |run| run["test"]["spec"]["dest"] = 7.into());
-    broken(2, |run| run["result"]["histogram-latency"]["soon"] = 1.into());
-    broken(4, |run| run["result"]["paths"][0][0]["ip"] = "nowhere".into());
+    broken(2, |run| {
+        run["result"]["histogram-latency"]["soon"] = 1.into()
+    });
+    broken(4, |run| {
+        run["result"]["paths"][0][0]["ip"] = "nowhere".into()
+    });
     broken(4, |run| run["schedule"]["start"] = "tomorrow".into());
 }
 

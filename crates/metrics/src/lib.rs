@@ -103,7 +103,10 @@ async fn answer(mut stream: TcpStream, page: &Page) -> std::io::Result<()> {
             return Ok(());
         }
     }
-    let line = request.split(|byte| *byte == b'\r').next().unwrap_or_default();
+    let line = request
+        .split(|byte| *byte == b'\r')
+        .next()
+        .unwrap_or_default();
     let mut words = line.split(|byte| *byte == b' ');
     let (status, kind, body) = match (words.next(), words.next()) {
         (Some(b"GET" | b"HEAD"), Some(b"/metrics" | b"/")) => (
@@ -111,8 +114,16 @@ async fn answer(mut stream: TcpStream, page: &Page) -> std::io::Result<()> {
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
             page.text(),
         ),
-        (Some(b"GET" | b"HEAD"), _) => ("404 Not Found", "text/plain", "the page is /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "only GET\n".to_owned()),
+        (Some(b"GET" | b"HEAD"), _) => (
+            "404 Not Found",
+            "text/plain",
+            "the page is /metrics\n".to_owned(),
+        ),
+        _ => (
+            "405 Method Not Allowed",
+            "text/plain",
+            "only GET\n".to_owned(),
+        ),
     };
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",

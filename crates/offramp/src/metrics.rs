@@ -56,7 +56,11 @@ impl Metrics {
             buffer_bytes: Gauge::default(),
             registry: Registry::default(),
         };
-        registry.register("connections", "Connections accepted", metrics.accepted.clone());
+        registry.register(
+            "connections",
+            "Connections accepted",
+            metrics.accepted.clone(),
+        );
         registry.register(
             "accept_errors",
             "Failed accepts, such as no free descriptor",
@@ -121,7 +125,10 @@ impl Metrics {
             Unit::Bytes,
             metrics.buffer_bytes.clone(),
         );
-        Arc::new(Self { registry, ..metrics })
+        Arc::new(Self {
+            registry,
+            ..metrics
+        })
     }
 
     pub(crate) fn turned_away(&self, reason: &'static str) {
@@ -129,15 +136,21 @@ impl Metrics {
     }
 
     pub(crate) fn refused(&self, status: &'static str) {
-        self.opens_refused.get_or_create(&[("status", status)]).inc();
+        self.opens_refused
+            .get_or_create(&[("status", status)])
+            .inc();
     }
 
     pub(crate) fn ended(&self, ending: &'static str) {
-        self.sessions_ended.get_or_create(&[("ending", ending)]).inc();
+        self.sessions_ended
+            .get_or_create(&[("ending", ending)])
+            .inc();
     }
 
     pub(crate) fn reloaded(&self, outcome: &'static str) {
-        self.policy_reloads.get_or_create(&[("outcome", outcome)]).inc();
+        self.policy_reloads
+            .get_or_create(&[("outcome", outcome)])
+            .inc();
     }
 
     pub(crate) fn dialled(&self, took: Duration) {

@@ -113,7 +113,9 @@ impl Offramp {
     /// Where the metrics page is, if it serves one itself.
     #[must_use]
     pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.page.as_ref().and_then(|listener| listener.local_addr().ok())
+        self.page
+            .as_ref()
+            .and_then(|listener| listener.local_addr().ok())
     }
 
     /// Its metrics, for another page.
@@ -167,13 +169,14 @@ impl Offramp {
 }
 
 fn listen(at: &Listen, timeouts: &Timeouts) -> Result<Listener, Error> {
-    at.open(timeouts.unacknowledged).map_err(|error| match error {
-        ListenError::Congestion(error) => error.into(),
-        ListenError::Io(source) => Error::Listen {
-            address: at.address,
-            source,
-        },
-    })
+    at.open(timeouts.unacknowledged)
+        .map_err(|error| match error {
+            ListenError::Congestion(error) => error.into(),
+            ListenError::Io(source) => Error::Listen {
+                address: at.address,
+                source,
+            },
+        })
 }
 
 /// Accepts for ever. Each connection's task holds a clone of `phases`.
@@ -214,7 +217,10 @@ async fn reload(mut hangup: Signal, shared: Arc<Shared>) {
         };
         match &reloaded {
             Reloaded::Loaded(policy) => {
-                tracing::info!(rules = policy.count(Role::Offramp), "off-ramp's policy reloaded")
+                tracing::info!(
+                    rules = policy.count(Role::Offramp),
+                    "off-ramp's policy reloaded"
+                )
             }
             Reloaded::Refused(error) => {
                 tracing::error!(%error, "off-ramp's policy not reloaded: the old one stays");

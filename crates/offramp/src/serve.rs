@@ -47,7 +47,9 @@ pub(crate) async fn serve(
         let admitted = admitted?;
         let payer = admitted.payer;
         let open = incoming.open().clone();
-        let deadline = incoming.deadline().min(Instant::now() + shared.timeouts.dial);
+        let deadline = incoming
+            .deadline()
+            .min(Instant::now() + shared.timeouts.dial);
         let reached = tokio::select! {
             reached = reach(&shared, &open, admitted, deadline) => reached,
             error = incoming.abandoned() => {
@@ -180,7 +182,13 @@ fn turned_away(shared: &Shared, peer: SocketAddr, open: Option<&Open>, error: &E
     refused(shared, peer, open, &Declined { code, detail }, None);
 }
 
-fn refused(shared: &Shared, peer: SocketAddr, open: Option<&Open>, why: &Declined, payer: Option<Payer>) {
+fn refused(
+    shared: &Shared,
+    peer: SocketAddr,
+    open: Option<&Open>,
+    why: &Declined,
+    payer: Option<Payer>,
+) {
     shared.metrics.refused(why.code.word());
     shared.events.log(payer, |left_out| {
         tracing::info!(

@@ -72,14 +72,18 @@ pub(crate) async fn reach(
         .find(candidates, asked, payer, deadline)
         .await
         .map_err(declined)?;
-    let rule = shared.policy.live().enter(&way.rule).map_err(|no| match no {
-        NoPlace::Full => Declined {
-            code: StatusCode::Overloaded,
-            detail: format!("{}: as many sessions as it allows", way.rule.name()),
-        },
-        // The policy changed while the name was looked up.
-        NoPlace::Gone => declined(NoWay::not_allowed(asked)),
-    })?;
+    let rule = shared
+        .policy
+        .live()
+        .enter(&way.rule)
+        .map_err(|no| match no {
+            NoPlace::Full => Declined {
+                code: StatusCode::Overloaded,
+                detail: format!("{}: as many sessions as it allows", way.rule.name()),
+            },
+            // The policy changed while the name was looked up.
+            NoPlace::Gone => declined(NoWay::not_allowed(asked)),
+        })?;
     let options = |_| Options {
         unacknowledged: shared.timeouts.unacknowledged,
         ..Options::default()

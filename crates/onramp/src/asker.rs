@@ -63,7 +63,10 @@ fn is_named(address: SocketAddr, rules: &[RouteRule], own: &OwnAddresses) -> boo
     rules.iter().any(|rule| {
         let ports = rule.ports();
         (ports.is_empty() || ports.iter().any(|ports| ports.contains(&address.port())))
-            && rule.to().iter().any(|to| to.names_address(address.ip(), own))
+            && rule
+                .to()
+                .iter()
+                .any(|to| to.names_address(address.ip(), own))
     })
 }
 

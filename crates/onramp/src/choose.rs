@@ -103,7 +103,9 @@ impl fmt::Display for Reason {
         match *self {
             Self::Local => f.write_str("it is on this machine or this link"),
             Self::NoRule => f.write_str("no rule names it"),
-            Self::NoRuleForAcceptor => f.write_str("it speaks the session protocol, and no rule names it"),
+            Self::NoRuleForAcceptor => {
+                f.write_str("it speaks the session protocol, and no rule names it")
+            }
             Self::NoRuleAndClosed => {
                 f.write_str("no rule names it, and without a route there is to be no connection")
             }
@@ -132,7 +134,11 @@ impl fmt::Display for Reason {
             Self::Short { rtt } => write!(f, "the path is short: a round trip takes {}", Time(rtt)),
             Self::SmallSize { size } => write!(f, "it will carry no more than {}", ByteCount(size)),
             Self::UsuallySmall { below } => {
-                write!(f, "its connections have carried less than {}", ByteCount(below))
+                write!(
+                    f,
+                    "its connections have carried less than {}",
+                    ByteCount(below)
+                )
             }
             Self::Rule { line } => write!(f, "the rule of line {line}"),
         }
@@ -153,7 +159,9 @@ pub fn choose(rule: Option<&RouteRule>, asked: &Asked, known: &Known) -> Decisio
     let plain = if acceptor { Way::Session } else { Way::Direct };
     match asked.named {
         Some(Named::Route) => return Reason::ProgramsRoute.go(Way::Route),
-        Some(Named::Direct) if acceptor || !asked.closed => return Reason::ProgramsChoice.go(plain),
+        Some(Named::Direct) if acceptor || !asked.closed => {
+            return Reason::ProgramsChoice.go(plain);
+        }
         _ => {}
     }
     let routed = rule.is_some_and(|rule| rule.end != SessionEnd::None);

@@ -90,7 +90,9 @@ impl Guests {
 
     /// Whether a proxy at this address would serve anybody who reaches it.
     pub(crate) fn leave_open(&self, address: SocketAddr) -> bool {
-        !address.ip().to_canonical().is_loopback() && self.login.is_none() && self.networks.is_empty()
+        !address.ip().to_canonical().is_loopback()
+            && self.login.is_none()
+            && self.networks.is_empty()
     }
 
     /// Whether these are the user and password, if there are any.
@@ -104,7 +106,10 @@ impl Guests {
 
 /// Whether both are the same, without saying by the time it takes where they differ.
 fn same(given: &[u8], expected: &[u8]) -> bool {
-    let differences = given.iter().zip(expected).fold(0, |all, (a, b)| all | (a ^ b));
+    let differences = given
+        .iter()
+        .zip(expected)
+        .fold(0, |all, (a, b)| all | (a ^ b));
     std::hint::black_box(differences) == 0 && given.len() == expected.len()
 }
 
@@ -168,7 +173,11 @@ mod tests {
         assert!(!guests.leave_open(here) && guests.leave_open(there));
         guests.networks = vec!["192.0.2.0/24".parse().unwrap()];
         assert!(!guests.leave_open(there));
-        assert!(guests.may(ip("192.0.2.9")) && guests.may(ip("::ffff:192.0.2.9")) && guests.may(ip("::1")));
+        assert!(
+            guests.may(ip("192.0.2.9"))
+                && guests.may(ip("::ffff:192.0.2.9"))
+                && guests.may(ip("::1"))
+        );
         assert!(!guests.may(ip("198.51.100.1")));
         assert!(guests.log_in(b"any", b""));
         guests.login = Some(Login {

@@ -70,7 +70,11 @@ impl Destination {
             Host::Ip(ip) => Some(ip),
             Host::Name(_) => address,
         };
-        Some(Self { host, resolved, port })
+        Some(Self {
+            host,
+            resolved,
+            port,
+        })
     }
 
     /// The address, if it is known.

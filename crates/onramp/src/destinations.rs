@@ -50,7 +50,10 @@ impl Destinations {
             rtt: destination
                 .address()
                 .and_then(|address| self.paths.get(&address, now).copied()),
-            usually_below: self.sizes.get(&key(destination), now).and_then(usually_below),
+            usually_below: self
+                .sizes
+                .get(&key(destination), now)
+                .and_then(usually_below),
         }
     }
 
@@ -63,7 +66,11 @@ impl Destinations {
     /// Whether the round-trip time of this address was measured within this time.
     #[must_use]
     pub fn was_measured(&self, address: IpAddr, within: Duration, now: Duration) -> bool {
-        let met = self.paths.0.get(&address.to_canonical()).map(|(_, met)| *met);
+        let met = self
+            .paths
+            .0
+            .get(&address.to_canonical())
+            .map(|(_, met)| *met);
         met.is_some_and(|met| now.saturating_sub(met) < within)
     }
 
@@ -123,7 +130,9 @@ fn usually_below(sizes: &VecDeque<u64>) -> Option<u64> {
     }
     let mut sizes: Vec<u64> = sizes.iter().copied().collect();
     sizes.sort_unstable();
-    sizes.get(sizes.len() - 1 - sizes.len() / EXCEPTION).copied()
+    sizes
+        .get(sizes.len() - 1 - sizes.len() / EXCEPTION)
+        .copied()
 }
 
 /// A map that forgets what has not been met for the longest time.
@@ -185,7 +194,11 @@ mod tests {
             memory.carried(&at(1), 100, NOW);
         }
         assert_eq!(memory.known(&at(1), NOW).usually_below, Some(100));
-        assert_eq!(memory.known(&at(2), NOW).usually_below, None, "another port");
+        assert_eq!(
+            memory.known(&at(2), NOW).usually_below,
+            None,
+            "another port"
+        );
         for _ in 0..4 {
             memory.carried(&at(1), 90, NOW);
         }
@@ -202,7 +215,10 @@ mod tests {
             memory.carried(&at(1), 100, NOW);
         }
         memory.measured(at(1).address().unwrap(), Duration::from_millis(3), NOW);
-        assert_ne!(memory.known(&at(1), NOW + FORGET_AFTER / 2), Known::default());
+        assert_ne!(
+            memory.known(&at(1), NOW + FORGET_AFTER / 2),
+            Known::default()
+        );
         assert_eq!(memory.known(&at(1), NOW + FORGET_AFTER), Known::default());
         memory.carried(&at(1), 7, NOW + FORGET_AFTER);
         assert_eq!(
@@ -237,9 +253,15 @@ mod tests {
         let mut memory = Destinations::default();
         let address = at(1).address().unwrap();
         memory.measured(address, Duration::from_millis(80), NOW);
-        assert_eq!(memory.known(&at(1), NOW).rtt, Some(Duration::from_millis(80)));
+        assert_eq!(
+            memory.known(&at(1), NOW).rtt,
+            Some(Duration::from_millis(80))
+        );
         memory.measured(address, Duration::from_millis(160), NOW);
-        assert_eq!(memory.known(&at(9), NOW).rtt, Some(Duration::from_millis(90)));
+        assert_eq!(
+            memory.known(&at(9), NOW).rtt,
+            Some(Duration::from_millis(90))
+        );
     }
 
     #[test]

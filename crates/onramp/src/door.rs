@@ -97,10 +97,11 @@ impl Door {
         if address.ip().is_loopback() {
             options.unacknowledged = PROGRAM_UNACKNOWLEDGED;
         }
-        let listener = Listener::bind_prepared(address, &options, prepare).map_err(|error| match error {
-            ListenError::Io(source) => failed(source),
-            ListenError::Congestion(error) => failed(error.source),
-        })?;
+        let listener =
+            Listener::bind_prepared(address, &options, prepare).map_err(|error| match error {
+                ListenError::Io(source) => failed(source),
+                ListenError::Congestion(error) => failed(error.source),
+            })?;
         Ok(Self {
             at: listener.local_addr().map_err(failed)?,
             listener,

@@ -11,8 +11,8 @@ use longhaul_hop::{Conn, Dialled, EventLog, Options, Phase, Phases, Resolver, di
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::{Endpoint, PublicKey, Route};
 use longhaul_session::{
-    AddressFilter, Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions, Joined,
-    KnownHosts, ServerTrust, Service, Silence, Verdict, connect, errno_of,
+    AddressFilter, Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions,
+    Joined, KnownHosts, ServerTrust, Service, Silence, Verdict, connect, errno_of,
 };
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
@@ -72,7 +72,12 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    pub(crate) const fn new(entry: &'static str, asker: Asker, destination: Destination, wish: Wish) -> Self {
+    pub(crate) const fn new(
+        entry: &'static str,
+        asker: Asker,
+        destination: Destination,
+        wish: Wish,
+    ) -> Self {
         Self {
             entry,
             asker,
@@ -151,7 +156,9 @@ impl Engine {
             own,
             memory: Mutex::default(),
             began: Instant::now(),
-            places: Arc::new(Semaphore::new(config.connections.min(Semaphore::MAX_PERMITS))),
+            places: Arc::new(Semaphore::new(
+                config.connections.min(Semaphore::MAX_PERMITS),
+            )),
             buffers: Buffers::new(BUFFERS),
             phases,
             metrics,
@@ -188,7 +195,11 @@ impl Engine {
     pub(crate) fn decide(&self, request: &Request) -> Plan {
         let destination = &request.destination;
         let rules = self.table.current();
-        let rule = rules.rule(destination.address(), destination.name(), destination.port());
+        let rule = rules.rule(
+            destination.address(),
+            destination.name(),
+            destination.port(),
+        );
         let asked = Asked {
             is_local: destination
                 .address()
@@ -213,8 +224,9 @@ impl Engine {
                 end: SessionEnd::Destination,
                 fall_back: false,
             })),
-            Way::Route => route_of(request, rule)
-                .map_or(PlannedExit::Nothing, |route| PlannedExit::Route(Box::new(route))),
+            Way::Route => route_of(request, rule).map_or(PlannedExit::Nothing, |route| {
+                PlannedExit::Route(Box::new(route))
+            }),
         };
         Plan {
             exit,
@@ -251,17 +263,24 @@ impl Engine {
         let Dialled { conn, address } = dialled.map_err(|error| Failed::direct(&error.into()))?;
         let exit = Exit::Direct(conn);
         if let Some(rtt) = exit.round_trip() {
-            self.memory().measured(address.ip(), rtt, self.began.elapsed());
+            self.memory()
+                .measured(address.ip(), rtt, self.began.elapsed());
         }
         Ok(Opened { exit })
     }
 
     /// Resolves the destination to the addresses that the asker may be connected to, at least one.
-    async fn addresses(&self, request: &Request, deadline: Instant) -> Result<Vec<SocketAddr>, Failed> {
+    async fn addresses(
+        &self,
+        request: &Request,
+        deadline: Instant,
+    ) -> Result<Vec<SocketAddr>, Failed> {
         let to = request.destination.endpoint();
         let resolved = timeout_at(deadline, self.resolver.addresses(&to)).await;
         let resolved = resolved
-            .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))
+            .map_err(|_| {
+                io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time")
+            })
             .and_then(|resolved| Ok(resolved?))
             .map_err(|error| Failed::direct(&error))?;
         // Read only now: a look-up can take long.
@@ -273,7 +292,9 @@ impl Engine {
             false => Ok(addresses),
             true => Err(Failed::new(
                 Errno::ACCESS,
-                format!("{to} is an address of the on-ramp's own machine or link, and no rule names it"),
+                format!(
+                    "{to} is an address of the on-ramp's own machine or link, and no rule names it"
+                ),
             )),
         }
     }
@@ -320,10 +341,14 @@ impl Engine {
         self.events.log(Some(request.asker.payer()), |left_out| {
             tracing::warn!(destination = %request.destination, %error, left_out, "falls back to a direct connection");
         });
-        self.direct(request, deadline).await.map_err(|direct| Failed {
-            errno: direct.errno,
-            what: format!("the route failed: {error}; and so did the direct connection: {direct}"),
-        })
+        self.direct(request, deadline)
+            .await
+            .map_err(|direct| Failed {
+                errno: direct.errno,
+                what: format!(
+                    "the route failed: {error}; and so did the direct connection: {direct}"
+                ),
+            })
     }
 
     fn options(&self, request: &Request, route: &PlannedRoute) -> Result<ConnectOptions, Failed> {
@@ -391,11 +416,20 @@ impl Engine {
     /// A place for one more connection of a program that asked at the socket, if there is any.
     pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, Failed> {
         let place = Arc::clone(&self.places).try_acquire_owned();
-        place.map_err(|_| Failed::new(Errno::AGAIN, "the on-ramp carries as many connections as it may"))
+        place.map_err(|_| {
+            Failed::new(
+                Errno::AGAIN,
+                "the on-ramp carries as many connections as it may",
+            )
+        })
     }
 
     /// Plans and opens for an entry that connects in any case. Ends early, with `None`, when the program goes.
-    pub(crate) async fn open_for(&self, request: &Request, program: &Conn) -> Option<Result<Opened, Failed>> {
+    pub(crate) async fn open_for(
+        &self,
+        request: &Request,
+        program: &Conn,
+    ) -> Option<Result<Opened, Failed>> {
         let plan = self.plan(request);
         self.open_planned(request, &plan, program.broken()).await
     }
@@ -434,14 +468,27 @@ impl Engine {
     }
 
     /// Carries to the end, and says in the log what came of it. `early` is what was read from the program already.
-    pub(crate) async fn carry(&self, request: &Request, program: Conn, opened: Opened, early: &[u8]) {
+    pub(crate) async fn carry(
+        &self,
+        request: &Request,
+        program: Conn,
+        opened: Opened,
+        early: &[u8],
+    ) {
         let began = Instant::now();
         self.metrics.carried.inc();
         self.carry_on(request, program, opened, early, began).await;
         self.metrics.carried.dec();
     }
 
-    async fn carry_on(&self, request: &Request, program: Conn, opened: Opened, early: &[u8], began: Instant) {
+    async fn carry_on(
+        &self,
+        request: &Request,
+        program: Conn,
+        opened: Opened,
+        early: &[u8],
+        began: Instant,
+    ) {
         let mut exit = opened.exit;
         if !early.is_empty()
             && let Err(error) = exit.write_all(early).await
@@ -477,14 +524,25 @@ impl Engine {
     }
 
     /// Remembers what a connection carried, and says in the log how it ended.
-    pub(crate) fn ended(&self, request: &Request, began: Instant, sent: u64, received: u64, ending: &Ending) {
+    pub(crate) fn ended(
+        &self,
+        request: &Request,
+        began: Instant,
+        sent: u64,
+        received: u64,
+        ending: &Ending,
+    ) {
         let destination = &request.destination;
         let bytes = sent.saturating_add(received);
         self.metrics.moved(sent, received);
-        self.memory().carried(destination, bytes, self.began.elapsed());
+        self.memory()
+            .carried(destination, bytes, self.began.elapsed());
         let (how, errno) = match ending {
             Ending::Finished => ("finished", None),
-            Ending::Closed => ("finished; the program had closed before all was there", None),
+            Ending::Closed => (
+                "finished; the program had closed before all was there",
+                None,
+            ),
             Ending::Died(End::Tcp, error) => ("the program's side died", Some(errno_of(error))),
             Ending::Died(End::Session, error) => ("the far side died", Some(errno_of(error))),
             Ending::Idle | Ending::HalfClosed => ("silent for too long", None),
@@ -513,7 +571,8 @@ impl Engine {
     /// A program's direct connection to this address had this round-trip time.
     pub(crate) fn measured(&self, address: IpAddr, rtt: Duration) {
         let now = self.now();
-        self.memory().measured(address, rtt.min(LONGEST_ROUND_TRIP), now);
+        self.memory()
+            .measured(address, rtt.min(LONGEST_ROUND_TRIP), now);
     }
 
     pub(crate) fn memory(&self) -> std::sync::MutexGuard<'_, Destinations> {
@@ -570,7 +629,9 @@ impl std::fmt::Display for PlannedExit {
             Self::Direct => f.write_str("direct"),
             Self::Nothing => f.write_str("none"),
             Self::Route(route) => match &route.end {
-                SessionEnd::Offramp { at, .. } if route.via.is_direct() => write!(f, "off-ramp {at}"),
+                SessionEnd::Offramp { at, .. } if route.via.is_direct() => {
+                    write!(f, "off-ramp {at}")
+                }
                 SessionEnd::Offramp { at, .. } => write!(f, "route {} off-ramp {at}", route.via),
                 _ => write!(f, "route {}", route.via),
             },

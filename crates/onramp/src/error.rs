@@ -11,7 +11,9 @@ use longhaul_config::routes::RoutesError;
 #[derive(Debug, thiserror::Error)]
 pub enum OnrampError {
     /// It would have nothing to do.
-    #[error("there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or --tproxy")]
+    #[error(
+        "there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or --tproxy"
+    )]
     NoEntry,
     /// The rules can't be had.
     #[error(transparent)]

@@ -54,7 +54,11 @@ impl AsyncRead for Exit {
 }
 
 impl AsyncWrite for Exit {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         match &mut *self {
             Self::Direct(conn) => Pin::new(conn).poll_write(cx, data),
             Self::Session(session) => Pin::new(session).poll_write(cx, data),

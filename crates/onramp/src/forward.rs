@@ -22,7 +22,12 @@ pub(crate) const TPROXY: &str = "tproxy";
 /// Serves one connection to a port that leads to one destination.
 pub(crate) async fn serve(guest: Guest, forward: Forward) {
     let is_configured = matches!(forward.to.host, Host::Ip(_));
-    let request = Request::new(FORWARD, guest.asker, Destination::of(forward.to), forward.wish);
+    let request = Request::new(
+        FORWARD,
+        guest.asker,
+        Destination::of(forward.to),
+        forward.wish,
+    );
     carry(
         guest,
         Request {
@@ -62,7 +67,8 @@ pub(crate) fn let_take_any(listener: BorrowedFd<'_>, address: SocketAddr) -> io:
 
 async fn transparent(guest: Guest, entry: &'static str, meant: Option<SocketAddr>) {
     // Who connects to this very listener would be connected to it again and again.
-    let Some(meant) = meant.filter(|meant| meant.port() != 0 && !is_listener(*meant, &guest)) else {
+    let Some(meant) = meant.filter(|meant| meant.port() != 0 && !is_listener(*meant, &guest))
+    else {
         guest.engine.events.log(None, |left_out| {
             tracing::warn!(
                 entry,

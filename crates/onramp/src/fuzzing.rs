@@ -30,7 +30,11 @@ fn whole_or_too_short<T: PartialEq + std::fmt::Debug>(data: &[u8], read: fn(&[u8
             }
             assert_eq!(read(data.get(..length).unwrap()), Ok(Some((said, length))));
         }
-        Ok(None) => assert!(data.len() < MAX_BYTES, "{} bytes, and not enough", data.len()),
+        Ok(None) => assert!(
+            data.len() < MAX_BYTES,
+            "{} bytes, and not enough",
+            data.len()
+        ),
         Err(wrong) => {
             let mut longer = data.to_vec();
             longer.push(0);
@@ -60,8 +64,14 @@ fn conversations() -> Vec<Seed> {
             ],
         ),
         seed("connect-name", b"\x05\x01\0\x03\x09h.example\0\x50"),
-        seed("connect-name-of-an-address", b"\x05\x01\0\x03\x09192.0.2.1\0\x50"),
-        seed("connect-name-that-steers", b"\x05\x01\0\x03\x04\x1b[2J\0\x50"),
+        seed(
+            "connect-name-of-an-address",
+            b"\x05\x01\0\x03\x09192.0.2.1\0\x50",
+        ),
+        seed(
+            "connect-name-that-steers",
+            b"\x05\x01\0\x03\x04\x1b[2J\0\x50",
+        ),
         seed("connect-port-0", &[5, 1, 0, 1, 192, 0, 2, 1, 0, 0]),
         seed("bind", &[5, 2, 0, 1, 192, 0, 2, 1, 0, 80]),
         seed("another-kind", &[5, 1, 0, 9, 0]),

@@ -102,12 +102,18 @@ async fn answer(client: Arc<Client>, request: hyper::Request<Incoming>) -> Answe
         };
     }
     if !client.may(&request) {
-        let mut answer = text(StatusCode::PROXY_AUTHENTICATION_REQUIRED, "say who you are\n");
+        let mut answer = text(
+            StatusCode::PROXY_AUTHENTICATION_REQUIRED,
+            "say who you are\n",
+        );
         let challenge = HeaderValue::from_static("Basic realm=\"longhaul\", charset=\"UTF-8\"");
         answer.headers_mut().insert(PROXY_AUTHENTICATE, challenge);
         return answer;
     }
-    match (request.method() == Method::CONNECT, request.uri().scheme_str()) {
+    match (
+        request.method() == Method::CONNECT,
+        request.uri().scheme_str(),
+    ) {
         (true, _) => connect(client, request).await,
         (false, Some("http")) => match destination(request.uri(), Some(PORT)) {
             Some(destination) => relay::relay(client, request, destination).await,
@@ -139,7 +145,11 @@ impl Client {
         if credentials.is_some() && !right {
             let payer = Some(self.asker.payer());
             self.engine.events.log(payer, |left_out| {
-                tracing::warn!(entry = ENTRY, left_out, "turned away: another user or password");
+                tracing::warn!(
+                    entry = ENTRY,
+                    left_out,
+                    "turned away: another user or password"
+                );
             });
         }
         right
@@ -236,7 +246,11 @@ fn refused(failed: &Failed) -> Answer {
 }
 
 fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(text.into()).map_err(|never| match never {}).boxed());
+    let mut answer = Response::new(
+        Full::new(text.into())
+            .map_err(|never| match never {})
+            .boxed(),
+    );
     *answer.status_mut() = status;
     let kind = HeaderValue::from_static("text/plain; charset=utf-8");
     answer.headers_mut().insert(CONTENT_TYPE, kind);
@@ -244,7 +258,9 @@ fn text(status: StatusCode, text: impl Into<Bytes>) -> Answer {
 }
 
 fn empty() -> Body {
-    Full::new(Bytes::new()).map_err(|never| match never {}).boxed()
+    Full::new(Bytes::new())
+        .map_err(|never| match never {})
+        .boxed()
 }
 
 #[cfg(test)]
@@ -253,7 +269,8 @@ mod tests {
 
     #[test]
     fn where_requests_lead() {
-        let to = |uri: &str, port| destination(&uri.parse().unwrap(), port).map(|to| to.to_string());
+        let to =
+            |uri: &str, port| destination(&uri.parse().unwrap(), port).map(|to| to.to_string());
         assert_eq!(to("h.example:443", None).as_deref(), Some("h.example:443"));
         assert_eq!(
             to("[2001:db8::1]:443", None).as_deref(),

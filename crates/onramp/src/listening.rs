@@ -84,7 +84,12 @@ async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Fa
 }
 
 /// Gives the program a socket that is connected to the session. A session that can't be handed over is reset.
-async fn hand_over(programs: &Arc<Programs>, socket: &UnixSeqpacket, session: Session, phases: &Phases) {
+async fn hand_over(
+    programs: &Arc<Programs>,
+    socket: &UnixSeqpacket,
+    session: Session,
+    phases: &Phases,
+) {
     let info = session.info();
     let (Some(peer), key) = (info.first_hop, *info.peer.as_bytes()) else {
         return;
@@ -170,7 +175,8 @@ fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     connect(&theirs, &getsockname(&listener)?)?;
     let local = getsockname(&theirs)?;
     // Another process may have connected to the listener first.
-    let (own, from) = rustix::net::acceptfrom_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
+    let (own, from) =
+        rustix::net::acceptfrom_with(&listener, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC)?;
     if from.as_ref() != Some(&local) {
         return Err(io::Error::other("another process connected in between"));
     }

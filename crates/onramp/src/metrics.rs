@@ -87,7 +87,10 @@ impl Metrics {
             "Reloads of the table of routes, by outcome",
             metrics.reloads.clone(),
         );
-        Self { registry, ..metrics }
+        Self {
+            registry,
+            ..metrics
+        }
     }
 
     pub(crate) fn count(&self, entry: &'static str, outcome: Outcome) {
@@ -111,7 +114,10 @@ impl Metrics {
 
     /// How many connections were asked for, by entry and outcome.
     pub(crate) fn connections(&self) -> BTreeMap<(&'static str, Outcome), u64> {
-        self.listed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.listed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// The page, with so many rules in force.

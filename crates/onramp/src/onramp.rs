@@ -122,7 +122,11 @@ impl Onramp {
             let listener = longhaul_metrics::listen(address).map_err(failed)?;
             places.metrics = Some(listener.local_addr().map_err(failed)?);
             let counted = Arc::clone(&engine);
-            let page = Page::new(move || counted.metrics.page(counted.table().current().rules().len()));
+            let page = Page::new(move || {
+                counted
+                    .metrics
+                    .page(counted.table().current().rules().len())
+            });
             entries.spawn(longhaul_metrics::serve(listener, page));
         }
         Ok(Self {

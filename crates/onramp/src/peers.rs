@@ -53,7 +53,10 @@ impl Peers {
                     );
                     Ok(before)
                 }
-                Err(error) => Err(format!("{}: cannot read the keys: {error}", self.file.display())),
+                Err(error) => Err(format!(
+                    "{}: cannot read the keys: {error}",
+                    self.file.display()
+                )),
             };
             let keys = keys.unwrap_or_else(|problem| {
                 tracing::error!("nobody but this user may connect to programs here: {problem}");

@@ -53,7 +53,9 @@ mod tests {
     fn the_last_place_is_the_off_ramp_unless_the_destination_needs_none() {
         let read = |text, acceptor| {
             let route = NamedRoute::parse(text, acceptor).unwrap();
-            let end = route.offramp.map(|(at, key)| (at.to_string(), key.is_some()));
+            let end = route
+                .offramp
+                .map(|(at, key)| (at.to_string(), key.is_some()));
             (route.via.to_string(), end)
         };
         assert_eq!(read("direct", false), ("direct".to_owned(), None));
@@ -66,7 +68,10 @@ mod tests {
         let text = format!("{key}@[2001:db8::1]:9");
         assert_eq!(
             read(&text, false),
-            ("direct".to_owned(), Some(("[2001:db8::1]:9".to_owned(), true)))
+            (
+                "direct".to_owned(),
+                Some(("[2001:db8::1]:9".to_owned(), true))
+            )
         );
         for wrong in ["", "a,", ",a", "a b", "key@a", "a,direct,"] {
             assert!(NamedRoute::parse(wrong, false).is_err(), "{wrong}");

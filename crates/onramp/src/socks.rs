@@ -58,7 +58,9 @@ pub(crate) async fn serve(guest: Guest) {
         Ok(Ok(asked)) => asked,
         // Dropped, and so reset: it speaks another language, has no right, went away, or says nothing.
         Ok(Err(End::Silent)) | Err(_) => return,
-        Ok(Err(End::Answered(answer))) => return answer_and_linger(conn, &answer, REFUSED_WITHIN).await,
+        Ok(Err(End::Answered(answer))) => {
+            return answer_and_linger(conn, &answer, REFUSED_WITHIN).await;
+        }
     };
     let Asked {
         destination,
@@ -72,7 +74,8 @@ pub(crate) async fn serve(guest: Guest) {
     };
     if let Err(failed) = held.admit() {
         engine.turned_away(&request, &failed);
-        return answer_and_linger(conn, &answer(Reply::of(failed.errno), None), REFUSED_WITHIN).await;
+        return answer_and_linger(conn, &answer(Reply::of(failed.errno), None), REFUSED_WITHIN)
+            .await;
     }
     let plan = engine.plan(&request);
     match engine
@@ -81,7 +84,11 @@ pub(crate) async fn serve(guest: Guest) {
     {
         Some(Ok(opened)) => {
             let bound = opened.exit.local_address();
-            if conn.write_all(&answer(Reply::Succeeded, bound)).await.is_ok() {
+            if conn
+                .write_all(&answer(Reply::Succeeded, bound))
+                .await
+                .is_ok()
+            {
                 engine.carry(&request, conn, opened, &early).await;
             }
         }
@@ -144,7 +151,9 @@ impl Talk<'_> {
                 user_and_password,
             } => {
                 self.log_in(no_login, user_and_password).await?;
-                let request = self.receive(wire::request, |reply| reply.encode(None)).await?;
+                let request = self
+                    .receive(wire::request, |reply| reply.encode(None))
+                    .await?;
                 (request, Version::Five)
             }
         };
@@ -156,7 +165,8 @@ impl Talk<'_> {
     }
 
     async fn log_in(&mut self, no_login: bool, user_and_password: bool) -> Result<(), End> {
-        let (answer, chosen) = wire::method(no_login, user_and_password, self.guests.login.is_some());
+        let (answer, chosen) =
+            wire::method(no_login, user_and_password, self.guests.login.is_some());
         let Some(login) = chosen else {
             return Err(End::Answered(answer.to_vec()));
         };
@@ -167,7 +177,11 @@ impl Talk<'_> {
             let answer = wire::login_answer(right);
             if !right {
                 self.events.log(Some(self.payer), |left_out| {
-                    tracing::warn!(entry = ENTRY, left_out, "turned away: another user or password");
+                    tracing::warn!(
+                        entry = ENTRY,
+                        left_out,
+                        "turned away: another user or password"
+                    );
                 });
                 return Err(End::Answered(answer.to_vec()));
             }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use longhaul_ramp::{MAX_MESSAGE, MAX_STATUS_PART, Reply, Request};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
-    socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
 };
 use serde_json::{Value, json};
 

@@ -46,7 +46,11 @@ struct State {
 
 impl Table {
     /// Reads the file; one that is not there has no rules.
-    pub(crate) fn open(file: &Path, author: Author, metrics: Arc<Metrics>) -> Result<Self, RoutesError> {
+    pub(crate) fn open(
+        file: &Path,
+        author: Author,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, RoutesError> {
         let stamp = FileStamp::read(file);
         let rules = Arc::new(RouteTable::load_by(file, author)?);
         Ok(Self {

@@ -181,7 +181,9 @@ fn file(path: &Path) -> Option<(u64, u64)> {
 /// Whether an on-ramp, or somebody else, listens at this socket.
 #[must_use]
 pub fn answers(path: &Path) -> bool {
-    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    use rustix::net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with,
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let Ok(address) = SocketAddrUnix::new(path) else {
         return false;
@@ -242,20 +244,28 @@ impl Program {
             };
             match request {
                 longhaul_ramp::Request::Ask(ask) => self.ask(&ask).await,
-                longhaul_ramp::Request::Begin { ticket, local, fill } => {
-                    self.begin(ticket, local, fill, &phases).await
-                }
+                longhaul_ramp::Request::Begin {
+                    ticket,
+                    local,
+                    fill,
+                } => self.begin(ticket, local, fill, &phases).await,
                 longhaul_ramp::Request::Peer { local } => match self.programs.waiting.peer(local) {
                     Some(address) => report(&self.socket, Reply::Peer { address }).await,
                     None => {
                         refuse(
                             &self.socket,
-                            &Failed::new(Errno::NOTCONN, "no connection of this on-ramp has that address"),
+                            &Failed::new(
+                                Errno::NOTCONN,
+                                "no connection of this on-ramp has that address",
+                            ),
                         )
                         .await
                     }
                 },
-                longhaul_ramp::Request::Measured { address, round_trip } => {
+                longhaul_ramp::Request::Measured {
+                    address,
+                    round_trip,
+                } => {
                     let rtt = Duration::from_micros(round_trip);
                     self.programs.engine.measured(address, rtt);
                 }
@@ -326,7 +336,8 @@ impl Program {
                 };
                 let ticket = self.next_ticket;
                 self.next_ticket += 1;
-                self.tickets.remove(&ticket.saturating_sub(MAX_TICKETS as u64));
+                self.tickets
+                    .remove(&ticket.saturating_sub(MAX_TICKETS as u64));
                 let reason = plan.reason.clone();
                 self.tickets.insert(ticket, (request, plan));
                 let via = Reply::Via {
@@ -380,8 +391,12 @@ async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<I
 
 /// What a program asked for, understood.
 fn asked(ask: &Ask<'_>) -> Result<Request, Failed> {
-    let destination = Destination::known_as(ask.name, ask.address, ask.port)
-        .ok_or_else(|| Failed::new(Errno::INVAL, "no destination: neither a name nor an address"))?;
+    let destination = Destination::known_as(ask.name, ask.address, ask.port).ok_or_else(|| {
+        Failed::new(
+            Errno::INVAL,
+            "no destination: neither a name nor an address",
+        )
+    })?;
     // Only who speaks the session protocol shows a key.
     let acceptor = ask.acceptor || ask.key.is_some();
     let route = ask

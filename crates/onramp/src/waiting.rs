@@ -95,7 +95,9 @@ impl WaitingRoom {
             (Err(error), Err(_)) => return Err(error),
             (v4, v6) => (v4.ok(), v6.ok()),
         };
-        let at = |listener: &Option<(Listener, SocketAddr)>| listener.as_ref().map(|(_, address)| *address);
+        let at = |listener: &Option<(Listener, SocketAddr)>| {
+            listener.as_ref().map(|(_, address)| *address)
+        };
         let room = Arc::new(Self {
             v4: at(&v4),
             v6: at(&v6),
@@ -150,7 +152,10 @@ impl WaitingRoom {
                 Some(Waiting::Arrived { socket, .. }) => Ok(socket),
                 Some(announced @ Waiting::Announced(_)) => {
                     state.waiting.insert(local, announced);
-                    return Err(Failed::new(Errno::ALREADY, "that socket was announced before"));
+                    return Err(Failed::new(
+                        Errno::ALREADY,
+                        "that socket was announced before",
+                    ));
                 }
                 None => {
                     let (announce, coming) = oneshot::channel();
@@ -192,7 +197,9 @@ impl WaitingRoom {
 
     fn arrived(self: &Arc<Self>, socket: OwnedFd, from: SocketAddr) {
         let Entered {
-            place, mut eviction, ..
+            place,
+            mut eviction,
+            ..
         } = self.gate.enter(from.ip());
         let mut state = self.state();
         if let Some(Waiting::Announced(announced)) = state.waiting.remove(&from) {
@@ -248,10 +255,11 @@ fn listen(ip: IpAddr) -> Result<(Listener, SocketAddr), OnrampError> {
         unacknowledged: PROGRAM_UNACKNOWLEDGED,
         ..Options::default()
     };
-    let listener = Listener::bind_prepared(address, &options, small_buffer).map_err(|error| match error {
-        ListenError::Io(source) => failed(source),
-        ListenError::Congestion(error) => failed(error.source),
-    })?;
+    let listener =
+        Listener::bind_prepared(address, &options, small_buffer).map_err(|error| match error {
+            ListenError::Io(source) => failed(source),
+            ListenError::Congestion(error) => failed(error.source),
+        })?;
     let at = listener.local_addr().map_err(failed)?;
     Ok((listener, at))
 }
@@ -263,7 +271,10 @@ fn small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
         // Linux before 5.15 could not give it back.
         return Ok(());
     }
-    for action in [Action::ReceiveBuffer(FIRST_RECEIVE_BUFFER), Action::UnlockReceive] {
+    for action in [
+        Action::ReceiveBuffer(FIRST_RECEIVE_BUFFER),
+        Action::UnlockReceive,
+    ] {
         if let Outcome::Refused(errno) = apply(socket, action) {
             return Err(io::Error::from_raw_os_error(errno));
         }

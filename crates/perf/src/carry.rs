@@ -175,7 +175,13 @@ pub(crate) async fn carry(
 }
 
 impl StreamTotal {
-    fn of(stream: u16, sends: bool, bytes: u64, (from, until): (Duration, Duration), seen: &Seen) -> Self {
+    fn of(
+        stream: u16,
+        sends: bool,
+        bytes: u64,
+        (from, until): (Duration, Duration),
+        seen: &Seen,
+    ) -> Self {
         Self {
             stream,
             sends,

@@ -10,7 +10,9 @@ use crate::{
     Error, Interval, StreamTotal,
     carry::{Carried, Stream, carry},
     pump::{DRAIN, SILENCE_TIMEOUT},
-    wire::{Attach, Direction, Hello, Length, Message, Protection, Report, StreamReport, Token, VERSION},
+    wire::{
+        Attach, Direction, Hello, Length, Message, Protection, Report, StreamReport, Token, VERSION,
+    },
 };
 
 /// What to measure.
@@ -142,7 +144,9 @@ async fn run(
         match Message::read(control).await? {
             Message::Report(report) => Ok(report),
             Message::Refused { reason } => Err(Error::Refused(reason)),
-            _ => Err(Error::Protocol("another message than the report".to_owned())),
+            _ => Err(Error::Protocol(
+                "another message than the report".to_owned(),
+            )),
         }
     });
     let mut carrying = std::pin::pin!(carry(streams, hello, every, reported));
@@ -212,7 +216,9 @@ async fn expect(session: &mut Session, wanted: &Message, after: Duration) -> Res
     {
         Message::Refused { reason } => Err(Error::Refused(reason)),
         message if message == *wanted => Ok(()),
-        _ => Err(Error::Protocol("another message than it was to send".to_owned())),
+        _ => Err(Error::Protocol(
+            "another message than it was to send".to_owned(),
+        )),
     }
 }
 
@@ -231,7 +237,11 @@ fn put_together(local: Carried, remote: Report) -> Result<Outcome, Error> {
             )));
         };
         let (here, there) = (total.bytes + total.omitted, report.bytes + report.omitted);
-        let (sent, received) = if total.sends { (here, there) } else { (there, here) };
+        let (sent, received) = if total.sends {
+            (here, there)
+        } else {
+            (there, here)
+        };
         if received > sent {
             return Err(Error::Disagreement { sent, received });
         }
@@ -250,7 +260,10 @@ fn put_together(local: Carried, remote: Report) -> Result<Outcome, Error> {
 impl Connection {
     fn of(stream: &Stream) -> Self {
         let addresses = || {
-            let local = rustix::net::getsockname(&stream.session).ok()?.try_into().ok()?;
+            let local = rustix::net::getsockname(&stream.session)
+                .ok()?
+                .try_into()
+                .ok()?;
             Some((local, stream.session.info().first_hop?))
         };
         Self {
@@ -306,7 +319,10 @@ mod tests {
     fn each_ends_count_is_distinguished() {
         let outcome = put_together(carried(1000, 200), report(0, 1100)).unwrap();
         let stream = &outcome.streams[0];
-        assert_eq!((stream.sent(), stream.received()), ((1000, 2.0), (1100, 2.5)));
+        assert_eq!(
+            (stream.sent(), stream.received()),
+            ((1000, 2.0), (1100, 2.5))
+        );
         assert_eq!(stream.retransmits(), 5);
     }
 

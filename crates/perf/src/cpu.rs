@@ -26,7 +26,8 @@ impl CpuClock {
         };
         let elapsed = self.began.elapsed().as_secs_f64().max(1e-3);
         let percent = |now: u64, before: u64| {
-            let seconds = now.saturating_sub(before) as f64 / rustix::param::clock_ticks_per_second() as f64;
+            let seconds =
+                now.saturating_sub(before) as f64 / rustix::param::clock_ticks_per_second() as f64;
             seconds / elapsed * 100.0
         };
         let (user, system) = (percent(now.0, before.0), percent(now.1, before.1));

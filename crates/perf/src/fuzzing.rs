@@ -7,7 +7,8 @@ use longhaul_proto::text::is_printable;
 
 use crate::limits::Limits;
 use crate::wire::{
-    Attach, Cpu, Direction, Hello, Length, MAX_MESSAGE, Message, Protection, Report, StreamReport, Token,
+    Attach, Cpu, Direction, Hello, Length, MAX_MESSAGE, Message, Protection, Report, StreamReport,
+    Token,
 };
 
 /// The targets of this crate.
@@ -54,8 +55,9 @@ fn decoded(message: &Message) {
         );
     }
     if let Message::Report(report) = message {
-        let counts =
-            |stream: &StreamReport| stream.bytes + stream.omitted + stream.retransmits.unwrap_or_default();
+        let counts = |stream: &StreamReport| {
+            stream.bytes + stream.omitted + stream.retransmits.unwrap_or_default()
+        };
         let _: u64 = report.streams.iter().map(counts).sum();
     }
     // It is written again only if it is no longer than a message may be: numbers may be spelt shorter than they are written.

@@ -92,7 +92,12 @@ pub(crate) struct Requests {
 
 impl Requests {
     /// Takes note of a request of `key` at `now`.
-    pub(crate) fn note(&mut self, key: PublicKey, now: Instant, limits: &Limits) -> Result<(), Refusal> {
+    pub(crate) fn note(
+        &mut self,
+        key: PublicKey,
+        now: Instant,
+        limits: &Limits,
+    ) -> Result<(), Refusal> {
         let too_often = Refusal::TooOften(limits.per_minute);
         if !self.keys.contains_key(&key) && self.keys.len() >= MOST_KEYS {
             self.keys
@@ -139,10 +144,16 @@ mod tests {
             ..Limits::default()
         };
         let second = Length::Milliseconds(1000);
-        assert_eq!(limits.check(&hello(8, Length::Milliseconds(10_000))), Ok(()));
+        assert_eq!(
+            limits.check(&hello(8, Length::Milliseconds(10_000))),
+            Ok(())
+        );
         assert_eq!(limits.check(&hello(1, Length::Bytes(1))), Ok(()));
         for streams in [0, 9, u16::MAX] {
-            assert_eq!(limits.check(&hello(streams, second)), Err(Refusal::Streams(8)));
+            assert_eq!(
+                limits.check(&hello(streams, second)),
+                Err(Refusal::Streams(8))
+            );
         }
         for length in [
             Length::Milliseconds(0),
@@ -150,7 +161,10 @@ mod tests {
             Length::Milliseconds(u64::MAX),
             Length::Bytes(0),
         ] {
-            assert_eq!(limits.check(&hello(1, length)), Err(Refusal::Length(limits.time)));
+            assert_eq!(
+                limits.check(&hello(1, length)),
+                Err(Refusal::Length(limits.time))
+            );
         }
         let old = Hello {
             versions: [2, 9],
@@ -165,7 +179,10 @@ mod tests {
             per_minute: 2,
             ..Limits::default()
         };
-        let (one, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+        let (one, other) = (
+            PublicKey::from_bytes([1; 32]),
+            PublicKey::from_bytes([2; 32]),
+        );
         let mut requests = Requests::default();
         let start = Instant::now();
         assert!(requests.note(one, start, &limits).is_ok());
@@ -192,7 +209,11 @@ mod tests {
             assert!(requests.note(key(n), start, &limits).is_ok());
         }
         assert!(requests.note(key(u32::MAX), start, &limits).is_err());
-        assert!(requests.note(key(u32::MAX), start + WINDOW, &limits).is_ok());
+        assert!(
+            requests
+                .note(key(u32::MAX), start + WINDOW, &limits)
+                .is_ok()
+        );
         assert_eq!(requests.keys.len(), 1);
     }
 }

@@ -160,7 +160,11 @@ impl Lane {
     }
 
     /// Receives until the sender is done. When the last byte came.
-    pub(crate) async fn receive(mut self, goal: &Goal, count: &AtomicU64) -> Result<Instant, Error> {
+    pub(crate) async fn receive(
+        mut self,
+        goal: &Goal,
+        count: &AtomicU64,
+    ) -> Result<Instant, Error> {
         let mut buffer = vec![0; BLOCK];
         let mut last = Instant::now();
         let end = goal.end().map(|end| end + DRAIN);
@@ -209,7 +213,10 @@ mod tests {
     fn a_goal_in_bytes_is_shared_out_exactly() {
         let left = Arc::new(AtomicU64::new(1000));
         let (one, other) = (Goal::Bytes(left.clone()), Goal::Bytes(left));
-        assert_eq!([one.take(600), other.take(600), one.take(600)], [600, 400, 0]);
+        assert_eq!(
+            [one.take(600), other.take(600), one.take(600)],
+            [600, 400, 0]
+        );
         let wanted = Goal::Bytes(Arc::new(AtomicU64::new(10)));
         assert!(wanted.arrived(9) && wanted.arrived(1) && !wanted.arrived(1));
     }

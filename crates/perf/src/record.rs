@@ -109,7 +109,10 @@ mod tests {
             judged(99_999_999, 1e6, 100.0, 2).broken,
             [BrokenRule::TooFewBytes]
         );
-        assert_eq!(judged(100_000_000, 1e6, 99.9, 2).broken, [BrokenRule::TooShort]);
+        assert_eq!(
+            judged(100_000_000, 1e6, 99.9, 2).broken,
+            [BrokenRule::TooShort]
+        );
         assert_eq!(
             judged(100_000_000, 1e6, 100.0, 1).broken,
             [BrokenRule::TooFewHops]

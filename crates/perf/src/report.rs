@@ -229,7 +229,12 @@ fn stream_interval(interval: &Interval, stream: &StreamInterval) -> Value {
 }
 
 fn interval_sum(interval: &Interval, sends: bool) -> Value {
-    let streams = || interval.streams.iter().filter(|stream| stream.sends == sends);
+    let streams = || {
+        interval
+            .streams
+            .iter()
+            .filter(|stream| stream.sends == sends)
+    };
     let mut object = span(interval, streams().map(|stream| stream.bytes).sum());
     object.insert("sender".into(), sends.into());
     if sends {
@@ -246,7 +251,10 @@ fn span(interval: &Interval, bytes: u64) -> Map<String, Value> {
     object.insert("end".into(), interval.end.as_secs_f64().into());
     object.insert("seconds".into(), seconds.into());
     object.insert("bytes".into(), bytes.into());
-    object.insert("bits_per_second".into(), bits_per_second(bytes, seconds).into());
+    object.insert(
+        "bits_per_second".into(),
+        bits_per_second(bytes, seconds).into(),
+    );
     object.insert("omitted".into(), interval.omitted.into());
     object
 }

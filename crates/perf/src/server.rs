@@ -112,7 +112,9 @@ impl Server {
                     place,
                 },
             ),
-            _ => Err(Error::Protocol("it begins with the wrong message".to_owned())),
+            _ => Err(Error::Protocol(
+                "it begins with the wrong message".to_owned(),
+            )),
         }
     }
 
@@ -136,7 +138,11 @@ impl Server {
         }
     }
 
-    fn admit(&self, peer: PublicKey, hello: &Hello) -> Result<(Place<'_>, mpsc::Receiver<Joining>), Refusal> {
+    fn admit(
+        &self,
+        peer: PublicKey,
+        hello: &Hello,
+    ) -> Result<(Place<'_>, mpsc::Receiver<Joining>), Refusal> {
         let mut state = self.state();
         state
             .requests
@@ -149,7 +155,9 @@ impl Server {
         let measurement = self.measurements.take(peer).map_err(|_| busy)?;
         let (joins, joined) = mpsc::channel(hello.sessions().into());
         let token = hello.token.clone();
-        state.under_way.insert(token.clone(), UnderWay { peer, joins });
+        state
+            .under_way
+            .insert(token.clone(), UnderWay { peer, joins });
         drop(state);
         let place = Place {
             server: self,
@@ -162,7 +170,11 @@ impl Server {
     fn join(&self, token: &Token, joining: Joining) -> Result<(), Error> {
         let state = self.state();
         let peer = joining.session.info().peer;
-        match state.under_way.get(token).filter(|found| found.peer == peer) {
+        match state
+            .under_way
+            .get(token)
+            .filter(|found| found.peer == peer)
+        {
             // More than were announced find the queue full, and are dropped.
             Some(found) => found
                 .joins
@@ -198,7 +210,9 @@ impl Server {
                 });
             };
             if number >= hello.sessions() || streams.iter().any(|stream| stream.number == number) {
-                return Err(Error::Protocol(format!("stream {number} twice or too many")));
+                return Err(Error::Protocol(format!(
+                    "stream {number} twice or too many"
+                )));
             }
             Message::Attached.write(&mut session).await?;
             places.push(place);

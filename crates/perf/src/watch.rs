@@ -10,7 +10,8 @@ use std::{
 };
 
 use drs::{
-    FitState, Flow, FlowGuard, Host, Mode, RateFitError, RateFitter, SAMPLE_PERIOD, Side, TcpInfo, Verdict,
+    FitState, Flow, FlowGuard, Host, Mode, RateFitError, RateFitter, SAMPLE_PERIOD, Side, TcpInfo,
+    Verdict,
 };
 
 /// How often intervals may end.
@@ -275,8 +276,11 @@ impl Seen {
         self.retransmits = u64::from(info.retransmits).saturating_sub(before);
         let window = u64::from(info.congestion_window) * u64::from(info.send_mss);
         self.max_congestion_window = self.max_congestion_window.max(window);
-        self.max_send_window = self.max_send_window.max(info.send_window.unwrap_or(0).into());
-        let (least, most, sum, number) = self.rtt.unwrap_or((info.rtt, info.rtt, Duration::ZERO, 0));
+        self.max_send_window = self
+            .max_send_window
+            .max(info.send_window.unwrap_or(0).into());
+        let (least, most, sum, number) =
+            self.rtt.unwrap_or((info.rtt, info.rtt, Duration::ZERO, 0));
         self.rtt = Some((
             least.min(info.rtt),
             most.max(info.rtt),
@@ -319,7 +323,10 @@ mod tests {
         count.store(350, Ordering::Relaxed);
         let third = watch.look(3 * second).unwrap();
         assert!(!third.omitted && third.streams[0].bytes == 200);
-        assert!(watch.finish(3 * second + second / 100).is_none(), "a sliver");
+        assert!(
+            watch.finish(3 * second + second / 100).is_none(),
+            "a sliver"
+        );
         assert_eq!(watch.counted_from(), 2 * second);
         assert_eq!(watch.seen()[0].1.omitted, 150);
     }

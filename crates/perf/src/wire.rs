@@ -263,7 +263,8 @@ impl Message {
     /// [`Error::Protocol`] when it is longer than [`MAX_MESSAGE`].
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         let mut bytes = vec![0; 4];
-        serde_json::to_writer(&mut bytes, self).map_err(|error| Error::Protocol(error.to_string()))?;
+        serde_json::to_writer(&mut bytes, self)
+            .map_err(|error| Error::Protocol(error.to_string()))?;
         let length = bytes.len() - 4;
         match u32::try_from(length) {
             Ok(prefix) if length <= MAX_MESSAGE => {
@@ -326,7 +327,10 @@ impl Message {
     /// # Errors
     /// [`Error::Cut`] when the stream takes no more.
     pub async fn write(&self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<(), Error> {
-        stream.write_all(&self.encode()?).await.map_err(Error::Cut)?;
+        stream
+            .write_all(&self.encode()?)
+            .await
+            .map_err(Error::Cut)?;
         stream.flush().await.map_err(Error::Cut)
     }
 }
@@ -349,7 +353,9 @@ impl Report {
         let cpu = [self.cpu.total, self.cpu.user, self.cpu.system];
         match streams && cpu.into_iter().all(sane) {
             true => Ok(()),
-            false => Err(Error::Protocol("a report with impossible numbers".to_owned())),
+            false => Err(Error::Protocol(
+                "a report with impossible numbers".to_owned(),
+            )),
         }
     }
 }

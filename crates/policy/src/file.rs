@@ -109,7 +109,9 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
     for (index, rule) in parsed.allow.into_iter().enumerate() {
         let written = rule.name.as_ref().map(Spanned::span);
         let rule = source(index).rule(rule)?;
-        if let Some((other, other_written)) = names.insert(Arc::clone(&rule.name), (index, written.clone())) {
+        if let Some((other, other_written)) =
+            names.insert(Arc::clone(&rule.name), (index, written.clone()))
+        {
             // A name that was left out has no line; the other, which happens to be the same, has.
             let (at, index, other) = match (written, other_written) {
                 (Some(at), _) => (at, index, other),
@@ -195,7 +197,8 @@ impl Source<'_> {
                 .ok_or_else(|| self.error(bound.span().start, "max_sessions", problem))
         });
         let max_rate = rule.max_rate.map(|rate| {
-            bit_rate(rate.get_ref()).map_err(|problem| self.error(rate.span().start, "max_rate", problem))
+            bit_rate(rate.get_ref())
+                .map_err(|problem| self.error(rate.span().start, "max_rate", problem))
         });
         Ok(Rule {
             name: self.name(rule.name)?,
@@ -210,12 +213,14 @@ impl Source<'_> {
 
     /// What the rule's sessions must state.
     fn bounds(&self, rule: &RuleText) -> Result<Bounds, PolicyError> {
-        let read = |field, text: &Option<Spanned<String>>, read: fn(&str) -> Result<u64, String>| {
-            let read = |text: &Spanned<String>| {
-                read(text.get_ref()).map_err(|problem| self.error(text.span().start, field, problem))
+        let read =
+            |field, text: &Option<Spanned<String>>, read: fn(&str) -> Result<u64, String>| {
+                let read = |text: &Spanned<String>| {
+                    read(text.get_ref())
+                        .map_err(|problem| self.error(text.span().start, field, problem))
+                };
+                text.as_ref().map(read).transpose()
             };
-            text.as_ref().map(read).transpose()
-        };
         let purposes = rule
             .purposes
             .as_ref()
@@ -251,13 +256,11 @@ impl Source<'_> {
                 Ok(Leads::Servers(self.list("servers", servers, str::parse)?))
             }
             (Some(_), Some(servers)) => {
-                let problem =
-                    "stands beside to: a rule leads through a depot or from an off-ramp; write two rules";
+                let problem = "stands beside to: a rule leads through a depot or from an off-ramp; write two rules";
                 Err(self.error(servers.span().start, "servers", problem))
             }
             (None, None) => {
-                let problem =
-                    "is missing: say where sessions may end, or which servers an off-ramp may connect to";
+                let problem = "is missing: say where sessions may end, or which servers an off-ramp may connect to";
                 Err(self.error(begin, "to", problem))
             }
         }
@@ -297,7 +300,8 @@ impl Source<'_> {
         let at = ports.span().start;
         let read = |item: Spanned<Value>| {
             let problem = "write port numbers, ranges such as \"8000-8100\", or \"any\"";
-            port_range(item.get_ref()).ok_or_else(|| self.error(item.span().start, "ports", problem))
+            port_range(item.get_ref())
+                .ok_or_else(|| self.error(item.span().start, "ports", problem))
         };
         let ranges: Vec<Option<PortRange>> = ports
             .into_inner()
@@ -343,7 +347,8 @@ fn next_hop(text: &str) -> Result<NextHop, String> {
     if text == "direct" {
         return Ok(NextHop::Direct);
     }
-    let bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok() || (text.contains("::") && !text.contains(']'));
+    let bare_v6 =
+        text.parse::<std::net::Ipv6Addr>().is_ok() || (text.contains("::") && !text.contains(']'));
     let (host, port) = match text.rsplit_once(':') {
         Some((host, "*")) => (host, None),
         Some((host, port)) if !bare_v6 && !port.contains(']') => {
@@ -368,7 +373,9 @@ fn bit_rate(text: &str) -> Result<u64, String> {
         .map_err(|error| error.to_string())?
         .bits_per_second();
     if !RATES.contains(&rate) {
-        return Err(format!("{text:?} is out of range: write 8 bit/s to 1000 Tbit/s"));
+        return Err(format!(
+            "{text:?} is out of range: write 8 bit/s to 1000 Tbit/s"
+        ));
     }
     #[expect(
         clippy::cast_possible_truncation,

@@ -77,7 +77,10 @@ purposes = ["nightly copy", "tests"]
             "servers-without-ports",
             "[[allow]]\nprincipals = [\"*\"]\nservers = [\"127.0.0.1\"]\n",
         ),
-        ("servers-beside-to", &format!("{rule}servers = [\"\u{202e}\"]\n")),
+        (
+            "servers-beside-to",
+            &format!("{rule}servers = [\"\u{202e}\"]\n"),
+        ),
         ("leads-nowhere", "[[allow]]\nprincipals = [\"*\"]\n"),
         ("anybody", &with("principals", "[\"*\"]")),
         ("no-key", &with("principals", "[\"lhk1:zz\"]")),
@@ -96,7 +99,10 @@ purposes = ["nightly copy", "tests"]
         ),
         ("size-without-unit", &with("max_size", "\"10\"")),
         ("duration-of-nothing", &with("max_duration", "\"soon\"")),
-        ("purpose-that-steers", &with("purposes", "[\"\u{202e}\\u001b\"]")),
+        (
+            "purpose-that-steers",
+            &with("purposes", "[\"\u{202e}\\u001b\"]"),
+        ),
         ("purposes-empty", &with("purposes", "[]")),
         ("sessions-negative", &with("max_sessions", "-1")),
         ("unknown-field", "[[allow]]\n\"\u{202e}\\u001b\" = 1\n"),

@@ -264,7 +264,12 @@ impl Policy {
     /// looked up yet, and none is when no rule is found. An address is granted by every rule found; what a name leads to is held
     /// against [`Rule::allowed`] once it is known.
     #[must_use]
-    pub fn candidates(&self, principal: &PublicKey, asked: Asked<'_>, own: &OwnAddresses) -> Candidates {
+    pub fn candidates(
+        &self,
+        principal: &PublicKey,
+        asked: Asked<'_>,
+        own: &OwnAddresses,
+    ) -> Candidates {
         let might = |rule: &&Arc<Rule>| {
             rule.principals.include(principal)
                 && rule.ports.include(asked.destination().port)
@@ -354,7 +359,8 @@ impl Rule {
                 }
                 // Another depot will resolve the destination, by its own policy; here it is held to what is written.
                 Next::Hop(hop) => {
-                    to.iter().any(|to| to.grants_as_written(&destination.host, own))
+                    to.iter()
+                        .any(|to| to.grants_as_written(&destination.host, own))
                         && depots(next_hops, hop.endpoint.port)
                             .any(|depot| depot.might_grant(&hop.endpoint.host, own))
                 }
@@ -365,7 +371,12 @@ impl Rule {
 
     /// Those of `addresses`, which whom to dial resolved to, that this rule lets be dialled.
     #[must_use]
-    pub fn allowed(&self, asked: Asked<'_>, addresses: &[SocketAddr], own: &OwnAddresses) -> Vec<SocketAddr> {
+    pub fn allowed(
+        &self,
+        asked: Asked<'_>,
+        addresses: &[SocketAddr],
+        own: &OwnAddresses,
+    ) -> Vec<SocketAddr> {
         let Some(endpoint) = asked.dialled() else {
             return Vec::new();
         };

@@ -134,7 +134,9 @@ mod tests {
 
     fn policy(rules: &[(&str, &str)]) -> Policy {
         let rule = |(name, more): &(&str, &str)| {
-            format!("[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n{more}\n")
+            format!(
+                "[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n{more}\n"
+            )
         };
         let text: String = rules.iter().map(rule).collect();
         Policy::parse(&text, Path::new("p.toml")).expect(&text)
@@ -163,7 +165,11 @@ mod tests {
         for _ in 0..10 {
             live.reload(&capped);
             let another = enter(&live, &capped, "a").expect("a place");
-            assert_eq!(empty(&another.limits().forward), 0, "the rule's burst is used");
+            assert_eq!(
+                empty(&another.limits().forward),
+                0,
+                "the rule's burst is used"
+            );
         }
         assert_eq!(
             empty(&session.limits().backward),
@@ -189,7 +195,11 @@ mod tests {
         tokio::time::advance(std::time::Duration::from_millis(50)).await;
         assert_eq!(empty(&limit), 50_000, "a megabyte a second");
         live.reload(&policies[0]);
-        assert_eq!(limit.draw(usize::MAX), Grant::Bytes(usize::MAX), "no cap again");
+        assert_eq!(
+            limit.draw(usize::MAX),
+            Grant::Bytes(usize::MAX),
+            "no cap again"
+        );
     }
 
     #[test]

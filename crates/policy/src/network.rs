@@ -38,7 +38,9 @@ impl Network {
             .checked_shl(u32::from(width.saturating_sub(prefix)))
             .unwrap_or(0);
         let address = match address {
-            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(u32::try_from(first).unwrap_or(u32::MAX))),
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::from_bits(
+                u32::try_from(first).unwrap_or(u32::MAX),
+            )),
             IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::from_bits(first)),
         };
         Self { address, prefix }
@@ -48,8 +50,12 @@ impl Network {
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (bits(self.address), bits(address)) {
-            ((ours, 32), (theirs, 32)) => top(ours, 32, self.prefix) == top(theirs, 32, self.prefix),
-            ((ours, 128), (theirs, 128)) => top(ours, 128, self.prefix) == top(theirs, 128, self.prefix),
+            ((ours, 32), (theirs, 32)) => {
+                top(ours, 32, self.prefix) == top(theirs, 32, self.prefix)
+            }
+            ((ours, 128), (theirs, 128)) => {
+                top(ours, 128, self.prefix) == top(theirs, 128, self.prefix)
+            }
             _ => false,
         }
     }
@@ -97,12 +103,15 @@ impl FromStr for Network {
 
     /// Reads `ADDRESS/BITS` or `ADDRESS`; the address may stand in brackets.
     fn from_str(text: &str) -> Result<Self, String> {
-        let no_network = || format!("{text:?} is no network: write ADDRESS/BITS, such as 10.0.0.0/8");
+        let no_network =
+            || format!("{text:?} is no network: write ADDRESS/BITS, such as 10.0.0.0/8");
         let (address, prefix) = match text.split_once('/') {
             Some((address, prefix)) => (address, Some(prefix)),
             None => (text, None),
         };
-        let bare = address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        let bare = address
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'));
         let address: IpAddr = bare.unwrap_or(address).parse().map_err(|_| no_network())?;
         if address.to_canonical() != address {
             return Err(format!(
@@ -183,6 +192,9 @@ mod tests {
         ] {
             assert!(text.parse::<Network>().is_ok(), "{text}");
         }
-        assert_eq!("::/64".parse::<Network>().map(|network| network.size()), Ok(None));
+        assert_eq!(
+            "::/64".parse::<Network>().map(|network| network.size()),
+            Ok(None)
+        );
     }
 }

@@ -69,7 +69,10 @@ mod tests {
     async fn addresses_are_read_again_once_they_are_old() {
         let reader = OwnAddressReader::new().expect("addresses");
         let first = reader.addresses();
-        assert!(Arc::ptr_eq(&first, &reader.addresses()), "not read each time");
+        assert!(
+            Arc::ptr_eq(&first, &reader.addresses()),
+            "not read each time"
+        );
         tokio::time::advance(MAX_AGE).await;
         assert!(!Arc::ptr_eq(&first, &reader.addresses()), "read again");
     }

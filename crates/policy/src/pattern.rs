@@ -46,7 +46,9 @@ impl HostPattern {
     #[must_use]
     pub fn matches(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {
         match self {
-            Self::Network(network) => address.is_some_and(|address| network.contains(address.to_canonical())),
+            Self::Network(network) => {
+                address.is_some_and(|address| network.contains(address.to_canonical()))
+            }
             _ => name.is_some_and(|name| self.names(name)),
         }
     }
@@ -138,7 +140,11 @@ mod tests {
     }
 
     fn grants(text: &str, address: &str, name: Option<&str>) -> bool {
-        pattern(text).grants(address.parse().expect(address), name, &OwnAddresses::default())
+        pattern(text).grants(
+            address.parse().expect(address),
+            name,
+            &OwnAddresses::default(),
+        )
     }
 
     #[test]
@@ -151,7 +157,10 @@ mod tests {
         );
         assert!(grants("0.0.0.0/0", "198.51.100.1", Some("any.example")));
         assert!(grants("2001:db8::/32", "2001:db8::5", None));
-        assert!(!grants("::/0", "10.0.0.1", None), "the families do not meet");
+        assert!(
+            !grants("::/0", "10.0.0.1", None),
+            "the families do not meet"
+        );
         assert!(grants("192.0.2.7", "192.0.2.7", None));
         assert!(!grants("192.0.2.7", "192.0.2.8", None));
     }
@@ -159,7 +168,11 @@ mod tests {
     #[test]
     fn a_name_does_not_lead_inside() {
         assert!(grants("*.example.org", "20.0.0.1", Some("dtn.example.org")));
-        assert!(grants("dtn.example.org", "2600::1", Some("DTN.Example.org.")));
+        assert!(grants(
+            "dtn.example.org",
+            "2600::1",
+            Some("DTN.Example.org.")
+        ));
         for address in [
             "10.0.0.1",
             "192.168.0.1",
@@ -174,7 +187,10 @@ mod tests {
             "::ffff:10.0.0.1",
             "::ffff:0:10.0.0.1",
         ] {
-            assert!(!grants("*", address, Some("rebound.example.org")), "{address}");
+            assert!(
+                !grants("*", address, Some("rebound.example.org")),
+                "{address}"
+            );
         }
     }
 

@@ -22,7 +22,9 @@ impl OwnAddresses {
     /// Whether every address of `network` is one of these.
     fn cover(&self, network: &Network) -> bool {
         let within = self.0.iter().filter(|address| network.contains(**address));
-        network.size().is_some_and(|size| within.count() as u64 == size)
+        network
+            .size()
+            .is_some_and(|size| within.count() as u64 == size)
     }
 }
 
@@ -55,8 +57,8 @@ enum Reach {
 }
 
 const LOCAL: [Network; 4] = [
-    Network::v4(127, 0, 0, 0, 8),               // loopback: RFC 1122, section 3.2.1.3
-    Network::v4(169, 254, 0, 0, 16),            // link-local: RFC 3927
+    Network::v4(127, 0, 0, 0, 8),    // loopback: RFC 1122, section 3.2.1.3
+    Network::v4(169, 254, 0, 0, 16), // link-local: RFC 3927
     Network::v6([0, 0, 0, 0, 0, 0, 0, 1], 128), // loopback: RFC 4291
     Network::v6([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10), // link-local: RFC 4291
 ];
@@ -166,7 +168,8 @@ pub fn is_local(address: IpAddr, own: &OwnAddresses) -> bool {
 /// Whether nothing in `network` is ever a destination.
 pub(super) fn leads_nowhere(network: &Network) -> bool {
     // Loopback stands within a range of those.
-    NEVER.iter().any(|never| network.is_within(never)) && !LOCAL.iter().any(|local| network.is_within(local))
+    NEVER.iter().any(|never| network.is_within(never))
+        && !LOCAL.iter().any(|local| network.is_within(local))
 }
 
 impl Reach {
@@ -176,7 +179,10 @@ impl Reach {
         let IpAddr::V6(v6) = address else {
             return itself;
         };
-        let Some(carrier) = CARRIERS.iter().find(|carrier| carrier.range.contains(address)) else {
+        let Some(carrier) = CARRIERS
+            .iter()
+            .find(|carrier| carrier.range.contains(address))
+        else {
             return itself;
         };
         if itself == Self::Own {
@@ -197,8 +203,12 @@ impl Reach {
 
     /// What an address is, whatever it carries; and the prefix of the range that says so, in bits.
     fn as_it_stands(address: IpAddr, own: &OwnAddresses) -> (Self, u8) {
-        let within =
-            |networks: &[Network]| networks.iter().copied().find(|network| network.contains(address));
+        let within = |networks: &[Network]| {
+            networks
+                .iter()
+                .copied()
+                .find(|network| network.contains(address))
+        };
         if let Some(loopback) = within(&LOCAL).filter(|_| address.is_loopback()) {
             (Self::Local(loopback), loopback.prefix())
         } else if let Some(never) = within(&NEVER) {
@@ -218,7 +228,9 @@ impl Reach {
 
     fn stricter(self, other: Self) -> Self {
         match (self, other) {
-            (Self::Local(one), Self::Local(another)) if one.prefix() >= another.prefix() => Self::Local(one),
+            (Self::Local(one), Self::Local(another)) if one.prefix() >= another.prefix() => {
+                Self::Local(one)
+            }
             (one, another) if one.rank() > another.rank() => one,
             (_, another) => another,
         }

@@ -18,15 +18,25 @@ fn key() -> PublicKey {
 }
 
 /// The addresses that may be dialled for `destination` through `hop`, when `resolved` is what the next place resolves to.
-fn dialled(policy: &Policy, destination: &str, hop: Option<&str>, resolved: &[&str]) -> Vec<SocketAddr> {
+fn dialled(
+    policy: &Policy,
+    destination: &str,
+    hop: Option<&str>,
+    resolved: &[&str],
+) -> Vec<SocketAddr> {
     let destination: Endpoint = destination.parse().expect("destination");
     let hop = hop.map(|hop| longhaul_proto::Hop {
         endpoint: hop.parse().expect("hop"),
         strict: true,
         key: None,
     });
-    let next = hop.as_ref().map_or(Next::Destination(&destination), Next::Hop);
-    let addresses: Vec<SocketAddr> = resolved.iter().map(|a| a.parse().expect("address")).collect();
+    let next = hop
+        .as_ref()
+        .map_or(Next::Destination(&destination), Next::Hop);
+    let addresses: Vec<SocketAddr> = resolved
+        .iter()
+        .map(|a| a.parse().expect("address"))
+        .collect();
     let own = OwnAddresses::default();
     let rules = policy
         .candidates(
@@ -108,7 +118,8 @@ fn who_is_listed_is_distinguished_from_who_is_anybody() {
 
 #[test]
 fn own_addresses_are_no_part_of_a_wide_network() {
-    let policy = policy_of("to = [\"0.0.0.0/0\", \"20.0.0.5\"]\nnext_hops = [\"direct\", \"0.0.0.0/0\"]");
+    let policy =
+        policy_of("to = [\"0.0.0.0/0\", \"20.0.0.5\"]\nnext_hops = [\"direct\", \"0.0.0.0/0\"]");
     let own: OwnAddresses = ["20.0.0.1", "20.0.0.5"]
         .iter()
         .map(|address| address.parse::<std::net::IpAddr>().expect("address"))
@@ -136,7 +147,11 @@ fn own_addresses_are_no_part_of_a_wide_network() {
             strict: true,
             key: None,
         };
-        assert_eq!(admits(Next::Hop(&hop), &at("20.0.0.3:7511")), allowed, "{hop:?}");
+        assert_eq!(
+            admits(Next::Hop(&hop), &at("20.0.0.3:7511")),
+            allowed,
+            "{hop:?}"
+        );
     }
     // A name may lead there by the rule, and is held against the addresses once it has.
     let name = at("dtn.example.org:7511");
@@ -146,7 +161,8 @@ fn own_addresses_are_no_part_of_a_wide_network() {
         next,
     };
     let rules = policy.candidates(&key(), asked, &own).rules;
-    let answers = ["20.0.0.1:7511", "20.0.0.2:7511", "20.0.0.5:7511"].map(|a| a.parse().expect("address"));
+    let answers =
+        ["20.0.0.1:7511", "20.0.0.2:7511", "20.0.0.5:7511"].map(|a| a.parse().expect("address"));
     assert_eq!(rules[0].allowed(asked, &answers, &own), answers[1..]);
 }
 
@@ -167,7 +183,11 @@ fn ports_default_to_the_acceptors() {
         (7511, false),
     ] {
         let at = format!("192.0.2.1:{port}");
-        assert_eq!(!dialled(&some, &at, None, &[&at]).is_empty(), allowed, "{at}");
+        assert_eq!(
+            !dialled(&some, &at, None, &[&at]).is_empty(),
+            allowed,
+            "{at}"
+        );
     }
     for any in ["[\"any\"]", "[80, \"any\"]"] {
         let any = policy_of(&format!("to = [\"192.0.2.0/24\"]\nports = {any}"));
@@ -232,7 +252,15 @@ fn next_hops_are_direct_unless_said() {
         )
         .is_empty()
     );
-    assert!(dialled(&through, "dtn.example.org:7511", None, &["203.0.113.1:7511"]).is_empty());
+    assert!(
+        dialled(
+            &through,
+            "dtn.example.org:7511",
+            None,
+            &["203.0.113.1:7511"]
+        )
+        .is_empty()
+    );
     assert!(
         dialled(
             &through,
@@ -280,9 +308,17 @@ fn server_policy(rule: &str) -> Policy {
 }
 
 /// The addresses that an off-ramp may dial for `server`, when `resolved` is what it resolves to.
-fn let_off(policy: &Policy, server: &str, resolved: &[&str], own: &OwnAddresses) -> Vec<SocketAddr> {
+fn let_off(
+    policy: &Policy,
+    server: &str,
+    resolved: &[&str],
+    own: &OwnAddresses,
+) -> Vec<SocketAddr> {
     let server: Endpoint = server.parse().expect("server");
-    let addresses: Vec<SocketAddr> = resolved.iter().map(|a| a.parse().expect("address")).collect();
+    let addresses: Vec<SocketAddr> = resolved
+        .iter()
+        .map(|a| a.parse().expect("address"))
+        .collect();
     let asked = Asked::Server(&server);
     let rules = policy.candidates(&key(), asked, own).rules;
     rules
@@ -295,7 +331,10 @@ fn let_off(policy: &Policy, server: &str, resolved: &[&str], own: &OwnAddresses)
 fn servers_are_for_offramps_and_destinations_for_depots() {
     let servers = server_policy("servers = [\"192.0.2.0/24\"]");
     assert!(servers.knows(&key(), Role::Offramp) && !servers.knows(&key(), Role::Depot));
-    assert_eq!((servers.count(Role::Offramp), servers.count(Role::Depot)), (1, 0));
+    assert_eq!(
+        (servers.count(Role::Offramp), servers.count(Role::Depot)),
+        (1, 0)
+    );
     assert!(dialled(&servers, "192.0.2.1:80", None, &["192.0.2.1:80"]).is_empty());
     let own = OwnAddresses::default();
     assert_eq!(
@@ -326,16 +365,31 @@ fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
         ("224.0.0.1", false, false, false),
     ] {
         let at = format!("{address}:80");
-        let asked = |policy: &Policy, server: &str| !let_off(policy, server, &[&at], &own).is_empty();
+        let asked =
+            |policy: &Policy, server: &str| !let_off(policy, server, &[&at], &own).is_empty();
         assert_eq!(asked(&everywhere, &at), by_everywhere, "{address}");
         // A name leads where a network of the rule leads, and by itself only out into the world.
         assert_eq!(asked(&everywhere, "db.example:80"), by_name, "{address}");
         assert_eq!(asked(&beside, &at), by_beside, "{address}");
     }
     let names = server_policy("servers = [\"*.example\"]");
-    assert!(let_off(&names, "db.example:80", &["10.1.2.3:80", "127.0.0.1:80"], &own).is_empty());
+    assert!(
+        let_off(
+            &names,
+            "db.example:80",
+            &["10.1.2.3:80", "127.0.0.1:80"],
+            &own
+        )
+        .is_empty()
+    );
     assert_eq!(
-        let_off(&names, "db.example:80", &["10.1.2.3:80", "20.0.0.2:80"], &own).len(),
+        let_off(
+            &names,
+            "db.example:80",
+            &["10.1.2.3:80", "20.0.0.2:80"],
+            &own
+        )
+        .len(),
         1
     );
 }
@@ -359,7 +413,10 @@ fn a_rule_leads_one_way() {
         let error = Policy::parse(&text, Path::new("p.toml"))
             .expect_err(rule)
             .to_string();
-        assert!(error.contains(&format!("allow[1].{field}: ")), "{rule}: {error}");
+        assert!(
+            error.contains(&format!("allow[1].{field}: ")),
+            "{rule}: {error}"
+        );
     }
 }
 

@@ -98,7 +98,10 @@ mod tests {
             !claim.take_soon(1),
             "a handler would wait for what it interrupted"
         );
-        assert!(!claim.is_orphan(), "after a fork this thread goes on with it");
+        assert!(
+            !claim.is_orphan(),
+            "after a fork this thread goes on with it"
+        );
         std::thread::scope(|scope| {
             let other = scope.spawn(|| claim.is_orphan());
             assert!(other.join().unwrap());

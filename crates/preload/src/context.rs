@@ -108,7 +108,8 @@ fn is_as_in_handler(signal: c_int, blocked: &libc::sigset_t) -> bool {
     let is_in = |set: &libc::sigset_t, signal| unsafe { libc::sigismember(set, signal) == 1 };
     let deferred = action.sa_flags & libc::SA_NODEFER == 0;
     (!deferred || is_in(blocked, signal))
-        && (1..=libc::SIGRTMAX()).all(|other| !is_in(&action.sa_mask, other) || is_in(blocked, other))
+        && (1..=libc::SIGRTMAX())
+            .all(|other| !is_in(&action.sa_mask, other) || is_in(blocked, other))
 }
 
 #[cfg(test)]

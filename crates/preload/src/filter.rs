@@ -26,7 +26,8 @@ pub fn count() -> Option<u32> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     // By openat(2), which the loader has used before: some processors have an older call as well.
     let root = rustix::fs::CWD;
-    let file = rustix::fs::openat(root, c"/proc/self/status", flags, rustix::fs::Mode::empty()).ok()?;
+    let file =
+        rustix::fs::openat(root, c"/proc/self/status", flags, rustix::fs::Mode::empty()).ok()?;
     let mut text = vec![0; MAX_STATUS_BYTES];
     let mut read = 0;
     while let Some(room) = text.get_mut(read..)
@@ -105,7 +106,8 @@ mod tests {
 
     #[test]
     fn filters_are_counted() {
-        let status = b"Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\nSpeculation:\ty\n";
+        let status =
+            b"Name:\tx\nNoNewPrivs:\t1\nSeccomp:\t2\nSeccomp_filters:\t3\nSpeculation:\ty\n";
         assert_eq!(parse_count(status), Some(3));
         assert_eq!(parse_count(b"Name:\tx\nSeccomp:\t2\n"), Some(2));
         assert_eq!(parse_count(b"Name:\tSeccomp:\t7\n"), None);

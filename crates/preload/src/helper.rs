@@ -251,8 +251,9 @@ fn first_has_ended() -> bool {
         iov_len: 1,
     };
     // SAFETY: both are a byte of this function's; the process is this one.
-    let read =
-        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    let read = unsafe {
+        libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
+    };
     read != 1
 }
 

@@ -187,7 +187,9 @@ impl<T: fmt::Display> fmt::Display for Escaped<T> {
                 for character in text.chars() {
                     match character {
                         '"' | '\\' => write!(self.0, "\\{character}")?,
-                        control if control.is_control() => write!(self.0, "\\u{:04x}", u32::from(control))?,
+                        control if control.is_control() => {
+                            write!(self.0, "\\u{:04x}", u32::from(control))?
+                        }
                         other => self.0.write_char(other)?,
                     }
                 }

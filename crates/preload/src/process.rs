@@ -72,7 +72,8 @@ pub fn own_between(first: u32, last: u32) -> Option<u32> {
 /// Whether a descriptor is this library's and not the program's.
 pub fn is_ours(descriptor: RawFd) -> bool {
     process().is_some_and(|process| {
-        let is_log = descriptor >= 0 && process.log.descriptor() == descriptor && process.log.stands();
+        let is_log =
+            descriptor >= 0 && process.log.descriptor() == descriptor && process.log.stands();
         is_log
             || process
                 .routes
@@ -253,7 +254,8 @@ impl Process {
 
     /// `new` is about to become a copy of `old`, and to be closed for that.
     pub fn replacing(&'static self, old: RawFd, new: RawFd) {
-        let possible = old != new && borrow(old).is_some_and(|old| rustix::io::fcntl_getfd(old).is_ok());
+        let possible =
+            old != new && borrow(old).is_some_and(|old| rustix::io::fcntl_getfd(old).is_ok());
         if possible {
             self.log.make_way(new);
             if let Some(routes) = &self.routes {

@@ -52,7 +52,11 @@ impl Settings {
     /// `DRS_MODE`, `DRS_LOG` and those of this module. Right-sizing is what is meant where nothing is said, or `DRS_MODE` says it. `None` when a
     /// word is none that this knows: then nothing is done at all, since there is nobody to report to.
     pub fn from_environment() -> Option<Self> {
-        let path = |name| var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+        let path = |name| {
+            var_os(name)
+                .filter(|path| !path.is_empty())
+                .map(PathBuf::from)
+        };
         let routes = match var_os(ROUTES_VARIABLE) {
             None => None,
             Some(word) => Some(RouteSettings::of(word.to_str()?)?),
@@ -84,7 +88,8 @@ impl RouteSettings {
         let number = |name| text(name)?.parse().ok();
         Some(Self {
             closed,
-            purpose: text(PURPOSE_VARIABLE).filter(|words| !words.is_empty() && words.len() <= MAX_PURPOSE),
+            purpose: text(PURPOSE_VARIABLE)
+                .filter(|words| !words.is_empty() && words.len() <= MAX_PURPOSE),
             size: number(SIZE_VARIABLE),
             rate: number(RATE_VARIABLE),
             duration: number(DURATION_VARIABLE),

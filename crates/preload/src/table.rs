@@ -164,7 +164,9 @@ impl<T: Kept> Table<T> {
         let (Some(key), Some(entry)) = (self.find(old), self.entry(new)) else {
             return false;
         };
-        let Some(held) = self.hold(key) else { return false };
+        let Some(held) = self.hold(key) else {
+            return false;
+        };
         let led = entry.compare_exchange(0, key.0, Ordering::AcqRel, Ordering::Relaxed);
         if led.is_ok() {
             held.slot.references.fetch_add(1, Ordering::Relaxed);
@@ -322,7 +324,11 @@ mod tests {
         let late = table.open(5, 77).unwrap();
         table.close(5, |_, _| ());
         let next = table.open(5, 78).unwrap();
-        assert_eq!(late.slot(), next.slot(), "the number and the slot are used again");
+        assert_eq!(
+            late.slot(),
+            next.slot(),
+            "the number and the slot are used again"
+        );
         assert!(table.hold(late).is_none());
         assert_eq!(*table.hold(next).unwrap().kept(), 78);
         assert!(
@@ -370,7 +376,10 @@ mod tests {
         table.after_fork();
         assert!(table.hold(other).is_some());
         assert_eq!(table.slots[2].state.state(), FREE);
-        assert!(table.hold(own).is_none(), "the forking thread goes on with it");
+        assert!(
+            table.hold(own).is_none(),
+            "the forking thread goes on with it"
+        );
         drop(held);
         assert!(table.hold(own).is_some());
         assert_eq!(table.live(), 2);

@@ -2,7 +2,9 @@
 //! so any number of OPENs can be checked at a time. Policy is asked from outside, time is passed in; what comes after, and
 //! the memory for replays, is the receiver's: [`ReplayMemory`](crate::ReplayMemory).
 
-use crate::{MAX_PASSED, Next, Open, OpenError, PublicKey, ReplayError, Service, StatusCode, check_time};
+use crate::{
+    MAX_PASSED, Next, Open, OpenError, PublicKey, ReplayError, Service, StatusCode, check_time,
+};
 
 /// What a depot or an acceptor holds an OPEN against.
 ///
@@ -32,10 +34,14 @@ impl Admission {
         knows: impl FnOnce(&PublicKey) -> bool,
     ) -> Result<(), Refusal> {
         if open.next() == Next::Here {
-            return Err(Refusal::Misrouted("an OPEN for the acceptor came to a depot"));
+            return Err(Refusal::Misrouted(
+                "an OPEN for the acceptor came to a depot",
+            ));
         }
         if !self.is_named(open) {
-            return Err(Refusal::Misrouted("the route names another key for this depot"));
+            return Err(Refusal::Misrouted(
+                "the route names another key for this depot",
+            ));
         }
         // The list would outgrow its bound when passed on, so it is refused before anybody is dialled.
         if open.hop_limit == 0 || open.passed.len() >= MAX_PASSED {
@@ -60,7 +66,9 @@ impl Admission {
         offers: impl FnOnce(&Service) -> bool,
     ) -> Result<(), Refusal> {
         if open.next() != Next::Here {
-            return Err(Refusal::Misrouted("an OPEN for a depot came to the acceptor"));
+            return Err(Refusal::Misrouted(
+                "an OPEN for a depot came to the acceptor",
+            ));
         }
         principal(open, now_unix_ms, knows)?;
         if !offers(&open.service) {
@@ -77,7 +85,11 @@ impl Admission {
     }
 }
 
-fn principal(open: &Open, now_unix_ms: u64, knows: impl FnOnce(&PublicKey) -> bool) -> Result<(), Refusal> {
+fn principal(
+    open: &Open,
+    now_unix_ms: u64,
+    knows: impl FnOnce(&PublicKey) -> bool,
+) -> Result<(), Refusal> {
     if open.cursor == 0 {
         return Err(Refusal::Misrouted("the cursor has not left the initiator"));
     }
@@ -134,7 +146,9 @@ impl Refusal {
             Self::Unauthorised(_) => StatusCode::Unauthorised,
             Self::BadSignature => StatusCode::BadSignature,
             Self::NoService => StatusCode::NoService,
-            Self::Replay(ReplayError::Expired { .. } | ReplayError::Future { .. }) => StatusCode::Expired,
+            Self::Replay(ReplayError::Expired { .. } | ReplayError::Future { .. }) => {
+                StatusCode::Expired
+            }
             Self::Replay(ReplayError::Replay) => StatusCode::Replay,
             Self::Replay(ReplayError::Full) => StatusCode::Overloaded,
             Self::SetupTimeout => StatusCode::SetupTimeout,

@@ -3,7 +3,9 @@
 use std::fmt;
 
 use crate::replay::{SIGNING_AHEAD, SIGNING_WINDOW};
-use crate::{Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, StatusDecoder, StatusError};
+use crate::{
+    Endpoint, MAX_PASSED, Open, PublicKey, Route, Status, StatusCode, StatusDecoder, StatusError,
+};
 
 /// Reads the statuses off the front of the stream that comes back (LH-CHAIN-1).
 #[derive(Debug, Clone)]
@@ -159,7 +161,9 @@ impl Chain {
         let kind_in_place = if status.acceptor {
             place > hops.len()
         } else {
-            status.code != StatusCode::Ok || place <= hops.len() || hops.iter().any(|hop| !hop.strict)
+            status.code != StatusCode::Ok
+                || place <= hops.len()
+                || hops.iter().any(|hop| !hop.strict)
         };
         in_place && kind_in_place
     }
@@ -238,7 +242,9 @@ impl Chain {
                 .clock_unix_ms
                 .filter(|_| status.code == StatusCode::Expired)
                 .and_then(|clock| clock.checked_signed_diff(self.signed_at_unix_ms)),
-            nothing_forwarded: !status.acceptor && !status.payload_forwarded && proof != Proof::Missing,
+            nothing_forwarded: !status.acceptor
+                && !status.payload_forwarded
+                && proof != Proof::Missing,
         }
     }
 

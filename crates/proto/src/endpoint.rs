@@ -38,8 +38,13 @@ impl Host {
     /// # Errors
     /// [`EndpointError::Name`] for anything that is neither.
     pub fn parse(text: &str) -> Result<Self, EndpointError> {
-        if let Some(inner) = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
-            let ip: Ipv6Addr = inner.parse().map_err(|_| EndpointError::Name(shown(text)))?;
+        if let Some(inner) = text
+            .strip_prefix('[')
+            .and_then(|rest| rest.strip_suffix(']'))
+        {
+            let ip: Ipv6Addr = inner
+                .parse()
+                .map_err(|_| EndpointError::Name(shown(text)))?;
             return Ok(Self::Ip(ip.into()));
         }
         if let Ok(ip) = text.parse() {
@@ -75,7 +80,9 @@ impl Endpoint {
     pub fn parse_with_port(text: &str, default_port: u16) -> Result<Self, EndpointError> {
         let bare_v6 = text.parse::<Ipv6Addr>().is_ok();
         let (host, port) = match text.rsplit_once(':') {
-            Some((host, port)) if !bare_v6 && !port.ends_with(']') => (host, read_port(text, port)?),
+            Some((host, port)) if !bare_v6 && !port.ends_with(']') => {
+                (host, read_port(text, port)?)
+            }
             _ => (text, default_port),
         };
         // Without brackets nobody can tell where an IPv6 address ends and its port begins.
@@ -169,7 +176,9 @@ impl FromStr for Endpoint {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EndpointError {
     /// The host is neither a DNS name nor an address.
-    #[error("\"{0}\" is not a host: write a DNS name, an IPv4 address, or an IPv6 address in brackets")]
+    #[error(
+        "\"{0}\" is not a host: write a DNS name, an IPv4 address, or an IPv6 address in brackets"
+    )]
     Name(String),
     /// The port is not a number from 1 to 65535.
     #[error("\"{0}\" has an ill-formed port: write a number from 1 to 65535 after the last colon")]
@@ -225,7 +234,10 @@ mod tests {
             ("::1", "[::1]:7"),
             ("[::1]", "[::1]:7"),
         ] {
-            assert_eq!(Endpoint::parse_with_port(text, 7).unwrap().to_string(), expected);
+            assert_eq!(
+                Endpoint::parse_with_port(text, 7).unwrap().to_string(),
+                expected
+            );
         }
     }
 
@@ -233,8 +245,8 @@ mod tests {
     fn ill_formed_text_is_refused() {
         let long = "a.".repeat(127) + "b:80";
         for text in [
-            "", ":80", "h:", "h:0", "h:65536", "h:+80", "h", "-h:80", "a..b:80", "a b:80", "::1:80x",
-            "[h]:80", &long,
+            "", ":80", "h:", "h:0", "h:65536", "h:+80", "h", "-h:80", "a..b:80", "a b:80",
+            "::1:80x", "[h]:80", &long,
         ] {
             assert!(text.parse::<Endpoint>().is_err(), "{text}");
         }
@@ -246,7 +258,13 @@ mod tests {
             blank.starts_with("\"h\\u{3164}\\u{202e}\" is not a host"),
             "{blank}"
         );
-        assert!(matches!("h".parse::<Endpoint>(), Err(EndpointError::NoPort(_))));
-        assert!(matches!("h:x".parse::<Endpoint>(), Err(EndpointError::Port(_))));
+        assert!(matches!(
+            "h".parse::<Endpoint>(),
+            Err(EndpointError::NoPort(_))
+        ));
+        assert!(matches!(
+            "h:x".parse::<Endpoint>(),
+            Err(EndpointError::Port(_))
+        ));
     }
 }

@@ -121,7 +121,10 @@ pub(crate) fn write(
     body: &[u8],
 ) -> Result<(), usize> {
     let total = HEADER + body.len();
-    let length = u16::try_from(total).ok().filter(|_| total <= max).ok_or(total)?;
+    let length = u16::try_from(total)
+        .ok()
+        .filter(|_| total <= max)
+        .ok_or(total)?;
     let start = out.len();
     out.put_slice(&magic);
     out.put_slice(&own);

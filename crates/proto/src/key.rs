@@ -57,7 +57,11 @@ impl PublicKey {
 
 impl fmt::Display for PublicKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{PREFIX}{}", BASE32_NOPAD.encode(&self.0).to_ascii_lowercase())
+        write!(
+            f,
+            "{PREFIX}{}",
+            BASE32_NOPAD.encode(&self.0).to_ascii_lowercase()
+        )
     }
 }
 
@@ -100,7 +104,9 @@ impl SigningKey {
     /// # Errors
     /// [`KeyError::NotPkcs8`] when the document holds no Ed25519 key, or one that contradicts itself.
     pub fn from_pkcs8(document: &[u8]) -> Result<Self, KeyError> {
-        Self::from_pair(Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map_err(|_| KeyError::NotPkcs8)?)
+        Self::from_pair(
+            Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map_err(|_| KeyError::NotPkcs8)?,
+        )
     }
 
     /// The key as a PKCS #8 document, for storage. Secret: erased from memory when dropped.
@@ -123,8 +129,14 @@ impl SigningKey {
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
     pub fn sign(&self, message: &[u8]) -> Result<[u8; 64], KeyError> {
-        let signature = self.pair.try_sign(message).map_err(|_| KeyError::CannotSign)?;
-        signature.as_ref().try_into().map_err(|_| KeyError::CannotSign)
+        let signature = self
+            .pair
+            .try_sign(message)
+            .map_err(|_| KeyError::CannotSign)?;
+        signature
+            .as_ref()
+            .try_into()
+            .map_err(|_| KeyError::CannotSign)
     }
 
     fn from_pair(pair: Ed25519KeyPair) -> Result<Self, KeyError> {
@@ -175,7 +187,10 @@ mod tests {
         assert_eq!(text.len(), PREFIX.len() + 52);
         assert_eq!(text.parse::<PublicKey>().unwrap(), public);
         let digits = text.strip_prefix(PREFIX).unwrap().to_ascii_uppercase();
-        assert_eq!(format!("{PREFIX}{digits}").parse::<PublicKey>().unwrap(), public);
+        assert_eq!(
+            format!("{PREFIX}{digits}").parse::<PublicKey>().unwrap(),
+            public
+        );
         let again = SigningKey::from_pkcs8(&key.to_pkcs8().unwrap()).unwrap();
         assert_eq!(again.public(), public);
         assert!(public.verify(b"word", &again.sign(b"word").unwrap()));
@@ -201,6 +216,9 @@ mod tests {
         for text in ["", "lhk1:", "lhk2:aaaa", "lhk1:aaaa", "lhk1:!", "lhk1:ä"] {
             assert_eq!(text.parse::<PublicKey>(), Err(KeyError::NotAKey), "{text}");
         }
-        assert_eq!(SigningKey::from_pkcs8(b"junk").unwrap_err(), KeyError::NotPkcs8);
+        assert_eq!(
+            SigningKey::from_pkcs8(b"junk").unwrap_err(),
+            KeyError::NotPkcs8
+        );
     }
 }

@@ -39,7 +39,8 @@ mod tlv;
 pub use admission::{Admission, Refusal};
 pub use chain::{Chain, ChainFailure, FailureKind, Progress};
 pub use circuit_grant::{
-    CircuitGrant, GrantFault, MAX_GRANT_BYTES, MAX_GRANT_DEPOTS, MAX_GRANT_LIFETIME, NoGrant, payload_rate,
+    CircuitGrant, GrantFault, MAX_GRANT_BYTES, MAX_GRANT_DEPOTS, MAX_GRANT_LIFETIME, NoGrant,
+    payload_rate,
 };
 pub use endpoint::{Endpoint, EndpointError, Host};
 pub use key::{KeyError, PublicKey, SigningKey};

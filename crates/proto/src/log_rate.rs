@@ -73,7 +73,9 @@ mod tests {
         assert_eq!(rate.admit(at(1001)), None);
         assert_eq!((rate.take_left_out(), rate.take_left_out()), (1, 0));
         // A long silence gives no more than the burst.
-        let lines = (0..10).filter(|_| rate.admit(at(1_000_000)).is_some()).count();
+        let lines = (0..10)
+            .filter(|_| rate.admit(at(1_000_000)).is_some())
+            .count();
         assert_eq!(lines, 2);
     }
 

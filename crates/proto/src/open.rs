@@ -3,8 +3,8 @@
 use std::{fmt, time::Duration};
 
 use crate::{
-    CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal, Route, Service,
-    SessionId, SigningKey, VERSION,
+    CircuitGrant, DEFAULT_HOP_LIMIT, Endpoint, Hop, KeyError, MAX_PASSED, PublicKey, Refusal,
+    Route, Service, SessionId, SigningKey, VERSION,
 };
 
 /// A request to carry a session. [`Open::new`] makes one; [`Open::sign`] must follow before it travels.
@@ -227,7 +227,9 @@ impl Open {
     pub fn detour(&self, me: PublicKey, elapsed: Duration) -> Result<Self, Refusal> {
         match self.next() {
             Next::Hop(hop) if !hop.strict => self.passing(me, elapsed),
-            _ => Err(Refusal::Misrouted("only before a loose hop may depots be added")),
+            _ => Err(Refusal::Misrouted(
+                "only before a loose hop may depots be added",
+            )),
         }
     }
 

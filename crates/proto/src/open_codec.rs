@@ -5,8 +5,8 @@ use std::time::Duration;
 use bytes::{BufMut, BytesMut};
 
 use crate::{
-    CircuitGrant, Endpoint, MAX_OPEN, MAX_PADDING, MAX_PASSED, Open, PublicKey, Route, Service, SessionId,
-    TraceContext, UnknownOption, VERSION, VersionRange,
+    CircuitGrant, Endpoint, MAX_OPEN, MAX_PADDING, MAX_PASSED, Open, PublicKey, Route, Service,
+    SessionId, TraceContext, UnknownOption, VERSION, VersionRange,
     frame::{self, FrameError, FrameReader},
     text,
     tlv::{self, CRITICAL, Field, MUTABLE, NUMBER, Reader},
@@ -54,7 +54,9 @@ impl OpenDecoder {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            frame: FrameReader::new(MAGIC, MAX_OPEN, |[min, max]| is_common(VersionRange { min, max })),
+            frame: FrameReader::new(MAGIC, MAX_OPEN, |[min, max]| {
+                is_common(VersionRange { min, max })
+            }),
         }
     }
 
@@ -130,7 +132,9 @@ impl Open {
                 .for_each(|depot| out.put_slice(depot.as_bytes()))
         });
         put(HOP_LIMIT, &|out| out.put_u8(self.hop_limit));
-        put(SETUP_BUDGET, &|out| out.put_u32(whole_ms(self.setup_budget)));
+        put(SETUP_BUDGET, &|out| {
+            out.put_u32(whole_ms(self.setup_budget))
+        });
         if let Some(size) = self.size {
             put(SIZE, &|out| out.put_u64(size));
         }
@@ -150,7 +154,9 @@ impl Open {
         put(PRINCIPAL, &|out| out.put_slice(self.principal.as_bytes()));
         put(SIGNED_AT, &|out| out.put_u64(self.signed_at_unix_ms));
         put(SIGNATURE, &|out| out.put_slice(&self.signature));
-        put(SERVICE, &|out| out.put_slice(self.service.as_str().as_bytes()));
+        put(SERVICE, &|out| {
+            out.put_slice(self.service.as_str().as_bytes())
+        });
         if let Some(rate) = self.rate {
             put(RATE, &|out| out.put_u64(rate));
         }
@@ -216,13 +222,22 @@ impl Open {
         }
         match (&self.onward, self.service == Service::TCP) {
             (Some(_), true) | (None, false) => {}
-            (Some(_), false) => return invalid("onward", "a server for another service than `tcp`"),
-            (None, true) => return Err(OpenError::Missing("onward, which the service `tcp` asks for")),
+            (Some(_), false) => {
+                return invalid("onward", "a server for another service than `tcp`");
+            }
+            (None, true) => {
+                return Err(OpenError::Missing(
+                    "onward, which the service `tcp` asks for",
+                ));
+            }
         }
         let mut previous = LAST_KNOWN_OPTION;
         for option in &self.unknown {
             if option.kind & CRITICAL != 0 || option.kind & NUMBER <= previous {
-                return invalid("unknown options", "options critical, out of order or repeated");
+                return invalid(
+                    "unknown options",
+                    "options critical, out of order or repeated",
+                );
             }
             previous = option.kind & NUMBER;
         }
@@ -325,7 +340,10 @@ fn decode(frame: &[u8]) -> Result<Open, OpenError> {
     let mut options = Reader(frame.get(frame::HEADER..).unwrap_or_default());
     let mut found = Found::default();
     let mut previous = None;
-    while let Some((kind, mut value)) = options.option(&mut previous).map_err(OpenError::Malformed)? {
+    while let Some((kind, mut value)) = options
+        .option(&mut previous)
+        .map_err(OpenError::Malformed)?
+    {
         let known = kind & NUMBER <= LAST_KNOWN_OPTION && kind & NUMBER != 0;
         if known {
             let (option, read) = found.take(kind, &mut value);
@@ -351,9 +369,15 @@ impl Found {
         match kind {
             SESSION_ID => (
                 "session id",
-                keep(&mut self.session_id, value.array().map(SessionId::from_bytes)),
+                keep(
+                    &mut self.session_id,
+                    value.array().map(SessionId::from_bytes),
+                ),
             ),
-            DESTINATION => ("destination", keep(&mut self.destination, Endpoint::take(value))),
+            DESTINATION => (
+                "destination",
+                keep(&mut self.destination, Endpoint::take(value)),
+            ),
             ROUTE => ("route", keep(&mut self.route, Route::take(value))),
             CURSOR => ("cursor", keep(&mut self.cursor, value.u8())),
             PASSED => ("depots passed", keep(&mut self.passed, take_passed(value))),
@@ -368,7 +392,10 @@ impl Found {
             TRACE => ("trace context", keep(&mut self.trace, take_trace(value))),
             PRINCIPAL => (
                 "principal",
-                keep(&mut self.principal, value.array().map(PublicKey::from_bytes)),
+                keep(
+                    &mut self.principal,
+                    value.array().map(PublicKey::from_bytes),
+                ),
             ),
             SIGNED_AT => (
                 "time of signature",
@@ -396,9 +423,13 @@ impl Found {
             destination: self.destination.ok_or(OpenError::Missing("destination"))?,
             route: self.route.ok_or(OpenError::Missing("route"))?,
             cursor: self.cursor.ok_or(OpenError::Missing("cursor"))?,
-            passed: self.passed.ok_or(OpenError::Missing("list of depots passed"))?,
+            passed: self
+                .passed
+                .ok_or(OpenError::Missing("list of depots passed"))?,
             hop_limit: self.hop_limit.ok_or(OpenError::Missing("hop limit"))?,
-            setup_budget: self.setup_budget.ok_or(OpenError::Missing("set-up budget"))?,
+            setup_budget: self
+                .setup_budget
+                .ok_or(OpenError::Missing("set-up budget"))?,
             size: self.size,
             purpose: self.purpose,
             circuit: self.circuit,

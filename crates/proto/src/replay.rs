@@ -195,8 +195,14 @@ mod tests {
             admitted += 1;
         }
         assert_eq!(admitted, 100);
-        assert_eq!(memory.admit(&'a', id(5000), NOW, NOW), Err(ReplayError::Full));
-        assert_eq!(memory.admit(&'a', id(0), NOW, NOW), Err(ReplayError::Replay));
+        assert_eq!(
+            memory.admit(&'a', id(5000), NOW, NOW),
+            Err(ReplayError::Full)
+        );
+        assert_eq!(
+            memory.admit(&'a', id(0), NOW, NOW),
+            Err(ReplayError::Replay)
+        );
         assert_eq!(memory.admit(&'b', id(6000), NOW, NOW), Ok(()));
         let later = NOW + 120_001;
         assert_eq!(memory.admit(&'a', id(7000), later, later), Ok(()));

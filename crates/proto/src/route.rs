@@ -176,7 +176,11 @@ mod tests {
         let route: Route = "h1,~192.0.2.1:99,[::1]".parse().unwrap();
         assert_eq!(route.to_string(), "h1:7510,~192.0.2.1:99,[::1]:7510");
         assert_eq!(
-            route.hops().iter().map(|hop| hop.strict).collect::<Vec<_>>(),
+            route
+                .hops()
+                .iter()
+                .map(|hop| hop.strict)
+                .collect::<Vec<_>>(),
             [true, false, true]
         );
         let key = PublicKey::from_bytes([3; 32]);
@@ -189,9 +193,15 @@ mod tests {
 
     #[test]
     fn ill_formed_routes_are_refused() {
-        assert!(matches!("lhk1:x@h".parse::<Route>(), Err(RouteError::Key(_))));
+        assert!(matches!(
+            "lhk1:x@h".parse::<Route>(),
+            Err(RouteError::Key(_))
+        ));
         for text in ["", "h1,", "~", "~~h", "h1,,h2", "h1 ,h2"] {
-            assert!(matches!(text.parse::<Route>(), Err(RouteError::Hop(_))), "{text}");
+            assert!(
+                matches!(text.parse::<Route>(), Err(RouteError::Hop(_))),
+                "{text}"
+            );
         }
         assert_eq!(
             vec!["h"; 17].join(",").parse::<Route>(),

@@ -65,8 +65,8 @@ impl StatusDecoder {
         let &[_, _, _, _, _, flags, ..] = frame.as_slice() else {
             return Err(StatusError::Length(frame.len()));
         };
-        let status =
-            decode(flags, frame.get(frame::HEADER..).unwrap_or_default()).map_err(StatusError::Malformed)?;
+        let status = decode(flags, frame.get(frame::HEADER..).unwrap_or_default())
+            .map_err(StatusError::Malformed)?;
         Ok(Some((status, used)))
     }
 
@@ -117,7 +117,12 @@ impl Status {
 
     fn flags(&self) -> u8 {
         let acceptor = if self.acceptor { FLAG_ACCEPTOR } else { 0 };
-        acceptor | if self.payload_forwarded { FLAG_FORWARDED } else { 0 }
+        acceptor
+            | if self.payload_forwarded {
+                FLAG_FORWARDED
+            } else {
+                0
+            }
     }
 
     /// What is sent of [`Status::padding`].
@@ -199,7 +204,9 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
         match kind {
             REPORTER => status.reporter = Some(PublicKey::from_bytes(value.array()?)),
             AT => status.at = Some(Endpoint::take(&mut value)?),
-            DETAIL => status.detail = text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL),
+            DETAIL => {
+                status.detail = text::printable_within(value.bytes(value.0.len())?, MAX_DETAIL)
+            }
             SIGNATURE => status.signature = Some(value.array()?),
             PADDING => status.padding = take_padding(&mut value)?,
             CLOCK => status.clock_unix_ms = Some(value.u64()?),

@@ -70,7 +70,10 @@ mod tests {
                 "one\u{2028}two\u{2029}\u{85}".as_bytes(),
                 "one\\u{2028}two\\u{2029}\\u{85}",
             ),
-            ("\u{e0041}\u{3164}\u{ad}".as_bytes(), "\\u{e0041}\\u{3164}\\u{ad}"),
+            (
+                "\u{e0041}\u{3164}\u{ad}".as_bytes(),
+                "\\u{e0041}\\u{3164}\\u{ad}",
+            ),
         ] {
             assert_eq!(printable(bytes), shown);
         }

@@ -52,7 +52,10 @@ impl<'a> Reader<'a> {
     }
 
     /// The next option, if any: LH-OPEN-5 (they fill the message exactly) and LH-OPEN-6 (their numbers ascend).
-    pub(crate) fn option(&mut self, previous: &mut Option<u16>) -> Field<Option<(u16, Reader<'a>)>> {
+    pub(crate) fn option(
+        &mut self,
+        previous: &mut Option<u16>,
+    ) -> Field<Option<(u16, Reader<'a>)>> {
         if self.0.is_empty() {
             return Ok(None);
         }

@@ -6,7 +6,8 @@ mod simulation;
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Chain, FailureKind, Open, Progress, PublicKey, Service, SessionId, SigningKey, Status, StatusCode,
+    Chain, FailureKind, Open, Progress, PublicKey, Service, SessionId, SigningKey, Status,
+    StatusCode,
 };
 use proptest::prelude::*;
 use simulation::{ANSWER, CLOCK, EARLY, Fault, LATER, destination, key, plain_tcp, run};
@@ -28,7 +29,11 @@ fn no_round_trip_is_added() {
         let total = delays.iter().sum();
         let outcome = run(delays, Fault::default(), SEGMENT, None);
         let depots = delays.len() - 1;
-        assert_eq!(outcome.first_payload, Some(plain_tcp(total)), "{depots} depots");
+        assert_eq!(
+            outcome.first_payload,
+            Some(plain_tcp(total)),
+            "{depots} depots"
+        );
         assert_eq!(
             outcome.first_answer,
             Some(plain_tcp(total) + total),
@@ -211,7 +216,11 @@ fn a_failure_cannot_be_forged_on_the_way() {
             keyed,
             ..Fault::default()
         };
-        let failure = |keyed| run(&[MS, MS, MS], fault(keyed), SEGMENT, None).failure.unwrap();
+        let failure = |keyed| {
+            run(&[MS, MS, MS], fault(keyed), SEGMENT, None)
+                .failure
+                .unwrap()
+        };
         let proved = failure(true);
         assert_eq!(
             (usize::from(proved.hop), proved.kind),
@@ -327,7 +336,12 @@ fn a_status_is_its_reporters_own_and_answers_this_open() {
         (failure.kind, failure.nothing_forwarded),
         (FailureKind::Depot(StatusCode::BadOpen), false)
     );
-    assert!(chain("d1,d2").feed(&unplaced).unwrap_err().nothing_forwarded);
+    assert!(
+        chain("d1,d2")
+            .feed(&unplaced)
+            .unwrap_err()
+            .nothing_forwarded
+    );
 }
 
 /// LH-STATUS-8: the acceptor's refusal is its own, where its key is known.
@@ -345,7 +359,10 @@ fn the_acceptors_refusal_is_signed_by_the_acceptor() {
     ] {
         let mut chain = Chain::new(&open("direct"), expected);
         assert_eq!(
-            chain.feed(&signed(&no, &key(signer), "direct")).unwrap_err().kind,
+            chain
+                .feed(&signed(&no, &key(signer), "direct"))
+                .unwrap_err()
+                .kind,
             kind
         );
     }
@@ -387,7 +404,7 @@ fn statuses_out_of_place_end_the_chain() {
         ("d1,d2", &[ok(1), ok(3)]),
         ("d1,d2", &[ok(0)]),
         ("d1,d2", &[ok(1), Status::of_acceptor(StatusCode::Ok, 2)]), // a depot was left out
-        ("d1", &[ok(1), ok(2)]),                                     // one was added on a strict route
+        ("d1", &[ok(1), ok(2)]), // one was added on a strict route
         ("direct", &[ok(1)]),
     ];
     for (route, statuses) in cases {
@@ -396,7 +413,11 @@ fn statuses_out_of_place_end_the_chain() {
             .flat_map(|status| signed(status, &key(1), route))
             .collect();
         let failure = chain(route).feed(&bytes).unwrap_err();
-        assert_eq!(failure.kind, FailureKind::OutOfOrder, "{route} {statuses:?}");
+        assert_eq!(
+            failure.kind,
+            FailureKind::OutOfOrder,
+            "{route} {statuses:?}"
+        );
         assert!(!failure.nothing_forwarded);
         assert_eq!(usize::from(failure.hop), statuses.len());
     }
@@ -438,7 +459,10 @@ fn an_unplaced_refusal_is_placed_by_its_order() {
         (2, Some("d2:7510".parse().unwrap()))
     );
     // LH-STATUS-4: one line, and nothing that steers a terminal.
-    assert!(!failure.to_string().chars().any(char::is_control), "{failure}");
+    assert!(
+        !failure.to_string().chars().any(char::is_control),
+        "{failure}"
+    );
 }
 
 #[test]
@@ -448,7 +472,10 @@ fn another_protocol_or_silence_is_distinguished() {
     assert_eq!(chain("d1").timed_out().kind, FailureKind::TimedOut);
     assert!(!chain("d1").timed_out().nothing_forwarded);
     assert!(chain("d1").not_connected().nothing_forwarded);
-    assert_eq!(chain("direct").not_connected().endpoint, Some(destination()));
+    assert_eq!(
+        chain("direct").not_connected().endpoint,
+        Some(destination())
+    );
 }
 
 /// LH-STATUS-10.
@@ -483,7 +510,10 @@ fn refused_times_say_whose_clock_is_off_and_how_far() {
     }
     // One of an earlier release says it in words alone.
     let text = refused(None, StatusCode::Expired).to_string();
-    assert!(text.ends_with("check the clocks: signed long ago"), "{text}");
+    assert!(
+        text.ends_with("check the clocks: signed long ago"),
+        "{text}"
+    );
     let other = refused(Some(CLOCK + 360_000), StatusCode::Refused);
     assert_eq!(other.clock_ahead_ms, None);
     // Any clock is borne.

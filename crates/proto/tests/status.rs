@@ -73,7 +73,10 @@ fn details_are_cut_and_cleaned() {
     // Whoever does not clean what it sends is cleaned on arrival.
     let mut frame = bytes(&Status::new(StatusCode::Internal, 1));
     frame.extend([0, 3, 0, 3, b'a', 0x1b, 0xff]);
-    let (found, _) = StatusDecoder::new().feed(&resealed(frame)).unwrap().unwrap();
+    let (found, _) = StatusDecoder::new()
+        .feed(&resealed(frame))
+        .unwrap()
+        .unwrap();
     assert_eq!(found.detail, "a\\u{1b}\\xff");
 }
 
@@ -89,26 +92,39 @@ fn malformed_records_are_refused() {
             "bit {bit}"
         );
     }
-    let with = |tail: &[u8]| resealed([bytes(&Status::new(StatusCode::Ok, 1)).as_slice(), tail].concat());
+    let with =
+        |tail: &[u8]| resealed([bytes(&Status::new(StatusCode::Ok, 1)).as_slice(), tail].concat());
     let decode = |frame: Vec<u8>| StatusDecoder::new().feed(&frame);
     assert!(
         decode(with(&[0x10, 0, 0, 1, 9])).unwrap().is_some(),
         "unknown and not critical"
     );
     assert!(
-        matches!(decode(with(&[0x90, 0, 0, 1, 9])), Err(StatusError::Malformed(_))),
+        matches!(
+            decode(with(&[0x90, 0, 0, 1, 9])),
+            Err(StatusError::Malformed(_))
+        ),
         "unknown and critical"
     );
     assert!(
-        matches!(decode(with(&[0x80, 1, 0, 0])), Err(StatusError::Malformed(_))),
+        matches!(
+            decode(with(&[0x80, 1, 0, 0])),
+            Err(StatusError::Malformed(_))
+        ),
         "flags of another kind"
     );
     assert!(
-        matches!(decode(with(&[0, 1, 0, 1, 9])), Err(StatusError::Malformed(_))),
+        matches!(
+            decode(with(&[0, 1, 0, 1, 9])),
+            Err(StatusError::Malformed(_))
+        ),
         "a key of one byte"
     );
     assert!(
-        matches!(decode(with(&[0, 3, 0, 9, 9])), Err(StatusError::Malformed(_))),
+        matches!(
+            decode(with(&[0, 3, 0, 9, 9])),
+            Err(StatusError::Malformed(_))
+        ),
         "cut short"
     );
     assert!(
@@ -120,10 +136,16 @@ fn malformed_records_are_refused() {
     );
     let mut flags = frame.clone();
     flags[5] |= 0x80;
-    assert!(matches!(decode(resealed(flags)), Err(StatusError::Malformed(_))));
+    assert!(matches!(
+        decode(resealed(flags)),
+        Err(StatusError::Malformed(_))
+    ));
     let mut version = frame;
     version[4] = 2;
-    assert_eq!(decode(resealed(version.clone())), Err(StatusError::Version(2)));
+    assert_eq!(
+        decode(resealed(version.clone())),
+        Err(StatusError::Version(2))
+    );
     assert_eq!(
         decode(version[..6].to_vec()),
         Err(StatusError::Version(2)),
@@ -134,7 +156,9 @@ fn malformed_records_are_refused() {
         Err(StatusError::Length(1025))
     );
     assert_eq!(
-        decode(resealed(vec![0xf1, b'L', b'H', b'S', 1, 0, 0, 0, 0, 0, 0, 0])),
+        decode(resealed(vec![
+            0xf1, b'L', b'H', b'S', 1, 0, 0, 0, 0, 0, 0, 0
+        ])),
         Err(StatusError::Malformed("a value cut short"))
     );
 }
@@ -148,7 +172,10 @@ fn padding_is_taken_by_who_asked_for_it() {
     };
     let sent = bytes(&padded);
     assert!(sent.len() > 12_000);
-    let (found, used) = StatusDecoder::with_padding(12_000).feed(&sent).unwrap().unwrap();
+    let (found, used) = StatusDecoder::with_padding(12_000)
+        .feed(&sent)
+        .unwrap()
+        .unwrap();
     assert_eq!((found, used), (padded.clone(), sent.len()));
     assert_eq!(
         StatusDecoder::new().feed(&sent),

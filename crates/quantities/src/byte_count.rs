@@ -44,7 +44,9 @@ impl FromStr for ByteCount {
     type Err = QuantityError;
 
     fn from_str(text: &str) -> Result<Self, QuantityError> {
-        read(text).map(|(count, _)| count).ok_or_else(|| error(text))
+        read(text)
+            .map(|(count, _)| count)
+            .ok_or_else(|| error(text))
     }
 }
 

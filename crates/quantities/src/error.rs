@@ -25,7 +25,11 @@ impl QuantityError {
 
 impl fmt::Display for QuantityError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { text, kind, example } = self;
+        let Self {
+            text,
+            kind,
+            example,
+        } = self;
         write!(f, "{text:?} is not a {kind}: write it like {example}")
     }
 }

@@ -38,7 +38,12 @@ pub(crate) fn digits(f: &fmt::Formatter<'_>) -> usize {
 }
 
 /// Writes `value`, in base units, in the largest unit that fits; `first`, where none does.
-pub(crate) fn write(f: &mut fmt::Formatter<'_>, value: f64, first: &Unit, larger: &[Unit]) -> fmt::Result {
+pub(crate) fn write(
+    f: &mut fmt::Formatter<'_>,
+    value: f64,
+    first: &Unit,
+    larger: &[Unit],
+) -> fmt::Result {
     let digits = digits(f);
     let at = larger.iter().rposition(|unit| value >= unit.from);
     let unit = at.and_then(|at| larger.get(at)).unwrap_or(first);
@@ -94,7 +99,10 @@ impl Decimal {
 impl fmt::Display for Decimal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
-            Self::Plain { scaled, decimals: 0 } => write!(f, "{scaled}"),
+            Self::Plain {
+                scaled,
+                decimals: 0,
+            } => write!(f, "{scaled}"),
             Self::Plain { scaled, decimals } => {
                 let one = 10u128.pow(decimals);
                 let width = decimals as usize;

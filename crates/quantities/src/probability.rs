@@ -58,7 +58,9 @@ impl FromStr for Probability {
             };
             Self::new(written.times_ten_to(power)?)
         };
-        read().ok_or_else(|| QuantityError::new(text, "probability from 0 to 1", "8e-4, 0.001% or \"none\""))
+        read().ok_or_else(|| {
+            QuantityError::new(text, "probability from 0 to 1", "8e-4, 0.001% or \"none\"")
+        })
     }
 }
 

@@ -35,7 +35,9 @@ impl<'a> Written<'a> {
 
     /// The number, if it was written as a whole one that fits.
     pub(crate) fn whole(&self) -> Option<u64> {
-        (self.exponent == 0).then(|| self.mantissa.parse().ok()).flatten()
+        (self.exponent == 0)
+            .then(|| self.mantissa.parse().ok())
+            .flatten()
     }
 }
 
@@ -45,7 +47,9 @@ fn exponent(rest: &str) -> Option<(i32, &str)> {
         return Some((0, rest));
     };
     let digits = behind.strip_prefix(['+', '-']).unwrap_or(behind);
-    let length = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    let length = digits
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(digits.len());
     if length == 0 {
         return Some((0, rest));
     }

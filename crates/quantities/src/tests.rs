@@ -51,7 +51,14 @@ fn rates_are_decimal() {
 
 #[test]
 fn a_rate_in_bytes_is_refused() {
-    for text in ["155 MB/s", "10GB", "2 GBps", "1 B/s", "155 MiB/s", "10 GBPS"] {
+    for text in [
+        "155 MB/s",
+        "10GB",
+        "2 GBps",
+        "1 B/s",
+        "155 MiB/s",
+        "10 GBPS",
+    ] {
         assert_eq!(rate(text), None, "{text}");
     }
 }
@@ -78,7 +85,9 @@ fn sizes_are_binary_whatever_the_spelling() {
     assert_eq!(bytes("3 TiB"), Some(3 << 40));
     assert_eq!(bytes("18446744073709551615"), Some(u64::MAX));
     assert_eq!(bytes("16 EiB"), Some(u64::MAX));
-    for text in ["17 EiB", "64 mb", "64 Kib", "64 kiB", "64 Kbit", "1 e", "64 iB"] {
+    for text in [
+        "17 EiB", "64 mb", "64 Kib", "64 kiB", "64 Kbit", "1 e", "64 iB",
+    ] {
         assert_eq!(bytes(text), None, "{text}");
     }
 }

@@ -162,8 +162,10 @@ impl<'a> Reply<'a> {
     /// [`Malformed`], which says what is wrong with it.
     pub fn decode(packet: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, given) = fields::open(packet)?;
-        let (mut address, mut ticket, mut errno, mut reason, mut key) = (None, None, None, "", None);
-        let (mut measure, mut part, mut more, mut local, mut remember) = (false, "", false, None, None);
+        let (mut address, mut ticket, mut errno, mut reason, mut key) =
+            (None, None, None, "", None);
+        let (mut measure, mut part, mut more, mut local, mut remember) =
+            (false, "", false, None, None);
         for field in given {
             let (tag, value) = field?;
             match tag {

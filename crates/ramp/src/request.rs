@@ -142,7 +142,11 @@ impl<'a> Request<'a> {
                 }
                 out
             }
-            Self::Begin { ticket, local, fill } => {
+            Self::Begin {
+                ticket,
+                local,
+                fill,
+            } => {
                 let mut out = MessageBytes::begin(BEGIN);
                 out.number(TICKET, Some(*ticket));
                 out.address(LOCAL, *local);
@@ -159,7 +163,10 @@ impl<'a> Request<'a> {
                 out.address(LOCAL, *at);
                 out
             }
-            Self::Measured { address, round_trip } => {
+            Self::Measured {
+                address,
+                round_trip,
+            } => {
                 let mut out = MessageBytes::begin(MEASURED);
                 out.ip(ADDRESS, Some(*address));
                 out.number(ROUND_TRIP, Some(*round_trip));

@@ -4,7 +4,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use proptest::prelude::*;
 
-use crate::{Ask, MAX_FILL, MAX_NAME, MAX_PURPOSE, MAX_REASON, MAX_ROUTE, Malformed, Reply, Request, Wish};
+use crate::{
+    Ask, MAX_FILL, MAX_NAME, MAX_PURPOSE, MAX_REASON, MAX_ROUTE, Malformed, Reply, Request, Wish,
+};
 
 fn words(longest: usize) -> impl Strategy<Value = String> {
     "[ -~äß€]{0,80}".prop_map(move |text| {
@@ -100,7 +102,10 @@ fn fields_that_are_not_known_are_passed_over() {
     packet.extend([200, 0, 2, 1, 2]);
     assert_eq!(Request::decode(&packet), Ok(request));
     packet.extend([200, 0, 2, 1]);
-    assert_eq!(Request::decode(&packet), Err(Malformed("a field is cut short")));
+    assert_eq!(
+        Request::decode(&packet),
+        Err(Malformed("a field is cut short"))
+    );
 }
 
 #[test]
@@ -127,6 +132,10 @@ fn what_is_too_long_is_not_sent() {
 
 #[test]
 fn a_refusal_has_an_error() {
-    let bytes = Reply::Refuse { errno: 0, reason: "" }.encode();
+    let bytes = Reply::Refuse {
+        errno: 0,
+        reason: "",
+    }
+    .encode();
     assert!(Reply::decode(bytes.finished().unwrap()).is_err());
 }

@@ -9,7 +9,8 @@ use data_encoding::HEXLOWER;
 use longhaul_transfer::{Error as CopyError, Event, Failure, Hash, Observer, Progress};
 
 use crate::message::{
-    Access, Answer, Ask, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction, PathBytes,
+    Access, Answer, Ask, CopyAsk, CopyEnd, CopyErrorKind, CopyEvent, CopyProgress, Direction,
+    PathBytes,
 };
 use crate::{ClientClock, Error, FarSide, Login, Serve};
 
@@ -134,7 +135,11 @@ impl Between {
         destination: &mut FarSide,
         receiving: &Receiving<'_>,
     ) -> Result<Result<Hash, String>, Error> {
-        let typed = self.sources.iter().map(|login| login.path.clone()).collect();
+        let typed = self
+            .sources
+            .iter()
+            .map(|login| login.path.clone())
+            .collect();
         let serve = self.serve(Access::Read, typed);
         let (port, paths) = match begun(source, destination, &serve).await? {
             Ok(begun) => begun,
@@ -169,7 +174,11 @@ impl Between {
             port,
             direction: Direction::Push,
             sources: vec![],
-            names: self.sources.iter().map(|login| PathBytes(login.name())).collect(),
+            names: self
+                .sources
+                .iter()
+                .map(|login| PathBytes(login.name()))
+                .collect(),
             labels: self.sources.iter().map(Login::to_string).collect(),
             destination: PathBytes::default(),
             into: self.destination.is_directory() || self.sources.len() > 1,
@@ -217,7 +226,11 @@ struct Receiving<'a> {
 }
 
 impl Receiving<'_> {
-    async fn copy(&self, client: &mut FarSide, ask: CopyAsk) -> Result<Result<Hash, String>, Error> {
+    async fn copy(
+        &self,
+        client: &mut FarSide,
+        ask: CopyAsk,
+    ) -> Result<Result<Hash, String>, Error> {
         let mut answer = client.ask(&Ask::Copy(Box::new(ask))).await?;
         loop {
             match answer {
@@ -267,7 +280,9 @@ impl Receiving<'_> {
                 is_silent: false,
             },
             CopyEvent::Resumed { path, bytes, size } => {
-                self.progress.bytes_resumed.fetch_add(bytes, Ordering::Relaxed);
+                self.progress
+                    .bytes_resumed
+                    .fetch_add(bytes, Ordering::Relaxed);
                 Event::Resumed { path, bytes, size }
             }
             CopyEvent::Done {
@@ -304,7 +319,8 @@ impl Receiving<'_> {
             return Ok(manifest);
         }
         let reported = end.error.unwrap_or("it does not say how it ended".into());
-        let text = longhaul_proto::text::printable(format!("{}: {reported}", client.host).as_bytes());
+        let text =
+            longhaul_proto::text::printable(format!("{}: {reported}", client.host).as_bytes());
         Err(Error::Copy(match end.kind {
             Some(CopyErrorKind::Connect) => CopyError::Connect(text),
             Some(CopyErrorKind::Unauthorised) => CopyError::Unauthorised(text),

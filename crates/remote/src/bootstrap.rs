@@ -73,7 +73,9 @@ pub(crate) fn script(own: &Program, bring: bool) -> String {
         quoted(BEGUN)
     );
     if !bring {
-        script += &format!("if command -v longhaul >/dev/null 2>&1; then exec longhaul {ARGUMENTS}; fi; ");
+        script += &format!(
+            "if command -v longhaul >/dev/null 2>&1; then exec longhaul {ARGUMENTS}; fi; "
+        );
     }
     script += &format!(
         "if [ -x \"$p\" ] && [ \"$(sum \"$p\")\" = {hash} ]; then exec \"$p\" {ARGUMENTS}; fi; \
@@ -183,7 +185,11 @@ mod tests {
         let started = "started serve --over-stdio\n".to_owned();
         let brought = login.said(true, &path(), STAND_IN.as_bytes());
         assert_eq!(brought, (needs.clone() + &started, Some(0)));
-        let folder = login.home.path().join(".cache/longhaul").join(&login.own.hash);
+        let folder = login
+            .home
+            .path()
+            .join(".cache/longhaul")
+            .join(&login.own.hash);
         for place in [folder.clone(), folder.join("longhaul")] {
             let mode = std::fs::metadata(place).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o700);
@@ -217,7 +223,11 @@ mod tests {
                 said.ends_with(&format!("{DAMAGED}\n")) && code == Some(1),
                 "{said}"
             );
-            let folder = login.home.path().join(".cache/longhaul").join(&login.own.hash);
+            let folder = login
+                .home
+                .path()
+                .join(".cache/longhaul")
+                .join(&login.own.hash);
             assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0);
         }
     }

@@ -96,7 +96,11 @@ impl LoginConnector {
         let clock = ClientClock::read(far.ready_ms);
         let ask = serve.ask(identity.public(), Some(clock));
         let (port, why_not, paths) = match far.ask(&ask).await? {
-            Answer::Serving { port, why_not, paths } => (port, why_not, paths),
+            Answer::Serving {
+                port,
+                why_not,
+                paths,
+            } => (port, why_not, paths),
             other => return Err(far.odd(&other)),
         };
         let paths = beneath_root(&paths)?;
@@ -137,7 +141,8 @@ impl LoginConnector {
             host: far.host.clone(),
             reason,
         };
-        let port = port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
+        let port =
+            port.ok_or_else(|| refused("it can't listen, so no route leads to it".into()))?;
         let server = far.ready.server.filter(|address| !address.is_loopback());
         let host = server.map_or_else(|| named(&far.host_name), Host::Ip);
         let base = ConnectOptions {
@@ -193,7 +198,11 @@ impl Connector for LoginConnector {
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = self
+            .first
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(session) = first {
             return Ok(session);
         }

@@ -95,13 +95,20 @@ pub(crate) fn distinct<T: PartialEq>(all: Vec<T>) -> Vec<T> {
 }
 
 /// The addresses of `hosts`, in order, of this kind if one is asked for. Names that do not resolve are passed over.
-pub(crate) async fn addresses(hosts: &[String], port: u16, family: Option<AddressFamily>) -> Vec<SocketAddr> {
+pub(crate) async fn addresses(
+    hosts: &[String],
+    port: u16,
+    family: Option<AddressFamily>,
+) -> Vec<SocketAddr> {
     let mut found = Vec::new();
     for host in hosts {
         if let Ok(address) = host.parse::<IpAddr>() {
             found.push(SocketAddr::new(address.to_canonical(), port));
-        } else if let Ok(Ok(resolved)) =
-            timeout(RESOLVE_TIME_LIMIT, tokio::net::lookup_host((host.as_str(), port))).await
+        } else if let Ok(Ok(resolved)) = timeout(
+            RESOLVE_TIME_LIMIT,
+            tokio::net::lookup_host((host.as_str(), port)),
+        )
+        .await
         {
             found.extend(resolved);
         }
@@ -192,7 +199,11 @@ mod tests {
         .await
         .unwrap();
         assert_eq!((found, address), ("here", at(3)));
-        assert!(begun.elapsed() <= 2 * ATTEMPT_DELAY, "{:?}", begun.elapsed());
+        assert!(
+            begun.elapsed() <= 2 * ATTEMPT_DELAY,
+            "{:?}",
+            begun.elapsed()
+        );
     }
 
     #[tokio::test(start_paused = true)]

@@ -9,13 +9,17 @@ use longhaul_transfer::path::PathError;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// What stands before the colon of a path is no host.
-    #[error("{text}: no host before the colon; a local file whose name has a colon is written ./{text}")]
+    #[error(
+        "{text}: no host before the colon; a local file whose name has a colon is written ./{text}"
+    )]
     Host {
         /// As typed.
         text: String,
     },
     /// This machine has no ssh.
-    #[error("cannot run {program}: {source}; copies to user@host:path need an ssh client (OpenSSH) here")]
+    #[error(
+        "cannot run {program}: {source}; copies to user@host:path need an ssh client (OpenSSH) here"
+    )]
     NoSsh {
         /// The program.
         program: String,
@@ -32,7 +36,9 @@ pub enum Error {
     },
     /// The login stands, and the host does not run what it is asked to: the account has no shell, or
     /// is for something else. Use another account.
-    #[error("{host} runs no command for this login: {reason}; use an account there that may run programs")]
+    #[error(
+        "{host} runs no command for this login: {reason}; use an account there that may run programs"
+    )]
     NoCommand {
         /// Whom.
         host: String,
@@ -68,7 +74,9 @@ pub enum Error {
         host: String,
     },
     /// The host is of another kind than this one, so this program does not run there.
-    #[error("{host} is {there} and this is {here}: this longhaul does not run there; install one that does")]
+    #[error(
+        "{host} is {there} and this is {here}: this longhaul does not run there; install one that does"
+    )]
     OtherMachine {
         /// Whom.
         host: String,

@@ -204,7 +204,9 @@ fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
 }
 
 /// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The receiver learns when all is written.
-fn write_answers(mut out: File) -> std::io::Result<(mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>)> {
+fn write_answers(
+    mut out: File,
+) -> std::io::Result<(mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>)> {
     let (sender, mut answers) = mpsc::unbounded_channel();
     let (done, written) = oneshot::channel();
     std::thread::Builder::new().spawn(move || {
@@ -229,7 +231,9 @@ fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
         let mut input = BufReader::new(input);
         loop {
             let mut line = Vec::new();
-            let read = (&mut input).take(MAX_LINE as u64).read_until(b'\n', &mut line);
+            let read = (&mut input)
+                .take(MAX_LINE as u64)
+                .read_until(b'\n', &mut line);
             if !matches!(read, Ok(1..)) {
                 return;
             }
@@ -251,7 +255,9 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
     let (Ok((ours, theirs)), Ok(out)) = (UnixStream::pair(), owned(std::io::stdout())) else {
         return;
     };
-    let Ok(mut to_out) = ours.try_clone() else { return };
+    let Ok(mut to_out) = ours.try_clone() else {
+        return;
+    };
     let outwards = std::thread::Builder::new().spawn(move || {
         pump(&mut to_out, &mut File::from(out));
     });
@@ -319,7 +325,12 @@ mod tests {
         let (client, server) = ssh_addresses(Some("192.0.2.1 5000 2001:db8::2 22"));
         assert_eq!(client, Some([192, 0, 2, 1].into()));
         assert_eq!(server, Some("2001:db8::2".parse().unwrap()));
-        for odd in [None, Some(""), Some("x"), Some("UNKNOWN 65535 UNKNOWN 65535")] {
+        for odd in [
+            None,
+            Some(""),
+            Some("x"),
+            Some("UNKNOWN 65535 UNKNOWN 65535"),
+        ] {
             assert_eq!(ssh_addresses(odd), (None, None));
         }
     }

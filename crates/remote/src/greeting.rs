@@ -165,7 +165,9 @@ fn behind<'a>(line: &'a [u8], marker: &[u8]) -> Option<&'a [u8]> {
 }
 
 fn position(bytes: &[u8], marker: &[u8]) -> Option<usize> {
-    bytes.windows(marker.len()).position(|window| window == marker)
+    bytes
+        .windows(marker.len())
+        .position(|window| window == marker)
 }
 
 fn shown(line: &[u8]) -> String {
@@ -197,8 +199,9 @@ mod tests {
     #[test]
     fn markers_are_found_anywhere_in_a_line() {
         let (ready, line) = ready();
-        let around =
-            |before: &str, marker: &[u8], after: &str| [before.as_bytes(), marker, after.as_bytes()].concat();
+        let around = |before: &str, marker: &[u8], after: &str| {
+            [before.as_bytes(), marker, after.as_bytes()].concat()
+        };
         for (before, after) in [
             ("", ""),
             ("\x1b]0;host\x07", ""),
@@ -230,7 +233,10 @@ mod tests {
         assert_eq!(greeter.deadline(), None);
         let now = Instant::now();
         greeter.hear(1, now).unwrap();
-        assert_eq!(greeter.deadline(), Some((now + SILENCE_LIMIT, Overrun::Silent)));
+        assert_eq!(
+            greeter.deadline(),
+            Some((now + SILENCE_LIMIT, Overrun::Silent))
+        );
         greeter.bring();
         assert_eq!(greeter.deadline(), None);
     }
@@ -245,7 +251,10 @@ mod tests {
             now = deadline - Duration::from_millis(1);
             greeter.hear(1, now).unwrap();
         }
-        assert_eq!(greeter.deadline(), Some((begun + GREETING_LIMIT, Overrun::Slow)));
+        assert_eq!(
+            greeter.deadline(),
+            Some((begun + GREETING_LIMIT, Overrun::Slow))
+        );
     }
 
     #[test]

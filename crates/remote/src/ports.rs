@@ -69,7 +69,10 @@ mod tests {
         for (text, ports) in [("50000-50002", vec![50000, 50001, 50002]), ("7", vec![7])] {
             let range: PortRange = text.parse().unwrap();
             assert_eq!(range.to_string(), text);
-            assert_eq!(PortRange::candidates(Some(range)).collect::<Vec<_>>(), ports);
+            assert_eq!(
+                PortRange::candidates(Some(range)).collect::<Vec<_>>(),
+                ports
+            );
         }
         for bad in ["", "-", "0", "0-5", "5-4", "a", "1-70000", "1-2-3"] {
             assert_eq!(bad.parse::<PortRange>(), Err(PortRangeError), "{bad}");

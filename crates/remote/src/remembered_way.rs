@@ -61,7 +61,11 @@ mod tests {
             assert_eq!(of("a").recall().await, Some(way));
         }
         assert_eq!(of("b").recall().await, None);
-        std::fs::write(folder.path().join("ways"), "longhaul ways 1\n9999999999 7 x\n").unwrap();
+        std::fs::write(
+            folder.path().join("ways"),
+            "longhaul ways 1\n9999999999 7 x\n",
+        )
+        .unwrap();
         assert_eq!(of("a").recall().await, None);
     }
 }

@@ -90,7 +90,10 @@ impl Reverse {
     /// The next session, which the far side has just said to stand.
     pub(crate) async fn session(&self) -> Option<Session> {
         let mut sessions = self.sessions.lock().await;
-        timeout(SESSION_TIME_LIMIT, sessions.recv()).await.ok().flatten()
+        timeout(SESSION_TIME_LIMIT, sessions.recv())
+            .await
+            .ok()
+            .flatten()
     }
 }
 
@@ -120,7 +123,11 @@ mod tests {
         let reverse = Reverse::listen(None, options).unwrap();
         let mut crowd = Vec::new();
         for _ in 0..2 * LIMITS.newcomers {
-            crowd.push(TcpStream::connect(("127.0.0.1", reverse.port)).await.unwrap());
+            crowd.push(
+                TcpStream::connect(("127.0.0.1", reverse.port))
+                    .await
+                    .unwrap(),
+            );
         }
         let acceptor = Acceptor::new(ListenOptions::new(
             ([127, 0, 0, 1], 0).into(),

@@ -64,7 +64,10 @@ impl Search<'_> {
             if step == Step::TryFromHost {
                 match Reverse::listen(self.serve.ports, self.base.clone()) {
                     Ok(reverse) => {
-                        self.far.channel.ask(&self.dial(reverse.port, limit)).await?;
+                        self.far
+                            .channel
+                            .ask(&self.dial(reverse.port, limit))
+                            .await?;
                         tried.reverse = Some(reverse);
                         asked = true;
                     }
@@ -133,7 +136,14 @@ impl Search<'_> {
                     far,
                     host: reached,
                 };
-                Ok(found(way, "from the host", link, session, paths, Some(notice)))
+                Ok(found(
+                    way,
+                    "from the host",
+                    link,
+                    session,
+                    paths,
+                    Some(notice),
+                ))
             }
             _ => {
                 match self.far.ask(&Ask::Inside).await? {
@@ -152,7 +162,14 @@ impl Search<'_> {
                 );
                 let link = Link::Inside(tokio::sync::Mutex::new(Some(child)));
                 let way = Way::InsideSsh;
-                Ok(found(way, "inside ssh", link, Some(session), paths, Some(notice)))
+                Ok(found(
+                    way,
+                    "inside ssh",
+                    link,
+                    Some(session),
+                    paths,
+                    Some(notice),
+                ))
             }
         }
     }

@@ -53,7 +53,10 @@ impl Ssh {
         command.arg("-oServerAliveInterval=60");
         command.args(&self.options);
         // Whatever shell the login has, it knows `exec` and single quotes.
-        command.arg("--").arg(host).arg(format!("exec sh -c '{script}'"));
+        command
+            .arg("--")
+            .arg(host)
+            .arg(format!("exec sh -c '{script}'"));
         command.kill_on_drop(true);
         command
     }

@@ -79,7 +79,11 @@ impl Errors {
 
     /// The last line, which has not been shown.
     pub(crate) async fn last(&self) -> Option<String> {
-        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let reading = self
+            .reading
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         if let Some(reading) = reading {
             let _ = timeout(READ_TIME_LIMIT, reading).await;
         }

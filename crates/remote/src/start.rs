@@ -6,7 +6,9 @@ use std::time::Duration;
 use longhaul_hop::unix_ms;
 use longhaul_output::message;
 use longhaul_proto::text::printable;
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::message::{
+    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+};
 use longhaul_transfer::files::{Ahead, Channel as FilesChannel};
 use tokio::io::AsyncReadExt;
 use tokio::process::Child;
@@ -272,7 +274,9 @@ impl Starting<'_> {
                 None => std::future::pending().await,
             }
         };
-        let Self { channel, shared, .. } = self;
+        let Self {
+            channel, shared, ..
+        } = self;
         tokio::select! {
             biased;
             heard = channel.fill() => match heard {
@@ -337,7 +341,10 @@ impl Starting<'_> {
             if read == 0 {
                 return Ok(());
             }
-            sent = self.channel.write(piece.get(..read).unwrap_or_default()).await;
+            sent = self
+                .channel
+                .write(piece.get(..read).unwrap_or_default())
+                .await;
         }
         Err(self.not_brought().await)
     }
@@ -357,7 +364,10 @@ impl Starting<'_> {
     async fn failure(&self, child: &mut Child, greeter: Greeter, missing: bool) -> Error {
         let host = self.host.to_owned();
         let status = timeout(END_TIME_LIMIT, child.wait()).await;
-        let code = status.ok().and_then(Result::ok).and_then(|status| status.code());
+        let code = status
+            .ok()
+            .and_then(Result::ok)
+            .and_then(|status| status.code());
         let last_error = self.errors.last().await;
         let how = || match code {
             Some(code) => format!("exit status {code}"),
@@ -373,7 +383,8 @@ impl Starting<'_> {
             // The account has no shell, or one that runs only what it is told to.
             _ if !greeter.has_begun() => Error::NoCommand {
                 host,
-                reason: last_words(greeter.last_line(self.channel.unread()), last_error).unwrap_or_else(how),
+                reason: last_words(greeter.last_line(self.channel.unread()), last_error)
+                    .unwrap_or_else(how),
             },
             // It did not understand its arguments.
             Some(2) => {
@@ -403,7 +414,9 @@ async fn answer_of(shared: &mut Option<oneshot::Receiver<()>>) -> bool {
 /// Returns the last words of a login, on standard output and on standard error.
 fn last_words(output: Option<String>, error: Option<String>) -> Option<String> {
     match (output, error) {
-        (Some(output), Some(error)) => Some(format!("\"{output}\" (on standard error: \"{error}\")")),
+        (Some(output), Some(error)) => {
+            Some(format!("\"{output}\" (on standard error: \"{error}\")"))
+        }
         (one, other) => one.or(other).map(|line| format!("\"{line}\"")),
     }
 }
@@ -451,7 +464,14 @@ mod tests {
         }
         let begun = Instant::now();
         assert_eq!(starting.hear(&mut greeter).await, Err(Overrun::Silent));
-        assert!(begun.elapsed() < Duration::from_secs(21), "{:?}", begun.elapsed());
-        assert_eq!(greeter.last_line(starting.channel.unread()).as_deref(), Some("$"));
+        assert!(
+            begun.elapsed() < Duration::from_secs(21),
+            "{:?}",
+            begun.elapsed()
+        );
+        assert_eq!(
+            greeter.last_line(starting.channel.unread()).as_deref(),
+            Some("$")
+        );
     }
 }

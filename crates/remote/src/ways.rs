@@ -133,18 +133,30 @@ mod tests {
     #[test]
     fn the_far_side_is_tried_first_then_both_then_ssh() {
         let mut ways = Ways::default();
-        assert_eq!(ways.observe(WayEvent::ToHostStands), Step::Take(Way::ToHost));
+        assert_eq!(
+            ways.observe(WayEvent::ToHostStands),
+            Step::Take(Way::ToHost)
+        );
         let mut ways = Ways::default();
         assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::TryFromHost);
         assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::Wait);
-        assert_eq!(ways.observe(WayEvent::ToHostStands), Step::Take(Way::ToHost));
+        assert_eq!(
+            ways.observe(WayEvent::ToHostStands),
+            Step::Take(Way::ToHost)
+        );
         let mut ways = Ways::default();
         assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::TryFromHost);
         assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
-        assert_eq!(ways.observe(WayEvent::FromHostStands), Step::Take(Way::FromHost));
+        assert_eq!(
+            ways.observe(WayEvent::FromHostStands),
+            Step::Take(Way::FromHost)
+        );
         let mut ways = Ways::default();
         assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::TryFromHost);
-        assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::Take(Way::InsideSsh));
+        assert_eq!(
+            ways.observe(WayEvent::FromHostFailed),
+            Step::Take(Way::InsideSsh)
+        );
     }
 
     #[test]
@@ -152,15 +164,24 @@ mod tests {
         let ways = Ways::new(Some(Way::FromHost));
         assert!(ways.tries_from_host() && !ways.tries_to_host());
         let mut ways = Ways::new(Some(Way::FromHost));
-        assert_eq!(ways.observe(WayEvent::FromHostStands), Step::Take(Way::FromHost));
+        assert_eq!(
+            ways.observe(WayEvent::FromHostStands),
+            Step::Take(Way::FromHost)
+        );
         let mut ways = Ways::new(Some(Way::FromHost));
         assert_eq!(ways.observe(WayEvent::FromHostFailed), Step::TryToHost);
         assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
-        assert_eq!(ways.observe(WayEvent::ToHostFailed), Step::Take(Way::InsideSsh));
+        assert_eq!(
+            ways.observe(WayEvent::ToHostFailed),
+            Step::Take(Way::InsideSsh)
+        );
         let mut ways = Ways::new(Some(Way::InsideSsh));
         assert!(ways.tries_from_host() && ways.tries_to_host());
         assert_eq!(ways.observe(WayEvent::HeadStartOver), Step::Wait);
-        assert_eq!(ways.observe(WayEvent::ToHostStands), Step::Take(Way::ToHost));
+        assert_eq!(
+            ways.observe(WayEvent::ToHostStands),
+            Step::Take(Way::ToHost)
+        );
     }
 
     proptest! {

@@ -70,7 +70,11 @@ pub enum Ignored {
 ///
 /// # Errors
 /// [`Ignored`].
-pub fn of_answer(answer: &RouteAnswer, question: &Question, held: &Held) -> Result<Choice, Ignored> {
+pub fn of_answer(
+    answer: &RouteAnswer,
+    question: &Question,
+    held: &Held,
+) -> Result<Choice, Ignored> {
     let mut known = [&answer.routes, &answer.others, &answer.fall_back]
         .into_iter()
         .flatten();
@@ -83,7 +87,9 @@ pub fn of_answer(answer: &RouteAnswer, question: &Question, held: &Held) -> Resu
     fall_back(&mut choice, &answer.fall_back, question, held);
     // What all of them together were to take says nothing of some of them. One that explores may be the fourth.
     let is_whole = choice.at_once == answer.routes.len().min(MAX_AT_ONCE);
-    let seconds = answer.seconds.filter(|seconds| is_whole && is_sound(seconds));
+    let seconds = answer
+        .seconds
+        .filter(|seconds| is_whole && is_sound(seconds));
     choice.seconds = promised(&choice, seconds, direct, question);
     let lines = answer.why.iter().take(MAX_LINES);
     choice.why = lines
@@ -116,7 +122,10 @@ pub fn of_table(
         return Err(Ignored::OtherDirection);
     }
     let is_old = now_ms > valid_until;
-    let found = table.destinations.iter().find(|known| names(known, question));
+    let found = table
+        .destinations
+        .iter()
+        .find(|known| names(known, question));
     let found = found.ok_or(Ignored::Unlisted)?;
     let age = Duration::from_millis(now_ms.saturating_sub(table.made_ms));
     let may_promise = !is_old && age <= PROMISED_FOR;
@@ -209,7 +218,11 @@ fn names(known: &Destination, question: &Question) -> bool {
 }
 
 /// The routes that make sense and have not failed: those that are used at once, the one with the largest share first.
-fn of_options(options: &[RouteOption], question: &Question, held: &Held) -> Result<Choice, Ignored> {
+fn of_options(
+    options: &[RouteOption],
+    question: &Question,
+    held: &Held,
+) -> Result<Choice, Ignored> {
     let mut used: Vec<(f64, ChosenRoute)> = Vec::new();
     for option in options.iter().take(MAX_LOOKED_AT) {
         let share = option.share;
@@ -303,7 +316,10 @@ fn read(option: &RouteOption) -> Option<Route> {
 
 /// Whether these can be three quantiles of a time or a rate.
 pub(crate) fn is_sound(spread: &Spread) -> bool {
-    spread.p10 > 0.0 && spread.p10 <= spread.p50 && spread.p50 <= spread.p90 && spread.p90.is_finite()
+    spread.p10 > 0.0
+        && spread.p10 <= spread.p50
+        && spread.p50 <= spread.p90
+        && spread.p90.is_finite()
 }
 
 #[cfg(test)]

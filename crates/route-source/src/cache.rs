@@ -99,7 +99,10 @@ impl CacheSource {
     /// [`Ignored`].
     pub fn choose(&self, question: &Question) -> Result<Choice, Ignored> {
         let now_ms = (self.now_ms)();
-        let table = self.cache.table(question.receives).ok_or(Ignored::NoTable)?;
+        let table = self
+            .cache
+            .table(question.receives)
+            .ok_or(Ignored::NoTable)?;
         belief::of_table(&table, question, now_ms, &self.held.read(now_ms))
     }
 }

@@ -82,7 +82,11 @@ impl ClientSource {
             (Some(settings), Some(state)) => {
                 home::make_private(&state)?;
                 let controller = Controller::new(&settings, key)?;
-                Some(Asked::new(controller, settings.first.url.to_string(), state))
+                Some(Asked::new(
+                    controller,
+                    settings.first.url.to_string(),
+                    state,
+                ))
             }
             _ => None,
         };
@@ -144,9 +148,15 @@ impl ClientSource {
     /// # Errors
     /// [`ClientError`]: the controller does not give it.
     pub async fn refresh(&self, receives: bool) -> Result<(), ClientError> {
-        let Some(asked) = &self.asked else { return Ok(()) };
+        let Some(asked) = &self.asked else {
+            return Ok(());
+        };
         let now = (asked.cache.now_ms)();
-        let made = asked.cache.cache.table(receives).map_or(0, |table| table.made_ms);
+        let made = asked
+            .cache
+            .cache
+            .table(receives)
+            .map_or(0, |table| table.made_ms);
         let age = Duration::from_millis(now.saturating_sub(made));
         if age < FETCHED_AGAIN_AFTER && made <= now {
             return Ok(());

@@ -64,7 +64,9 @@ impl ControllerSource {
         };
         let mut table = self.controller.table(&query).await?;
         for _ in 1..MAX_PAGES {
-            let Some(after) = table.next.take() else { break };
+            let Some(after) = table.next.take() else {
+                break;
+            };
             query.after = Some(after);
             let page = self.controller.table(&query).await?;
             table.destinations.extend(page.destinations);

@@ -91,8 +91,14 @@ via = "a.example,b.example"
             };
             source.choose(&question).map(|choice| choice.names())
         };
-        assert_eq!(asked("x.example:7511").unwrap(), "a.example:7510,b.example:7510");
-        assert_eq!(asked("192.0.2.7:7511").unwrap(), "a.example:7510,b.example:7510");
+        assert_eq!(
+            asked("x.example:7511").unwrap(),
+            "a.example:7510,b.example:7510"
+        );
+        assert_eq!(
+            asked("192.0.2.7:7511").unwrap(),
+            "a.example:7510,b.example:7510"
+        );
         for none in ["x.example:80", "ramped.example:7511", "x.other:7511"] {
             assert!(matches!(asked(none), Err(NoRoutes::Nothing)), "{none}");
         }

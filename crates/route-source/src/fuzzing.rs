@@ -53,7 +53,12 @@ fn check(choice: &Choice, question: &Question) {
         );
     }
     assert!(choice.why.len() <= 5);
-    assert!(choice.why.iter().all(|line| !line.contains(char::is_control)));
+    assert!(
+        choice
+            .why
+            .iter()
+            .all(|line| !line.contains(char::is_control))
+    );
 }
 
 /// Reads a file of a table, a table and an answer, and goes by them.

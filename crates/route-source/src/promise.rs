@@ -60,7 +60,10 @@ pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
             })
         }
         (None, Some(least)) => Some(least.seconds),
-        (Some(most), None) => sound(times_as_long(&most.seconds, bytes as f64 / most.bytes as f64)),
+        (Some(most), None) => sound(times_as_long(
+            &most.seconds,
+            bytes as f64 / most.bytes as f64,
+        )),
         (None, None) => None,
     }
 }
@@ -121,7 +124,8 @@ mod tests {
     #[test]
     fn between_two_sizes_a_time_is_between_theirs() {
         let at = |bytes| direct(&times(), bytes).unwrap().p50;
-        let near = |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
+        let near =
+            |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
         near(at(1 << 20), 1.0);
         near(at(1 << 21), 2f64.sqrt());
         near(at(1 << 22), 2.0);

@@ -105,7 +105,11 @@ impl fmt::Display for Origin {
             Self::File { line, .. } => write!(f, "the rule of line {line} of routes.toml"),
             Self::Controller => f.write_str("the controller"),
             Self::Cache { age, is_old } => {
-                let old = if *is_old { ", which is no longer valid" } else { "" };
+                let old = if *is_old {
+                    ", which is no longer valid"
+                } else {
+                    ""
+                };
                 write!(
                     f,
                     "the table of {} ago{old}",

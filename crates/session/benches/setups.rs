@@ -58,6 +58,9 @@ fn main() {
             task.await.unwrap();
         }
         let count = (each * AT_ONCE) as f64;
-        println!("{:.0} sessions a second", count / start.elapsed().as_secs_f64());
+        println!(
+            "{:.0} sessions a second",
+            count / start.elapsed().as_secs_f64()
+        );
     });
 }

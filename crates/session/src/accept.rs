@@ -8,7 +8,9 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use longhaul_hop::{Conn, NoOpen, NoRoom, Payer, answer_and_linger, receive_open, unix_ms};
-use longhaul_proto::{Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode};
+use longhaul_proto::{
+    Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode,
+};
 use rustls::server::UnbufferedServerConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -16,7 +18,8 @@ use tokio::{
 };
 
 use crate::{
-    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, secured::Secured, tls,
+    Error, Identity, ListenOptions, Session, SessionInfo, hop_stream::HopStream, secured::Secured,
+    tls,
 };
 
 /// How long what a refused initiator still sends is read, lest a reset overtake the answer (LH-STATUS-6).
@@ -157,7 +160,12 @@ impl Acceptor {
         let known = (self.accept)(&open.principal);
         let now = self.initiators_now();
         self.admission
-            .acceptor(open, now, |_| known, |service| self.services.contains(service))
+            .acceptor(
+                open,
+                now,
+                |_| known,
+                |service| self.services.contains(service),
+            )
             .map_err(NotAdmitted::Refused)?;
         let payer = decide(open)?;
         let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
@@ -189,13 +197,19 @@ impl Acceptor {
         stream.flush().await?;
         let binding = open.binding();
         let config = tls::server_config(&self.identity, open.principal, &binding)?;
-        let connection = UnbufferedServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
+        let connection =
+            UnbufferedServerConnection::new(Arc::new(config)).map_err(io::Error::other)?;
         let hop = HopStream::accepted(stream, early);
         Secured::establish(hop, connection, |state| tls::is_bound(state, &binding)).await
     }
 
     /// LH-STATUS-6: says why, and reads what the initiator sends for a moment.
-    async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(&self, stream: S, open: Option<&Open>, why: Declined) {
+    async fn refuse<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        stream: S,
+        open: Option<&Open>,
+        why: Declined,
+    ) {
         answer_and_linger(stream, &self.answer(open, why), LINGER_TIME).await;
     }
 
@@ -253,7 +267,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
             early,
             ..
         } = self;
-        match timeout(acceptor.handshake_timeout, acceptor.secure(stream, &open, early)).await {
+        match timeout(
+            acceptor.handshake_timeout,
+            acceptor.secure(stream, &open, early),
+        )
+        .await
+        {
             Ok(Ok(tls)) => Ok((tls, open)),
             Ok(Err(error)) => Err(Error::Peer(error)),
             Err(_) => Err(Error::Peer(io::Error::new(
@@ -265,7 +284,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Incoming<'_, S> {
 
     /// Takes no session: says why, and sees to it that it can be read (LH-STATUS-6).
     pub async fn decline(self, why: Declined) {
-        self.acceptor.refuse(self.stream, Some(&self.open), why).await;
+        self.acceptor
+            .refuse(self.stream, Some(&self.open), why)
+            .await;
     }
 }
 
@@ -319,7 +340,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
     /// Reports to the initiator why, if it is still there, and sees to it that it can be read (LH-STATUS-6).
     pub async fn report(self) -> Error {
         if let Some((stream, why)) = self.unreported {
-            self.acceptor.refuse(stream, self.open.as_deref(), why).await;
+            self.acceptor
+                .refuse(stream, self.open.as_deref(), why)
+                .await;
         }
         self.error
     }

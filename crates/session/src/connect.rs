@@ -11,7 +11,8 @@ use std::{
 use bytes::BytesMut;
 use longhaul_hop::{Conn, Dialled, Options, Resolver, check_congestion, dial, unix_ms};
 use longhaul_proto::{
-    Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING, Open, Route, Service, SessionId, payload_rate,
+    Chain, ChainFailure, CircuitGrant, Endpoint, MAX_PADDING, Open, Route, Service, SessionId,
+    payload_rate,
 };
 use quantities::path::INITIAL_WINDOW;
 use rustls::client::UnbufferedClientConnection;
@@ -176,7 +177,11 @@ pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     }
 }
 
-async fn along(options: &ConnectOptions, route: &Route, deadline: Instant) -> Result<Session, Error> {
+async fn along(
+    options: &ConnectOptions,
+    route: &Route,
+    deadline: Instant,
+) -> Result<Session, Error> {
     let first = route
         .hops()
         .first()
@@ -233,7 +238,8 @@ async fn initiate(
     deadline: Instant,
 ) -> Result<Session, Error> {
     let padding = padding(&conn, options, route);
-    let (tls, session_id, peer) = secure(conn, options, route, deadline, unix_ms(), padding).await?;
+    let (tls, session_id, peer) =
+        secure(conn, options, route, deadline, unix_ms(), padding).await?;
     let statuses = tls.hop().statuses().to_vec();
     let info = SessionInfo {
         session_id,
@@ -277,7 +283,9 @@ async fn reach(
 ) -> io::Result<Dialled> {
     let mut addresses = timeout_at(deadline, RESOLVER.addresses(endpoint))
         .await
-        .map_err(|_| io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time"))??;
+        .map_err(|_| {
+            io::Error::new(io::ErrorKind::TimedOut, "the name did not resolve in time")
+        })??;
     if let Some(AddressFilter(admits)) = filter {
         addresses.retain(|address| admits(*address));
         if addresses.is_empty() {
@@ -331,7 +339,9 @@ pub(crate) async fn secure<S: AsyncRead + AsyncWrite + Unpin>(
     let mut hop = HopStream::initiating(stream, bytes.freeze(), chain);
     let mut connection = UnbufferedClientConnection::new(Arc::new(config), name)
         .map_err(|error| key.failure(io::Error::other(error)))?;
-    let handshake = Secured::handshake(&mut hop, &mut connection, |state| tls::is_bound(state, &binding));
+    let handshake = Secured::handshake(&mut hop, &mut connection, |state| {
+        tls::is_bound(state, &binding)
+    });
     let established = match timeout_at(deadline, handshake).await {
         Ok(Ok(established)) => established,
         Ok(Err(error)) => {

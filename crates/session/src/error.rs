@@ -4,8 +4,8 @@ use std::{io, net::SocketAddr, path::PathBuf};
 
 use longhaul_hop::{CongestionError, NoRoom};
 use longhaul_proto::{
-    ChainFailure, Endpoint, EndpointError, FailureKind, KeyError, OpenError, PublicKey, Refusal, RouteError,
-    StatusCode,
+    ChainFailure, Endpoint, EndpointError, FailureKind, KeyError, OpenError, PublicKey, Refusal,
+    RouteError, StatusCode,
 };
 
 /// Why a session, an identity or a list of known hosts is not to be had.
@@ -218,7 +218,8 @@ impl Error {
         match self {
             Self::Hop(failure) => matches!(
                 failure.kind,
-                FailureKind::Depot(StatusCode::Expired) | FailureKind::Acceptor(StatusCode::Expired)
+                FailureKind::Depot(StatusCode::Expired)
+                    | FailureKind::Acceptor(StatusCode::Expired)
             ),
             Self::FellBack { direct, .. } => direct.is_about_clock(),
             _ => false,
@@ -228,10 +229,13 @@ impl Error {
     /// Whether a depot or the server did not take the grant of a circuit (LH-GRANT-2, LH-GRANT-3).
     #[must_use]
     pub fn is_about_grant(&self) -> bool {
-        let Self::Hop(failure) = self else { return false };
+        let Self::Hop(failure) = self else {
+            return false;
+        };
         matches!(
             failure.kind,
-            FailureKind::Depot(StatusCode::GrantRefused) | FailureKind::Acceptor(StatusCode::GrantRefused)
+            FailureKind::Depot(StatusCode::GrantRefused)
+                | FailureKind::Acceptor(StatusCode::GrantRefused)
         )
     }
 
@@ -240,7 +244,9 @@ impl Error {
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match self {
             Self::Hop(failure) => match (failure.kind, &failure.tried) {
-                (FailureKind::Depot(code) | FailureKind::Acceptor(code), Some(tried)) if code.is_dial() => {
+                (FailureKind::Depot(code) | FailureKind::Acceptor(code), Some(tried))
+                    if code.is_dial() =>
+                {
                     Some(tried)
                 }
                 _ => failure.endpoint.as_ref(),

@@ -13,8 +13,8 @@ use std::{
 };
 
 use drs::{
-    Advice, Applied, CongestionName, Flow, FlowGuard, Host, Mode, RateFitter, SAMPLE_PERIOD, Sample, Side,
-    Tally,
+    Advice, Applied, CongestionName, Flow, FlowGuard, Host, Mode, RateFitter, SAMPLE_PERIOD,
+    Sample, Side, Tally,
 };
 
 /// Most actions that are kept for the report.
@@ -161,7 +161,8 @@ impl FlowWatch {
         let now = self.begun.elapsed();
         let micros = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
         let due = self.due.load(Ordering::Relaxed);
-        let next = micros.saturating_add(u64::try_from(SAMPLE_PERIOD.as_micros()).unwrap_or(u64::MAX));
+        let next =
+            micros.saturating_add(u64::try_from(SAMPLE_PERIOD.as_micros()).unwrap_or(u64::MAX));
         // Whoever moves the time on looks: the two halves of a session may come here at once.
         if micros < due
             || self

@@ -40,7 +40,9 @@ fn known_hosts(data: &[u8]) {
 }
 
 fn identity(data: &[u8]) {
-    let Some(document) = from_pem(data) else { return };
+    let Some(document) = from_pem(data) else {
+        return;
+    };
     match SigningKey::from_pkcs8(&document) {
         Ok(key) => {
             let again = SigningKey::from_pkcs8(&key.to_pkcs8().unwrap()).unwrap();
@@ -51,7 +53,10 @@ fn identity(data: &[u8]) {
 }
 
 fn known_hosts_files() -> Vec<Seed> {
-    let (one, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+    let (one, other) = (
+        PublicKey::from_bytes([1; 32]),
+        PublicKey::from_bytes([2; 32]),
+    );
     texts(&[
         (
             "two",
@@ -62,7 +67,10 @@ fn known_hosts_files() -> Vec<Seed> {
         ("no-port", &format!("h {one}\n")),
         ("no-key", "h:1 key\n"),
         ("three-fields", &format!("h:1 {one} x\n")),
-        ("steering", &format!("h\u{202e}\u{1b}[2J:1 {one}\n\u{2028}\n")),
+        (
+            "steering",
+            &format!("h\u{202e}\u{1b}[2J:1 {one}\n\u{2028}\n"),
+        ),
         ("empty", ""),
     ])
 }

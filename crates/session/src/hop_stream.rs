@@ -101,7 +101,9 @@ impl<S: AsyncRead + Unpin> AsyncRead for HopStream<S> {
         if this.behind.is_empty() {
             return Pin::new(&mut this.inner).poll_read(cx, buffer);
         }
-        let part = this.behind.split_to(this.behind.len().min(buffer.remaining()));
+        let part = this
+            .behind
+            .split_to(this.behind.len().min(buffer.remaining()));
         buffer.put_slice(&part);
         Poll::Ready(Ok(()))
     }
@@ -127,7 +129,11 @@ impl<S: AsyncWrite + Unpin> HopStream<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for HopStream<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         match ready!(this.poll_write_ahead(cx, data))? {
             0 => Pin::new(&mut this.inner).poll_write(cx, data),

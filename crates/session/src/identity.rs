@@ -89,7 +89,8 @@ impl Identity {
             why,
         };
         let document = from_pem(&text).ok_or_else(|| malformed("no private key in PEM form"))?;
-        let key = SigningKey::from_pkcs8(&document).map_err(|_| malformed("not an Ed25519 private key"))?;
+        let key = SigningKey::from_pkcs8(&document)
+            .map_err(|_| malformed("not an Ed25519 private key"))?;
         Self::from_key(key)
     }
 
@@ -105,7 +106,9 @@ impl Identity {
             .mode(0o600)
             .open(path)
             .and_then(|mut file| {
-                let written = file.write_all(pem.as_bytes()).and_then(|()| file.sync_all());
+                let written = file
+                    .write_all(pem.as_bytes())
+                    .and_then(|()| file.sync_all());
                 if written.is_err() {
                     // Half a key helps nobody and would be in the way next time.
                     let _ = std::fs::remove_file(path);
@@ -240,7 +243,10 @@ mod tests {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
             let error = Identity::load(&path).unwrap_err();
             assert!(matches!(error, Error::Exposed { .. }), "{error}");
-            assert!(error.to_string().contains(&format!("{mode:04o}")), "{error}");
+            assert!(
+                error.to_string().contains(&format!("{mode:04o}")),
+                "{error}"
+            );
         }
     }
 
@@ -263,17 +269,25 @@ mod tests {
             return;
         }
         let error = Identity::load(&path).unwrap_err();
-        assert!(matches!(error, Error::Owner { owner: 12345, .. }), "{error}");
+        assert!(
+            matches!(error, Error::Owner { owner: 12345, .. }),
+            "{error}"
+        );
         assert!(error.to_string().contains("12345"), "{error}");
     }
 
     #[test]
     fn nothing_prepared_is_in_the_way_of_a_replacement() {
         let directory = tempfile::tempdir().unwrap();
-        let (path, victim) = (directory.path().join("hosts"), directory.path().join("victim"));
+        let (path, victim) = (
+            directory.path().join("hosts"),
+            directory.path().join("victim"),
+        );
         std::fs::write(&victim, "untouched").unwrap();
         // Where the text went by a name that could be guessed.
-        let guessed = directory.path().join(format!("hosts.{}.new", std::process::id()));
+        let guessed = directory
+            .path()
+            .join(format!("hosts.{}.new", std::process::id()));
         std::os::unix::fs::symlink(&victim, &guessed).unwrap();
         replace_file(&path, "text").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");

@@ -237,7 +237,10 @@ impl<F: Far> Join<F> {
         let buffers = &self.options.buffers;
         let there = self.to_tcp.advance(cx, session, conn, buffers);
         let back = self.to_session.advance(cx, conn, session, buffers);
-        let moved = (self.to_tcp.moved - before.0, self.to_session.moved - before.1);
+        let moved = (
+            self.to_tcp.moved - before.0,
+            self.to_session.moved - before.1,
+        );
         if let Some(on_moved) = self.options.on_moved.as_ref().filter(|_| moved != (0, 0)) {
             on_moved(moved.0, moved.1);
         }

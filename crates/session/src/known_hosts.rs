@@ -61,7 +61,10 @@ impl KnownHosts {
                     let key = key
                         .parse()
                         .map_err(|_| malformed("expected a key, lhk1:..., after host:port"))?;
-                    if keys.insert(endpoint, key).is_some_and(|earlier| earlier != key) {
+                    if keys
+                        .insert(endpoint, key)
+                        .is_some_and(|earlier| earlier != key)
+                    {
                         return Err(malformed(
                             "a second key for the same server: remove one of the two",
                         ));
@@ -147,15 +150,20 @@ mod tests {
     fn servers_are_kept_and_forgotten() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("known_hosts");
-        let (one, two): (Endpoint, Endpoint) =
-            ("one.example:7511".parse().unwrap(), "[::1]:1".parse().unwrap());
+        let (one, two): (Endpoint, Endpoint) = (
+            "one.example:7511".parse().unwrap(),
+            "[::1]:1".parse().unwrap(),
+        );
         let mut hosts = KnownHosts::open(&path).unwrap();
         let mut other = hosts.clone();
         hosts.add(one.clone(), key(1)).unwrap();
         other.add(two.clone(), key(2)).unwrap();
         assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
         let mut read = KnownHosts::open(&path).unwrap();
-        assert_eq!((read.get(&one), read.get(&two)), (Some(key(1)), Some(key(2))));
+        assert_eq!(
+            (read.get(&one), read.get(&two)),
+            (Some(key(1)), Some(key(2)))
+        );
         assert!(read.remove(&one).unwrap());
         assert!(!read.remove(&one).unwrap());
         let ServerTrust::Callback(verdict) = KnownHosts::open(&path).unwrap().trust() else {
@@ -163,7 +171,10 @@ mod tests {
         };
         assert_eq!(verdict(&one, &key(1)), Verdict::Unknown);
         assert_eq!(verdict(&two, &key(2)), Verdict::Trusted);
-        assert_eq!(verdict(&two, &key(3)), Verdict::Mismatch { expected: key(2) });
+        assert_eq!(
+            verdict(&two, &key(3)),
+            Verdict::Mismatch { expected: key(2) }
+        );
         assert_eq!(
             std::fs::read_dir(directory.path()).unwrap().count(),
             1,

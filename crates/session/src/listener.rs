@@ -80,10 +80,11 @@ impl Listener {
             address: options.addr,
             source,
         };
-        let listener = longhaul_hop::Listener::bind(options.addr, &hop).map_err(|error| match error {
-            ListenError::Congestion(error) => Error::Congestion(error),
-            ListenError::Io(source) => failed(source),
-        })?;
+        let listener =
+            longhaul_hop::Listener::bind(options.addr, &hop).map_err(|error| match error {
+                ListenError::Congestion(error) => Error::Congestion(error),
+                ListenError::Io(source) => failed(source),
+            })?;
         let address = listener.local_addr().map_err(failed)?;
         let (sender, ready) = mpsc::channel(MAX_READY_SESSIONS);
         let gate = Gate::new(options.gate);

@@ -185,7 +185,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 
     /// Ends this direction of the connection without a word of TLS.
-    pub(crate) fn poll_shutdown_unprotected(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub(crate) fn poll_shutdown_unprotected(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
         ready!(self.poll_write_records(cx))?;
         Pin::new(&mut self.io).poll_shutdown(cx)
     }
@@ -227,7 +230,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     }
 
     /// Reads data of records into `buffer` until there is some, or the end; then as much more as has been read ahead and has room.
-    fn poll_read_records(&mut self, cx: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read_records(
+        &mut self,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
         loop {
             let rest = self.rest();
@@ -244,12 +251,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
                 }
                 Reading::Failed => return Poll::Ready(Ok(())),
                 Reading::Open if buffer.remaining() == 0 => return Poll::Ready(Ok(())),
-                Reading::Open if has_some && self.clear.is_expected() => return Poll::Ready(Ok(())),
+                Reading::Open if has_some && self.clear.is_expected() => {
+                    return Poll::Ready(Ok(()));
+                }
                 Reading::Open => {}
             }
             match self.incoming.record_len() {
                 // Only what can be opened where it is to go: what is left over would have to be copied.
-                Ok(Some(len)) if has_some && record::opened_len(len - HEADER) > buffer.remaining() => {
+                Ok(Some(len))
+                    if has_some && record::opened_len(len - HEADER) > buffer.remaining() =>
+                {
                     return Poll::Ready(Ok(()));
                 }
                 Ok(Some(len)) => {
@@ -275,7 +286,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         let direct = buffer.remaining() >= needed;
         let record = self.incoming.bytes().get(..len).unwrap_or_default();
         let (content, data_len) = if direct {
-            self.opener.open(record, buffer.initialize_unfilled_to(needed))?
+            self.opener
+                .open(record, buffer.initialize_unfilled_to(needed))?
         } else {
             if self.rest.len() < needed {
                 self.rest.resize(MAX_BODY, 0);
@@ -332,16 +344,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
     /// Messages of the handshake that may follow it (RFC 8446, section 4.6): whole ones.
     fn handshake_messages(&mut self, mut messages: &[u8]) -> Result<(), Fault> {
         while !messages.is_empty() {
-            let (&[kind, high, middle, low], behind) =
-                messages.split_first_chunk().ok_or(RecordError::Unexpected)?;
+            let (&[kind, high, middle, low], behind) = messages
+                .split_first_chunk()
+                .ok_or(RecordError::Unexpected)?;
             let len = u32::from_be_bytes([0, high, middle, low]) as usize;
-            let (body, behind) = behind.split_at_checked(len).ok_or(RecordError::Unexpected)?;
+            let (body, behind) = behind
+                .split_at_checked(len)
+                .ok_or(RecordError::Unexpected)?;
             match (kind, body) {
                 // Sessions are not resumed (LH-TLS-2).
                 (NEW_SESSION_TICKET, _) => {}
                 // Section 5.1: no message under the old key follows it in its record.
                 (KEY_UPDATE, &[request]) if behind.is_empty() => {
-                    let next = self.keys.next_receiving().map_err(|_| RecordError::Unexpected)?;
+                    let next = self
+                        .keys
+                        .next_receiving()
+                        .map_err(|_| RecordError::Unexpected)?;
                     self.opener = Opener::new(next)?;
                     self.owes_key_update |= request == KEY_UPDATE_REQUESTED;
                 }
@@ -365,7 +383,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             RecordError::Malformed => AlertDescription::DecodeError,
             RecordError::Unexpected | RecordError::Exhausted => AlertDescription::UnexpectedMessage,
         };
-        if !self.said_close && self.seal(Content::Alert, &[FATAL, description.into()]).is_ok() {
+        if !self.said_close
+            && self
+                .seal(Content::Alert, &[FATAL, description.into()])
+                .is_ok()
+        {
             self.said_close = true;
             let _ = self.poll_write_records(cx);
         }
@@ -417,7 +439,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Secured<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
         if this.said_close {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
@@ -431,7 +457,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
         }
         // What was taken before goes first, so that no more than this waits.
         ready!(this.poll_write_records(cx))?;
-        let taken = data.get(..data.len().min(MAX_SEALED_AT_ONCE)).unwrap_or(data);
+        let taken = data
+            .get(..data.len().min(MAX_SEALED_AT_ONCE))
+            .unwrap_or(data);
         for part in taken.chunks(MAX_DATA) {
             this.seal(Content::Data, part)?;
         }
@@ -452,7 +480,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Secured<S> {
         let this = self.get_mut();
         if !this.said_close {
             this.said_close = true;
-            this.seal(Content::Alert, &[WARNING, AlertDescription::CloseNotify.into()])?;
+            this.seal(
+                Content::Alert,
+                &[WARNING, AlertDescription::CloseNotify.into()],
+            )?;
         }
         ready!(this.poll_write_records(cx))?;
         match ready!(Pin::new(&mut this.io).poll_shutdown(cx)) {

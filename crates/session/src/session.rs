@@ -210,7 +210,11 @@ impl AsyncRead for Session {
 }
 
 impl AsyncWrite for Session {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.look();
         Pin::new(&mut self.tls).poll_write(cx, data)
     }
@@ -239,7 +243,11 @@ impl AsyncRead for Unprotected<'_> {
 }
 
 impl AsyncWrite for Unprotected<'_> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.0.tls.poll_write_unprotected(cx, data)
     }
 

@@ -8,13 +8,18 @@ use std::{
 use data_encoding::HEXLOWER;
 use longhaul_proto::{Endpoint, PublicKey, SigningKey};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, ServerConfig,
+    SignatureScheme,
     client::{
         AlwaysResolvesClientRawPublicKeys, Resumption,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
     },
-    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature_with_raw_key},
-    pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime},
+    crypto::{
+        CryptoProvider, WebPkiSupportedAlgorithms, aws_lc_rs, verify_tls13_signature_with_raw_key,
+    },
+    pki_types::{
+        CertificateDer, PrivatePkcs8KeyDer, ServerName, SubjectPublicKeyInfoDer, UnixTime,
+    },
     server::{
         AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage,
         danger::{ClientCertVerified, ClientCertVerifier},
@@ -64,7 +69,9 @@ impl ServerTrust {
     fn verdict(&self, server: &Endpoint, found: &PublicKey) -> Verdict {
         match self {
             Self::Pinned(expected) if expected == found => Verdict::Trusted,
-            Self::Pinned(expected) => Verdict::Mismatch { expected: *expected },
+            Self::Pinned(expected) => Verdict::Mismatch {
+                expected: *expected,
+            },
             Self::Callback(ask) => ask(server, found),
         }
     }
@@ -93,8 +100,8 @@ pub(crate) fn is_bound(connection: &rustls::CommonState, binding: &[u8; 32]) -> 
 pub(crate) fn certified_key(key: &SigningKey) -> Result<CertifiedKey, Error> {
     let document = key.to_pkcs8()?;
     let document = PrivatePkcs8KeyDer::from(document.as_slice());
-    let signing =
-        aws_lc_rs::sign::any_eddsa_type(&document).map_err(|_| longhaul_proto::KeyError::NotPkcs8)?;
+    let signing = aws_lc_rs::sign::any_eddsa_type(&document)
+        .map_err(|_| longhaul_proto::KeyError::NotPkcs8)?;
     let spki = key.public().to_spki();
     Ok(CertifiedKey::new(vec![CertificateDer::from(spki)], signing))
 }
@@ -191,7 +198,10 @@ impl ServerKey {
                 expected,
                 found,
             },
-            _ => Error::Tls { destination, source },
+            _ => Error::Tls {
+                destination,
+                source,
+            },
         }
     }
 }

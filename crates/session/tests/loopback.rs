@@ -6,8 +6,8 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::{
-    ConnectOptions, Error, FirstPlace, Identity, KnownHosts, ListenOptions, Listener, PublicKey, Route,
-    ServerTrust, Service, Session, connect,
+    ConnectOptions, Error, FirstPlace, Identity, KnownHosts, ListenOptions, Listener, PublicKey,
+    Route, ServerTrust, Service, Session, connect,
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -119,7 +119,9 @@ async fn a_direct_session_carries_bytes_and_knows_both_ends() {
         (Route::direct(), 1)
     );
 
-    let sent: Vec<u8> = (0..3_000_000u32).map(|number| number.to_le_bytes()[0]).collect();
+    let sent: Vec<u8> = (0..3_000_000u32)
+        .map(|number| number.to_le_bytes()[0])
+        .collect();
     let sending = async {
         near.write_all(&sent).await.unwrap();
         near.shutdown().await.unwrap();
@@ -241,7 +243,10 @@ async fn a_stranger_is_refused_as_such() {
         let Error::Hop(failure) = &error else {
             panic!("{error}")
         };
-        assert_eq!(failure.kind, FailureKind::Acceptor(StatusCode::Unauthorised));
+        assert_eq!(
+            failure.kind,
+            FailureKind::Acceptor(StatusCode::Unauthorised)
+        );
         assert!(
             error.to_string().contains(&stranger.public().to_string()),
             "{error}"
@@ -271,7 +276,10 @@ async fn nobody_listening_is_said_with_the_address() {
 async fn a_congestion_control_that_is_not_there_is_an_error() {
     let (_listener, mut options) = pair_of_ends().await;
     options.congestion = Some("no-such-one".into());
-    assert!(matches!(connect(&options).await, Err(Error::Congestion { .. })));
+    assert!(matches!(
+        connect(&options).await,
+        Err(Error::Congestion { .. })
+    ));
     let mut listen = ListenOptions::new(
         loopback(),
         options.identity,

@@ -10,9 +10,12 @@ use std::{
 
 use bytes::BytesMut;
 use longhaul_proto::{
-    Admission, CircuitGrant, FailureKind, Hop, Next, Open, OpenDecoder, Route, Service, Status, StatusCode,
+    Admission, CircuitGrant, FailureKind, Hop, Next, Open, OpenDecoder, Route, Service, Status,
+    StatusCode,
 };
-use longhaul_session::{ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, connect};
+use longhaul_session::{
+    ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, connect,
+};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
     net::{TcpListener, TcpSocket, TcpStream},
@@ -46,7 +49,9 @@ async fn relay(manner: Manner) -> SocketAddr {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .unwrap()
                 .as_millis();
-            admission.depot(&open, now.try_into().unwrap(), |_| true).unwrap();
+            admission
+                .depot(&open, now.try_into().unwrap(), |_| true)
+                .unwrap();
             let me = identity.clone();
             tokio::spawn(async move { behave(manner, stream, open, early, me).await });
         }
@@ -72,7 +77,9 @@ async fn behave(manner: Manner, mut up: TcpStream, open: Open, early: Vec<u8>, m
     match manner {
         Manner::Closes => return,
         Manner::Babbles => return up.write_all(b"SSH-2.0-OpenSSH\r\n").await.unwrap(),
-        Manner::Answers(code, forwarded) => (status.code, status.payload_forwarded) = (code, forwarded),
+        Manner::Answers(code, forwarded) => {
+            (status.code, status.payload_forwarded) = (code, forwarded)
+        }
         Manner::Relays | Manner::Cuts(_) => {
             let next = match open.next() {
                 Next::Hop(hop) => hop.endpoint.clone(),
@@ -135,7 +142,13 @@ async fn ends(relays: &[SocketAddr]) -> (Listener, ConnectOptions) {
         })
         .collect();
     let route = Route::new(hops).unwrap();
-    let options = ConnectOptions::new(Service::COPY, route, listener.local_addr().into(), client, trust);
+    let options = ConnectOptions::new(
+        Service::COPY,
+        route,
+        listener.local_addr().into(),
+        client,
+        trust,
+    );
     (listener, options)
 }
 
@@ -198,19 +211,39 @@ async fn it_falls_back_only_when_nothing_went_on() {
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let cases = [
-        (relay(Manner::Answers(StatusCode::Refused, false)).await, true),
-        (relay(Manner::Answers(StatusCode::DialTimeout, false)).await, true),
-        (relay(Manner::Answers(StatusCode::Unknown(99), false)).await, true),
+        (
+            relay(Manner::Answers(StatusCode::Refused, false)).await,
+            true,
+        ),
+        (
+            relay(Manner::Answers(StatusCode::DialTimeout, false)).await,
+            true,
+        ),
+        (
+            relay(Manner::Answers(StatusCode::Unknown(99), false)).await,
+            true,
+        ),
         (closed.local_addr().unwrap(), true),
-        (relay(Manner::Answers(StatusCode::Internal, true)).await, false),
+        (
+            relay(Manner::Answers(StatusCode::Internal, true)).await,
+            false,
+        ),
         (relay(Manner::Closes).await, false),
         (relay(Manner::Babbles).await, false),
     ];
     for (index, (address, falls_back)) in cases.into_iter().enumerate() {
         let (listener, mut options) = ends(&[address]).await;
         let error = connect(&options).await.unwrap_err();
-        assert_eq!(error.nothing_forwarded(), falls_back, "case {index}: {error}");
-        assert_eq!(error.endpoint(), Some(&address.into()), "case {index}: {error}");
+        assert_eq!(
+            error.nothing_forwarded(),
+            falls_back,
+            "case {index}: {error}"
+        );
+        assert_eq!(
+            error.endpoint(),
+            Some(&address.into()),
+            "case {index}: {error}"
+        );
         options.fall_back = true;
         if falls_back {
             let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
@@ -282,7 +315,10 @@ async fn a_dead_relay_in_the_middle_is_named() {
         panic!("{error}")
     };
     assert_eq!(failure.kind, FailureKind::Depot(StatusCode::DialRefused));
-    assert_eq!((failure.hop, failure.endpoint.clone()), (1, Some(first.into())));
+    assert_eq!(
+        (failure.hop, failure.endpoint.clone()),
+        (1, Some(first.into()))
+    );
     assert_eq!(error.endpoint(), Some(&dead.into()));
     assert!(error.to_string().contains(&dead.to_string()), "{error}");
 

@@ -40,9 +40,10 @@ pub async fn serve(
         let (reply, goes_on) = match next_line(&mut input, MAX_REQUEST_BYTES).await {
             Ok(None) => return Ok(()),
             Ok(Some(line)) => (reply(&line, driver).await, true),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                (Reply::Error(DriverError::nonsense(error.to_string())), false)
-            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => (
+                Reply::Error(DriverError::nonsense(error.to_string())),
+                false,
+            ),
             Err(error) => return Err(error),
         };
         output.write_all(&reply_line(&reply)).await?;
@@ -116,7 +117,9 @@ pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
         });
     }
     match path.symlink_metadata() {
-        Ok(found) if !found.file_type().is_socket() => return Err(ListenError::NoSocket(path.to_owned())),
+        Ok(found) if !found.file_type().is_socket() => {
+            return Err(ListenError::NoSocket(path.to_owned()));
+        }
         // What an agent left that was killed.
         Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
             return Err(ListenError::Taken(path.to_owned()));

@@ -181,8 +181,12 @@ impl DriverError {
     fn tidied(self) -> Self {
         match self {
             Self::Refused { why } => Self::refused(why),
-            Self::NoRoom { why } => Self::NoRoom { why: one_line(&why) },
-            Self::Missing { why } => Self::Missing { why: one_line(&why) },
+            Self::NoRoom { why } => Self::NoRoom {
+                why: one_line(&why),
+            },
+            Self::Missing { why } => Self::Missing {
+                why: one_line(&why),
+            },
             Self::Failed { why } => Self::failed(why),
             Self::Nonsense { why } => Self::nonsense(why),
         }
@@ -235,7 +239,8 @@ pub fn reply_line(reply: &Reply) -> Vec<u8> {
 }
 
 fn line_of(value: &impl Serialize, most: usize) -> Result<Vec<u8>, DriverError> {
-    let mut line = serde_json::to_vec(value).map_err(|error| DriverError::refused(error.to_string()))?;
+    let mut line =
+        serde_json::to_vec(value).map_err(|error| DriverError::refused(error.to_string()))?;
     line.push(b'\n');
     if line.len() > most {
         return Err(DriverError::refused(format!(
@@ -258,7 +263,8 @@ pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
             line.len()
         )));
     }
-    let value: serde_json::Value = serde_json::from_slice(line).map_err(|error| no(error.to_string()))?;
+    let value: serde_json::Value =
+        serde_json::from_slice(line).map_err(|error| no(error.to_string()))?;
     // Before anything else, for another version may have other requests.
     match value.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
@@ -269,7 +275,8 @@ pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
         }
         None => return Err(no("it has no version".to_owned())),
     }
-    let envelope: Envelope = serde_json::from_value(value).map_err(|error| no(error.to_string()))?;
+    let envelope: Envelope =
+        serde_json::from_value(value).map_err(|error| no(error.to_string()))?;
     if let Request::SetUp { part } = &envelope.request {
         part.check()?;
     }

@@ -152,12 +152,14 @@ impl Circuit {
 
     /// From when until when each piece is to be there: from `lead` milliseconds before its start, but never before the one before it ends.
     pub fn held(&self, lead: u64) -> impl Iterator<Item = (Window, &Piece)> {
-        self.pieces.iter().scan(Moment::MIN, move |free_from, piece| {
-            let early = piece.window.start.saturating_sub_unsigned(lead);
-            let held = Window::new(early.max(*free_from), piece.window.end);
-            *free_from = piece.window.end;
-            Some((held, piece))
-        })
+        self.pieces
+            .iter()
+            .scan(Moment::MIN, move |free_from, piece| {
+                let early = piece.window.start.saturating_sub_unsigned(lead);
+                let held = Window::new(early.max(*free_from), piece.window.end);
+                *free_from = piece.window.end;
+                Some((held, piece))
+            })
     }
 
     /// The parts that are to be there at a moment. Routes of one piece that take the same streams over the same link are one part, with

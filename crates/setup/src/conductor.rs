@@ -73,7 +73,9 @@ impl Conductor {
 
     fn locked(&self) -> MutexGuard<'_, Reconciler> {
         // What a panic left is no worse than what a crash leaves, and is put right by the next list.
-        self.reconciler.lock().unwrap_or_else(PoisonError::into_inner)
+        self.reconciler
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Asks what is to be asked as time goes on, several drivers at once, until `stop` is true or whoever could say so is gone. What is under
@@ -125,7 +127,10 @@ impl Conductor {
 /// What the driver says; [`DriverError::Failed`] where there is none, or it takes too long.
 async fn carry_out(driver: Option<Arc<dyn Driver>>, ask: Ask) -> Result<Reply, DriverError> {
     let Some(driver) = driver else {
-        let text = format!("there is no driver {}: name one in the configuration", ask.driver);
+        let text = format!(
+            "there is no driver {}: name one in the configuration",
+            ask.driver
+        );
         return Err(DriverError::failed(text));
     };
     let answer = timeout(ASK_TIME, driver.ask(&ask.request)).await;

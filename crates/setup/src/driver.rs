@@ -64,7 +64,11 @@ pub async fn list(driver: &dyn Driver, owner: Name) -> Result<Vec<Found>, Driver
 ///
 /// # Errors
 /// As [`set_up`]; [`DriverError::Missing`] where there is no such part.
-pub async fn counters(driver: &dyn Driver, owner: Name, id: PartId) -> Result<Counters, DriverError> {
+pub async fn counters(
+    driver: &dyn Driver,
+    owner: Name,
+    id: PartId,
+) -> Result<Counters, DriverError> {
     match driver.ask(&Request::Counters { owner, id }).await? {
         Reply::Counters(counters) => Ok(counters),
         other => Err(unfit(&other)),

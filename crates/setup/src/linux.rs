@@ -78,13 +78,17 @@ impl LinuxRouter {
             Ok(snapshot) => snapshot,
             Err(error) => {
                 let standing = self.standing();
-                return standing.map(|(name, _)| (name.clone(), error.clone())).collect();
+                return standing
+                    .map(|(name, _)| (name.clone(), error.clone()))
+                    .collect();
             }
         };
         let mut failed = Vec::new();
         for (name, link) in self.standing() {
             let at = snapshot.interfaces.get(name).cloned().unwrap_or_default();
-            let made = self.make_base(link, &at, reserved(&record, name, None)).await;
+            let made = self
+                .make_base(link, &at, reserved(&record, name, None))
+                .await;
             failed.extend(made.err().map(|error| (name.clone(), error)));
         }
         failed
@@ -128,13 +132,21 @@ impl LinuxRouter {
         self.config.links.get(&part.link).ok_or_else(|| {
             let names = self.config.links.keys().map(Name::as_str);
             let names = names.collect::<Vec<_>>().join(", ");
-            DriverError::refused(format!("this router has no link {}: it has {names}", part.link))
+            DriverError::refused(format!(
+                "this router has no link {}: it has {names}",
+                part.link
+            ))
         })
     }
 
     async fn list(&self, record: &Record) -> Result<Reply, DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
-        let goes = |name: &Name| self.config.links.get(name).is_some_and(|link| !link.standing);
+        let goes = |name: &Name| {
+            self.config
+                .links
+                .get(name)
+                .is_some_and(|link| !link.standing)
+        };
         let mut idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
         let links: Vec<&Name> = record.parts().map(|(_, part)| &part.link).collect();
         if idle.any(|(link, _)| goes(link) && !links.contains(&link)) {
@@ -165,7 +177,9 @@ impl LinuxRouter {
     async fn counters(&self, id: &PartId, record: &Record) -> Result<Reply, DriverError> {
         let (slot, part) = record.slot(id).ok_or_else(|| DriverError::missing(id))?;
         let link = self.link(part)?;
-        let counters = self.kernel.counters(&self.config.numbers, &link.interface, slot);
+        let counters = self
+            .kernel
+            .counters(&self.config.numbers, &link.interface, slot);
         let counters = counters.await?.ok_or_else(|| DriverError::missing(id))?;
         Ok(Reply::Counters(counters))
     }

@@ -95,9 +95,13 @@ impl SetupConfig {
         let (mut nodes, mut drivers) = (BTreeMap::new(), Drivers::new());
         for (node, config) in &self.nodes {
             let (way, time) = config.way(node)?;
-            let driver = ways.entry((way.clone(), time)).or_insert_with(|| node.clone());
+            let driver = ways
+                .entry((way.clone(), time))
+                .or_insert_with(|| node.clone());
             nodes.insert(node.clone(), driver.clone());
-            drivers.entry(driver.clone()).or_insert_with(|| way.driver(time));
+            drivers
+                .entry(driver.clone())
+                .or_insert_with(|| way.driver(time));
         }
         Ok((nodes, drivers))
     }
@@ -113,7 +117,9 @@ impl NodeConfig {
         };
         let (way, usual) = match (&self.agent, &self.command, &self.program) {
             (Some(agent), None, None) => {
-                let path = agent.strip_prefix(SOCKET_SCHEME).filter(|path| !path.is_empty());
+                let path = agent
+                    .strip_prefix(SOCKET_SCHEME)
+                    .filter(|path| !path.is_empty());
                 let path = path.ok_or_else(|| SetupFault::Address(node.clone(), agent.clone()))?;
                 (Way::Agent(path.into()), AGENT_TIME)
             }
@@ -139,7 +145,9 @@ impl Way {
     fn driver(self, time: Duration) -> Arc<dyn Driver> {
         match self {
             Self::Agent(path) => Arc::new(Remote::socket(path, time)),
-            Self::Command(program, arguments) => Arc::new(Remote::command(program, arguments, time)),
+            Self::Command(program, arguments) => {
+                Arc::new(Remote::command(program, arguments, time))
+            }
             Self::Program(program, arguments) => Arc::new(Program::new(program, arguments, time)),
         }
     }

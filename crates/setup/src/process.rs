@@ -55,7 +55,12 @@ impl Drop for Group {
 ///
 /// # Errors
 /// [`RunError`]; a program that fails by itself is none.
-pub async fn run(command: Command, input: &[u8], time: Duration, most: usize) -> Result<Ran, RunError> {
+pub async fn run(
+    command: Command,
+    input: &[u8],
+    time: Duration,
+    most: usize,
+) -> Result<Ran, RunError> {
     let mut child = tokio::process::Command::from(command)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -65,7 +70,9 @@ pub async fn run(command: Command, input: &[u8], time: Duration, most: usize) ->
         .spawn()
         .map_err(RunError::Start)?;
     // Dropped before the child, which is then not yet waited for.
-    let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let pid = child
+        .id()
+        .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
     let mut group = Group(pid);
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feeding = async {
@@ -76,7 +83,8 @@ pub async fn run(command: Command, input: &[u8], time: Duration, most: usize) ->
         Ok::<(), RunError>(())
     };
     let ran = async {
-        let (_, output, complaint) = tokio::try_join!(feeding, all_of(stdout, most), beginning_of(stderr))?;
+        let (_, output, complaint) =
+            tokio::try_join!(feeding, all_of(stdout, most), beginning_of(stderr))?;
         let status = child.wait().await?;
         Ok(Ran {
             status,
@@ -84,7 +92,9 @@ pub async fn run(command: Command, input: &[u8], time: Duration, most: usize) ->
             complaint,
         })
     };
-    let ran = timeout(time, ran).await.unwrap_or(Err(RunError::Time(time)));
+    let ran = timeout(time, ran)
+        .await
+        .unwrap_or(Err(RunError::Time(time)));
     if ran.is_ok() {
         group.0 = None;
     }

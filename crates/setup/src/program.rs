@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::ask::{DriverError, MAX_REPLY_BYTES, Reply, Request, one_line, read_reply, request_line};
+use crate::ask::{
+    DriverError, MAX_REPLY_BYTES, Reply, Request, one_line, read_reply, request_line,
+};
 use crate::driver::{Answer, Driver};
 use crate::process::{Ran, RunError, run};
 
@@ -68,9 +70,10 @@ fn answer(program: &Path, ran: &Ran) -> Result<Reply, DriverError> {
             let what = format!("it ended with {}{complained}", ran.status);
             Err(DriverError::failed(of(program, &what)))
         }
-        (Err(DriverError::Nonsense { why }), _) => {
-            Err(DriverError::nonsense(of(program, &format!("{why}{complained}"))))
-        }
+        (Err(DriverError::Nonsense { why }), _) => Err(DriverError::nonsense(of(
+            program,
+            &format!("{why}{complained}"),
+        ))),
         (Err(error), _) => Err(error),
     }
 }

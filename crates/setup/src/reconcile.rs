@@ -200,7 +200,10 @@ impl Reconciler {
         if now >= wanted.circuit().window().end {
             return Some(Standing::Over { left });
         }
-        let Some(parts) = wanted.held_at(now).then(|| wanted.parts_at(&self.owner, now)) else {
+        let Some(parts) = wanted
+            .held_at(now)
+            .then(|| wanted.parts_at(&self.owner, now))
+        else {
             return Some(Standing::Waiting);
         };
         let whole = parts.values().all(|part| match self.side_of(part) {
@@ -227,7 +230,9 @@ impl Reconciler {
         };
         let sides = self.sides.iter();
         sides
-            .map(|(driver, side)| side.left(circuit) + usize::from(!side.is_listed() && concerned(driver)))
+            .map(|(driver, side)| {
+                side.left(circuit) + usize::from(!side.is_listed() && concerned(driver))
+            })
             .sum()
     }
 
@@ -237,7 +242,9 @@ impl Reconciler {
         let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);
         let nodes = routes.flat_map(|route| &route.hops).map(|hop| &hop.node);
         let drivers: BTreeSet<&Name> = nodes.filter_map(|node| self.nodes.get(node)).collect();
-        let sides = drivers.into_iter().filter_map(|driver| self.sides.get(driver));
+        let sides = drivers
+            .into_iter()
+            .filter_map(|driver| self.sides.get(driver));
         sides
             .map(|side| side.left(&circuit.id) + usize::from(!side.is_listed()))
             .sum()
@@ -271,7 +278,11 @@ impl Reconciler {
     /// Of each driver, the parts that are to be there now.
     fn desired(&self, now: Moment) -> BTreeMap<Name, BTreeMap<PartId, Part>> {
         let mut desired: BTreeMap<Name, BTreeMap<PartId, Part>> = BTreeMap::new();
-        for wanted in self.circuits.values().filter(|wanted| wanted.failure().is_none()) {
+        for wanted in self
+            .circuits
+            .values()
+            .filter(|wanted| wanted.failure().is_none())
+        {
             for (id, part) in wanted.parts_at(&self.owner, now) {
                 if let Some(driver) = self.nodes.get(&part.node) {
                     desired.entry(driver.clone()).or_default().insert(id, part);
@@ -297,7 +308,10 @@ impl Reconciler {
             });
             match missing {
                 Some((driver, side, part)) if wanted.is_late(now) => {
-                    failed.push((id.clone(), Failure::of(driver, part, &side.why_not(&part.id))));
+                    failed.push((
+                        id.clone(),
+                        Failure::of(driver, part, &side.why_not(&part.id)),
+                    ));
                 }
                 missing => changed.push((id.clone(), missing.is_some())),
             }

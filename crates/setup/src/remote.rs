@@ -87,8 +87,13 @@ impl Remote {
         };
         stream.write_all(line).await.map_err(lost)?;
         stream.flush().await.map_err(lost)?;
-        let Some(answer) = next_line(&mut stream, MAX_REPLY_BYTES).await.map_err(lost)? else {
-            return Err(self.failed("closed the connection without an answer: its own log says why"));
+        let Some(answer) = next_line(&mut stream, MAX_REPLY_BYTES)
+            .await
+            .map_err(lost)?
+        else {
+            return Err(
+                self.failed("closed the connection without an answer: its own log says why")
+            );
         };
         let reply = read_reply(&answer).map_err(|error| self.nonsense(&error.to_string()))?;
         if !stream.buffer().is_empty() {
@@ -112,7 +117,8 @@ impl Way {
         match self {
             Self::Socket(path) => path.display().to_string(),
             Self::Command { program, arguments } => {
-                let words = std::iter::once(program.display().to_string()).chain(arguments.iter().cloned());
+                let words =
+                    std::iter::once(program.display().to_string()).chain(arguments.iter().cloned());
                 words.collect::<Vec<_>>().join(" ")
             }
         }
@@ -179,7 +185,11 @@ impl AsyncRead for Piped {
 }
 
 impl AsyncWrite for Piped {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.input).poll_write(cx, bytes)
     }
 

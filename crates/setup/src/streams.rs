@@ -56,10 +56,16 @@ impl Prefix {
         let shift = u32::from(bits(self.address) - self.length);
         let alike = match (self.address, other.address) {
             (IpAddr::V4(one), IpAddr::V4(other)) => {
-                (one.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+                (one.to_bits() ^ other.to_bits())
+                    .checked_shr(shift)
+                    .unwrap_or(0)
+                    == 0
             }
             (IpAddr::V6(one), IpAddr::V6(other)) => {
-                (one.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+                (one.to_bits() ^ other.to_bits())
+                    .checked_shr(shift)
+                    .unwrap_or(0)
+                    == 0
             }
             _ => false,
         };
@@ -179,7 +185,9 @@ pub enum Family {
 }
 
 /// A protocol with ports.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Transport {
     /// TCP.
@@ -285,7 +293,9 @@ impl Streams {
             });
         }
         match self.source_ports {
-            Some(ports) if ports.first == 0 || ports.first > ports.last => Err(StreamsFault::Ports(ports)),
+            Some(ports) if ports.first == 0 || ports.first > ports.last => {
+                Err(StreamsFault::Ports(ports))
+            }
             _ if self.mark == Some(0) => Err(StreamsFault::NoMark),
             _ => Ok(()),
         }
@@ -297,7 +307,13 @@ impl fmt::Display for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.from, self.to)?;
         if let Some(ports) = self.source_ports {
-            write!(f, ",{}={}-{}", ports.transport.word(), ports.first, ports.last)?;
+            write!(
+                f,
+                ",{}={}-{}",
+                ports.transport.word(),
+                ports.first,
+                ports.last
+            )?;
         }
         if let Some(mark) = self.mark {
             write!(f, ",mark={mark:#x}")?;

@@ -61,10 +61,12 @@ fn any_ports() -> impl Strategy<Value = SourcePorts> {
 pub fn any_streams() -> impl Strategy<Value = Streams> {
     let ends = prop_oneof![(v4(), v4()), (v6(), v6())];
     let mark = proptest::option::of(1..=u32::MAX);
-    (ends, proptest::option::of(any_ports()), mark).prop_map(|((from, to), source_ports, mark)| Streams {
-        from,
-        to,
-        source_ports,
-        mark,
+    (ends, proptest::option::of(any_ports()), mark).prop_map(|((from, to), source_ports, mark)| {
+        Streams {
+            from,
+            to,
+            source_ports,
+            mark,
+        }
     })
 }

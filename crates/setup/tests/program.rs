@@ -100,8 +100,13 @@ async fn a_program_sets_up_lists_counts_and_tears_down() {
         packets: 1,
         drops: 0,
     };
-    assert_eq!(counters(&driver, name("us"), part.id.clone()).await, Ok(counted));
-    tear_down(&driver, name("us"), part.id.clone()).await.unwrap();
+    assert_eq!(
+        counters(&driver, name("us"), part.id.clone()).await,
+        Ok(counted)
+    );
+    tear_down(&driver, name("us"), part.id.clone())
+        .await
+        .unwrap();
     let gone = counters(&driver, name("us"), part.id).await;
     let missing = DriverError::Missing {
         why: "not here".to_owned(),

@@ -213,7 +213,10 @@ impl Held {
     /// Takes more of the same, now or not at all.
     pub(crate) fn grow(&mut self, units: u64) -> Result<(), Exhausted> {
         let shared = &self.account.shared;
-        shared.ledger.locked().take(self.what, &self.account.key, units)?;
+        shared
+            .ledger
+            .locked()
+            .take(self.what, &self.account.key, units)?;
         self.units += units;
         Ok(())
     }
@@ -335,7 +338,10 @@ mod tests {
             waiter.await.unwrap();
         }
         assert_eq!(
-            (one.held(Resource::OpenFiles), other.held(Resource::OpenFiles)),
+            (
+                one.held(Resource::OpenFiles),
+                other.held(Resource::OpenFiles)
+            ),
             (0, 0)
         );
     }

@@ -139,7 +139,10 @@ pub trait Connector: Send + Sync + 'static {
         None
     }
     /// Opens a stream over route number `route`.
-    fn connect(&self, route: usize) -> impl Future<Output = Result<Self::Stream, ConnectError>> + Send;
+    fn connect(
+        &self,
+        route: usize,
+    ) -> impl Future<Output = Result<Self::Stream, ConnectError>> + Send;
 }
 
 /// What the copy came to, once it is over.
@@ -222,12 +225,28 @@ impl<C: Connector> Client<C> {
 
     /// Receives into `destination`; `names` is what each source is called in messages. The server is held to what the request
     /// asks for: [`Error::NotAsked`] when it sends something else.
-    pub async fn pull(self, destination: Destination, names: Vec<String>) -> Result<Outcome, Error> {
-        let recursive = !matches!(self.hello.request, Request::Pull { recursive: false, .. });
+    pub async fn pull(
+        self,
+        destination: Destination,
+        names: Vec<String>,
+    ) -> Result<Outcome, Error> {
+        let recursive = !matches!(
+            self.hello.request,
+            Request::Pull {
+                recursive: false,
+                ..
+            }
+        );
         let asked = || match (self.hello.portion, recursive) {
             (Portion::Part(part), _) => {
                 let links_together = self.hello.hard_links;
-                Asked::Part(PartFilter { part, links_together }, recursive)
+                Asked::Part(
+                    PartFilter {
+                        part,
+                        links_together,
+                    },
+                    recursive,
+                )
             }
             (_, false) => Asked::Files,
             (_, true) => Asked::Trees,
@@ -247,7 +266,14 @@ impl<C: Connector> Client<C> {
             run.hello.offer = destination.has_something().then_some(self.compare);
             let labels = Sources::labels(names.clone());
             let (progress, observer) = (self.progress.clone(), self.observer.clone());
-            let receiver = Receiver::new(destination, asked(), Account::alone(), progress, observer, labels)?;
+            let receiver = Receiver::new(
+                destination,
+                asked(),
+                Account::alone(),
+                progress,
+                observer,
+                labels,
+            )?;
             let carried = self.carry(Side::Pull(receiver.clone()), &mut run).await;
             let error = match carried {
                 Ok(closing) => {
@@ -299,7 +325,9 @@ impl<C: Connector> Client<C> {
         run.hello.token = Token::random()?;
         run.hello.placement = next.placement;
         self.progress.begin_again();
-        self.observer.event(Event::BegunAgain { reason: next.reason });
+        self.observer.event(Event::BegunAgain {
+            reason: next.reason,
+        });
         tokio::time::sleep(next.pause).await;
         Ok(())
     }

@@ -53,12 +53,18 @@ mod tests {
         let mut attempts = [Err(Errno::MFILE), Err(Errno::NFILE), Ok(7)].into_iter();
         assert_eq!(with_descriptor(|| attempts.next().unwrap()), Ok(7));
         let mut attempts = [Err(Errno::NOENT), Ok(7)].into_iter();
-        assert_eq!(with_descriptor(|| attempts.next().unwrap()), Err(Errno::NOENT));
+        assert_eq!(
+            with_descriptor(|| attempts.next().unwrap()),
+            Err(Errno::NOENT)
+        );
     }
 
     #[test]
     fn a_shortage_that_lasts_is_an_error() {
-        assert_eq!(next_pause(FIRST_PAUSE, Duration::ZERO), Some(2 * FIRST_PAUSE));
+        assert_eq!(
+            next_pause(FIRST_PAUSE, Duration::ZERO),
+            Some(2 * FIRST_PAUSE)
+        );
         assert_eq!(next_pause(MAX_PAUSE, Duration::ZERO), Some(MAX_PAUSE));
         assert_eq!(next_pause(MAX_PAUSE, WAIT_TIMEOUT), None);
     }

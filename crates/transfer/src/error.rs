@@ -73,7 +73,9 @@ impl FailureKind {
     /// What happened and what to do, in one line.
     fn text(self) -> &'static str {
         match self {
-            Self::Changed => "changed while it was being read; copy it again when nothing writes to it",
+            Self::Changed => {
+                "changed while it was being read; copy it again when nothing writes to it"
+            }
             Self::Vanished => "vanished before it could be read",
             Self::PermissionDenied => "permission denied",
             Self::DiskFull => "no space left at the destination",
@@ -87,7 +89,9 @@ impl FailureKind {
             }
             Self::NotFound => "no such file or directory",
             Self::IsDirectory => "is a directory; give -r to copy it with all it holds",
-            Self::Verification => "what arrived differs from what was sent; not kept, copy it again",
+            Self::Verification => {
+                "what arrived differs from what was sent; not kept, copy it again"
+            }
             Self::Io => "input/output error",
             Self::Limit => "a limit was met; copy in smaller parts",
             Self::Metadata => "copied, but its permissions or times could not be set",
@@ -304,6 +308,9 @@ mod tests {
                 "{message}"
             );
         }
-        assert_eq!(Failure::for_name(Errno::NOSPC, b"a").kind, FailureKind::DiskFull);
+        assert_eq!(
+            Failure::for_name(Errno::NOSPC, b"a").kind,
+            FailureKind::DiskFull
+        );
     }
 }

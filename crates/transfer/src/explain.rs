@@ -24,7 +24,11 @@ pub struct Picture<'a> {
 
 /// The line, without a full stop.
 pub fn explain(picture: &Picture<'_>) -> String {
-    let Some((limit, share)) = picture.sending.chief().or_else(|| picture.receiving.chief()) else {
+    let Some((limit, share)) = picture
+        .sending
+        .chief()
+        .or_else(|| picture.receiving.chief())
+    else {
         return "the copy was too short to say what limits it".to_owned();
     };
     let evidence = picture
@@ -64,7 +68,9 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
             )
         }
         Limit::ReceivingApplication => {
-            format!("limited by {receiver}: its disk or processor takes {rate}, less than the network brings")
+            format!(
+                "limited by {receiver}: its disk or processor takes {rate}, less than the network brings"
+            )
         }
         Limit::SendBuffer => format!(
             "limited by the send buffer of {sender}: {} for a round trip of {}",
@@ -96,7 +102,8 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
 fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
     match limit {
         Limit::SendBuffer | Limit::ReceiveWindow => {
-            "; `longhaul doctor` on that machine says how to raise it, and more streams help".to_owned()
+            "; `longhaul doctor` on that machine says how to raise it, and more streams help"
+                .to_owned()
         }
         Limit::Loss if picture.depot.is_none() => {
             format!(
@@ -185,7 +192,9 @@ mod tests {
             line(true, None, &tally(Limit::ReceiveWindow), &unknown)
                 .contains("of the server: 64 KiB for a round trip of 100 ms")
         );
-        assert!(line(false, None, &tally(Limit::ReceiveWindow), &unknown).contains("of this machine"));
+        assert!(
+            line(false, None, &tally(Limit::ReceiveWindow), &unknown).contains("of this machine")
+        );
         assert!(line(true, None, &tally(Limit::Path), &unknown).contains("40 ms of queue"));
         assert!(line(true, None, &unknown, &unknown).contains("too short"));
     }

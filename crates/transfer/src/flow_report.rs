@@ -42,13 +42,22 @@ impl FlowReport {
     pub(crate) fn of(seen: &Seen) -> Self {
         let evidence = seen.tally.evidence().unwrap_or_default();
         Self {
-            held_ms: FLOW_LIMITS
-                .map(|limit| seen.tally.held(limit).as_millis().try_into().unwrap_or(u32::MAX)),
+            held_ms: FLOW_LIMITS.map(|limit| {
+                seen.tally
+                    .held(limit)
+                    .as_millis()
+                    .try_into()
+                    .unwrap_or(u32::MAX)
+            }),
             retransmits: seen.retransmits.into(),
             rtt_us: (micros(evidence.rtt), micros(evidence.min_rtt)),
             window: evidence.peer_window,
             send_buffer: evidence.send_buffer,
-            streams: seen.advised_streams().unwrap_or(0).try_into().unwrap_or(u16::MAX),
+            streams: seen
+                .advised_streams()
+                .unwrap_or(0)
+                .try_into()
+                .unwrap_or(u16::MAX),
         }
     }
 

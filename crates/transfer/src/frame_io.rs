@@ -92,7 +92,9 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.buf.advance(FRAME_HEAD);
         let body = self.buf.split_to(len).freeze();
         self.taken += (FRAME_HEAD + len) as u64;
-        Ok(Some(Incoming::Frame(decode(frame_type, body).map_err(broken)?)))
+        Ok(Some(Incoming::Frame(
+            decode(frame_type, body).map_err(broken)?,
+        )))
     }
 
     /// Whether [`Self::next`] would give something that isn't a block without waiting.
@@ -148,7 +150,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         self.data_left = 0;
         let mut filled = self.buf.len().min(out.len());
         let mut given = 0;
-        self.buf.copy_to_slice(out.get_mut(..filled).unwrap_or_default());
+        self.buf
+            .copy_to_slice(out.get_mut(..filled).unwrap_or_default());
         loop {
             let whole_parts = match filled == out.len() {
                 true => filled,
@@ -162,7 +165,11 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
                 return Ok(());
             }
             let until = out.len().min(filled + READ_PART_BYTES);
-            let n = received(self.inner.read(out.get_mut(filled..until).unwrap_or_default())).await?;
+            let n = received(
+                self.inner
+                    .read(out.get_mut(filled..until).unwrap_or_default()),
+            )
+            .await?;
             if n == 0 {
                 return Err(cut());
             }
@@ -302,7 +309,9 @@ mod tests {
             let result = async {
                 while let Some(incoming) = reader.next().await? {
                     if let Incoming::Block(block, _) = incoming {
-                        reader.read_data(&mut vec![0; block.data_len()], |_| ()).await?;
+                        reader
+                            .read_data(&mut vec![0; block.data_len()], |_| ())
+                            .await?;
                     }
                 }
                 Ok::<_, Error>(())

@@ -153,7 +153,9 @@ fn stream(data: &[u8]) {
                     Ok(Some(Incoming::Frame(frame))) => decoded(&frame, None),
                     Ok(Some(Incoming::Block(block, _))) => {
                         assert!(block.data_len() <= 1 << 20);
-                        let read = reader.read_data(&mut vec![0; block.data_len()], |_| ()).await;
+                        let read = reader
+                            .read_data(&mut vec![0; block.data_len()], |_| ())
+                            .await;
                         if read.is_err() {
                             break;
                         }
@@ -175,14 +177,20 @@ fn hello(data: &[u8]) {
     for body in [data.to_vec(), [&beginning[..], data].concat()] {
         match decode(FrameType::Hello, Bytes::from(body)) {
             Ok(frame) => {
-                let Frame::Hello(hello) = &frame else { continue };
+                let Frame::Hello(hello) = &frame else {
+                    continue;
+                };
                 assert!(hello.fits() || data.len() + beginning.len() >= MAX_HELLO);
                 match &hello.request {
                     Request::Push {
                         destination, names, ..
                     } => {
                         plain(destination);
-                        assert!(names.iter().all(|name| !name.contains(&b'/') && name != b".."));
+                        assert!(
+                            names
+                                .iter()
+                                .all(|name| !name.contains(&b'/') && name != b"..")
+                        );
                     }
                     Request::Pull { sources, .. } => sources.iter().for_each(plain),
                 }

@@ -62,7 +62,9 @@ pub enum GrantError {
         detail: String,
     },
     /// A key or directory is not one.
-    #[error("grant {grant:?}: {detail}; write KEY or KEY=DIRECTORY, the directory being beneath the root")]
+    #[error(
+        "grant {grant:?}: {detail}; write KEY or KEY=DIRECTORY, the directory being beneath the root"
+    )]
     Grant {
         /// As given.
         grant: String,
@@ -167,7 +169,12 @@ impl Grants {
     }
 
     /// The widest directory around `path` in which `key` may do that: what it does there stays within.
-    pub(crate) fn around(&self, key: &PublicKey, access: Access, path: &RelPath) -> Option<&RelPath> {
+    pub(crate) fn around(
+        &self,
+        key: &PublicKey,
+        access: Access,
+        path: &RelPath,
+    ) -> Option<&RelPath> {
         self.0
             .iter()
             .filter(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
@@ -182,7 +189,9 @@ impl Grants {
 
     /// Whether `key` may read anything.
     pub fn reads(&self, key: &PublicKey) -> bool {
-        self.0.iter().any(|g| g.key == *key && g.access == Access::Read)
+        self.0
+            .iter()
+            .any(|g| g.key == *key && g.access == Access::Read)
     }
 
     /// Whether nothing is granted to anybody.
@@ -203,7 +212,10 @@ impl GrantsInForce {
 
     /// Those in force now.
     pub fn now(&self) -> Arc<Grants> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// `grants` are in force from now on.
@@ -268,16 +280,25 @@ mod tests {
         ] {
             std::fs::write(&file, bad).unwrap();
             let error = grants.add_file(&file).unwrap_err().to_string();
-            assert!(error.contains("grants.toml:") && !error.contains('\n'), "{error}");
+            assert!(
+                error.contains("grants.toml:") && !error.contains('\n'),
+                "{error}"
+            );
         }
     }
 
     #[test]
     fn who_may_create_may_not_replace_and_who_may_write_may_both() {
         let mut grants = Grants::default();
-        grants.add(Access::Create, &format!("{}=in", key(1))).unwrap();
-        grants.add(Access::Write, &format!("{}=in", key(2))).unwrap();
-        grants.add(Access::Write, &format!("{}=in/a", key(2))).unwrap();
+        grants
+            .add(Access::Create, &format!("{}=in", key(1)))
+            .unwrap();
+        grants
+            .add(Access::Write, &format!("{}=in", key(2)))
+            .unwrap();
+        grants
+            .add(Access::Write, &format!("{}=in/a", key(2)))
+            .unwrap();
         assert!(grants.allow(&key(1), Access::Create, &path("in/x")));
         assert!(!grants.allow(&key(1), Access::Write, &path("in/x")));
         assert!(!grants.allow(&key(1), Access::Read, &path("in/x")));

@@ -35,7 +35,9 @@ pub(crate) fn hash_block(block: &Block, mut data: &[u8], size: u64) -> BlockHash
     let mut hasher = BlockHasher::new(block.offset, u64::from(block.len), size);
     let mut hashed = 0;
     for extent in &block.extents {
-        let (now, rest) = data.split_at_checked(extent.len as usize).unwrap_or((data, &[]));
+        let (now, rest) = data
+            .split_at_checked(extent.len as usize)
+            .unwrap_or((data, &[]));
         hasher.update_zeros(u64::from(extent.offset.saturating_sub(hashed)));
         hasher.update(now);
         data = rest;

@@ -33,8 +33,8 @@ mod wire;
 mod workers;
 
 pub use client::{
-    Client, ConnectError, ConnectFailure, Connector, DEFAULT_PATIENCE, MAX_STREAMS, Outcome, RoutePlan,
-    Transport,
+    Client, ConnectError, ConnectFailure, Connector, DEFAULT_PATIENCE, MAX_STREAMS, Outcome,
+    RoutePlan, Transport,
 };
 pub use error::{Error, Failure, FailureKind};
 pub use explain::{Picture, explain};
@@ -47,7 +47,8 @@ pub use over_sessions::{
 pub use part::{MAX_PARTS, Part, PartError, Portion};
 pub use process_limits::ProcessLimits;
 pub use progress::{
-    Ends, Event, NotKept, NotKeptCounts, Observer, Progress, RouteStanding, Standstill, StreamCounters,
+    Ends, Event, NotKept, NotKeptCounts, Observer, Progress, RouteStanding, Standstill,
+    StreamCounters,
 };
 pub use remembered::StreamMemory;
 pub use send::Sources;

@@ -72,7 +72,9 @@ impl Limits {
     pub fn memory(&self) -> usize {
         let buffers = self.buffers.saturating_mul(BUFFER_BYTES);
         let streams = self.streams.saturating_mul(STREAM_BYTES);
-        self.bookkeeping.saturating_add(buffers).saturating_add(streams)
+        self.bookkeeping
+            .saturating_add(buffers)
+            .saturating_add(streams)
     }
 
     /// With as many open files as fit a limit on descriptors, `RLIMIT_NOFILE`, of which `others` go elsewhere. `Err` with the

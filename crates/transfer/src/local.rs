@@ -50,7 +50,14 @@ pub async fn copy_local(
         queue.keep_links(true);
     }
     let (account, asked) = (Account::alone(), Asked::Anything);
-    let receiver = Receiver::new(destination, asked, account, progress.clone(), observer, labels())?;
+    let receiver = Receiver::new(
+        destination,
+        asked,
+        account,
+        progress.clone(),
+        observer,
+        labels(),
+    )?;
     let walk = queue.clone();
     let found = progress.clone();
     let walked = tokio::task::spawn_blocking(move || {
@@ -91,6 +98,8 @@ pub async fn copy_local(
             manifest,
             closing: JoinSet::new(),
         }),
-        None => Err(Error::StreamsLost("the copy ended before all was written".into())),
+        None => Err(Error::StreamsLost(
+            "the copy ended before all was written".into(),
+        )),
     }
 }

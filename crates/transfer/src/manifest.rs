@@ -63,7 +63,13 @@ impl Manifest {
     }
 
     /// Records entry `id` once; `false` if it was recorded before.
-    pub(crate) fn record(&mut self, id: u64, source: u32, path: &RelPath, record: Record<'_>) -> bool {
+    pub(crate) fn record(
+        &mut self,
+        id: u64,
+        source: u32,
+        path: &RelPath,
+        record: Record<'_>,
+    ) -> bool {
         if self.has(id) {
             return false;
         }
@@ -135,7 +141,12 @@ mod tests {
             assert!(manifest.record(0, 0, &path("f"), record));
             manifest.hash()
         };
-        let all = [hash(5, 0, "a"), hash(6, 0, "a"), hash(5, 1, "a"), hash(5, 0, "b")];
+        let all = [
+            hash(5, 0, "a"),
+            hash(6, 0, "a"),
+            hash(5, 1, "a"),
+            hash(5, 0, "b"),
+        ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());
     }

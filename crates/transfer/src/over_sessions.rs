@@ -87,8 +87,15 @@ impl Reserved {
     #[must_use]
     pub fn name(&self) -> String {
         match &self.mark {
-            Mark::Ports(ports) => format!("{}{FROM_PORTS}{}-{}", self.route, ports.start(), ports.end()),
-            Mark::Grant(grant) => format!("{}{BY_CIRCUIT}{}", self.route, printable(&grant.circuit)),
+            Mark::Ports(ports) => format!(
+                "{}{FROM_PORTS}{}-{}",
+                self.route,
+                ports.start(),
+                ports.end()
+            ),
+            Mark::Grant(grant) => {
+                format!("{}{BY_CIRCUIT}{}", self.route, printable(&grant.circuit))
+            }
         }
     }
 }
@@ -293,7 +300,9 @@ impl Connector for SessionConnector {
             (options.route, options.source) = (path.route, path.source);
             match path.mark {
                 Some(Mark::Ports(ports)) => options.source_ports = Some(ports),
-                Some(Mark::Grant(grant)) => options.grant = Some(Box::new(CircuitGrant::clone(&grant))),
+                Some(Mark::Grant(grant)) => {
+                    options.grant = Some(Box::new(CircuitGrant::clone(&grant)))
+                }
                 None => {}
             }
         }
@@ -308,7 +317,8 @@ impl Connector for SessionConnector {
                     _ => ConnectFailure::NoRoute,
                 },
                 // A depot may take a grant later that it does not take yet: its clock may be behind, and sessions of the circuit end.
-                retry: is_worth_a_retry(&error) || (options.grant.is_some() && error.is_about_grant()),
+                retry: is_worth_a_retry(&error)
+                    || (options.grant.is_some() && error.is_about_grant()),
                 message: error.to_string(),
             }
         })
@@ -356,10 +366,16 @@ async fn logged(
         .first_hop
         .map(|addr| addr.to_string())
         .unwrap_or_default();
-    server.log(peer, || tracing::info!(session = %id, %peer, %from, "{what}"));
+    server.log(
+        peer,
+        || tracing::info!(session = %id, %peer, %from, "{what}"),
+    );
     match serve(&server, session, peer).await {
         Ok(()) => server.log(peer, || tracing::info!(session = %id, "{what} over")),
-        Err(error) => server.log(peer, || tracing::info!(session = %id, %error, "{what} failed")),
+        Err(error) => server.log(
+            peer,
+            || tracing::info!(session = %id, %error, "{what} failed"),
+        ),
     }
 }
 

@@ -171,8 +171,8 @@ mod tests {
                 .find(|&number| Part::new(number, 8).unwrap().takes(source, &path))
                 .unwrap()
         };
-        let parts =
-            [(0, ""), (1, ""), (0, "a"), (0, "a/b"), (2, "a/b")].map(|(source, name)| part_of(source, name));
+        let parts = [(0, ""), (1, ""), (0, "a"), (0, "a/b"), (2, "a/b")]
+            .map(|(source, name)| part_of(source, name));
         assert_eq!(parts, [5, 7, 6, 4, 6]);
         let of_inode = (1..=8).find(|&number| Part::new(number, 8).unwrap().takes_inode(1 << 33));
         assert_eq!(of_inode, Some(4));
@@ -198,7 +198,9 @@ mod tests {
     fn portions_are_words() {
         assert_eq!("rest".parse(), Ok(Portion::Rest));
         assert_eq!("2/3".parse(), Ok(Portion::Part(Part::new(2, 3).unwrap())));
-        for bad in ["", "2", "/", "0/3", "4/3", "1/1001", "-1/3", "1/3/3", "whole"] {
+        for bad in [
+            "", "2", "/", "0/3", "4/3", "1/1001", "-1/3", "1/3/3", "whole",
+        ] {
             assert_eq!(bad.parse::<Portion>(), Err(PartError), "{bad}");
         }
     }

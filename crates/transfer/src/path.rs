@@ -27,7 +27,9 @@ pub struct RelPath(Box<[u8]>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PathError {
     /// A name is empty, `.` or `..`.
-    #[error("a path has an empty name, \".\" or \"..\" in it: give the plain path beneath the root")]
+    #[error(
+        "a path has an empty name, \".\" or \"..\" in it: give the plain path beneath the root"
+    )]
     NotPlain,
     /// A NUL byte.
     #[error("a path has a NUL byte in it")]
@@ -111,7 +113,9 @@ impl RelPath {
         let mut names = self.0.rsplitn(2, |&b| b == b'/');
         let last = names.next()?;
         Some((
-            names.next().map_or(Self::root(), |above| Self(above.into())),
+            names
+                .next()
+                .map_or(Self::root(), |above| Self(above.into())),
             last,
         ))
     }

@@ -3,7 +3,8 @@
 use rustix::process::{Resource, getrlimit};
 
 use crate::limits::{
-    BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, OPEN_DIRECTORIES_PER_COPY, STREAM_BYTES,
+    BUFFER_BYTES, DESCRIPTORS_PER_FILE, Limits, MIN_OPEN_FILES, OPEN_DIRECTORIES_PER_COPY,
+    STREAM_BYTES,
 };
 
 /// Descriptors of a client that are no copy's: standard streams, the runtime, signals, ssh, the
@@ -56,7 +57,9 @@ impl ProcessLimits {
 
     /// Files that a client may have open at once.
     fn open_files(self) -> usize {
-        let left = self.copy_descriptors().saturating_sub(self.open_directories());
+        let left = self
+            .copy_descriptors()
+            .saturating_sub(self.open_directories());
         // A stream has one descriptor, and two files: one that it ends, and the next one.
         (left / (DESCRIPTORS_PER_FILE + 1)).max(1)
     }
@@ -79,7 +82,9 @@ impl Limits {
         let limits = Self::default().within_memory(process.address_space);
         Self {
             // One key alone may hold half.
-            open_files: limits.open_files.min(process.open_files().saturating_mul(2)),
+            open_files: limits
+                .open_files
+                .min(process.open_files().saturating_mul(2)),
             ..limits
         }
     }
@@ -94,7 +99,8 @@ impl Limits {
             let share = |part: usize| (part as u128 * left as u128 / wanted as u128) as usize;
             self.buffers = share(self.buffers).max(MIN_BUFFERS.min(self.buffers));
             self.streams = share(self.streams).max(MIN_STREAMS.min(self.streams));
-            self.bookkeeping = share(self.bookkeeping).max(MIN_BOOKKEEPING_BYTES.min(self.bookkeeping));
+            self.bookkeeping =
+                share(self.bookkeeping).max(MIN_BOOKKEEPING_BYTES.min(self.bookkeeping));
             self.copies = share(self.copies).max(2.min(self.copies));
         }
         self

@@ -134,7 +134,11 @@ impl Progress {
     /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there or are other
     /// names of one.
     pub fn bytes_travelled(&self) -> u64 {
-        let not = [&self.bytes_resumed, &self.bytes_unchanged, &self.bytes_linked];
+        let not = [
+            &self.bytes_resumed,
+            &self.bytes_unchanged,
+            &self.bytes_linked,
+        ];
         let done = self.bytes_done.load(Ordering::Relaxed);
         not.iter().fold(done, |travelled, bytes| {
             travelled.saturating_sub(bytes.load(Ordering::Relaxed))
@@ -204,7 +208,9 @@ impl Progress {
 
     /// Forgets a stream that has ended, where nobody asks for it any more.
     pub(crate) fn remove_stream(&self, counters: &Arc<StreamCounters>) {
-        self.streams.locked().retain(|one| !Arc::ptr_eq(one, counters));
+        self.streams
+            .locked()
+            .retain(|one| !Arc::ptr_eq(one, counters));
     }
 
     /// Takes over what another side's walk has found.

@@ -97,7 +97,10 @@ impl StreamMemory {
         let recalled = self.numbers().recall_noted(&self.names(push, routes)).await;
         let (streams, notes) = recalled?;
         let conditions = PathConditions::from_numbers(notes.try_into().ok()?);
-        Some(LearnedStreams { streams, conditions })
+        Some(LearnedStreams {
+            streams,
+            conditions,
+        })
     }
 
     /// Remembers it.
@@ -236,7 +239,8 @@ impl Numbers {
 
     fn get(&self, key: &Key, now: u64) -> Option<(u32, Vec<u64>)> {
         let entry = self.0.iter().find(|entry| entry.key == *key)?;
-        (now.saturating_sub(entry.at) <= MAX_AGE.as_secs()).then(|| (entry.number, entry.notes.clone()))
+        (now.saturating_sub(entry.at) <= MAX_AGE.as_secs())
+            .then(|| (entry.number, entry.notes.clone()))
     }
 
     fn set(&mut self, key: Key, number: u32, notes: Vec<u64>, at: u64) {

@@ -99,7 +99,8 @@ impl Server {
     pub fn replace_grants(&self, grants: Grants) {
         self.grants.replace(grants);
         self.end_copies(EarlyEnd::Revoked, |copy| {
-            self.authorise(&copy.hello.request, &copy.principal).is_err()
+            self.authorise(&copy.hello.request, &copy.principal)
+                .is_err()
         });
     }
 
@@ -156,7 +157,9 @@ impl Server {
             Ok(Ok(Some(Incoming::Frame(Frame::Hello(hello))))) => hello,
             Ok(Ok(None)) => return Ok(()),
             Ok(Ok(Some(_))) => {
-                return Err(Error::Protocol("it begins with something else than HELLO".into()));
+                return Err(Error::Protocol(
+                    "it begins with something else than HELLO".into(),
+                ));
             }
             Ok(Err(error)) => {
                 if let Some(refusal) = Refusal::of(&error) {
@@ -189,7 +192,9 @@ impl Server {
                 watch.fit_rate();
             }
         }
-        let counters = copy.progress.add_stream(&principal.to_string(), watch, true);
+        let counters = copy
+            .progress
+            .add_stream(&principal.to_string(), watch, true);
         // LH-COPY-43.
         let clear = clear.filter(|_| copy.hello.clear && self.allows_clear.load(Ordering::Relaxed));
         let mut greeting = Vec::new();

@@ -52,7 +52,11 @@ pub(crate) trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     /// What is there can't be replaced, so that the file fails; or it is the same, and can't be given its permissions or time.
-    fn compare(&self, _offer: &Offer, _is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
+    fn compare(
+        &self,
+        _offer: &Offer,
+        _is_waiting: &dyn Fn() -> bool,
+    ) -> Result<Comparison, Failure> {
         Ok(Comparison::Wanted)
     }
 
@@ -68,7 +72,13 @@ pub(crate) trait Store: Send + Sync + 'static {
     fn create(&self, announced: &Announced) -> Result<Self::File, Failure>;
 
     /// Writes a block that hashes to `hash`; `data` is that of its extents, one behind the other.
-    fn write(&self, file: &Self::File, block: &Block, data: &[u8], hash: BlockHash) -> Result<(), Failure>;
+    fn write(
+        &self,
+        file: &Self::File,
+        block: &Block,
+        data: &[u8],
+        hash: BlockHash,
+    ) -> Result<(), Failure>;
 
     /// Removes a file in the making: no later copy is to go on with it.
     fn discard(&self, file: Self::File) {

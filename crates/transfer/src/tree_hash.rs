@@ -10,7 +10,9 @@
 use std::collections::BTreeMap;
 
 use blake3::Hasher;
-use blake3::hazmat::{ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root};
+use blake3::hazmat::{
+    ChainingValue, HasherExt, Mode, merge_subtrees_non_root, merge_subtrees_root,
+};
 
 /// A BLAKE3 root hash.
 pub type Hash = [u8; 32];
@@ -89,7 +91,8 @@ impl BlockHasher {
     pub(crate) fn update_zeros(&mut self, mut len: u64) {
         while len > 0 {
             let n = len.min(ZEROS.len() as u64);
-            self.hasher.update(ZEROS.get(..n as usize).unwrap_or(&ZEROS));
+            self.hasher
+                .update(ZEROS.get(..n as usize).unwrap_or(&ZEROS));
             len -= n;
         }
     }
@@ -136,7 +139,8 @@ impl TreeHash {
     /// Whether the block at `offset` is in.
     pub(crate) fn covers(&self, offset: u64) -> bool {
         let before = self.subtrees.range(..=offset).next_back();
-        self.root.is_some() || before.is_some_and(|(&start, &(level, _))| (offset - start) >> level == 0)
+        self.root.is_some()
+            || before.is_some_and(|(&start, &(level, _))| (offset - start) >> level == 0)
     }
 
     /// How many separate subtrees are held: what a limit on memory counts.
@@ -164,7 +168,10 @@ impl TreeHash {
     pub(crate) fn covered(&self) -> u64 {
         match self.root {
             Some(_) => self.size,
-            None => self.subtrees().map(|one| one.end(self.size) - one.offset).sum(),
+            None => self
+                .subtrees()
+                .map(|one| one.end(self.size) - one.offset)
+                .sum(),
         }
     }
 
@@ -181,7 +188,9 @@ impl TreeHash {
     pub(crate) fn has_place_for(&self, subtree: &Subtree) -> bool {
         let &Subtree { offset, level, .. } = subtree;
         let in_file = level >= self.block_log2 && level < 64 && offset < self.size;
-        in_file && offset.is_multiple_of(1 << level) && (offset != 0 || (self.size - 1) >> level != 0)
+        in_file
+            && offset.is_multiple_of(1 << level)
+            && (offset != 0 || (self.size - 1) >> level != 0)
     }
 
     /// Adds a subtree of whole blocks; one that is in already changes nothing. False if the file has no such subtree.
@@ -213,7 +222,11 @@ impl TreeHash {
                 level += 1;
                 continue;
             }
-            let Some(&(_, other)) = self.subtrees.get(&sibling).filter(|(there, _)| *there == level) else {
+            let Some(&(_, other)) = self
+                .subtrees
+                .get(&sibling)
+                .filter(|(there, _)| *there == level)
+            else {
                 break;
             };
             let (left, right) = if offset < sibling {
@@ -338,6 +351,9 @@ mod tests {
         hasher.update_zeros(200_000);
         let mut tree = TreeHash::new(200_000, 20);
         tree.insert(0, hasher.finish());
-        assert_eq!(tree.root(), Some(*blake3::hash(&vec![0; 200_000]).as_bytes()));
+        assert_eq!(
+            tree.root(),
+            Some(*blake3::hash(&vec![0; 200_000]).as_bytes())
+        );
     }
 }

@@ -22,7 +22,10 @@ pub fn names_directory(typed: &[u8]) -> bool {
 /// Returns what stands behind the last slash, trailing slashes aside.
 fn last_part(typed: &[u8]) -> &[u8] {
     let parts = typed.split(|&byte| byte == b'/');
-    parts.rev().find(|part| !part.is_empty()).unwrap_or_default()
+    parts
+        .rev()
+        .find(|part| !part.is_empty())
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -108,8 +108,9 @@ impl FrameType {
     pub(crate) fn from_byte(byte: u8) -> Option<Self> {
         use FrameType::*;
         [
-            Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End, Totals, Ack,
-            Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock, HardLink, NotKept,
+            Hello, Accept, Refuse, File, Small, Directory, Symlink, Block, FileEnd, Failed, End,
+            Totals, Ack, Result, Done, KeepAlive, Flow, Retire, Have, Offer, Want, ClearBlock,
+            HardLink, NotKept,
         ]
         .into_iter()
         .find(|t| *t as u8 == byte)
@@ -245,7 +246,11 @@ pub(crate) enum Frame {
     /// A directory; its permissions and time are set when all is written.
     Directory { head: Head, meta: Meta },
     /// A symbolic link, itself.
-    Symlink { head: Head, meta: Meta, target: Vec<u8> },
+    Symlink {
+        head: Head,
+        meta: Meta,
+        target: Vec<u8>,
+    },
     /// Part of a file.
     Block(Block),
     /// The same, with its data in the clear behind the frame, and what that hashes to (LH-COPY-44).

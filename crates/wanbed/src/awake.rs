@@ -28,7 +28,8 @@ impl Awake {
     /// [`Error::NoProgram`](crate::Error::NoProgram) when the `wanbed` program is not built, [`Error::System`](crate::Error::System) when it cannot be started.
     pub fn keep() -> Result<Option<Self>> {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let allowed = rustix::thread::sched_getaffinity(None).map_or(0, |processors| processors.count());
+        let allowed =
+            rustix::thread::sched_getaffinity(None).map_or(0, |processors| processors.count());
         let usable = std::thread::available_parallelism().map_or(1, usize::from);
         if !pays(&cpuinfo, allowed as usize, usable) {
             return Ok(None);
@@ -60,9 +61,11 @@ fn pays(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     let mut flags = cpuinfo
         .lines()
         .filter_map(|line| line.strip_prefix("flags")?.split_once(':'));
-    let is_guest = flags
-        .next()
-        .is_some_and(|(_, flags)| flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"));
+    let is_guest = flags.next().is_some_and(|(_, flags)| {
+        flags
+            .split_ascii_whitespace()
+            .any(|flag| flag == "hypervisor")
+    });
     is_guest && usable >= allowed
 }
 

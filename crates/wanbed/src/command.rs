@@ -67,10 +67,11 @@ struct Which {
 
 impl Which {
     fn attach(&self) -> wanbed::Result<Lab> {
-        let named = self
-            .name
-            .clone()
-            .or_else(|| std::env::var("WANBED_LAB").ok().filter(|name| !name.is_empty()));
+        let named = self.name.clone().or_else(|| {
+            std::env::var("WANBED_LAB")
+                .ok()
+                .filter(|name| !name.is_empty())
+        });
         let name = match named {
             Some(name) => name,
             None => match &Lab::list()?[..] {
@@ -113,7 +114,10 @@ impl Asked {
             backend: self.backend,
             name: self.name.clone(),
             relays: self.relays.as_ref().map(|names| {
-                let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+                let names = names
+                    .split(',')
+                    .map(str::trim)
+                    .filter(|name| !name.is_empty());
                 names.map(str::to_owned).collect()
             }),
         }

@@ -131,9 +131,8 @@ pub(crate) fn receive<T: DeserializeOwned>(from: &mut impl BufRead) -> Result<T,
         .map_err(|error| error.to_string())?;
     match read {
         0 => Err("it ended without an answer".to_owned()),
-        _ => {
-            serde_json::from_slice(&line).map_err(|error| format!("its message is not understood ({error})"))
-        }
+        _ => serde_json::from_slice(&line)
+            .map_err(|error| format!("its message is not understood ({error})")),
     }
 }
 

@@ -51,7 +51,12 @@ pub fn write(seed: u64, steps: usize) -> String {
          at, rate, delay, loss\n"
     );
     for (index, (rate, rtt)) in rates.iter().zip(&delays).enumerate() {
-        let _ = writeln!(text, "{} s, {rate:.4} Mbit/s, {:.3} ms,", index * STEP, rtt / 2.0);
+        let _ = writeln!(
+            text,
+            "{} s, {rate:.4} Mbit/s, {:.3} ms,",
+            index * STEP,
+            rtt / 2.0
+        );
     }
     text
 }
@@ -96,7 +101,13 @@ mod tests {
     use super::*;
 
     fn columns(text: &str) -> (Vec<f64>, Vec<f64>) {
-        let number = |cell: &str| cell.split_whitespace().next().unwrap().parse::<f64>().unwrap();
+        let number = |cell: &str| {
+            cell.split_whitespace()
+                .next()
+                .unwrap()
+                .parse::<f64>()
+                .unwrap()
+        };
         let rows = text.lines().filter(|line| !line.starts_with(['#', 'a']));
         rows.map(|row| {
             let cells: Vec<&str> = row.split(',').collect();
@@ -113,7 +124,10 @@ mod tests {
                 let least = values.iter().copied().fold(f64::INFINITY, f64::min);
                 let greatest = values.iter().copied().fold(0.0, f64::max);
                 let mean = values.iter().sum::<f64>() / values.len() as f64;
-                assert!((least - range.least).abs() < near, "seed {seed}: least {least}");
+                assert!(
+                    (least - range.least).abs() < near,
+                    "seed {seed}: least {least}"
+                );
                 assert!(
                     (greatest - range.greatest).abs() < near,
                     "seed {seed}: greatest {greatest}"
@@ -125,7 +139,10 @@ mod tests {
 
     #[test]
     fn the_scenarios_trace_is_this_one() {
-        assert_eq!(write(1, 180), include_str!("../../../scenarios/drs-trace.csv"));
+        assert_eq!(
+            write(1, 180),
+            include_str!("../../../scenarios/drs-trace.csv")
+        );
     }
 
     #[test]

@@ -28,7 +28,9 @@ pub enum Error {
     NoNamespaces(String),
 
     /// A program the lab calls is not installed.
-    #[error("`{program}` is not installed: install the package {package} (Debian, Ubuntu, Fedora name)")]
+    #[error(
+        "`{program}` is not installed: install the package {package} (Debian, Ubuntu, Fedora name)"
+    )]
     Missing {
         /// The program looked for in PATH.
         program: &'static str,
@@ -132,7 +134,9 @@ pub enum Error {
     NoProgram(String),
 
     /// The lab's process ended or answered nonsense.
-    #[error("lab {lab} does not answer ({problem}): it is gone or going; start it anew with `wanbed up`")]
+    #[error(
+        "lab {lab} does not answer ({problem}): it is gone or going; start it anew with `wanbed up`"
+    )]
     Daemon {
         /// The lab.
         lab: String,

@@ -168,8 +168,9 @@ impl Lab {
     /// [`Error::NoNode`]; [`Error::Daemon`] when the lab is gone.
     pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command> {
         let node = self.node(node)?;
-        let entrance = Entrance::open(self.description.process, node.thread)
-            .map_err(|error| self.gone(format!("node {} cannot be entered ({error})", node.name)))?;
+        let entrance = Entrance::open(self.description.process, node.thread).map_err(|error| {
+            self.gone(format!("node {} cannot be entered ({error})", node.name))
+        })?;
         let mut command = Command::new(program);
         command
             .env("WANBED_LAB", self.name())
@@ -206,7 +207,12 @@ impl Lab {
     /// What a script needs to find its way: `WANBED_LAB`, so that `wanbed exec` needs no name, and for each node
     /// `WANBED_ADDRESS_NODE` with its address (capitals, `-` becomes `_`).
     pub fn environment(&self) -> Vec<(String, String)> {
-        let variable = |name: &str| format!("WANBED_ADDRESS_{}", name.to_ascii_uppercase().replace('-', "_"));
+        let variable = |name: &str| {
+            format!(
+                "WANBED_ADDRESS_{}",
+                name.to_ascii_uppercase().replace('-', "_")
+            )
+        };
         let addresses = self
             .nodes()
             .map(|(name, address)| (variable(name), address.to_string()));
@@ -243,7 +249,11 @@ impl Lab {
             .ok_or_else(|| Error::NoNode {
                 lab: self.name().to_owned(),
                 node: name.to_owned(),
-                nodes: self.nodes().map(|(name, _)| name).collect::<Vec<_>>().join(", "),
+                nodes: self
+                    .nodes()
+                    .map(|(name, _)| name)
+                    .collect::<Vec<_>>()
+                    .join(", "),
             })
     }
 
@@ -300,7 +310,11 @@ fn launch(
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .current_dir("/");
-    command.stderr(if attached { Stdio::inherit() } else { Stdio::null() });
+    command.stderr(if attached {
+        Stdio::inherit()
+    } else {
+        Stdio::null()
+    });
     command.process_group(0); // a Ctrl-C is for whoever uses the lab, who then takes it down
     let mut child = command
         .spawn()
@@ -346,7 +360,10 @@ pub(crate) fn program() -> Result<PathBuf> {
         return if is_program(&named) {
             Ok(named)
         } else {
-            Err(Error::NoProgram(format!("at {} (WANBED_BIN)", named.display())))
+            Err(Error::NoProgram(format!(
+                "at {} (WANBED_BIN)",
+                named.display()
+            )))
         };
     }
     let this = std::env::current_exe().doing(|| "finding this program".to_owned())?;

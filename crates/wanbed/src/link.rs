@@ -29,7 +29,9 @@ mod virtio;
 use std::io;
 
 pub use engine::{LinkHandle, start};
-pub(crate) use jitter::{amplitude as jitter_amplitude, correlation_time as jitter_correlation_time};
+pub(crate) use jitter::{
+    amplitude as jitter_amplitude, correlation_time as jitter_correlation_time,
+};
 pub use packet::PacketPort;
 pub use port::Port;
 pub use report::{DirectionSnapshot, Lag, Scheduling, Snapshot};

@@ -35,7 +35,8 @@ impl NodeThread {
         let (ready, started) = channel();
         let scratch = scratch.to_owned();
         let body = move || {
-            let made = isolate(&hosts, &scratch).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
+            let made =
+                isolate(&hosts, &scratch).map(|()| rustix::thread::gettid().as_raw_nonzero().get());
             let good = made.is_ok();
             let _ = ready.send(made);
             if good {
@@ -55,7 +56,10 @@ impl NodeThread {
     }
 
     /// Runs `job` inside the namespaces and waits for it.
-    pub(crate) fn run<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+    pub(crate) fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T> {
         let (answer, result) = channel();
         let gone = || Error::System {
             doing: "running inside a node".to_owned(),
@@ -81,8 +85,11 @@ fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
     // file descriptor as it is; nothing else in the process relies on this thread's.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWNS) }
         .map_err(|error| Error::NoNamespaces(io::Error::from(error).to_string()))?;
-    rustix::mount::mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
-        .doing(|| "making a node's mounts private".to_owned())?;
+    rustix::mount::mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )
+    .doing(|| "making a node's mounts private".to_owned())?;
     private_names(hosts, scratch).doing(|| "giving a node its own /etc/hosts".to_owned())
 }
 
@@ -122,7 +129,8 @@ pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (Ipv4Addr, &'a str)>) -
 /// one thread.
 pub(crate) fn become_root_of_own_namespace() -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-    let refused = |error: io::Error| Error::NoNamespaces(format!("making a user namespace: {error}"));
+    let refused =
+        |error: io::Error| Error::NoNamespaces(format!("making a user namespace: {error}"));
     // SAFETY: called before any other thread is started; file descriptors stay as they are.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER) }
         .map_err(|error| refused(error.into()))?;
@@ -159,7 +167,8 @@ impl Entrance {
         let enter = move || {
             let mut directory = [0_u8; 4096];
             // SAFETY: the kernel writes at most the buffer's length, closing zero included.
-            let known = unsafe { !libc::getcwd(directory.as_mut_ptr().cast(), directory.len()).is_null() };
+            let known =
+                unsafe { !libc::getcwd(directory.as_mut_ptr().cast(), directory.len()).is_null() };
             for namespace in self.user.iter().chain([&self.network, &self.mount]) {
                 // SAFETY: an open namespace file; the process has one thread, as `setns` into a user namespace demands.
                 if unsafe { libc::setns(namespace.as_fd().as_raw_fd(), 0) } < 0 {

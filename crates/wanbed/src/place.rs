@@ -60,7 +60,8 @@ fn private_directory(path: &Path) -> Result<()> {
 /// Whether `name` can name a lab.
 pub(crate) fn check_name(name: &str) -> Result<()> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
+    if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.')
+    {
         Ok(())
     } else {
         Err(Error::BadName(name.to_owned()))
@@ -88,10 +89,13 @@ impl Claim {
         loop {
             private_directory(base)?;
             own(base)?;
-            let made = private_directory(&directory)
-                .and_then(|()| File::open(&directory).doing(|| format!("opening {}", directory.display())));
+            let made = private_directory(&directory).and_then(|()| {
+                File::open(&directory).doing(|| format!("opening {}", directory.display()))
+            });
             let lock = match made {
-                Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
+                Err(Error::System { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                    continue;
+                }
                 made => made?,
             };
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
@@ -138,11 +142,19 @@ pub(crate) fn labs(base: &Path) -> Result<Vec<String>> {
         entries => entries.doing(|| format!("reading {}", base.display()))?,
     };
     for entry in entries {
-        let path = entry.doing(|| format!("reading {}", base.display()))?.path();
-        let Some(name) = path.file_name().and_then(|name| name.to_str()).map(str::to_owned) else {
+        let path = entry
+            .doing(|| format!("reading {}", base.display()))?
+            .path();
+        let Some(name) = path
+            .file_name()
+            .and_then(|name| name.to_str())
+            .map(str::to_owned)
+        else {
             continue;
         };
-        let Ok(lock) = File::open(&path) else { continue };
+        let Ok(lock) = File::open(&path) else {
+            continue;
+        };
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() {
             sweep(&path);
         } else if socket(&path).exists() {
@@ -161,7 +173,10 @@ mod tests {
     fn a_name_is_taken_until_its_holder_is_gone() {
         let base = tempfile::tempdir().unwrap();
         let first = Claim::new(base.path(), "lab").unwrap();
-        assert!(matches!(Claim::new(base.path(), "lab"), Err(Error::NameTaken(_))));
+        assert!(matches!(
+            Claim::new(base.path(), "lab"),
+            Err(Error::NameTaken(_))
+        ));
         let reaper = first.lock().unwrap();
         drop(first);
         assert!(
@@ -187,7 +202,10 @@ mod tests {
     #[test]
     fn names_that_would_leave_the_directory_are_refused() {
         for name in ["", ".", "..", "a/b", ".hidden", "a b", &"x".repeat(65)] {
-            assert!(matches!(check_name(name), Err(Error::BadName(_))), "{name:?}");
+            assert!(
+                matches!(check_name(name), Err(Error::BadName(_))),
+                "{name:?}"
+            );
         }
         assert!(check_name("run-12_a.b").is_ok());
     }

@@ -73,8 +73,9 @@ pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
             (&link.b, &link.a, &link.counters.backward),
         ];
         for (from, to, way) in ways {
-            let mut found =
-                |what: String| reasons.push(format!("link {} {from}->{to}: {what}", link.counters.link));
+            let mut found = |what: String| {
+                reasons.push(format!("link {} {from}->{to}: {what}", link.counters.link))
+            };
             if way.device_drops > 0 {
                 found(format!(
                     "{} packets dropped by the device before the emulator read them",

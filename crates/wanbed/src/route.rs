@@ -137,7 +137,8 @@ impl<'a> Ways<'a> {
 
     /// The links a node's own packets to another cross, on the pinned route where there is one without ports.
     pub(crate) fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
-        let pinned = |route: &&PinnedRoute| route.from == from && route.to == to && route.ports.is_none();
+        let pinned =
+            |route: &&PinnedRoute| route.from == from && route.to == to && route.ports.is_none();
         if let Some(route) = self.network.routes.iter().find(pinned) {
             return Some(route.links.clone());
         }
@@ -198,7 +199,10 @@ impl<'a> Ways<'a> {
     /// relay in this run is none.
     fn is_host(&self, node: usize) -> bool {
         let Network {
-            nodes, links, routes, ..
+            nodes,
+            links,
+            routes,
+            ..
         } = self.network;
         nodes[node].relays.unwrap_or_else(|| {
             let degree = links
@@ -207,7 +211,9 @@ impl<'a> Ways<'a> {
                 .count();
             degree <= 1
                 || !nodes[node].forwards
-                || routes.iter().any(|route| route.from == node || route.to == node)
+                || routes
+                    .iter()
+                    .any(|route| route.from == node || route.to == node)
         })
     }
 
@@ -274,7 +280,10 @@ mod tests {
             names(&network, &Ways::of(&network).path(0, 3).unwrap()),
             ["ac", "cd"]
         );
-        assert_eq!(names(&network, &Ways::of(&network).path(0, 1).unwrap()), ["ab"]);
+        assert_eq!(
+            names(&network, &Ways::of(&network).path(0, 1).unwrap()),
+            ["ab"]
+        );
     }
 
     #[test]
@@ -287,7 +296,10 @@ mod tests {
             names(&network, &Ways::of(&network).path(0, 2).unwrap()),
             ["ab", "bc"]
         );
-        assert_eq!(names(&network, &Ways::of(&network).path(2, 0).unwrap()), ["ac"]);
+        assert_eq!(
+            names(&network, &Ways::of(&network).path(2, 0).unwrap()),
+            ["ac"]
+        );
     }
 
     #[test]
@@ -366,8 +378,12 @@ mod tests {
         assert_eq!(with(&Overrides::default()), [2, 80, 106, 80]);
         assert_eq!(with(&Overrides::default().relays(["b"])), [2, 80, 106, 80]);
         // From a to d by the shortest way, which b only forwards.
-        assert_eq!(with(&Overrides::default().relays([""; 0])), [82, 82, 106, 82]);
-        let error = Scenario::from_text("s", text.as_str()).resolve(&Overrides::default().relays(["x"]));
+        assert_eq!(
+            with(&Overrides::default().relays([""; 0])),
+            [82, 82, 106, 82]
+        );
+        let error =
+            Scenario::from_text("s", text.as_str()).resolve(&Overrides::default().relays(["x"]));
         assert_eq!(
             error.unwrap_err().to_string(),
             "the relays of this run: there is no node \"x\""

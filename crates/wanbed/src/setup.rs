@@ -65,12 +65,15 @@ pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     match write_sysctls(&node.name, &choice) {
         Ok(()) => Ok(None),
         // Only those in tcp_allowed_congestion_control may be set here, though every one loaded may stand on a route.
-        Err(Error::Sysctl { source, .. }) if source.kind() == std::io::ErrorKind::PermissionDenied => {
+        Err(Error::Sysctl { source, .. })
+            if source.kind() == std::io::ErrorKind::PermissionDenied =>
+        {
             Ok(Some(name.clone()))
         }
         Err(Error::Sysctl { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            let list = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
-                .unwrap_or_default();
+            let list =
+                std::fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
+                    .unwrap_or_default();
             Err(Error::Congestion {
                 node: node.name.clone(),
                 name: name.clone(),
@@ -121,7 +124,10 @@ pub(crate) fn node_lines(
         .unwrap_or_default();
     let route = |to: usize, link: usize| {
         let (to, device) = (network.nodes[to].address, &network.links[link].spec.name);
-        format!("route add {to}/32 dev {device} src {}{congestion}", node.address)
+        format!(
+            "route add {to}/32 dev {device} src {}{congestion}",
+            node.address
+        )
     };
     lines.extend(routes.main.iter().map(|&(to, link)| route(to, link)));
     for hop in &routes.pinned {
@@ -267,9 +273,9 @@ mod tests {
         assert!(at_c.contains(
             &"rule add iif lo to 10.77.0.1/32 ipproto tcp dport 21000-21999 lookup 1001 pref 1001".to_owned()
         ));
-        assert!(
-            at_c.contains(&"route add 10.77.0.1/32 dev ac src 10.77.0.3 congctl cubic table 1001".to_owned())
-        );
+        assert!(at_c.contains(
+            &"route add 10.77.0.1/32 dev ac src 10.77.0.3 congctl cubic table 1001".to_owned()
+        ));
         assert!(
             at_c.iter()
                 .filter(|line| line.starts_with("route"))
@@ -287,9 +293,12 @@ mod tests {
 
     #[test]
     fn only_routers_forward() {
-        let network = Scenario::from_text("three.toml", THREE.replace("c = {}", "c = { forwards = false }"))
-            .resolve(&Overrides::default())
-            .unwrap();
+        let network = Scenario::from_text(
+            "three.toml",
+            THREE.replace("c = {}", "c = { forwards = false }"),
+        )
+        .resolve(&Overrides::default())
+        .unwrap();
         let forward = |node: usize| {
             base_sysctls(&network.nodes[node])
                 .into_iter()

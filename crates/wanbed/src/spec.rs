@@ -153,8 +153,12 @@ impl LinkSpec {
         if !(68..=65_535).contains(&self.mtu) {
             return Err(wrong("mtu", "must be 68 to 65535 bytes"));
         }
-        self.forward.check(self.mtu).map_err(|e| e.under("forward"))?;
-        self.backward.check(self.mtu).map_err(|e| e.under("backward"))
+        self.forward
+            .check(self.mtu)
+            .map_err(|e| e.under("forward"))?;
+        self.backward
+            .check(self.mtu)
+            .map_err(|e| e.under("backward"))
     }
 }
 
@@ -178,7 +182,10 @@ impl DirectionSpec {
                 .flat_map(|trace| &trace.steps)
                 .any(|step| step.rate.is_some());
         if limited && self.queue < u64::from(mtu) {
-            return Err(wrong("queue", "must hold at least one packet of the link's MTU"));
+            return Err(wrong(
+                "queue",
+                "must hold at least one packet of the link's MTU",
+            ));
         }
         match &self.changes {
             Some(trace) => trace.check().map_err(|e| e.under("changes")),
@@ -196,12 +203,19 @@ impl DirectionSpec {
             cross,
             ..
         } = self;
-        jitter.map_or(Ok(()), |jitter| jitter.check().map_err(|e| e.under("jitter")))?;
-        reorder.map_or(Ok(()), |reorder| reorder.check().map_err(|e| e.under("reorder")))?;
+        jitter.map_or(Ok(()), |jitter| {
+            jitter.check().map_err(|e| e.under("jitter"))
+        })?;
+        reorder.map_or(Ok(()), |reorder| {
+            reorder.check().map_err(|e| e.under("reorder"))
+        })?;
         aqm.map_or(Ok(()), |aqm| aqm.check().map_err(|e| e.under("aqm")))?;
         cross.map_or(Ok(()), |cross| cross.check().map_err(|e| e.under("cross")))?;
         if self.rate.is_none() && (aqm.is_some() || cross.is_some()) {
-            return Err(wrong("rate", "must be limited: without a rate there is no queue"));
+            return Err(wrong(
+                "rate",
+                "must be limited: without a rate there is no queue",
+            ));
         }
         if self.ecn && aqm.is_none() {
             return Err(wrong("ecn", "needs an aqm, which decides what is marked"));
@@ -255,10 +269,12 @@ impl Trace {
         }
         let last = self.steps.last().map_or(Duration::ZERO, |step| step.at);
         match self.repeat_after {
-            Some(cycle) if cycle <= last || cycle < MIN_TRACE_CYCLE || cycle > MAX_TIME => Err(wrong(
-                "repeat_after",
-                "must come after the last step, and be between 1 ms and a day",
-            )),
+            Some(cycle) if cycle <= last || cycle < MIN_TRACE_CYCLE || cycle > MAX_TIME => {
+                Err(wrong(
+                    "repeat_after",
+                    "must come after the last step, and be between 1 ms and a day",
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -364,7 +380,10 @@ mod tests {
     fn what_is_out_of_range_is_named() {
         assert_eq!(field(|s| s.mtu = 67), "mtu");
         assert_eq!(field(|s| s.mtu = 65_536), "mtu");
-        assert_eq!(field(|s| s.backward.delay = Duration::MAX), "backward.delay");
+        assert_eq!(
+            field(|s| s.backward.delay = Duration::MAX),
+            "backward.delay"
+        );
         assert_eq!(
             field(|s| s.forward.rate = Some(BitRate(u64::MAX))),
             "forward.rate"
@@ -406,9 +425,13 @@ mod tests {
             "backward.reorder.probability"
         );
         assert_eq!(field(reorder(0.1, Duration::ZERO)), "backward.reorder.by");
-        let codel =
-            |target, interval| move |s: &mut LinkSpec| s.forward.aqm = Some(CodelSpec { target, interval });
-        assert_eq!(field(codel(Duration::ZERO, Duration::MAX)), "forward.aqm.target");
+        let codel = |target, interval| {
+            move |s: &mut LinkSpec| s.forward.aqm = Some(CodelSpec { target, interval })
+        };
+        assert_eq!(
+            field(codel(Duration::ZERO, Duration::MAX)),
+            "forward.aqm.target"
+        );
         assert_eq!(
             field(codel(Duration::from_secs(1), Duration::MAX)),
             "forward.aqm.interval"
@@ -449,7 +472,10 @@ mod tests {
 
     #[test]
     fn rates_and_bytes() {
-        assert_eq!(BitRate(155_000_000).bytes_in(Duration::from_millis(20)), 387_500);
+        assert_eq!(
+            BitRate(155_000_000).bytes_in(Duration::from_millis(20)),
+            387_500
+        );
         assert_eq!(BitRate(155_520_000).to_string(), "155.52 Mbit/s");
         assert_eq!(BitRate(2_500_000_000).to_string(), "2.5 Gbit/s");
         assert_eq!(BitRate(64_000).to_string(), "64 kbit/s");

@@ -17,7 +17,10 @@ const NOBODY: u32 = 65_534;
 const PARALLEL_CHECKS: usize = 4;
 const REDUCED: [&str; 1] = ["links.*.rate=20 Mbit/s"];
 /// On one link of each scenario: what moves the delay, and what fills the queue, since either makes the other hard to measure.
-const NOISY_LINE: [&str; 2] = ["jitter=1 ms", "reorder={ probability = \"0.5%\", by = \"3 ms\" }"];
+const NOISY_LINE: [&str; 2] = [
+    "jitter=1 ms",
+    "reorder={ probability = \"0.5%\", by = \"3 ms\" }",
+];
 const NOISY_QUEUE: [&str; 4] = [
     "forward.aqm=codel",
     "forward.ecn=true",
@@ -36,7 +39,10 @@ fn scenarios(directory: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(directory).unwrap();
     let mut all: Vec<PathBuf> = entries
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "toml")
+        })
         .collect();
     all.sort();
     assert!(all.len() >= 8, "the papers' scenarios are there: {all:?}");
@@ -138,13 +144,16 @@ fn as_ordinary_user(jobs: fn(&Path) -> Vec<Job>) {
     if !rustix::process::geteuid().is_root() {
         return as_is(jobs);
     }
-    let open_to_all = |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
+    let open_to_all =
+        |path: &Path| std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).unwrap();
     let directory = tempfile::tempdir().unwrap();
     open_to_all(directory.path());
     let program = directory.path().join("wanbed");
     std::fs::copy(PROGRAM, &program).unwrap();
     open_to_all(&program);
-    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")).unwrap() {
+    for entry in
+        std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios")).unwrap()
+    {
         let from = entry.unwrap().path();
         let to = directory.path().join(from.file_name().unwrap());
         std::fs::copy(&from, &to).unwrap();

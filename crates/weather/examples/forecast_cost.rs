@@ -15,7 +15,9 @@ const SAMPLES: usize = 500;
 fn main() {
     println!("detail   bytes a series   100,000 series   ns a sample   ns a forecast");
     for detail in [Detail::Compact, Detail::Full] {
-        let mut all: Vec<Series> = (0..SERIES).map(|_| Series::new(Quantity::Rate, detail)).collect();
+        let mut all: Vec<Series> = (0..SERIES)
+            .map(|_| Series::new(Quantity::Rate, detail))
+            .collect();
         let start = Instant::now();
         for step in 0..SAMPLES {
             for (index, series) in all.iter_mut().enumerate() {

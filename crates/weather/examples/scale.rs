@@ -31,7 +31,12 @@ fn main() {
     let requests = arguments.next().unwrap_or(10_000);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
     let places: Vec<(f64, f64)> = (0..sites)
-        .map(|_| (random.random_range(0.0..0.1), random.random_range(0.0..0.05)))
+        .map(|_| {
+            (
+                random.random_range(0.0..0.1),
+                random.random_range(0.0..0.05),
+            )
+        })
         .collect();
     let pairs: Vec<(NodeId, NodeId)> = (0..sites)
         .flat_map(|site| (1..=degree).map(move |step| (site, step)))
@@ -110,7 +115,12 @@ fn main() {
     let start = Instant::now();
     let by_depots = asked
         .iter()
-        .filter(|request| !chooser.choose(request, None, &Account::default()).via.is_direct())
+        .filter(|request| {
+            !chooser
+                .choose(request, None, &Account::default())
+                .via
+                .is_direct()
+        })
         .count();
     let seconds = start.elapsed().as_secs_f64();
     println!(

@@ -32,8 +32,8 @@ pub use best::{BestByPastError, Error};
 pub use coverage::Coverage;
 pub use family::{Expert, Family};
 pub use predictor::{
-    AdaptiveMean, AdaptiveMedian, ExponentialSmoothing, LastValue, Predictor, RunningMean, SlidingMean,
-    SlidingMedian, Trend, TrimmedMean,
+    AdaptiveMean, AdaptiveMedian, ExponentialSmoothing, LastValue, Predictor, RunningMean,
+    SlidingMean, SlidingMedian, Trend, TrimmedMean,
 };
 pub use promise::{Ending, Ledger, NotScored, Report};
 pub use quantity::Quantity;

@@ -51,7 +51,9 @@ impl NodeId {
 }
 
 /// The depots of a route, in order; none is the direct one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
+)]
 #[serde(try_from = "Vec<NodeId>", into = "Vec<NodeId>")]
 pub struct Via {
     count: u8,

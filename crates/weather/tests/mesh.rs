@@ -14,7 +14,10 @@ fn routed_beats_what_it_has_to_beat() {
         for other in others {
             assert!(totals.routed < other, "{trouble:?} {totals:?}");
         }
-        assert!(totals.routed < 1.15 * totals.oracle, "{trouble:?} {totals:?}");
+        assert!(
+            totals.routed < 1.15 * totals.oracle,
+            "{trouble:?} {totals:?}"
+        );
         assert!(totals.lsl.is_finite() && totals.by_depots > 0);
         assert!(totals.explored as f64 <= 0.02 * totals.bulk as f64);
         for (count, routed, direct, best) in &totals.classes {

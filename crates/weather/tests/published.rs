@@ -92,8 +92,16 @@ fn expected(setting: &Setting, by_depots: bool, transfer: &Transfer) -> Quantile
         control: setting.control,
         ..Node::DEPOT
     };
-    let nodes = (0..=last).map(|node| if node == 0 || node == last { end } else { depot });
-    let pairs: Vec<(NodeId, NodeId)> = (0..last).map(|node| (NodeId(node), NodeId(node + 1))).collect();
+    let nodes = (0..=last).map(|node| {
+        if node == 0 || node == last {
+            end
+        } else {
+            depot
+        }
+    });
+    let pairs: Vec<(NodeId, NodeId)> = (0..last)
+        .map(|node| (NodeId(node), NodeId(node + 1)))
+        .collect();
     let mut map = Map::new(nodes.collect(), &pairs);
     for ((from, to), (rtt, loss, rate)) in pairs.iter().zip(&links) {
         let known = HopForecast {
@@ -168,7 +176,9 @@ fn runs() -> Vec<Run> {
 
 /// The median, the ninth decile and the greatest of the absolute logarithms of times taken by times expected.
 fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> [f64; 3] {
-    let mut errors: Vec<f64> = runs.map(|run| (run.took / run.expected.p50).ln().abs()).collect();
+    let mut errors: Vec<f64> = runs
+        .map(|run| (run.took / run.expected.p50).ln().abs())
+        .collect();
     errors.sort_by(f64::total_cmp);
     let at = |part: f64| errors[((errors.len() - 1) as f64 * part).round() as usize];
     [at(0.5), at(0.9), at(1.0)]
@@ -207,7 +217,12 @@ fn the_models_error_over_all_published_runs() {
         );
     }
     let [median, ninth, greatest] = errors(runs.iter());
-    line("all", [median, ninth, greatest], inside(runs.iter()), runs.len());
+    line(
+        "all",
+        [median, ninth, greatest],
+        inside(runs.iter()),
+        runs.len(),
+    );
     if std::env::var_os("EACH").is_some() {
         for run in &runs {
             println!("{} {:.3} {:?}", run.group, run.took, run.expected);

@@ -45,8 +45,12 @@ pub async fn run(command: Vec<String>, job: Job) {
     };
     match timeout(HOOK_TIMEOUT, ran).await {
         Ok(Ok(status)) if status.success() => {}
-        Ok(Ok(status)) => tracing::warn!(job = job.id, %status, "what the job names for its end failed"),
-        Ok(Err(error)) => tracing::warn!(job = job.id, %error, "what the job names for its end was lost"),
+        Ok(Ok(status)) => {
+            tracing::warn!(job = job.id, %status, "what the job names for its end failed")
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(job = job.id, %error, "what the job names for its end was lost")
+        }
         Err(_) => tracing::warn!(job = job.id, "what the job names for its end took too long"),
     }
 }

@@ -18,7 +18,9 @@ const SIGN_IN: &str = "/api/v1/session";
 
 /// Where jobs are submitted, and what can be asked of one then: by the number that the answer has.
 const SUBMIT: &str = "/api/v1/jobs";
-const OF_A_JOB: [&str; 7] = ["job", "forget", "pause", "resume", "cancel", "retry", "report"];
+const OF_A_JOB: [&str; 7] = [
+    "job", "forget", "pause", "resume", "cancel", "retry", "report",
+];
 
 /// Says who may ask, what goes on from a job that was submitted, and what names and numbers look like.
 pub(super) struct Common;
@@ -71,7 +73,12 @@ impl Modify for Common {
 }
 
 fn operations(item: &mut PathItem) -> impl Iterator<Item = &mut Operation> {
-    let all = [&mut item.get, &mut item.put, &mut item.post, &mut item.delete];
+    let all = [
+        &mut item.get,
+        &mut item.put,
+        &mut item.post,
+        &mut item.delete,
+    ];
     all.into_iter().flatten()
 }
 
@@ -81,7 +88,9 @@ fn say_of_path(parameter: &mut Parameter) {
         (ParameterIn::Path, "name") => "store".into(),
         _ => return,
     };
-    if let (true, Some(RefOr::T(Schema::Object(schema)))) = (example.is_number(), &mut parameter.schema) {
+    if let (true, Some(RefOr::T(Schema::Object(schema)))) =
+        (example.is_number(), &mut parameter.schema)
+    {
         schema.minimum = Some(1.into());
     }
     let described = ParameterBuilder::from(std::mem::take(parameter));

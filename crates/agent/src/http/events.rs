@@ -66,13 +66,22 @@ pub(super) async fn events(
 }
 
 /// Sends until nobody listens any more, or the service ends.
-async fn send(mut service: Service, mut after: i64, sender: mpsc::Sender<Result<Event, Infallible>>) {
+async fn send(
+    mut service: Service,
+    mut after: i64,
+    sender: mpsc::Sender<Result<Event, Infallible>>,
+) {
     let mut changes = service.agent.changes();
     let mut sent = Vec::new();
     loop {
         changes.mark_unchanged();
         // While the store does not answer there is nothing to say; it is asked again a second later.
-        while let Ok(jobs) = service.agent.store().changed_since(after, CHANGES_AT_ONCE).await {
+        while let Ok(jobs) = service
+            .agent
+            .store()
+            .changed_since(after, CHANGES_AT_ONCE)
+            .await
+        {
             let Some(last_change) = jobs.last().map(|last| last.change) else {
                 break;
             };
@@ -114,13 +123,17 @@ async fn send(mut service: Service, mut after: i64, sender: mpsc::Sender<Result<
 
 /// How far what runs here has come, and what is worked on in parts anywhere.
 async fn progress_of(service: &Service) -> Vec<JobProgress> {
-    let here = service.agent.running().into_iter().filter_map(|(id, progress)| {
-        Some(JobProgress {
-            id,
-            progress: progress?,
-            parts: None,
-        })
-    });
+    let here = service
+        .agent
+        .running()
+        .into_iter()
+        .filter_map(|(id, progress)| {
+            Some(JobProgress {
+                id,
+                progress: progress?,
+                parts: None,
+            })
+        });
     // While the store does not answer there is nothing to say of them.
     let split = service.agent.split_progress().await.unwrap_or_default();
     let split = split.into_iter().map(|(id, parts, progress)| JobProgress {

@@ -80,7 +80,11 @@ pub(super) async fn put(
             format!("{name} is always there: take another name"),
         ));
     }
-    service.agent.store().put_place(&caller.user, &place).await?;
+    service
+        .agent
+        .store()
+        .put_place(&caller.user, &place)
+        .await?;
     Ok(Json(place))
 }
 
@@ -91,7 +95,12 @@ pub(super) async fn remove(
     Extension(caller): Extension<Caller>,
     Named(name): Named<String>,
 ) -> Result<StatusCode, Problem> {
-    match service.agent.store().remove_place(&caller.user, &name).await? {
+    match service
+        .agent
+        .store()
+        .remove_place(&caller.user, &name)
+        .await?
+    {
         true => Ok(StatusCode::NO_CONTENT),
         false => Err(no_place(&name)),
     }
@@ -223,8 +232,20 @@ pub(super) async fn rename(
     State(service): State<Service>,
     Body(asked): Body<NewName>,
 ) -> Result<StatusCode, Problem> {
-    let NewName { from, to, overwrite } = asked;
-    change(&service, Change::Rename { from, to, overwrite }).await
+    let NewName {
+        from,
+        to,
+        overwrite,
+    } = asked;
+    change(
+        &service,
+        Change::Rename {
+            from,
+            to,
+            overwrite,
+        },
+    )
+    .await
 }
 
 /// What is to be removed.

@@ -48,7 +48,10 @@ pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
         header::X_CONTENT_TYPE_OPTIONS,
         HeaderValue::from_static("nosniff"),
     ),
-    (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+    (
+        header::REFERRER_POLICY,
+        HeaderValue::from_static("no-referrer"),
+    ),
 ];
 
 /// Listens on loopback for a page, once one is asked for.
@@ -81,11 +84,18 @@ impl Web {
             return Ok(address);
         }
         let listener = listen::loopback(address).await?;
-        let address = listener.local_addr().map_err(|source| ListenError::Socket {
-            place: address.to_string(),
-            source,
-        })?;
-        let router = super::router(self.agent.clone(), self.gate.clone(), None, self.stop.clone());
+        let address = listener
+            .local_addr()
+            .map_err(|source| ListenError::Socket {
+                place: address.to_string(),
+                source,
+            })?;
+        let router = super::router(
+            self.agent.clone(),
+            self.gate.clone(),
+            None,
+            self.stop.clone(),
+        );
         tokio::spawn(listen::serve(listener, router, self.stop.clone()));
         *open = Some(address);
         Ok(address)
@@ -144,7 +154,8 @@ pub(super) async fn session(
     Body(asked): Body<Ticket>,
 ) -> Result<Response, Problem> {
     let signed_in = gate.sessions.sign_in(&asked.ticket, Instant::now());
-    let signed_in = signed_in.map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
+    let signed_in =
+        signed_in.map_err(|error| Problem::new(ProblemKind::Unavailable, error.to_string()))?;
     let cookie = signed_in.ok_or_else(|| {
         Problem::new(
             ProblemKind::Unauthenticated,

@@ -25,7 +25,11 @@ pub struct JobRequest {
     #[schema(min_items = 1, max_items = 1000, example = json!(["/data/run-7"]))]
     pub sources: Vec<String>,
     /// Where to, in the same form.
-    #[schema(min_length = 1, max_length = 4096, example = "ana@dtn.example.org:/store/")]
+    #[schema(
+        min_length = 1,
+        max_length = 4096,
+        example = "ana@dtn.example.org:/store/"
+    )]
     pub destination: String,
     /// How.
     #[serde(default)]
@@ -183,7 +187,10 @@ impl CopyOptions {
             &self.ssh_program,
         ];
         let lists = [&self.routes, &self.source_addresses, &self.ssh_options];
-        lists.into_iter().flatten().chain(single.into_iter().flatten())
+        lists
+            .into_iter()
+            .flatten()
+            .chain(single.into_iter().flatten())
     }
 }
 
@@ -223,7 +230,9 @@ pub enum InvalidRequest {
     #[error("on_end: name a program")]
     NoProgram,
     /// Nothing that can be reported.
-    #[error("on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it")]
+    #[error(
+        "on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it"
+    )]
     Url,
     /// `longhaul cp` does not understand it.
     #[error("{0}")]
@@ -246,11 +255,15 @@ impl JobRequest {
             ("ssh_options", self.options.ssh_options.len()),
             ("on_end", self.on_end.as_ref().map_or(0, Vec::len)),
         ];
-        if let Some((name, _)) = lists.iter().find(|(_, entries)| *entries > MAX_LIST_ENTRIES) {
+        if let Some((name, _)) = lists
+            .iter()
+            .find(|(_, entries)| *entries > MAX_LIST_ENTRIES)
+        {
             return Err(InvalidRequest::TooMany(name));
         }
-        let is_text =
-            |text: &String| !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0');
+        let is_text = |text: &String| {
+            !text.is_empty() && text.len() <= MAX_TEXT_BYTES && !text.contains('\0')
+        };
         let texts: [(&str, Box<dyn Iterator<Item = &String> + '_>); 5] = [
             ("sources", Box::new(self.sources.iter())),
             ("destination", Box::new(std::iter::once(&self.destination))),
@@ -304,7 +317,9 @@ impl JobRequest {
     }
 
     fn paths(&self) -> impl Iterator<Item = &String> {
-        self.sources.iter().chain(std::iter::once(&self.destination))
+        self.sources
+            .iter()
+            .chain(std::iter::once(&self.destination))
     }
 
     /// Before when it does not begin, in milliseconds since the Unix epoch.

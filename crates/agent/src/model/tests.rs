@@ -91,7 +91,10 @@ fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
         assert_eq!(split(sources, destination, 8).check(), Ok(()));
     }
     for parts in [0, 1, 1001] {
-        assert_eq!(split(&["/a"], "/b/", parts).check(), Err(InvalidRequest::Parts));
+        assert_eq!(
+            split(&["/a"], "/b/", parts).check(),
+            Err(InvalidRequest::Parts)
+        );
     }
     let into = InvalidRequest::SplitInto("dtn:/b".into());
     assert_eq!(split(&["/a"], "dtn:/b", 8).check(), Err(into));

@@ -51,7 +51,11 @@ pub(super) enum PostError {
 }
 
 /// Sends it once.
-pub(super) async fn post(key: &SigningKey, notice: &Notice, limit: Duration) -> Result<(), PostError> {
+pub(super) async fn post(
+    key: &SigningKey,
+    notice: &Notice,
+    limit: Duration,
+) -> Result<(), PostError> {
     let receiver = Receiver::of(&notice.url).ok_or_else(|| PostError::Url(notice.url.clone()))?;
     let reported = timeout(limit, post_to(key, notice, &receiver)).await;
     reported.unwrap_or(Err(PostError::Slow))
@@ -66,7 +70,13 @@ async fn post_to(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Resu
         Scheme::Https => {
             let config = tls::client(Known::BySystem)?;
             let secured = tls::connect(&config, &receiver.host, stream).await;
-            post_over(key, notice, receiver, TokioIo::new(secured.map_err(unreachable)?)).await?
+            post_over(
+                key,
+                notice,
+                receiver,
+                TokioIo::new(secured.map_err(unreachable)?),
+            )
+            .await?
         }
     };
     match status.is_success() {
@@ -105,12 +115,19 @@ impl Drop for Connection {
     }
 }
 
-fn signed(key: &SigningKey, notice: &Notice, receiver: &Receiver) -> Result<Request<Full<Bytes>>, PostError> {
+fn signed(
+    key: &SigningKey,
+    notice: &Notice,
+    receiver: &Receiver,
+) -> Result<Request<Full<Bytes>>, PostError> {
     let request = Request::builder()
         .method("POST")
         .uri(&receiver.target)
         .header(header::HOST, &receiver.authority)
-        .header(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))
+        .header(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        )
         .header(
             header::USER_AGENT,
             HeaderValue::from_static(concat!("longhaul/", env!("CARGO_PKG_VERSION"))),

@@ -143,10 +143,11 @@ impl Store {
         connection: &mut AnyConnection,
         holder: Holder<'_>,
     ) -> Result<Vec<Load>, StoreError> {
-        let rows =
-            sqlx::query("SELECT owner, place, parent, holder_instance FROM jobs WHERE state = 'running'")
-                .fetch_all(connection)
-                .await?;
+        let rows = sqlx::query(
+            "SELECT owner, place, parent, holder_instance FROM jobs WHERE state = 'running'",
+        )
+        .fetch_all(connection)
+        .await?;
         let loads = rows.iter().map(|row| {
             let instance: Option<String> = row.try_get("holder_instance")?;
             Ok(Load {

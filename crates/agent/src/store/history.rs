@@ -39,7 +39,11 @@ impl Store {
     /// The store does not answer.
     pub async fn forget_older(&self, age: i64) -> Result<u64, StoreError> {
         let mut transaction = self.database.write().await?;
-        let before = self.database.now(&mut transaction).await?.saturating_sub(age);
+        let before = self
+            .database
+            .now(&mut transaction)
+            .await?
+            .saturating_sub(age);
         sqlx::query("DELETE FROM request_keys WHERE job IN (SELECT id FROM jobs WHERE ended < $1)")
             .bind(before)
             .execute(&mut *transaction)

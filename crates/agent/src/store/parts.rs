@@ -52,14 +52,20 @@ impl Store {
         let mut all: Vec<PartsOf> = jobs.iter().map(none).collect();
         for row in rows {
             let (job, count): (i64, i64) = (row.try_get("parent")?, row.try_get("parts")?);
-            let (state, started): (String, Option<i64>) = (row.try_get("state")?, row.try_get("started")?);
+            let (state, started): (String, Option<i64>) =
+                (row.try_get("state")?, row.try_get("started")?);
             let count = u32::try_from(count).unwrap_or(u32::MAX);
             if let Some(of) = all.iter_mut().find(|of| of.job == job) {
                 of.counts.add(JobState::from_word(&state), count);
                 of.started = of.started.into_iter().chain(started).min();
             }
         }
-        let under_way = numbers(&mut all.iter().filter(|of| !of.counts.have_ended()).map(|of| of.job));
+        let under_way = numbers(
+            &mut all
+                .iter()
+                .filter(|of| !of.counts.have_ended())
+                .map(|of| of.job),
+        );
         if under_way.is_empty() {
             return Ok(all);
         }

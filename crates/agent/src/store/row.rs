@@ -30,8 +30,10 @@ impl Kept {
             u32::try_from(count).map_err(|_| unreadable(format!("{name} is {count}")))
         };
         let (state, wish): (String, String) = (row.try_get("state")?, row.try_get("wish")?);
-        let state = State::from_word(&state).ok_or_else(|| unreadable(format!("the state {state:?}")))?;
-        let wish = Wish::from_word(&wish).ok_or_else(|| unreadable(format!("the wish {wish:?}")))?;
+        let state =
+            State::from_word(&state).ok_or_else(|| unreadable(format!("the state {state:?}")))?;
+        let wish =
+            Wish::from_word(&wish).ok_or_else(|| unreadable(format!("the wish {wish:?}")))?;
         let fence = row.try_get("fence")?;
         let lease_until: Option<i64> = row.try_get("lease_until")?;
         let life = Life {

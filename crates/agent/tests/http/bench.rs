@@ -124,7 +124,9 @@ impl Bench {
             sessions: sessions.clone(),
         };
         let (stop, stopped) = watch::channel(false);
-        let listener = listen::loopback("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = listen::loopback("127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
         let address = listener.local_addr().unwrap();
         let router = http::router(agent, gate, None, stopped.clone());
         tokio::spawn(listen::serve(listener, router, stopped));
@@ -165,7 +167,12 @@ impl Bench {
             .request(method, path)
             .header("content-type", "application/json");
         let body = body.map(|body| body.to_string()).unwrap_or_default();
-        let (status, _, bytes) = self.raw(request.body(Full::new(body.into())).unwrap()).await;
-        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        let (status, _, bytes) = self
+            .raw(request.body(Full::new(body.into())).unwrap())
+            .await;
+        (
+            status,
+            serde_json::from_slice(&bytes).unwrap_or(Value::Null),
+        )
     }
 }

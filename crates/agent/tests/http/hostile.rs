@@ -106,7 +106,10 @@ async fn whatever_is_sent_is_answered_as_described() {
             _ => bent(body.clone(), with, round / 3),
         };
         let (status, problem) = bench.ask(method, path, Some(body.clone())).await;
-        assert!(!status.is_server_error(), "{method} {path} {body}: {status}");
+        assert!(
+            !status.is_server_error(),
+            "{method} {path} {body}: {status}"
+        );
         if status.is_client_error() {
             assert_eq!(
                 problem["status"].as_u64(),

@@ -30,7 +30,9 @@ impl Keyed {
         let [own, all, read] = [(); 3].map(|()| SigningKey::generate().unwrap());
         let text = format!("{} ana all\n{} ben read", all.public(), read.public());
         let keys = AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap();
-        let listener = listen::anywhere("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let listener = listen::anywhere("127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
         let address = listener.local_addr().unwrap();
         let gate = KeyGate::new(keys, [address.to_string()], now() - 100);
         let certificate = Certificate::own(&own, &["127.0.0.1".to_owned()]).unwrap();
@@ -57,7 +59,10 @@ impl Keyed {
         let status = response.status();
         assert_eq!(response.headers()["x-content-type-options"], "nosniff");
         if !status.is_success() {
-            assert_eq!(response.headers()["content-type"], "application/problem+json");
+            assert_eq!(
+                response.headers()["content-type"],
+                "application/problem+json"
+            );
         }
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (
@@ -75,7 +80,11 @@ fn copy() -> String {
 async fn who_has_signed_is_answered_by_name() {
     let keyed = Keyed::new().await;
     let (status, job) = keyed
-        .answer(keyed.service.signed(&keyed.all, "POST", "/api/v1/jobs", &copy()))
+        .answer(
+            keyed
+                .service
+                .signed(&keyed.all, "POST", "/api/v1/jobs", &copy()),
+        )
         .await;
     assert_eq!((status, job["user"].as_str()), (201, Some("ana")));
     let (status, page) = keyed
@@ -94,7 +103,10 @@ async fn everybody_else_is_refused_with_the_reason() {
     let assert_refused = async |request, status: u16, word: &str| {
         let (found, problem) = keyed.answer(request).await;
         assert_eq!(found, status, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains(word),
+            "{problem}"
+        );
     };
     assert_refused(
         keyed.service.request("GET", "/api/v1/jobs", ""),
@@ -112,7 +124,9 @@ async fn everybody_else_is_refused_with_the_reason() {
     let request = keyed.service.signed(&keyed.all, "GET", "/api/v1/jobs", "");
     assert_eq!(keyed.answer(request.clone()).await.0, 200);
     assert_refused(request, 401, "here before").await;
-    let mut other = keyed.service.signed(&keyed.all, "POST", "/api/v1/jobs", &copy());
+    let mut other = keyed
+        .service
+        .signed(&keyed.all, "POST", "/api/v1/jobs", &copy());
     *other.body_mut() = Bytes::from_static(b"{}");
     assert_refused(other, 401, "not the one that was signed").await;
     let stranger = SigningKey::generate().unwrap();
@@ -123,28 +137,41 @@ async fn everybody_else_is_refused_with_the_reason() {
     )
     .await;
     assert_refused(
-        keyed.service.signed(&keyed.read, "POST", "/api/v1/jobs", &copy()),
+        keyed
+            .service
+            .signed(&keyed.read, "POST", "/api/v1/jobs", &copy()),
         403,
         "may read",
     )
     .await;
     // There is no page, and nothing that opens one.
-    assert_refused(keyed.service.signed(&keyed.all, "GET", "/", ""), 404, "/api/v1").await;
     assert_refused(
-        keyed.service.signed(&keyed.all, "POST", "/api/v1/session", "{}"),
+        keyed.service.signed(&keyed.all, "GET", "/", ""),
+        404,
+        "/api/v1",
+    )
+    .await;
+    assert_refused(
+        keyed
+            .service
+            .signed(&keyed.all, "POST", "/api/v1/session", "{}"),
         404,
         "openapi",
     )
     .await;
     assert_refused(
-        keyed.service.signed(&keyed.all, "POST", "/api/v1/tickets", ""),
+        keyed
+            .service
+            .signed(&keyed.all, "POST", "/api/v1/tickets", ""),
         403,
         "socket only",
     )
     .await;
     let large = "x".repeat(2 << 20);
     assert_refused(
-        keyed.service.signed(&keyed.all, "POST", "/api/v1/jobs", &large),
+        keyed
+            .service
+            .signed(&keyed.all, "POST", "/api/v1/jobs", &large),
         413,
         "1048576",
     )
@@ -162,7 +189,11 @@ async fn what_changes_is_sent_for_as_long_as_somebody_listens() {
     let mut body = response.into_body();
     let mut said = String::new();
     keyed
-        .answer(keyed.service.signed(&keyed.all, "POST", "/api/v1/jobs", &copy()))
+        .answer(
+            keyed
+                .service
+                .signed(&keyed.all, "POST", "/api/v1/jobs", &copy()),
+        )
         .await;
     keyed
         .answer(
@@ -209,7 +240,9 @@ async fn a_key_that_reads_has_nothing_connected_for_it() {
     let keyed = Keyed::new().await;
     let list = async |key: &SigningKey, at: &str| {
         let path = format!("/api/v1/files?at={at}");
-        keyed.answer(keyed.service.signed(key, "GET", &path, "")).await
+        keyed
+            .answer(keyed.service.signed(key, "GET", &path, ""))
+            .await
     };
     for at in ["lh://127.0.0.1:22/", "ana@dtn:/", "dtn:", "host:22", "./x"] {
         let (status, problem) = list(&keyed.read, at).await;

@@ -30,7 +30,11 @@ async fn jobs_are_submitted_asked_for_and_changed() {
     let (status, job) = bench.ask("POST", "/api/v1/jobs", Some(copy())).await;
     assert_eq!(status, StatusCode::CREATED);
     assert_eq!(
-        (job["id"].as_i64(), job["user"].as_str(), job["state"].as_str()),
+        (
+            job["id"].as_i64(),
+            job["user"].as_str(),
+            job["state"].as_str()
+        ),
         (Some(1), Some("ana"), Some("queued"))
     );
     for (verb, state) in [
@@ -39,13 +43,20 @@ async fn jobs_are_submitted_asked_for_and_changed() {
         ("cancel", "cancelled"),
         ("retry", "queued"),
     ] {
-        let (status, job) = bench.ask("POST", &format!("/api/v1/jobs/1/{verb}"), None).await;
-        assert_eq!((status, job["state"].as_str()), (StatusCode::OK, Some(state)));
+        let (status, job) = bench
+            .ask("POST", &format!("/api/v1/jobs/1/{verb}"), None)
+            .await;
+        assert_eq!(
+            (status, job["state"].as_str()),
+            (StatusCode::OK, Some(state))
+        );
     }
     let (status, problem) = bench.ask("POST", "/api/v1/jobs/1/resume", None).await;
     assert_eq!(status, StatusCode::CONFLICT);
     assert_eq!(problem["detail"], "the job is queued");
-    let (status, page) = bench.ask("GET", "/api/v1/jobs?state=queued&limit=1", None).await;
+    let (status, page) = bench
+        .ask("GET", "/api/v1/jobs?state=queued&limit=1", None)
+        .await;
     assert_eq!(
         (status, page["items"][0]["id"].as_i64(), &page["next"]),
         (StatusCode::OK, Some(1), &Value::Null)
@@ -168,7 +179,10 @@ async fn nobody_is_let_in_whom_the_user_does_not_know() {
         status.as_u16()
     };
     let token = format!("Bearer {}", bench.token);
-    assert_eq!(ask(&[("host", &host), ("authorization", &token)]).await, 200);
+    assert_eq!(
+        ask(&[("host", &host), ("authorization", &token)]).await,
+        200
+    );
     assert_eq!(ask(&[("host", &host)]).await, 401);
     assert_eq!(
         ask(&[("host", &host), ("authorization", "Bearer stale")]).await,
@@ -250,7 +264,10 @@ async fn places_are_named_tested_and_looked_into() {
         StatusCode::BAD_REQUEST
     );
     assert_eq!(
-        bench.ask("GET", "/api/v1/files?at=/&limit=20001", None).await.0,
+        bench
+            .ask("GET", "/api/v1/files?at=/&limit=20001", None)
+            .await
+            .0,
         StatusCode::BAD_REQUEST
     );
     let change = async |what: &str, body: Value| {
@@ -259,7 +276,10 @@ async fn places_are_named_tested_and_looked_into() {
             .await
             .0
     };
-    assert_eq!(change("mkdir", json!({"at": "/a"})).await, StatusCode::NO_CONTENT);
+    assert_eq!(
+        change("mkdir", json!({"at": "/a"})).await,
+        StatusCode::NO_CONTENT
+    );
     assert_eq!(
         change("rename", json!({"from": "/a", "to": "/b"})).await,
         StatusCode::FORBIDDEN
@@ -275,7 +295,10 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
     let bench = Bench::new().await;
     let host = bench.address.to_string();
     let send = async |method: &str, path: &str, headers: &[(&str, &str)], body: Value| {
-        let mut request = Request::builder().method(method).uri(path).header("host", &host);
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header("host", &host);
         request = request.header("content-type", "application/json");
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -297,7 +320,9 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
     let body = json!({"ticket": ticket.text()});
     let elsewhere = [("origin", "http://evil.example")];
     assert_eq!(
-        send("POST", "/api/v1/session", &elsewhere, body.clone()).await.0,
+        send("POST", "/api/v1/session", &elsewhere, body.clone())
+            .await
+            .0,
         StatusCode::FORBIDDEN
     );
     let (status, headers, _) = send("POST", "/api/v1/session", &[], body.clone()).await;
@@ -313,7 +338,8 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
         .next()
         .unwrap()
         .to_owned();
-    let (status, headers, _) = send("GET", "/api/v1/jobs", &[("cookie", &cookie)], json!(null)).await;
+    let (status, headers, _) =
+        send("GET", "/api/v1/jobs", &[("cookie", &cookie)], json!(null)).await;
     assert_eq!(status, StatusCode::OK);
     assert!(
         headers["content-security-policy"]
@@ -329,7 +355,8 @@ async fn a_page_is_let_in_by_its_ticket_and_learns_what_it_may_do() {
         ("nosniff", "no-store")
     );
     // The page itself is for everybody who is on this machine, by one of its names.
-    let (status, headers, body) = send("GET", "/", &[("sec-fetch-site", "cross-site")], json!(null)).await;
+    let (status, headers, body) =
+        send("GET", "/", &[("sec-fetch-site", "cross-site")], json!(null)).await;
     assert_eq!(
         (status, headers["content-type"].to_str().unwrap()),
         (StatusCode::OK, "text/html; charset=utf-8")
@@ -386,7 +413,10 @@ async fn its_description_is_of_what_it_does() {
     let text = document.to_string();
     for part in text.split("\"#/components/schemas/").skip(1) {
         let name = part.split('"').next().unwrap();
-        assert!(document["components"]["schemas"][name].is_object(), "{name}");
+        assert!(
+            document["components"]["schemas"][name].is_object(),
+            "{name}"
+        );
     }
 }
 

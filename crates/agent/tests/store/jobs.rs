@@ -29,7 +29,10 @@ pub async fn a_job_lives_and_ends(store: Store) {
     let (job, _) = store.ended(id, 1, End::Done, &with).await.unwrap();
     assert_eq!((job.state, job.exit_code), (JobState::Done, Some(0)));
     assert!(job.ended.is_some());
-    assert_eq!(store.report(id).await.unwrap().as_deref(), Some("{\"ok\": true}"));
+    assert_eq!(
+        store.report(id).await.unwrap().as_deref(),
+        Some("{\"ok\": true}")
+    );
     // Of an end that was said twice the second changes nothing.
     let again = store.ended(id, 1, End::Failed, &with).await.unwrap_err();
     assert!(matches!(again, StoreError::Refused(Refused::Stale)));
@@ -48,7 +51,9 @@ pub async fn a_request_that_is_sent_twice_makes_one_job(store: Store) {
         .await
         .unwrap();
     assert_eq!((first.0.id, first.1, second.1), (second.0.id, true, false));
-    let other = store.submit("ana", &request("dtn:/b"), None, Some("key")).await;
+    let other = store
+        .submit("ana", &request("dtn:/b"), None, Some("key"))
+        .await;
     assert!(matches!(other, Err(StoreError::KeyReused(_))));
     // Another user's keys are another user's.
     assert!(
@@ -142,7 +147,10 @@ pub async fn one_that_runs_is_paused_by_its_agent(store: Store) {
     let asked = store.ask(id, Event::Pause).await.unwrap();
     assert_eq!(asked.state, JobState::Running);
     assert!(asked.stopping.is_some());
-    assert_eq!(store.renew(id, 1, LEASE, None).await.unwrap().wish, Wish::Pause);
+    assert_eq!(
+        store.renew(id, 1, LEASE, None).await.unwrap().wish,
+        Wish::Pause
+    );
     let (job, _) = store
         .ended(id, 1, End::Stopped, &AttemptEnd::default())
         .await

@@ -42,7 +42,10 @@ fn request(destination: &str) -> JobRequest {
 }
 
 fn holder(name: &str) -> Holder<'_> {
-    Holder { name, instance: name }
+    Holder {
+        name,
+        instance: name,
+    }
 }
 
 async fn submit(store: &Store, user: &str, destination: &str) -> i64 {
@@ -55,7 +58,10 @@ async fn submit(store: &Store, user: &str, destination: &str) -> i64 {
 }
 
 async fn claim(store: &Store, room: usize) -> Vec<i64> {
-    let claimed = store.claim(holder("agent"), room, &LIMITS, LEASE).await.unwrap();
+    let claimed = store
+        .claim(holder("agent"), room, &LIMITS, LEASE)
+        .await
+        .unwrap();
     claimed.iter().map(|kept| kept.job.id).collect()
 }
 

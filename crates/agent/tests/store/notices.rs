@@ -11,7 +11,12 @@ async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
         on_end_url: Some(url.into()),
         ..request("dtn:/told")
     };
-    let id = store.submit("ana", &request, None, None).await.unwrap().0.id;
+    let id = store
+        .submit("ana", &request, None, None)
+        .await
+        .unwrap()
+        .0
+        .id;
     store.ask(id, Event::Cancel).await.unwrap();
     id
 }
@@ -41,7 +46,10 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     assert!(store.next_notice().await.unwrap().unwrap() > 0);
     store.notice_later(&first, 0).await.unwrap();
     let second = take(10).await.remove(0);
-    assert_eq!((second.id.as_str(), second.attempts), (first.id.as_str(), 2));
+    assert_eq!(
+        (second.id.as_str(), second.attempts),
+        (first.id.as_str(), 2)
+    );
     // An agent that has the store for itself knows that nobody else is reporting it.
     store.notices_lost().await.unwrap();
     let second = take(10).await.remove(0);
@@ -60,7 +68,11 @@ pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
     let jobs: Vec<i64> = taken.iter().map(|notice| notice.job).collect();
     assert!(jobs.len() == 3 && jobs.contains(&other), "{jobs:?}");
     assert_eq!(more.len(), 2);
-    let mut ids: Vec<String> = taken.into_iter().chain(more).map(|notice| notice.id).collect();
+    let mut ids: Vec<String> = taken
+        .into_iter()
+        .chain(more)
+        .map(|notice| notice.id)
+        .collect();
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5);

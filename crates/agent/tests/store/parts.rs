@@ -12,7 +12,10 @@ async fn submit_split(store: &Store, parts: u32) -> (i64, Vec<i64>) {
         split: Some(parts),
         ..request("dtn:/a/")
     };
-    let (job, _) = store.submit("ana", &request, None, Some("once")).await.unwrap();
+    let (job, _) = store
+        .submit("ana", &request, None, Some("once"))
+        .await
+        .unwrap();
     let listed = store
         .list(Listed::PartsOf(job.id), None, None, 1000)
         .await
@@ -40,9 +43,18 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
     let (id, parts) = submit_split(&store, 4).await;
     assert_eq!(state(&store, id).await, JobState::Split);
     // One submitted it, so one is listed, and one is counted.
-    assert_eq!(store.list(Listed::Jobs, None, None, 9).await.unwrap().len(), 1);
-    assert_eq!(store.list(Listed::All, None, None, 9).await.unwrap().len(), 5);
-    assert_eq!(store.counts().await.unwrap(), [("split".to_owned(), 1)].into());
+    assert_eq!(
+        store.list(Listed::Jobs, None, None, 9).await.unwrap().len(),
+        1
+    );
+    assert_eq!(
+        store.list(Listed::All, None, None, 9).await.unwrap().len(),
+        5
+    );
+    assert_eq!(
+        store.counts().await.unwrap(),
+        [("split".to_owned(), 1)].into()
+    );
     // Sent again it is the same.
     assert_eq!(submit_split(&store, 4).await, (id, parts.clone()));
     let tight = Limits {
@@ -82,11 +94,20 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
         .unwrap();
     let of = store.parts_of(&[id]).await.unwrap().remove(0);
     assert_eq!(
-        (of.counts.of, of.counts.done, of.counts.failed, of.counts.running),
+        (
+            of.counts.of,
+            of.counts.done,
+            of.counts.failed,
+            of.counts.running
+        ),
         (4, 1, 1, 2)
     );
     assert!(of.started.is_some());
-    let bytes: Vec<u64> = of.progress.iter().map(|(_, progress)| progress.bytes).collect();
+    let bytes: Vec<u64> = of
+        .progress
+        .iter()
+        .map(|(_, progress)| progress.bytes)
+        .collect();
     assert_eq!(bytes.iter().sum::<u64>(), 12);
     assert_eq!(store.split_jobs().await.unwrap(), [id]);
     for part in &parts[2..] {
@@ -109,7 +130,10 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
     let refused = store.forget(parts[0]).await.unwrap_err();
     assert!(matches!(refused, StoreError::IsPart { job, .. } if job == id));
     assert_eq!(store.forget_older(-1).await.unwrap(), 1);
-    assert!(matches!(store.job(parts[0]).await, Err(StoreError::Missing(_))));
+    assert!(matches!(
+        store.job(parts[0]).await,
+        Err(StoreError::Missing(_))
+    ));
     store.close().await;
 }
 
@@ -119,7 +143,10 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
     assert!(matches!(refused, StoreError::IsPart { job, .. } if job == id));
     assert_eq!(claim_as(&store, "a", &LIMITS).await, [parts[0]]);
     let asked = store.ask(id, Event::Pause).await.unwrap();
-    assert_eq!((asked.state, asked.stopping.is_some()), (JobState::Split, true));
+    assert_eq!(
+        (asked.state, asked.stopping.is_some()),
+        (JobState::Split, true)
+    );
     assert!(claim_as(&store, "b", &LIMITS).await.is_empty());
     assert_eq!(
         store.renew(parts[0], 1, LEASE, None).await.unwrap().wish,
@@ -163,7 +190,13 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
     ));
     store.ask(id, Event::Cancel).await.unwrap();
     store.forget(id).await.unwrap();
-    assert!(store.list(Listed::All, None, None, 9).await.unwrap().is_empty());
+    assert!(
+        store
+            .list(Listed::All, None, None, 9)
+            .await
+            .unwrap()
+            .is_empty()
+    );
     store.close().await;
 }
 
@@ -182,7 +215,10 @@ pub async fn parts_bear_everything_at_once(store: Store) {
                     (Wish::Run, 1 | 2) => End::Done,
                     _ => End::Stopped,
                 };
-                store.ended(of, fence, end, &AttemptEnd::default()).await.unwrap();
+                store
+                    .ended(of, fence, end, &AttemptEnd::default())
+                    .await
+                    .unwrap();
                 done.extend(Some(of).filter(|_| end == End::Done));
             }
         }

@@ -60,7 +60,12 @@ impl Checkpoints {
     }
 }
 
-async fn run(options: AnyConnectOptions, settings: &'static str, written: Arc<Notify>, end: Arc<Notify>) {
+async fn run(
+    options: AnyConnectOptions,
+    settings: &'static str,
+    written: Arc<Notify>,
+    end: Arc<Notify>,
+) {
     let mut connection = None;
     loop {
         tokio::select! {
@@ -112,7 +117,8 @@ mod tests {
     const WRITTEN: usize = 1 << 20;
 
     #[tokio::test]
-    async fn what_was_committed_gets_into_the_file_while_others_have_it_open_and_the_log_goes_at_the_end() {
+    async fn what_was_committed_gets_into_the_file_while_others_have_it_open_and_the_log_goes_at_the_end()
+     {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.sqlite");
         let database = Database::sqlite(&file, &Migrator::DEFAULT).await.unwrap();

@@ -28,7 +28,10 @@ struct Ask<'a> {
 
 impl Bench {
     fn new() -> Self {
-        let (all, read) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
+        let (all, read) = (
+            SigningKey::generate().unwrap(),
+            SigningKey::generate().unwrap(),
+        );
         let text = format!("{} ana all\n{} ben read\n", all.public(), read.public());
         let keys = AuthorizedKeys::parse(&text, "keys".as_ref()).unwrap();
         Self {
@@ -135,7 +138,11 @@ impl RetainOnly for HeaderMap {
 #[test]
 fn what_is_not_of_now_is_refused() {
     let bench = Bench::new();
-    for (signed_at, word) in [(NOW - 121, "ago"), (NOW + 11, "future"), (NOW - 61, "expired")] {
+    for (signed_at, word) in [
+        (NOW - 121, "ago"),
+        (NOW + 11, "future"),
+        (NOW - 61, "expired"),
+    ] {
         bench.refused(
             &Ask {
                 signed_at,
@@ -145,8 +152,15 @@ fn what_is_not_of_now_is_refused() {
             word,
         );
     }
-    let young = KeyGate::new(bench.gate.keys.read().unwrap().as_ref().clone(), ["dtn:443"], NOW);
-    let bench = Bench { gate: young, ..bench };
+    let young = KeyGate::new(
+        bench.gate.keys.read().unwrap().as_ref().clone(),
+        ["dtn:443"],
+        NOW,
+    );
+    let bench = Bench {
+        gate: young,
+        ..bench
+    };
     let ask = |signed_at| Ask {
         signed_at,
         host: "dtn",
@@ -215,10 +229,21 @@ fn what_is_meant_for_another_service_is_refused() {
         "other.example:7512",
         "127.0.0.1:7512",
     ] {
-        bench.refused(&Ask { host, ..bench.ask() }, 403, "--server-name");
+        bench.refused(
+            &Ask {
+                host,
+                ..bench.ask()
+            },
+            403,
+            "--server-name",
+        );
     }
     // It came to another one, and was sent on under this one's name.
-    let sent_on = |parts: &mut Parts| _ = parts.headers.insert("host", "dtn.example:7512".parse().unwrap());
+    let sent_on = |parts: &mut Parts| {
+        _ = parts
+            .headers
+            .insert("host", "dtn.example:7512".parse().unwrap())
+    };
     let elsewhere = Ask {
         host: "other:7512",
         change: &sent_on,
@@ -246,7 +271,11 @@ fn a_key_that_may_read_changes_nothing() {
 #[test]
 fn what_changes_what_is_done_must_be_covered() {
     let bench = Bench::new();
-    let named = |parts: &mut Parts| _ = parts.headers.insert("idempotency-key", "k".parse().unwrap());
+    let named = |parts: &mut Parts| {
+        _ = parts
+            .headers
+            .insert("idempotency-key", "k".parse().unwrap())
+    };
     bench.refused(
         &Ask {
             change: &named,
@@ -260,7 +289,9 @@ fn what_changes_what_is_done_must_be_covered() {
             .to_str()
             .unwrap()
             .replace("\"@query\" ", "");
-        parts.headers.insert("signature-input", input.parse().unwrap());
+        parts
+            .headers
+            .insert("signature-input", input.parse().unwrap());
     };
     bench.refused(
         &Ask {

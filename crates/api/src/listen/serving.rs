@@ -68,7 +68,10 @@ impl Acceptor for TcpListener {
 
     async fn accept(&self) -> io::Result<(Opening<Self::Stream>, Peer)> {
         let (stream, peer) = Self::accept(self).await?;
-        Ok((Box::pin(std::future::ready(Ok(stream))), Peer::Network(peer)))
+        Ok((
+            Box::pin(std::future::ready(Ok(stream))),
+            Peer::Network(peer),
+        ))
     }
 }
 
@@ -102,7 +105,13 @@ pub async fn serve<A: Acceptor>(
         match accepted {
             Ok((opening, peer)) => {
                 let entered = gate.enter(source(peer));
-                connections.spawn(connection(opening, peer, entered, router.clone(), stop.clone()));
+                connections.spawn(connection(
+                    opening,
+                    peer,
+                    entered,
+                    router.clone(),
+                    stop.clone(),
+                ));
             }
             Err(error) => {
                 events.log(
@@ -191,7 +200,10 @@ impl HttpBody for TimedBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(cx) {
             return Poll::Ready(frame.map(|frame| frame.map_err(io::Error::other)));
         }

@@ -16,7 +16,10 @@ pub const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest")
 /// # Errors
 /// Never, in fact: its characters are those of base64.
 pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
-    let value = format!("sha-256=:{}:", BASE64.encode(digest(&SHA256, body).as_ref()));
+    let value = format!(
+        "sha-256=:{}:",
+        BASE64.encode(digest(&SHA256, body).as_ref())
+    );
     HeaderValue::try_from(value).map_err(|_| SignatureError::NoDigest)
 }
 
@@ -26,7 +29,9 @@ pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
 /// It is another body, or the field has no SHA-256.
 pub fn check(headers: &HeaderMap, body: &[u8]) -> Result<(), SignatureError> {
     let text = combined(headers, CONTENT_DIGEST.as_str())?.ok_or(SignatureError::NoDigest)?;
-    let hashes: Dictionary = Parser::new(&text).parse().map_err(|_| SignatureError::NoDigest)?;
+    let hashes: Dictionary = Parser::new(&text)
+        .parse()
+        .map_err(|_| SignatureError::NoDigest)?;
     let Some(ListEntry::Item(item)) = hashes.get("sha-256") else {
         return Err(SignatureError::NoDigest);
     };

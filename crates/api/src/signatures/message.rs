@@ -87,7 +87,11 @@ impl<'a> Message<'a> {
     ///
     /// # Errors
     /// A component is not understood here, or not there.
-    pub(super) fn base(&self, components: &[String], parameters: &str) -> Result<String, SignatureError> {
+    pub(super) fn base(
+        &self,
+        components: &[String],
+        parameters: &str,
+    ) -> Result<String, SignatureError> {
         let mut base = String::new();
         for component in components {
             let value = self.component(component)?;
@@ -99,12 +103,21 @@ impl<'a> Message<'a> {
 
     fn component(&self, name: &str) -> Result<String, SignatureError> {
         let path = if self.path.is_empty() { "/" } else { self.path };
-        let query = || self.query.map(|query| format!("?{query}")).unwrap_or_default();
+        let query = || {
+            self.query
+                .map(|query| format!("?{query}"))
+                .unwrap_or_default()
+        };
         Ok(match name {
             "@method" => self.method.to_owned(),
             "@scheme" => self.scheme.word().to_owned(),
             "@authority" => self.authority.clone(),
-            "@target-uri" => format!("{}://{}{path}{}", self.scheme.word(), self.authority, query()),
+            "@target-uri" => format!(
+                "{}://{}{path}{}",
+                self.scheme.word(),
+                self.authority,
+                query()
+            ),
             "@request-target" => format!("{path}{}", query()),
             "@path" => path.to_owned(),
             "@query" => format!("?{}", self.query.unwrap_or_default()),
@@ -114,7 +127,8 @@ impl<'a> Message<'a> {
                 if !is_field {
                     return Err(SignatureError::Component(name.to_owned()));
                 }
-                return combined(self.headers, name)?.ok_or_else(|| SignatureError::Absent(name.to_owned()));
+                return combined(self.headers, name)?
+                    .ok_or_else(|| SignatureError::Absent(name.to_owned()));
             }
         })
     }

@@ -51,7 +51,9 @@ impl Presented {
         };
         let (inputs, signatures) = (field("signature-input")?, field("signature")?);
         let mut ours = inputs.iter().filter_map(|(label, entry)| match entry {
-            ListEntry::InnerList(list) if text(list, "tag") == Some(purpose.tag()) => Some((label, list)),
+            ListEntry::InnerList(list) if text(list, "tag") == Some(purpose.tag()) => {
+                Some((label, list))
+            }
             _ => None,
         });
         let Some((label, list)) = ours.next() else {
@@ -70,14 +72,17 @@ impl Presented {
 
     fn of(list: &InnerList, signature: &[u8]) -> Result<Self, SignatureError> {
         let malformed = SignatureError::Malformed;
-        let signature = signature.try_into().map_err(|_| malformed("not of 64 bytes"))?;
+        let signature = signature
+            .try_into()
+            .map_err(|_| malformed("not of 64 bytes"))?;
         if text(list, "alg").is_some_and(|alg| alg != ALGORITHM) {
             return Err(malformed("alg is not ed25519"));
         }
         let moment = |name| list.params.get(name).and_then(BareItem::as_integer);
         let moment = |name| moment(name).and_then(|at| u64::try_from(i64::from(at)).ok());
         let key = text(list, "keyid").and_then(|key| key.parse().ok());
-        let nonce = text(list, "nonce").filter(|nonce| (1..=MAX_NONCE_BYTES).contains(&nonce.len()));
+        let nonce =
+            text(list, "nonce").filter(|nonce| (1..=MAX_NONCE_BYTES).contains(&nonce.len()));
         Ok(Self {
             key: key.ok_or(malformed("keyid is not a key, lhk1:..."))?,
             created: moment("created").ok_or(malformed("no created"))?,
@@ -112,7 +117,10 @@ impl Presented {
 
 /// A parameter that is text.
 fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
-    list.params.get(name)?.as_string().map(sfv::StringRef::as_str)
+    list.params
+        .get(name)?
+        .as_string()
+        .map(sfv::StringRef::as_str)
 }
 
 /// The names of what is covered. Those with parameters (parts of fields, of other messages) are not understood here.
@@ -147,7 +155,9 @@ pub(super) fn parameters(list: &InnerList) -> Result<String, SignatureError> {
     inner.items(&list.items);
     inner.finish().parameters(&list.params);
     let whole = whole.finish().unwrap_or_default();
-    let parameters = whole.strip_prefix(ANY).and_then(|rest| rest.strip_prefix('='));
+    let parameters = whole
+        .strip_prefix(ANY)
+        .and_then(|rest| rest.strip_prefix('='));
     parameters
         .map(str::to_owned)
         .ok_or(SignatureError::Malformed("its parameters"))

@@ -54,7 +54,9 @@ pub fn sign(
     let mut covered: Vec<String> = ["@method", "@authority", "@path", "@query"]
         .map(str::to_owned)
         .into();
-    let there = FIELDS.iter().filter(|field| parts.headers.contains_key(**field));
+    let there = FIELDS
+        .iter()
+        .filter(|field| parts.headers.contains_key(**field));
     covered.extend(there.map(|field| (*field).to_owned()));
     let list = list(&covered, key, purpose, now, nonce)?;
     let parameters = parameters(&list)?;
@@ -83,7 +85,9 @@ fn list(
         text.map_err(|(error, _)| SignatureError::CannotSign(error.to_string()))
     };
     let moment = |at: u64| {
-        let at = i64::try_from(at).ok().and_then(|at| Integer::try_from(at).ok());
+        let at = i64::try_from(at)
+            .ok()
+            .and_then(|at| Integer::try_from(at).ok());
         at.map(BareItem::from)
             .ok_or_else(|| SignatureError::CannotSign("this machine's clock is wrong".into()))
     };

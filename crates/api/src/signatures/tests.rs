@@ -76,8 +76,15 @@ fn the_example_of_the_rfc_is_signed_and_verified() {
     let base = message.base(&components, input).unwrap();
     let signature =
         "wqcAqbmYJ2ji2glfAMaRy4gruYYnx2nEFN2HN6jrnDnQCK1u02Gb04v9EDgwUPiu4A0w6vuQv5lIp5WPpBKRCw==";
-    assert_eq!(BASE64.encode(&private.sign(base.as_bytes()).unwrap()), signature);
-    let signature = BASE64.decode(signature.as_bytes()).unwrap().try_into().unwrap();
+    assert_eq!(
+        BASE64.encode(&private.sign(base.as_bytes()).unwrap()),
+        signature
+    );
+    let signature = BASE64
+        .decode(signature.as_bytes())
+        .unwrap()
+        .try_into()
+        .unwrap();
     assert!(public.verify(base.as_bytes(), &signature));
 }
 
@@ -102,7 +109,10 @@ fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
         ("@method", "POST"),
         ("@authority", "www.example.com"),
         ("@scheme", "https"),
-        ("@target-uri", "https://www.example.com/path?param=value&foo=bar"),
+        (
+            "@target-uri",
+            "https://www.example.com/path?param=value&foo=bar",
+        ),
         ("@request-target", "/path?param=value&foo=bar"),
         ("@path", "/path"),
         ("@query", "?param=value&foo=bar"),
@@ -117,7 +127,10 @@ fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
             "{name}"
         );
     }
-    assert_eq!(reported("x-none"), Err(SignatureError::Absent("x-none".into())));
+    assert_eq!(
+        reported("x-none"),
+        Err(SignatureError::Absent("x-none".into()))
+    );
     let bare = request("GET", "https://h:1", &[("host", "h:1")]);
     let message = Message::of(&bare, Scheme::Https).unwrap();
     let all = ["@path".to_owned(), "@query".to_owned()];
@@ -162,7 +175,9 @@ fn whatever_is_changed_shows() {
         verified(&changed).unwrap_err()
     };
     let is_wrong = |error: SignatureError| matches!(error, SignatureError::Wrong(_));
-    assert!(is_wrong(wrong(&|parts| parts.method = "PUT".parse().unwrap())));
+    assert!(is_wrong(wrong(
+        &|parts| parts.method = "PUT".parse().unwrap()
+    )));
     assert!(is_wrong(wrong(
         &|parts| parts.uri = "/api/v1/jobs?a=2".parse().unwrap()
     )));
@@ -184,8 +199,20 @@ fn whatever_is_changed_shows() {
     assert_eq!(unsigned, SignatureError::Missing("longhaul-api"));
     // Signed for something else.
     let mut notice = whole();
-    sign(&mut notice, Scheme::Https, body, &key, Purpose::Notice, NOW, "n").unwrap();
-    assert_eq!(verified(&notice), Err(SignatureError::Missing("longhaul-api")));
+    sign(
+        &mut notice,
+        Scheme::Https,
+        body,
+        &key,
+        Purpose::Notice,
+        NOW,
+        "n",
+    )
+    .unwrap();
+    assert_eq!(
+        verified(&notice),
+        Err(SignatureError::Missing("longhaul-api"))
+    );
 }
 
 /// What is signed here is verified by a program that this project did not write.
@@ -198,7 +225,8 @@ fn another_implementation_says_the_same() {
     );
     let key = signed(&mut parts, b"{}");
     let field = |name: &str| parts.headers[name].to_str().unwrap().to_owned();
-    let read = HttpSignatureHeaders::try_parse(&field("signature"), &field("signature-input")).unwrap();
+    let read =
+        HttpSignatureHeaders::try_parse(&field("signature"), &field("signature-input")).unwrap();
     let (_, headers) = read.into_iter().next().unwrap();
     let lines: Vec<String> = headers
         .signature_params()
@@ -264,10 +292,16 @@ fn what_cannot_be_read_is_reported() {
         ("(", ""),
         ("tag=\"longhaul-api\"", "tag=longhaul-api"),
     ] {
-        assert!(read(&good.replace(from, to), &bytes).is_err(), "{from} {to}");
+        assert!(
+            read(&good.replace(from, to), &bytes).is_err(),
+            "{from} {to}"
+        );
     }
     let twice = format!("{good}, b{}", &good[1..]);
-    assert_eq!(read(&twice, &bytes), Err(SignatureError::Several("longhaul-api")));
+    assert_eq!(
+        read(&twice, &bytes),
+        Err(SignatureError::Several("longhaul-api"))
+    );
     for signature in ["", "b=:AAAA:", "a=:AAAA:", "a=1", "a"] {
         assert!(read(&good, signature).is_err(), "{signature}");
     }

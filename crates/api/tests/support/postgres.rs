@@ -45,7 +45,11 @@ impl Postgres {
             .arg(this.cluster())
             .output()
             .unwrap();
-        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        assert!(
+            made.status.success(),
+            "{}",
+            String::from_utf8_lossy(&made.stderr)
+        );
         this.begin();
         this
     }
@@ -63,7 +67,10 @@ impl Postgres {
 
     /// A database's URL.
     pub fn url_of(&self, name: &str) -> String {
-        format!("postgres:///{name}?user=agent&host={}", self.dir.path().display())
+        format!(
+            "postgres:///{name}?user=agent&host={}",
+            self.dir.path().display()
+        )
     }
 
     /// Ends it at once, as a crash would, and starts it again.

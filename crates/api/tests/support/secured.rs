@@ -20,7 +20,10 @@ use tokio::net::TcpStream;
 
 /// Seconds since the Unix epoch.
 pub fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_secs()
 }
 
 /// Where it is, and the key that it is known by.
@@ -65,7 +68,16 @@ pub fn signed_at(
 ) -> Request<Bytes> {
     let (mut parts, body) = request.into_parts();
     let nonce = random_nonce().unwrap();
-    sign(&mut parts, Scheme::Https, &body, key, Purpose::Api, at, &nonce).unwrap();
+    sign(
+        &mut parts,
+        Scheme::Https,
+        &body,
+        key,
+        Purpose::Api,
+        at,
+        &nonce,
+    )
+    .unwrap();
     change(&mut parts);
     Request::from_parts(parts, body)
 }

@@ -63,7 +63,13 @@ impl Installed {
     }
 
     /// Compiles a program.
-    pub fn compile(&self, name: &str, options: &[&str], sources: &[PathBuf], flags: &[String]) -> PathBuf {
+    pub fn compile(
+        &self,
+        name: &str,
+        options: &[&str],
+        sources: &[PathBuf],
+        flags: &[String],
+    ) -> PathBuf {
         // A file of its own for each test: one that runs cannot be written.
         let program = tempfile::tempdir_in(self.folder.path())
             .unwrap()
@@ -110,14 +116,19 @@ impl World {
             eprintln!("left out: no lab here: {why}");
             return None;
         }
-        let scenario = Scenario::read(Path::new(HERE).join("../../scenarios/drs-low-ceiling.toml")).unwrap();
+        let scenario =
+            Scenario::read(Path::new(HERE).join("../../scenarios/drs-low-ceiling.toml")).unwrap();
         let world = Self {
             lab: Lab::up(&scenario, &Overrides::default()).unwrap(),
             folder: tempfile::tempdir().unwrap(),
         };
         let loopback = "ip link set lo up; echo 0 >/proc/sys/net/ipv6/conf/lo/disable_ipv6";
         for machine in [Self::NEAR, Self::FAR] {
-            run(world.lab.command(machine, "sh").unwrap().args(["-ec", loopback]));
+            run(world
+                .lab
+                .command(machine, "sh")
+                .unwrap()
+                .args(["-ec", loopback]));
         }
         let network = "ip link add silent0 type veth peer name silent1; ip link set silent0 up; \
             ip link set silent1 up; ip addr add 192.0.2.1/24 dev silent0; \

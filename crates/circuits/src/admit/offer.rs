@@ -37,7 +37,14 @@ pub(super) fn offers(
             let slower = goes_on()
                 .then(|| slower(view, request, limits, now, (rate, &short.routes)))
                 .flatten();
-            let later = later(view, request, limits, now, (rate, &short.known, frees), goes_on);
+            let later = later(
+                view,
+                request,
+                limits,
+                now,
+                (rate, &short.known, frees),
+                goes_on,
+            );
             let most = goes_on().then(|| over_time::most(view, request, limits.rate));
             Offers {
                 later,
@@ -134,7 +141,12 @@ fn later(
             return None;
         }
         match grant(view, &asked, limits) {
-            Ok(plan) => return Some(Offer { request: asked, plan }),
+            Ok(plan) => {
+                return Some(Offer {
+                    request: asked,
+                    plan,
+                });
+            }
             Err(Short::Rate(short)) => known = short.known,
             Err(Short::Volume(_)) => return None,
         }

@@ -72,7 +72,9 @@ impl Found {
     pub(super) fn plan(&self, bytes: u64) -> Option<Plan> {
         let volume = Volume::of_bytes(bytes);
         let mut looks = self.0.iter();
-        looks.find(|filling| filling.carried() >= volume)?.of(volume)
+        looks
+            .find(|filling| filling.carried() >= volume)?
+            .of(volume)
     }
 }
 
@@ -105,7 +107,11 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
         ));
     }
     let sweep = Sweep::new(view, request, window);
-    let quick = sweep.fill(goal, sweep.len().div_ceil(MAX_MERGED_STRETCHES), Look::Widest);
+    let quick = sweep.fill(
+        goal,
+        sweep.len().div_ceil(MAX_MERGED_STRETCHES),
+        Look::Widest,
+    );
     if quick.is_enough() {
         return Ok(quick.plan());
     }
@@ -147,7 +153,11 @@ pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) ->
         pace: Pace::Early,
     };
     let sweep = Sweep::new(view, request, request.window);
-    let quick = sweep.fill(&goal, sweep.len().div_ceil(MAX_MERGED_STRETCHES), Look::Widest);
+    let quick = sweep.fill(
+        &goal,
+        sweep.len().div_ceil(MAX_MERGED_STRETCHES),
+        Look::Widest,
+    );
     sweep.nearest(&goal, quick)
 }
 

@@ -61,7 +61,10 @@ fn a_refusal_names_who_is_in_the_way_until_when_and_what_there_is_instead() {
         none.offers.later.unwrap().request.window,
         Window::new(100_000, 170_000)
     );
-    assert_eq!(none.offers.slower, None, "nothing goes from the first moment on");
+    assert_eq!(
+        none.offers.slower, None,
+        "nothing goes from the first moment on"
+    );
     // 6 bit/s from 60 s, and 10 more from 100 s: 560 bits.
     let Wish::Volume { bytes, .. } = none.offers.volume.unwrap().request.wish else {
         panic!()
@@ -109,7 +112,12 @@ fn a_volume_is_carried_when_and_where_it_goes() {
     );
     assert_eq!(none.offers.later.unwrap().request.window.end, 120_500);
     // An even pace behind what is booked is one piece, which ends with the window.
-    let free = request(&network, Window::new(100_000, 140_000), volume(20, Pace::Even), 2);
+    let free = request(
+        &network,
+        Window::new(100_000, 140_000),
+        volume(20, Pace::Even),
+        2,
+    );
     let Answer::Granted(plan) = asked(&network, &ledger, &free, &Limits::default()) else {
         panic!()
     };
@@ -177,7 +185,13 @@ fn what_may_not_be_asked_is_said() {
         RequestFault::Rate(0)
     );
     let past = fault(&|request| request.window.start = -1);
-    assert_eq!(past, RequestFault::Past { start: -1, now: NOW });
+    assert_eq!(
+        past,
+        RequestFault::Past {
+            start: -1,
+            now: NOW
+        }
+    );
     let empty = fault(&|request| request.window.end = request.window.start);
     assert!(matches!(empty, RequestFault::Window(_)));
     let far = fault(&|request| request.window.end = Moment::MAX);

@@ -27,7 +27,11 @@ pub(super) fn frees(
                 let peak = view.peak(*link, window.from_start(start));
                 (
                     view.ceiling(*link).saturating_sub(peak.rate),
-                    if peak.rate == 0 { Moment::MAX } else { peak.until },
+                    if peak.rate == 0 {
+                        Moment::MAX
+                    } else {
+                        peak.until
+                    },
                 )
             })
             .collect();

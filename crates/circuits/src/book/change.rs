@@ -20,12 +20,20 @@ pub fn difference(more: &Plan, less: &Plan) -> Claims {
     for (link, of_link) in more.claims() {
         let known = less.get(&link).map(Vec::as_slice).unwrap_or_default();
         for (window, rate) in of_link {
-            let ends = known.iter().flat_map(|(window, _)| [window.start, window.end]);
-            let mut starts: Vec<Moment> = ends.filter(|at| window.start < *at && *at < window.end).collect();
+            let ends = known
+                .iter()
+                .flat_map(|(window, _)| [window.start, window.end]);
+            let mut starts: Vec<Moment> = ends
+                .filter(|at| window.start < *at && *at < window.end)
+                .collect();
             starts.push(window.start);
             starts.sort_unstable();
             starts.dedup();
-            let ends = starts.iter().skip(1).copied().chain(std::iter::once(window.end));
+            let ends = starts
+                .iter()
+                .skip(1)
+                .copied()
+                .chain(std::iter::once(window.end));
             for (start, end) in starts.iter().zip(ends) {
                 let there: Rate = known
                     .iter()
@@ -59,9 +67,11 @@ fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
     };
     let mut over = Moment::MIN;
     plan.0.iter().all(|piece| {
-        let in_order = piece.window.start >= over && !piece.window.is_empty() && piece.window.in_range();
+        let in_order =
+            piece.window.start >= over && !piece.window.is_empty() && piece.window.in_range();
         over = piece.window.end;
-        in_order && (piece.window.end <= from || piece.routes.iter().all(|route| joined(&route.path)))
+        in_order
+            && (piece.window.end <= from || piece.routes.iter().all(|route| joined(&route.path)))
     })
 }
 
@@ -121,7 +131,11 @@ impl Book {
         }
     }
 
-    fn hold(&mut self, holds: &[Hold], until: Moment) -> Result<Vec<(ReservationId, Action)>, Fault> {
+    fn hold(
+        &mut self,
+        holds: &[Hold],
+        until: Moment,
+    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
         for (hold, number) in holds.iter().zip(self.next_id..) {
             if hold.id.0 != number {
                 return Err(Fault::NotNext(hold.id));
@@ -160,7 +174,11 @@ impl Book {
         Ok(holds.iter().map(|hold| (hold.id, Action::Hold)).collect())
     }
 
-    fn hold_change(&mut self, hold: &Hold, until: Moment) -> Result<Vec<(ReservationId, Action)>, Fault> {
+    fn hold_change(
+        &mut self,
+        hold: &Hold,
+        until: Moment,
+    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
         let mut reservation = self.known(hold.id)?.clone();
         for event in [Event::Reserve, Event::ReserveConfirmed] {
             reservation.machine = step(reservation.machine, hold.id, event)?.0;
@@ -181,7 +199,11 @@ impl Book {
     }
 
     /// An event, and whatever of it the book does itself; what is left for others.
-    fn happen(&mut self, id: ReservationId, event: Event) -> Result<Vec<(ReservationId, Action)>, Fault> {
+    fn happen(
+        &mut self,
+        id: ReservationId,
+        event: Event,
+    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
         let mut reservation = self.known(id)?.clone();
         // Only entries of their own say what is held.
         if matches!(event, Event::Reserve | Event::ReserveConfirmed) {
@@ -225,7 +247,11 @@ impl Book {
         Ok(outside)
     }
 
-    fn give_back(&mut self, id: ReservationId, from: Moment) -> Result<Vec<(ReservationId, Action)>, Fault> {
+    fn give_back(
+        &mut self,
+        id: ReservationId,
+        from: Moment,
+    ) -> Result<Vec<(ReservationId, Action)>, Fault> {
         let mut reservation = self.known(id)?.clone();
         if reservation.held.is_some() {
             return Err(Fault::Changing(id));
@@ -278,5 +304,7 @@ pub(super) fn step(
     id: ReservationId,
     event: Event,
 ) -> Result<(Machine, Vec<Action>), Fault> {
-    machine.on(event).map_err(|not_now| Fault::NotNow { id, not_now })
+    machine
+        .on(event)
+        .map_err(|not_now| Fault::NotNow { id, not_now })
 }

@@ -79,7 +79,10 @@ fn line() -> Kept {
 }
 
 fn rate(book: &Book, at: Moment) -> Rate {
-    book.ledger().steps(crate::network::LinkId(0)).unwrap().at(at)
+    book.ledger()
+        .steps(crate::network::LinkId(0))
+        .unwrap()
+        .at(at)
 }
 
 #[test]
@@ -93,7 +96,11 @@ fn what_is_held_is_nobody_elses_until_it_times_out() {
         kept.write(change, 5).unwrap();
     }
     assert_eq!(
-        kept.book.reservation(ReservationId(0)).unwrap().machine.reserve,
+        kept.book
+            .reservation(ReservationId(0))
+            .unwrap()
+            .machine
+            .reserve,
         Reserve::Timeout
     );
     assert!(kept.event(0, Event::Commit, 6).is_err(), "too late");
@@ -101,7 +108,11 @@ fn what_is_held_is_nobody_elses_until_it_times_out() {
     kept.event(1, Event::Commit, 7).unwrap();
     assert_eq!(kept.book.next_due(), Some(20));
     assert_eq!(
-        kept.book.reservation(ReservationId(1)).unwrap().machine.provision,
+        kept.book
+            .reservation(ReservationId(1))
+            .unwrap()
+            .machine
+            .provision,
         Some(Provision::Released)
     );
 }
@@ -149,7 +160,10 @@ fn a_change_keeps_the_old_promise_until_it_is_committed() {
         .unwrap_err();
     assert_eq!(fault, Fault::Changing(ReservationId(0)));
     kept.event(0, Event::Commit, 18).unwrap();
-    assert_eq!([16, 17, 24, 25].map(|at| rate(&kept.book, at)), [4, 1, 1, 0]);
+    assert_eq!(
+        [16, 17, 24, 25].map(|at| rate(&kept.book, at)),
+        [4, 1, 1, 0]
+    );
     kept.write(
         Change::Returned {
             id: ReservationId(0),
@@ -178,11 +192,16 @@ fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
     kept.event(0, Event::Commit, 0).unwrap();
     for (now, ends) in [(15, (1, 2)), (20, (2, 0))] {
         (asked.ends.from, asked.ends.to) = (NodeId(ends.0), NodeId(ends.1));
-        let decision = kept.book.decide_change(ReservationId(0), &asked, &TERMS, now);
+        let decision = kept
+            .book
+            .decide_change(ReservationId(0), &asked, &TERMS, now);
         kept.write(decision.unwrap().change.unwrap(), now).unwrap();
         kept.event(0, Event::Commit, now).unwrap();
     }
-    assert_eq!([14, 15, 19, 20].map(|at| rate(&kept.book, at)), [4, 0, 0, 0]);
+    assert_eq!(
+        [14, 15, 19, 20].map(|at| rate(&kept.book, at)),
+        [4, 0, 0, 0]
+    );
     let back = kept.book.ledger().steps(crate::network::LinkId(1)).unwrap();
     assert_eq!([19, 20, 29, 30].map(|at| back.at(at)), [0, 4, 4, 0]);
     let mut again = Book::new(kept.book.network().clone());
@@ -191,13 +210,16 @@ fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
     }
     assert_eq!(again, kept.book);
     // What is new has to lead between the ends that are asked for.
-    let decision = kept.book.decide_change(ReservationId(0), &asked, &TERMS, 25);
+    let decision = kept
+        .book
+        .decide_change(ReservationId(0), &asked, &TERMS, 25);
     let Some(Change::Changing { mut hold, until }) = decision.unwrap().change else {
         panic!()
     };
     hold.request.ends.to = NodeId(1);
     assert_eq!(
-        kept.write(Change::Changing { hold, until }, 25).unwrap_err(),
+        kept.write(Change::Changing { hold, until }, 25)
+            .unwrap_err(),
         Fault::Plan(ReservationId(0))
     );
 }
@@ -272,8 +294,13 @@ fn entries_that_are_not_next_or_promise_too_much_are_refused() {
         Fault::NotNow { .. }
     ));
     assert_eq!(
-        kept.write(Change::Forgotten { id: ReservationId(0) }, 1)
-            .unwrap_err(),
+        kept.write(
+            Change::Forgotten {
+                id: ReservationId(0)
+            },
+            1
+        )
+        .unwrap_err(),
         Fault::Alive(ReservationId(0))
     );
 }
@@ -284,16 +311,29 @@ fn a_network_that_shrinks_keeps_its_promises_and_makes_no_more() {
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(8));
     assert!(kept.hold(&whole, 0));
     kept.event(0, Event::Commit, 0).unwrap();
-    let plan = kept.book.reservation(ReservationId(0)).unwrap().plan.clone();
+    let plan = kept
+        .book
+        .reservation(ReservationId(0))
+        .unwrap()
+        .plan
+        .clone();
     let link = crate::network::LinkId(0);
-    kept.book.renew(network(3, &[(0, 1, 6), (1, 2, 5)])).unwrap();
+    kept.book
+        .renew(network(3, &[(0, 1, 6), (1, 2, 5)]))
+        .unwrap();
     assert_eq!(kept.book.above(&plan, 0), [link]);
     assert_eq!(kept.book.above(&plan, 20), [], "what is over is over");
-    let little = request(&network(2, &[(0, 1, 1)]), Window::new(15, 25), Wish::Rate(1));
+    let little = request(
+        &network(2, &[(0, 1, 1)]),
+        Window::new(15, 25),
+        Wish::Rate(1),
+    );
     assert!(!kept.hold(&little, 0), "more is promised than there is");
     let new = request(kept.book.network(), Window::new(20, 25), Wish::Rate(5));
     assert!(kept.hold(&new, 0), "the new link is there");
-    kept.book.renew(network(3, &[(0, 1, 10), (1, 2, 5)])).unwrap();
+    kept.book
+        .renew(network(3, &[(0, 1, 10), (1, 2, 5)]))
+        .unwrap();
     assert_eq!(kept.book.above(&plan, 0), [], "as if nothing had been");
     assert!(kept.hold(&little, 0));
     let before = kept.book.clone();
@@ -302,7 +342,11 @@ fn a_network_that_shrinks_keeps_its_promises_and_makes_no_more() {
         Err(super::Unlike::Nodes { known: 3, found: 2 })
     ));
     assert!(kept.book.renew(network(3, &[(0, 1, 10)])).is_err());
-    assert!(kept.book.renew(network(3, &[(0, 1, 10), (0, 2, 5)])).is_err());
+    assert!(
+        kept.book
+            .renew(network(3, &[(0, 1, 10), (0, 2, 5)]))
+            .is_err()
+    );
     assert_eq!(kept.book, before);
 }
 
@@ -346,7 +390,10 @@ fn consistent(book: &Book) {
     for (id, reservation) in book.reservations() {
         checker.promise(id, &reservation.plan);
         let held = reservation.held.iter();
-        assert_eq!(held.len() == 1, reservation.machine.reserve == Reserve::Held);
+        assert_eq!(
+            held.len() == 1,
+            reservation.machine.reserve == Reserve::Held
+        );
         for held in held {
             for (link, claims) in difference(&held.plan, &reservation.plan) {
                 for (window, rate) in claims {

@@ -63,9 +63,12 @@ pub(super) fn passes(network: &Network, taken: &[Taken], links: &[usize], window
     let mut sum = 0;
     for link in links {
         let of_link = &taken[*link];
-        let ends = of_link.iter().flat_map(|(window, ..)| [window.start, window.end]);
-        let mut moments: BTreeSet<Moment> =
-            ends.filter(|at| window.start < *at && *at < window.end).collect();
+        let ends = of_link
+            .iter()
+            .flat_map(|(window, ..)| [window.start, window.end]);
+        let mut moments: BTreeSet<Moment> = ends
+            .filter(|at| window.start < *at && *at < window.end)
+            .collect();
         moments.extend([window.start, window.end]);
         let moments: Vec<Moment> = moments.into_iter().collect();
         for pair in moments.windows(2) {
@@ -84,7 +87,9 @@ pub(super) fn stretches(taken: &[Taken], window: Window) -> Vec<Window> {
         .iter()
         .flatten()
         .flat_map(|(window, ..)| [window.start, window.end]);
-    let mut moments: BTreeSet<Moment> = ends.filter(|at| window.start < *at && *at < window.end).collect();
+    let mut moments: BTreeSet<Moment> = ends
+        .filter(|at| window.start < *at && *at < window.end)
+        .collect();
     moments.extend([window.start, window.end]);
     let moments: Vec<Moment> = moments.into_iter().collect();
     moments
@@ -103,7 +108,12 @@ pub(super) struct Rooms<'a> {
 }
 
 impl<'a> Rooms<'a> {
-    pub(super) fn new(network: &'a Network, taken: &[Taken], request: &Request, window: Window) -> Self {
+    pub(super) fn new(
+        network: &'a Network,
+        taken: &[Taken],
+        request: &Request,
+        window: Window,
+    ) -> Self {
         let links = || (0..).zip(network.links());
         let allowed: Vec<bool> = links()
             .map(|(number, link)| allowed(request, number, link))
@@ -138,7 +148,9 @@ impl<'a> Rooms<'a> {
         loop {
             let before = reached.len();
             for (number, link) in self.network.links().iter().enumerate() {
-                if self.allowed[number] && !cut.contains(&number) && reached.contains(&(link.from.0 as usize))
+                if self.allowed[number]
+                    && !cut.contains(&number)
+                    && reached.contains(&(link.from.0 as usize))
                 {
                     reached.insert(link.to.0 as usize);
                 }
@@ -168,7 +180,9 @@ impl<'a> Rooms<'a> {
                 let mut next = Vec::new();
                 for node in wave {
                     for other in &beside[node] {
-                        if came[*other].is_none() && left.get(&(node, *other)).copied().unwrap_or(0) > 0 {
+                        if came[*other].is_none()
+                            && left.get(&(node, *other)).copied().unwrap_or(0) > 0
+                        {
                             came[*other] = Some(node);
                             next.push(*other);
                         }
@@ -208,7 +222,12 @@ impl<'a> Rooms<'a> {
     }
 
     /// Whether a rate is rightly refused.
-    pub(super) fn verdict(&self, request: &Request, rate: Rate, most_sets: usize) -> Result<Verdict, String> {
+    pub(super) fn verdict(
+        &self,
+        request: &Request,
+        rate: Rate,
+        most_sets: usize,
+    ) -> Result<Verdict, String> {
         if self.flow(0) < rate {
             return Ok(Verdict::Flow);
         }
@@ -252,14 +271,17 @@ impl<'a> Rooms<'a> {
                 return None;
             }
             let links = self.network.links();
-            let at = path.last().map_or(self.from, |link| links[*link].to.0 as usize);
+            let at = path
+                .last()
+                .map_or(self.from, |link| links[*link].to.0 as usize);
             if at == self.to {
                 whole.push(path);
                 continue;
             }
             for (number, link) in links.iter().enumerate() {
                 let to = link.to.0 as usize;
-                let seen = to == self.from || path.iter().any(|link| links[*link].to.0 as usize == to);
+                let seen =
+                    to == self.from || path.iter().any(|link| links[*link].to.0 as usize == to);
                 if link.from.0 as usize == at && self.room[number] > 0 && !seen {
                     let mut path = path.clone();
                     path.push(number);
@@ -291,7 +313,9 @@ impl<'a> Rooms<'a> {
             for other in &chosen[..place] {
                 let (one, other) = (&all[*one], &all[*other]);
                 let share = diversity != Diversity::Any && !cables(one).is_disjoint(&cables(other));
-                if share || (diversity == Diversity::Nodes && !inner(one).is_disjoint(&inner(other))) {
+                if share
+                    || (diversity == Diversity::Nodes && !inner(one).is_disjoint(&inner(other)))
+                {
                     return 0.0;
                 }
             }

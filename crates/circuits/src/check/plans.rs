@@ -39,7 +39,11 @@ impl Checker<'_> {
             }
             self.apart(
                 request.diversity,
-                &piece.routes.iter().map(|route| &route.path).collect::<Vec<_>>(),
+                &piece
+                    .routes
+                    .iter()
+                    .map(|route| &route.path)
+                    .collect::<Vec<_>>(),
             )?;
             let rooms = self.rooms(request, piece.window);
             if let Some(link) = (0..needs.len()).find(|link| needs[*link] > rooms.room(*link)) {
@@ -57,14 +61,18 @@ impl Checker<'_> {
                         piece.window
                     ));
                 }
-                Wish::Volume { most: Some(most), .. } if rate > most => {
+                Wish::Volume {
+                    most: Some(most), ..
+                } if rate > most => {
                     return Err(format!("{rate} bit/s where the ends can use {most}"));
                 }
                 _ => {}
             }
         }
         match request.wish {
-            Wish::Rate(_) if plan.0.len() != 1 => Err(format!("{} pieces for one rate", plan.0.len())),
+            Wish::Rate(_) if plan.0.len() != 1 => {
+                Err(format!("{} pieces for one rate", plan.0.len()))
+            }
             Wish::Volume { bytes, .. } if carried < u128::from(bytes) * 8_000 => Err(format!(
                 "carries {carried} bit/s times ms, which is less than {bytes} bytes"
             )),

@@ -69,7 +69,8 @@ impl Checker<'_> {
                 .map(|(_, _, id)| *id)
                 .collect();
             let least = rooms.room(full.link.0 as usize);
-            let then = self.network.links()[full.link.0 as usize].reservable() - brute::level(taken, full.at);
+            let then = self.network.links()[full.link.0 as usize].reservable()
+                - brute::level(taken, full.at);
             if full.left != least
                 || then != least
                 || !by.iter().eq(full.by.iter())
@@ -91,7 +92,9 @@ impl Checker<'_> {
         asked: Rate,
         until: Option<Moment>,
     ) -> Result<(), String> {
-        let taken = links.iter().flat_map(|full| &self.taken[full.link.0 as usize]);
+        let taken = links
+            .iter()
+            .flat_map(|full| &self.taken[full.link.0 as usize]);
         let ends = taken
             .map(|(window, ..)| window.end)
             .filter(|end| *end > request.window.start);
@@ -102,7 +105,10 @@ impl Checker<'_> {
                     .reservable()
                     .saturating_sub(brute::peak(&self.taken[link], window))
             };
-            let mut left: Vec<Rate> = links.iter().map(|full| left(full.link.0 as usize)).collect();
+            let mut left: Vec<Rate> = links
+                .iter()
+                .map(|full| left(full.link.0 as usize))
+                .collect();
             left.sort_unstable_by(|one, other| other.cmp(one));
             if left.iter().take(request.paths).sum::<Rate>() >= asked {
                 return Err(format!(

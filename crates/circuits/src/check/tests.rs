@@ -67,7 +67,9 @@ fn wrong_answers_are_found() {
         },
     ] {
         assert!(
-            checker.answer(&asked, &Answer::Granted(wrong.clone())).is_err(),
+            checker
+                .answer(&asked, &Answer::Granted(wrong.clone()))
+                .is_err(),
             "{wrong:?}"
         );
     }
@@ -77,7 +79,10 @@ fn wrong_answers_are_found() {
             offers: Offers::default(),
         })))
     };
-    assert!(checker.answer(&asked, &refused(Proof::Unknown)).is_err(), "14 go");
+    assert!(
+        checker.answer(&asked, &refused(Proof::Unknown)).is_err(),
+        "14 go"
+    );
     let few = request(&network, Window::new(0, 100), Wish::Rate(14_000), 1);
     assert_eq!(
         checker.answer(&few, &refused(Proof::Unknown)),
@@ -121,13 +126,15 @@ fn asked(network: &Network) -> impl Strategy<Value = Request> + use<> {
     let links = u32::try_from(network.links().len()).unwrap();
     let wish = prop_oneof![
         (1..14_u64).prop_map(|rate| Wish::Rate(rate * 5_040)),
-        (1..600_u64, prop::option::of(1..9_u64), any::<bool>()).prop_map(|(amount, most, early)| {
-            Wish::Volume {
-                bytes: Volume::carried(5_040, amount).bytes().max(1),
-                most: most.map(|most| most * 5_040),
-                pace: if early { Pace::Early } else { Pace::Even },
+        (1..600_u64, prop::option::of(1..9_u64), any::<bool>()).prop_map(
+            |(amount, most, early)| {
+                Wish::Volume {
+                    bytes: Volume::carried(5_040, amount).bytes().max(1),
+                    most: most.map(|most| most * 5_040),
+                    pace: if early { Pace::Early } else { Pace::Even },
+                }
             }
-        }),
+        ),
     ];
     let what = (
         0..nodes,

@@ -43,7 +43,8 @@ impl Snapshot {
     #[must_use]
     pub fn is_alike(&self, other: &Self, link: LinkId, window: Window) -> bool {
         let of_link = |at: &Self| at.taken.0.get(link.index()).cloned();
-        if !Arc::ptr_eq(&self.network, &other.network) && self.network.link(link) != other.network.link(link)
+        if !Arc::ptr_eq(&self.network, &other.network)
+            && self.network.link(link) != other.network.link(link)
         {
             return false;
         }

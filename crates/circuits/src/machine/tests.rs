@@ -6,9 +6,9 @@ use super::{Action, Event, Life, Machine, Provision, Reserve};
 use crate::time::Window;
 
 fn after(events: &[Event]) -> Machine {
-    events
-        .iter()
-        .fold(Machine::default(), |machine, event| machine.on(*event).unwrap().0)
+    events.iter().fold(Machine::default(), |machine, event| {
+        machine.on(*event).unwrap().0
+    })
 }
 
 const COMMITTED: [Event; 4] = [

@@ -50,7 +50,9 @@ pub fn disjoint(
         }
     }
     let (source, sink) = (leaves(ends.from.index()), enters(ends.to.index()));
-    let found = (0..count).take_while(|_| residual.one_more(source, sink)).count();
+    let found = (0..count)
+        .take_while(|_| residual.one_more(source, sink))
+        .count();
     let mut used: Vec<LinkId> = (nodes..)
         .zip(&wide)
         .filter(|(number, _)| residual.flow(*number) > 0)

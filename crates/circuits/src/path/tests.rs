@@ -32,22 +32,45 @@ fn trap() -> crate::network::Network {
 #[test]
 fn the_pair_is_found_where_the_shortest_path_stands_in_its_way() {
     let network = trap();
-    let field = Field::new(&network, |link| network.link(link).map(|link| link.capacity));
+    let field = Field::new(&network, |link| {
+        network.link(link).map(|link| link.capacity)
+    });
     let shortest = field.best(ends(0, 5), 1, Preference::FewestHops).unwrap();
     assert_eq!(shortest.0.len(), 3);
-    let pair = disjoint(&field, ends(0, 5), 1, Preference::FewestHops, Diversity::Links, 3);
+    let pair = disjoint(
+        &field,
+        ends(0, 5),
+        1,
+        Preference::FewestHops,
+        Diversity::Links,
+        3,
+    );
     assert_eq!(pair.len(), 2, "{pair:?}");
-    let pair = disjoint(&field, ends(0, 5), 1, Preference::FewestHops, Diversity::Nodes, 2);
+    let pair = disjoint(
+        &field,
+        ends(0, 5),
+        1,
+        Preference::FewestHops,
+        Diversity::Nodes,
+        2,
+    );
     assert_eq!(pair.len(), 2);
 }
 
-fn shares(network: &crate::network::Network, one: &Path, other: &Path, diversity: Diversity) -> bool {
+fn shares(
+    network: &crate::network::Network,
+    one: &Path,
+    other: &Path,
+    diversity: Diversity,
+) -> bool {
     let link = |id| *network.link(id).unwrap();
-    let inner = |path: &Path| -> Vec<NodeId> { path.0.iter().skip(1).map(|id| link(*id).from).collect() };
+    let inner =
+        |path: &Path| -> Vec<NodeId> { path.0.iter().skip(1).map(|id| link(*id).from).collect() };
     one.0
         .iter()
         .any(|a| other.0.iter().any(|b| link(*a).cable == link(*b).cable))
-        || (diversity == Diversity::Nodes && inner(one).iter().any(|node| inner(other).contains(node)))
+        || (diversity == Diversity::Nodes
+            && inner(one).iter().any(|node| inner(other).contains(node)))
 }
 
 proptest! {

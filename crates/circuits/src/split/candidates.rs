@@ -19,7 +19,12 @@ pub fn greedy(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
 
 /// The same, where the first of the paths are known.
 #[must_use]
-pub(crate) fn greedy_behind(first: &[Route], field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
+pub(crate) fn greedy_behind(
+    first: &[Route],
+    field: &Field<'_>,
+    ask: &Ask,
+    want: Rate,
+) -> Vec<Route> {
     let mut left = field.clone();
     let mut routes: Vec<Route> = first.to_vec();
     for route in first {
@@ -63,13 +68,18 @@ pub(super) fn improved(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
 /// As many paths as may be, or fewer, each with the same part: whether there are that many is a flow, and so exact.
 fn even(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     for count in 2..=ask.paths.min(MAX_PATHS) {
-        let part = want.div_ceil(Rate::try_from(count).unwrap_or(Rate::MAX)).max(1);
+        let part = want
+            .div_ceil(Rate::try_from(count).unwrap_or(Rate::MAX))
+            .max(1);
         let paths = match ask.diversity {
             Diversity::Any => flow_of(field, ask, part, count),
             diversity => disjoint(field, ask.ends, part, ask.preference, diversity, count),
         };
         if paths.len() == count {
-            let routes = paths.into_iter().map(|path| Route { path, rate: part }).collect();
+            let routes = paths
+                .into_iter()
+                .map(|path| Route { path, rate: part })
+                .collect();
             return trimmed(merged(routes), want);
         }
     }
@@ -125,7 +135,13 @@ fn candidates(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Path> {
     }
     let part = want / Rate::try_from(ask.paths).unwrap_or(Rate::MAX).max(1);
     for at_least in [1, part / 2, part] {
-        paths.extend(several(field, ask.ends, at_least, ask.preference, OF_A_KIND));
+        paths.extend(several(
+            field,
+            ask.ends,
+            at_least,
+            ask.preference,
+            OF_A_KIND,
+        ));
     }
     paths.sort_by_key(|path| std::cmp::Reverse(field.width(path)));
     let mut kept: Vec<Path> = Vec::new();
@@ -143,7 +159,14 @@ fn apart(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     let limit = field.widest(ask.ends).map_or(0, |(_, width)| width);
     for at_least in field.rooms().into_iter().filter(|room| *room <= limit) {
         for count in 2..=ask.paths {
-            let paths = disjoint(field, ask.ends, at_least, ask.preference, ask.diversity, count);
+            let paths = disjoint(
+                field,
+                ask.ends,
+                at_least,
+                ask.preference,
+                ask.diversity,
+                count,
+            );
             if paths.len() < count {
                 break;
             }

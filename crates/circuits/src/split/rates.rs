@@ -48,7 +48,9 @@ fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate
     // Numbers near 1 are what the solver is made for.
     let scale = limits.values().copied().max().filter(|scale| *scale > 0)? as f64;
     let mut problem = Problem::new(OptimizationDirection::Maximize);
-    let rates: Vec<_> = (0..count).map(|_| problem.add_var(1.0, (0.0, 1.0))).collect();
+    let rates: Vec<_> = (0..count)
+        .map(|_| problem.add_var(1.0, (0.0, 1.0)))
+        .collect();
     for (places, limit) in limits {
         let terms: Vec<_> = places
             .iter()

@@ -57,7 +57,9 @@ impl Search<'_, '_> {
                 return;
             };
             // The paths from here on are no wider than this one.
-            if so_far.saturating_add(width.saturating_mul(left)) <= self.least || self.least >= self.want {
+            if so_far.saturating_add(width.saturating_mul(left)) <= self.least
+                || self.least >= self.want
+            {
                 return;
             }
             if self.sets >= MAX_SETS {
@@ -119,7 +121,9 @@ fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
         for left in trail.drain(length..) {
             set(&mut seen, network.link(left).map(|link| link.to), false);
         }
-        let Some(link) = network.link(id) else { continue };
+        let Some(link) = network.link(id) else {
+            continue;
+        };
         if link.to == ask.ends.from || seen.get(link.to.index()).copied().unwrap_or(true) {
             continue;
         }
@@ -134,7 +138,9 @@ fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
         set(&mut seen, Some(link.to), true);
         stack.extend(open(link.to, trail.len()));
     }
-    found.sort_by(|(one, width), (other, narrower)| narrower.cmp(width).then_with(|| one.cmp(other)));
+    found.sort_by(|(one, width), (other, narrower)| {
+        narrower.cmp(width).then_with(|| one.cmp(other))
+    });
     (found, complete)
 }
 

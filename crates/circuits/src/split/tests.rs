@@ -71,7 +71,10 @@ fn holds(field: &Field<'_>, ask: &Ask, routes: &[Route]) {
 #[test]
 fn the_programme_takes_what_greedy_misses() {
     // The widest path goes through the middle, and uses up what two others need.
-    let network = network(4, &[(0, 1, 10), (0, 2, 9), (1, 3, 9), (2, 3, 10), (1, 2, 10)]);
+    let network = network(
+        4,
+        &[(0, 1, 10), (0, 2, 9), (1, 3, 9), (2, 3, 10), (1, 2, 10)],
+    );
     let ask = ask(&network, 2, Diversity::Any);
     let routes = reach(&field(&network), &ask, 18 * UNIT).unwrap();
     assert_eq!(total(&routes), 18 * UNIT);

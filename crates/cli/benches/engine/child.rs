@@ -70,7 +70,8 @@ fn wait(child: &Child) -> (i32, Used) {
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: both pointers are to live variables of the types that wait4 writes; the child has not been waited for.
     #[allow(unsafe_code, reason = "only wait4 reports what one child took")]
-    let waited = unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, 0, &raw mut usage) };
+    let waited =
+        unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, 0, &raw mut usage) };
     assert_eq!(waited, child.id().cast_signed(), "wait4");
     let seconds = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
     let used = Used {

@@ -58,8 +58,9 @@ impl Options {
             let at = arguments.iter().position(|argument| argument == name)?;
             arguments.get(at + 1).cloned()
         };
-        let number =
-            |name: &str, default: usize| value(name).map_or(default, |text| text.parse().expect(name));
+        let number = |name: &str, default: usize| {
+            value(name).map_or(default, |text| text.parse().expect(name))
+        };
         let options = Self {
             rounds: number("--rounds", 5),
             mib: number("--mib", MAX_MIB / 2),
@@ -113,12 +114,19 @@ fn main() {
     let mut measured: Vec<Measured> = ways::all(&options)
         .into_iter()
         .filter(wanted)
-        .map(|way| Measured { way, copies: vec![] })
+        .map(|way| Measured {
+            way,
+            copies: vec![],
+        })
         .collect();
     for round in 0..options.rounds {
         for one in &mut measured {
             let copied = bench.copy(&one.way);
-            println!("{round} {:<44} {}", one.way.title, line(&copied, options.mib));
+            println!(
+                "{round} {:<44} {}",
+                one.way.title,
+                line(&copied, options.mib)
+            );
             one.copies.push(copied);
         }
     }

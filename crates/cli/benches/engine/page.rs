@@ -42,7 +42,11 @@ fn head(options: &Options) -> String {
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let code = ["--", "crates", "Cargo.lock"];
-        let output = Command::new("git").args(arguments).args(code).output().ok()?;
+        let output = Command::new("git")
+            .args(arguments)
+            .args(code)
+            .output()
+            .ok()?;
         let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         output.status.success().then_some(text)
     };
@@ -138,7 +142,11 @@ fn kinds(text: &mut String, profiles: &[(String, [Parts; 2])]) {
 
 fn parts(text: &mut String, rates: &[Rate]) {
     text.push_str("\n## The parts by themselves\n\nEach on one thread of the same machine: what cannot be saved as long as it is done at all.\n\n| part | GiB/s | CPU s/GiB |\n|---|---|---|\n");
-    for Rate { title, gib_a_second } in rates {
+    for Rate {
+        title,
+        gib_a_second,
+    } in rates
+    {
         let _ = writeln!(
             text,
             "| {title} | {gib_a_second:.2} | {:.3} |",

@@ -10,7 +10,10 @@ pub type Parts = BTreeMap<&'static str, f64>;
 /// Kinds, and parts of the names of functions that belong to them; the innermost function that belongs to any decides.
 const KINDS: [(&str, &[&str]); 9] = [
     ("hash", &["blake3"]),
-    ("encrypt", &["aes_gcm", "aesni", "gcm_", "ghash", "vaes", "aead"]),
+    (
+        "encrypt",
+        &["aes_gcm", "aesni", "gcm_", "ghash", "vaes", "aead"],
+    ),
     ("page fault", &["asm_exc_page_fault", "clear_page"]),
     ("read", &["shmem_file_read", "vfs_read", "ksys_pread"]),
     (
@@ -55,7 +58,16 @@ const KINDS: [(&str, &[&str]); 9] = [
 /// Whether `perf` can be had and may sample.
 pub fn is_there() -> bool {
     let tried = Command::new("perf")
-        .args(["record", "-q", "-e", "cpu-clock", "-o", "/dev/null", "--", "true"])
+        .args([
+            "record",
+            "-q",
+            "-e",
+            "cpu-clock",
+            "-o",
+            "/dev/null",
+            "--",
+            "true",
+        ])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();

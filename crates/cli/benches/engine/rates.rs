@@ -33,7 +33,10 @@ pub fn measure(folder: &Path) -> Vec<Rate> {
         .write(true)
         .open(&path)
         .expect("a file");
-    let rate = |title, gib_a_second| Rate { title, gib_a_second };
+    let rate = |title, gib_a_second| Rate {
+        title,
+        gib_a_second,
+    };
     let rates = vec![
         rate(
             "write to the file system, new file",
@@ -77,7 +80,8 @@ fn gib(begun: Instant) -> f64 {
 }
 
 fn sealed(algorithm: &'static Algorithm) -> f64 {
-    let key = LessSafeKey::new(UnboundKey::new(algorithm, &vec![1; algorithm.key_len()]).expect("a key"));
+    let key =
+        LessSafeKey::new(UnboundKey::new(algorithm, &vec![1; algorithm.key_len()]).expect("a key"));
     let mut record = vec![0; RECORD];
     timed(|_| {
         for _ in 0..BLOCK / RECORD {
@@ -106,6 +110,7 @@ fn sent(block: &[u8]) -> f64 {
         while stream.read(&mut into).expect("receive") > 0 {}
     });
     let ended = cpu();
-    let seconds = (ended.tv_sec - begun.tv_sec) as f64 + (ended.tv_nsec - begun.tv_nsec) as f64 / 1e9;
+    let seconds =
+        (ended.tv_sec - begun.tv_sec) as f64 + (ended.tv_nsec - begun.tv_nsec) as f64 / 1e9;
     TOTAL as f64 / f64::from(1 << 30) / seconds
 }

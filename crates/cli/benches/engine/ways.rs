@@ -62,9 +62,19 @@ pub fn all(options: &Options) -> Vec<Way> {
     };
     longhaul("longhaul cp", &own, &[], "encrypted, verified");
     if let Some((name, other)) = &options.against {
-        longhaul(&format!("longhaul cp, {name}"), other, &[], "encrypted, verified");
+        longhaul(
+            &format!("longhaul cp, {name}"),
+            other,
+            &[],
+            "encrypted, verified",
+        );
     }
-    longhaul("longhaul cp --no-encrypt", &own, &["--no-encrypt"], "verified");
+    longhaul(
+        "longhaul cp --no-encrypt",
+        &own,
+        &["--no-encrypt"],
+        "verified",
+    );
     longhaul(
         "longhaul cp --streams 4",
         &own,
@@ -173,9 +183,13 @@ impl<'a> Bench<'a> {
                     .expect("keys show");
                 let key = String::from_utf8_lossy(&key.stdout).trim().to_owned();
                 let mut command = begin(program, before);
-                command
-                    .envs(self.homes())
-                    .args(["serve", "--json", "--listen", "127.0.0.1:0", "--root"]);
+                command.envs(self.homes()).args([
+                    "serve",
+                    "--json",
+                    "--listen",
+                    "127.0.0.1:0",
+                    "--root",
+                ]);
                 command.arg(&served).args(["--write", &key]);
                 if flags.contains(&"--no-encrypt") {
                     command.arg("--allow-no-encrypt");

@@ -44,7 +44,9 @@ fn main() {
     );
     for (name, proxy) in &proxies {
         for connections in CONNECTIONS {
-            let mut runs: Vec<(f64, f64)> = (0..RUNS).map(|_| bulk(proxy, server, connections)).collect();
+            let mut runs: Vec<(f64, f64)> = (0..RUNS)
+                .map(|_| bulk(proxy, server, connections))
+                .collect();
             runs.sort_by(|a, b| a.0.total_cmp(&b.0));
             let (rate, cpu) = runs[RUNS / 2];
             println!("{name:<16} {connections:>6} {rate:>12.2} {cpu:>14.3}");
@@ -60,7 +62,11 @@ fn main() {
     }
     println!("{:<16} {:>24} {:>24}", "proxy", "connect us", "answer us");
     for ((name, _), (connects, answers)) in proxies.iter().zip(times) {
-        println!("{name:<16} {:>24} {:>24}", spread(connects), spread(answers));
+        println!(
+            "{name:<16} {:>24} {:>24}",
+            spread(connects),
+            spread(answers)
+        );
     }
 }
 

@@ -26,7 +26,13 @@ pub struct Proxy {
 }
 
 impl Kind {
-    pub const ALL: [Self; 5] = [Self::None, Self::Forward, Self::Socks, Self::Http, Self::Dante];
+    pub const ALL: [Self; 5] = [
+        Self::None,
+        Self::Forward,
+        Self::Socks,
+        Self::Http,
+        Self::Dante,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -147,11 +153,17 @@ fn onramp(dir: &tempfile::TempDir, entry: &str, option: &str) -> (SocketAddr, Op
         .read_line(&mut line)
         .unwrap();
     let places: serde_json::Value = serde_json::from_str(&line).unwrap();
-    (places[entry][0].as_str().unwrap().parse().unwrap(), Some(child))
+    (
+        places[entry][0].as_str().unwrap().parse().unwrap(),
+        Some(child),
+    )
 }
 
 fn dante(dir: &tempfile::TempDir) -> Option<(SocketAddr, Child)> {
-    let at = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let at = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
     let config = dir.path().join("danted.conf");
     let text = format!(
         "internal: 127.0.0.1 port = {}\nexternal: 127.0.0.1\nsocksmethod: none\nclientmethod: none\nuser.unprivileged: nobody\n\
@@ -165,7 +177,11 @@ fn dante(dir: &tempfile::TempDir) -> Option<(SocketAddr, Child)> {
         .arg(&config)
         .arg("-p")
         .arg(dir.path().join("pid"));
-    let child = danted.stdout(Stdio::null()).stderr(Stdio::null()).spawn().ok()?;
+    let child = danted
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
     // It says nothing when it listens.
     while TcpStream::connect(at).is_err() {
         std::thread::yield_now();
@@ -179,7 +195,12 @@ fn socks(stream: &mut TcpStream, server: SocketAddr) {
     };
     stream.write_all(&[5, 1, 0]).unwrap();
     stream.read_exact(&mut [0; 2]).unwrap();
-    let request = [&[5, 1, 0, 1][..], &to.ip().octets(), &to.port().to_be_bytes()].concat();
+    let request = [
+        &[5, 1, 0, 1][..],
+        &to.ip().octets(),
+        &to.port().to_be_bytes(),
+    ]
+    .concat();
     stream.write_all(&request).unwrap();
     let mut reply = [0; 10];
     stream.read_exact(&mut reply).unwrap();

@@ -81,7 +81,8 @@ impl Browse for Places {
                 entries.extend(page.iter().map(entry));
                 after = next;
                 // What is under way is asked for in whole pages: one that had to be shorter would be asked for anew.
-                let is_full = entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize || bytes >= GATHER_BYTES;
+                let is_full =
+                    entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize || bytes >= GATHER_BYTES;
                 if after.is_none() || is_full || Instant::now() >= until {
                     let next = after.as_ref().map(text_of);
                     return Ok(FilePage { entries, next });
@@ -103,7 +104,11 @@ impl Browse for Places {
 }
 
 /// Looks, to the end also where nobody waits for it any more, as when a page in the browser is left: whoever asks next finds the place open.
-async fn look(mut open: Held, location: Location, ask: FilesAsk) -> Result<(Held, FilesAnswer), PlaceError> {
+async fn look(
+    mut open: Held,
+    location: Location,
+    ask: FilesAsk,
+) -> Result<(Held, FilesAnswer), PlaceError> {
     let looking = async move {
         let answer = timeout(LOOK_WITHIN, asked(&mut open, &location, ask)).await;
         Ok((open, answer.map_err(|late| unreachable(&late.into()))??))
@@ -208,9 +213,19 @@ fn question(change: &Change) -> Result<(Spot, FilesAsk), PlaceError> {
         Change::MakeDirectory { at } => {
             let spot = spot(at)?;
             let path = spot.path.clone();
-            (spot, FilesAsk::MakeDirectory { path, parents: false })
+            (
+                spot,
+                FilesAsk::MakeDirectory {
+                    path,
+                    parents: false,
+                },
+            )
         }
-        Change::Rename { from, to, overwrite } => {
+        Change::Rename {
+            from,
+            to,
+            overwrite,
+        } => {
             let (from, to) = (spot(from)?, spot(to)?);
             if from.location != to.location {
                 return Err(PlaceError {
@@ -300,8 +315,8 @@ fn kind(failure: &FilesFailure) -> PlaceErrorKind {
         NotFound => PlaceErrorKind::NotFound,
         PermissionDenied | NotGranted | RefusedPath | ReservedName => PlaceErrorKind::Denied,
         NotUnderstood => PlaceErrorKind::Invalid,
-        Exists | NotADirectory | IsDirectory | NotEmpty | OtherFileSystem | IntoItself | DiskFull | Limit
-        | Io => PlaceErrorKind::Conflict,
+        Exists | NotADirectory | IsDirectory | NotEmpty | OtherFileSystem | IntoItself
+        | DiskFull | Limit | Io => PlaceErrorKind::Conflict,
     }
 }
 
@@ -318,12 +333,19 @@ mod tests {
         let places = Places::default();
         let at = format!("{}/", dir.path().display());
         let first = places.list(&at, None, 2).await.unwrap();
-        let names: Vec<&str> = first.entries.iter().map(|entry| entry.name.as_str()).collect();
+        let names: Vec<&str> = first
+            .entries
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect();
         assert_eq!((names, first.next.as_deref()), (vec!["a", "b"], Some("b")));
         let rest = places.list(&at, first.next.as_deref(), 2).await.unwrap();
         assert_eq!((rest.entries.len(), rest.next), (1, None));
-        let change = async |change: Change| places.change(&change).await.map_err(|error| error.kind);
-        let made = Change::MakeDirectory { at: format!("{at}d") };
+        let change =
+            async |change: Change| places.change(&change).await.map_err(|error| error.kind);
+        let made = Change::MakeDirectory {
+            at: format!("{at}d"),
+        };
         assert_eq!(change(made.clone()).await, Ok(()));
         assert_eq!(change(made).await, Err(PlaceErrorKind::Conflict));
         let moved = |from: &str, to: &str| Change::Rename {
@@ -337,9 +359,15 @@ mod tests {
             at: format!("{at}{what}"),
             recursive,
         };
-        assert_eq!(change(removed("d", false)).await, Err(PlaceErrorKind::Conflict));
+        assert_eq!(
+            change(removed("d", false)).await,
+            Err(PlaceErrorKind::Conflict)
+        );
         assert_eq!(change(removed("d", true)).await, Ok(()));
-        assert_eq!(change(removed("d", true)).await, Err(PlaceErrorKind::NotFound));
+        assert_eq!(
+            change(removed("d", true)).await,
+            Err(PlaceErrorKind::NotFound)
+        );
         for nowhere in ["relative", "", "lh://", "/missing/at/all"] {
             assert!(places.list(nowhere, None, 1).await.is_err(), "{nowhere}");
         }
@@ -360,10 +388,20 @@ mod tests {
         let all = places.list(&at, None, 20_000).await.unwrap();
         assert_eq!((all.entries.len(), all.next), (6003, None));
         let first = places.list(&at, Some("5998"), 2).await.unwrap();
-        assert_eq!((first.entries.len(), first.next.as_deref()), (2, Some("/ev8=")));
+        assert_eq!(
+            (first.entries.len(), first.next.as_deref()),
+            (2, Some("/ev8="))
+        );
         let next = places.list(&at, first.next.as_deref(), 1).await.unwrap();
-        let names: Vec<&str> = next.entries.iter().map(|entry| entry.name.as_str()).collect();
-        assert_eq!((names, next.entries[0].addressable), (vec!["z\\xffa"], false));
+        let names: Vec<&str> = next
+            .entries
+            .iter()
+            .map(|entry| entry.name.as_str())
+            .collect();
+        assert_eq!(
+            (names, next.entries[0].addressable),
+            (vec!["z\\xffa"], false)
+        );
         let last = places.list(&at, next.next.as_deref(), 1).await.unwrap();
         assert_eq!((last.entries.len(), last.next), (1, None));
         let error = places.list(&at, Some("/="), 1).await.unwrap_err();
@@ -377,7 +415,10 @@ mod tests {
         let places = Places::default();
         let at = format!("{}/link/hostname", dir.path().display());
         let error = places
-            .change(&Change::Remove { at, recursive: true })
+            .change(&Change::Remove {
+                at,
+                recursive: true,
+            })
             .await
             .unwrap_err();
         assert_eq!(error.kind, PlaceErrorKind::Denied, "{error}");

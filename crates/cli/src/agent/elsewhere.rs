@@ -55,7 +55,9 @@ impl Elsewhere {
     ) -> Result<SocketAddr> {
         let keys = self.keys()?;
         let listener = listen::anywhere(listen).await?;
-        let address = listener.local_addr().context("cannot tell where it listens")?;
+        let address = listener
+            .local_addr()
+            .context("cannot tell where it listens")?;
         let names = names(&self.server_name, address)?;
         let certificate = self.certificate(identity, &names)?;
         publish(&certificate, dir)?;
@@ -63,7 +65,12 @@ impl Elsewhere {
         let gate = KeyGate::new(keys, names.iter().map(ToString::to_string), since);
         let (tls, current) = watch::channel(certificate.config);
         let router = router_for_keys(agent.clone(), Arc::clone(&gate), stop.clone());
-        served.spawn(listen::serve_secured(listener, router, current, stop.clone()));
+        served.spawn(listen::serve_secured(
+            listener,
+            router,
+            current,
+            stop.clone(),
+        ));
         let mut hang_up = signal(SignalKind::hangup())?;
         let again = Again {
             options: self.clone(),
@@ -87,11 +94,19 @@ impl Elsewhere {
             .authorized_keys
             .as_deref()
             .context("--authorized-keys is not given")?;
-        Ok(AuthorizedKeys::load(file, rustix::process::geteuid().as_raw())?)
+        Ok(AuthorizedKeys::load(
+            file,
+            rustix::process::geteuid().as_raw(),
+        )?)
     }
 
     fn certificate(&self, identity: &Identity, names: &[Endpoint]) -> Result<Certificate> {
-        certificate(self.tls_cert.as_deref(), self.tls_key.as_deref(), identity, names)
+        certificate(
+            self.tls_cert.as_deref(),
+            self.tls_key.as_deref(),
+            identity,
+            names,
+        )
     }
 }
 

@@ -68,7 +68,8 @@ pub fn run(service: &Service) -> Result<Exit> {
             command.args(std::env::args_os().skip(1));
             command.envs(sockets.hand_on()?);
             drop(lock);
-            Err(command.exec()).with_context(|| format!("cannot start {} anew", home::shown(&program)))
+            Err(command.exec())
+                .with_context(|| format!("cannot start {} anew", home::shown(&program)))
         }
     }
 }
@@ -85,9 +86,9 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
         (None, _) => None,
         (Some(address), socket) => Some(elsewhere(address, socket).await?),
     };
-    let metrics = service
-        .metrics
-        .map(|address| longhaul_metrics::listen(address).with_context(|| format!("--metrics {address}")));
+    let metrics = service.metrics.map(|address| {
+        longhaul_metrics::listen(address).with_context(|| format!("--metrics {address}"))
+    });
     let metrics = metrics.transpose()?;
     let store = match &service.store {
         Some(url) => Store::postgres(url).await?,
@@ -142,19 +143,33 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     let mut tls = None;
     let (mut address, mut kept_internet) = (None, None);
     if let Some((listener, kept)) = elsewhere {
-        let at = listener.local_addr().context("cannot tell where it listens")?;
+        let at = listener
+            .local_addr()
+            .context("cannot tell where it listens")?;
         let secured = Secured::new(service, &identity, dir, at)?;
         let gate = keys(&controller, &secured).await;
         let (sender, receiver) = watch::channel(secured.config.clone());
         let router = router_for_keys(controller.clone(), gate);
-        served.spawn(listen::serve_secured(listener, router, receiver, stopped.clone()));
+        served.spawn(listen::serve_secured(
+            listener,
+            router,
+            receiver,
+            stopped.clone(),
+        ));
         (address, kept_internet) = (Some(at), Some(kept));
         tls = Some((secured, sender));
     }
-    let metrics_address = metrics.as_ref().and_then(|listener| listener.local_addr().ok());
-    let counted =
-        metrics.map(|listener| tokio::spawn(longhaul_metrics::serve(listener, page(controller.clone()))));
-    report_ready(service, &controller, &path, [address, metrics_address, archive]);
+    let metrics_address = metrics
+        .as_ref()
+        .and_then(|listener| listener.local_addr().ok());
+    let counted = metrics
+        .map(|listener| tokio::spawn(longhaul_metrics::serve(listener, page(controller.clone()))));
+    report_ready(
+        service,
+        &controller,
+        &path,
+        [address, metrics_address, archive],
+    );
     let (is_again, failed) = loop {
         tokio::select! {
             () = stop_signals.received() => break (false, None),
@@ -226,11 +241,17 @@ fn here(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedF
     };
     listener.set_nonblocking(true).context("cannot listen")?;
     let kept = listener.try_clone().context("cannot listen")?.into();
-    Ok((UnixListener::from_std(listener).context("cannot listen")?, kept))
+    Ok((
+        UnixListener::from_std(listener).context("cannot listen")?,
+        kept,
+    ))
 }
 
 /// The same for other machines.
-async fn elsewhere(address: SocketAddr, inherited: Option<OwnedFd>) -> Result<(TcpListener, OwnedFd)> {
+async fn elsewhere(
+    address: SocketAddr,
+    inherited: Option<OwnedFd>,
+) -> Result<(TcpListener, OwnedFd)> {
     let listener = match inherited {
         Some(socket) => std::net::TcpListener::from(socket),
         None => listen::anywhere(address)
@@ -240,7 +261,10 @@ async fn elsewhere(address: SocketAddr, inherited: Option<OwnedFd>) -> Result<(T
     };
     listener.set_nonblocking(true).context("cannot listen")?;
     let kept = listener.try_clone().context("cannot listen")?.into();
-    Ok((TcpListener::from_std(listener).context("cannot listen")?, kept))
+    Ok((
+        TcpListener::from_std(listener).context("cannot listen")?,
+        kept,
+    ))
 }
 
 /// Lets in the keys that were granted something.
@@ -282,7 +306,12 @@ impl Secured {
     }
 
     /// What is wrong changes nothing.
-    fn read_again(&mut self, service: &Service, identity: &Identity, sender: &watch::Sender<ServerTls>) {
+    fn read_again(
+        &mut self,
+        service: &Service,
+        identity: &Identity,
+        sender: &watch::Sender<ServerTls>,
+    ) {
         let files = (service.tls_cert.as_deref(), service.tls_key.as_deref());
         match certificate(files.0, files.1, identity, &self.names) {
             Ok(made) => {

@@ -28,11 +28,14 @@ impl Inherited {
     pub fn take() -> Result<Self> {
         let mut this = Self::default();
         for number in numbers() {
-            let own = pidfd_open(getpid(), PidfdFlags::empty()).context("cannot take over sockets")?;
+            let own =
+                pidfd_open(getpid(), PidfdFlags::empty()).context("cannot take over sockets")?;
             let taken = pidfd_getfd(&own, number, PidfdGetfdFlags::empty());
-            let socket =
-                taken.with_context(|| format!("descriptor {number} is not open: it was to be a socket"))?;
-            let name = getsockname(&socket).with_context(|| format!("descriptor {number} is no socket"))?;
+            let socket = taken.with_context(|| {
+                format!("descriptor {number} is not open: it was to be a socket")
+            })?;
+            let name = getsockname(&socket)
+                .with_context(|| format!("descriptor {number} is no socket"))?;
             match name.address_family() {
                 AddressFamily::UNIX => this.unix = Some(socket),
                 _ => this.internet = Some(socket),
@@ -54,7 +57,10 @@ impl Inherited {
 
 fn numbers() -> Vec<RawFd> {
     if let Ok(own) = std::env::var(OWN) {
-        return own.split(',').filter_map(|number| number.parse().ok()).collect();
+        return own
+            .split(',')
+            .filter_map(|number| number.parse().ok())
+            .collect();
     }
     let number = |name| std::env::var(name).ok()?.parse::<i32>().ok();
     match (number("LISTEN_PID"), number("LISTEN_FDS")) {

@@ -120,6 +120,8 @@ pub fn start(identity: Option<&Path>) {
     match command.spawn() {
         // Its parent ends, and whoever takes its place reaps it.
         Ok(child) => drop(child),
-        Err(error) => tracing::info!(%error, "this copy is reported to the controller with the next one"),
+        Err(error) => {
+            tracing::info!(%error, "this copy is reported to the controller with the next one")
+        }
     }
 }

@@ -45,10 +45,13 @@ impl Cp {
             .pop()
             .ok_or_else(|| anyhow!("name what to copy and where to"))?;
         let file = |path: &Option<std::path::PathBuf>| {
-            path.as_deref().map(|path| absolute_file(path, of)).transpose()
+            path.as_deref()
+                .map(|path| absolute_file(path, of))
+                .transpose()
         };
-        let texts =
-            |values: &[OsString]| -> Result<Vec<String>> { values.iter().map(|value| text(value)).collect() };
+        let texts = |values: &[OsString]| -> Result<Vec<String>> {
+            values.iter().map(|value| text(value)).collect()
+        };
         let ssh = &self.ssh;
         let (by, reserve) = self.deadline.of_job(&Zoned::now())?;
         Ok(JobRequest {
@@ -112,7 +115,9 @@ pub fn is_understood(request: &JobRequest) -> Result<(), String> {
             line.strip_prefix("error: ").unwrap_or(line).to_owned()
         })?;
     let cp = Cp::from_arg_matches(&matches).map_err(|error| error.to_string())?;
-    cp.understood().map(|_| ()).map_err(|error| failure::line(&error))
+    cp.understood()
+        .map(|_| ())
+        .map_err(|error| failure::line(&error))
 }
 
 /// A path of the command line, as it is understood from anywhere.

@@ -43,7 +43,10 @@ impl Beside {
         }
         let controller = controller.clone();
         let giving_back = tokio::spawn(async move { deadline::give_back(left, &controller).await });
-        *self.giving_back.lock().unwrap_or_else(PoisonError::into_inner) = Some(giving_back);
+        *self
+            .giving_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(giving_back);
     }
 
     /// Waits for that, for a while.

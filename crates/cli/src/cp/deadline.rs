@@ -130,9 +130,17 @@ impl Deadline {
     pub async fn end(&self, is_done: bool) -> DeadlineReport {
         let ended = Timestamp::now();
         self.over.send_replace(true);
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let task = self
+            .task
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         let is_clear = self.with(|shared| shared.planner.is_clear());
-        let within = if is_clear { CLEAR_END_TIMEOUT } else { END_TIMEOUT };
+        let within = if is_clear {
+            CLEAR_END_TIMEOUT
+        } else {
+            END_TIMEOUT
+        };
         if let Some(mut task) = task
             && timeout(within, &mut task).await.is_err()
         {
@@ -239,7 +247,11 @@ impl Keeper {
         self.with(|shared| shared.ways = report);
         for changed in changed {
             self.step(&changed.line);
-            let state = if changed.works { "way-back" } else { "way-failed" };
+            let state = if changed.works {
+                "way-back"
+            } else {
+                "way-failed"
+            };
             self.watch.event(json!({
                 "event": "deadline", "state": state, "reservation": self.book.id(), "message": changed.line, "error": null,
             }));

@@ -37,7 +37,10 @@ pub enum Job {
         destination: PathBuf,
     },
     /// From one such host to another.
-    Between { sources: Vec<Login>, destination: Login },
+    Between {
+        sources: Vec<Login>,
+        destination: Login,
+    },
 }
 
 #[derive(Default)]
@@ -52,7 +55,9 @@ impl Job {
     pub fn read(paths: &[OsString]) -> Result<Self> {
         let targets = paths.iter().map(|path| Target::parse(path));
         let mut targets = targets.collect::<Result<Vec<_>>>()?;
-        let destination = targets.pop().ok_or(anyhow!("name what to copy and where to"))?;
+        let destination = targets
+            .pop()
+            .ok_or(anyhow!("name what to copy and where to"))?;
         let mut sources = Sources::default();
         for target in targets {
             match target {
@@ -61,8 +66,17 @@ impl Job {
                 Target::Login(path) => sources.login.push(path),
             }
         }
-        let Sources { local, server, login } = sources;
-        match (destination, local.is_empty(), server.is_empty(), login.is_empty()) {
+        let Sources {
+            local,
+            server,
+            login,
+        } = sources;
+        match (
+            destination,
+            local.is_empty(),
+            server.is_empty(),
+            login.is_empty(),
+        ) {
             (_, true, true, true) => bail!("name what to copy and where to"),
             (Target::Local(destination), false, true, true) => {
                 refuse_into_itself(&local, &destination)?;
@@ -103,9 +117,13 @@ impl Job {
             (Target::Remote(_), true, false, true) => {
                 bail!("from server to server: copy here first, or run this on one of the two")
             }
-            (_, false, ..) => bail!("sources here and elsewhere in one copy: run one command for each"),
+            (_, false, ..) => {
+                bail!("sources here and elsewhere in one copy: run one command for each")
+            }
             (_, true, ..) => {
-                bail!("lh:// and user@host: in one copy: run this on the one host with the other's path")
+                bail!(
+                    "lh:// and user@host: in one copy: run this on the one host with the other's path"
+                )
             }
         }
     }

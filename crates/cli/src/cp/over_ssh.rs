@@ -57,7 +57,9 @@ impl Cp {
             Access::Create
         };
         let paths = vec![destination.path.clone()];
-        let (connector, paths) = self.far_side(&destination.host, access, paths, watch).await?;
+        let (connector, paths) = self
+            .far_side(&destination.host, access, paths, watch)
+            .await?;
         let request = Request::Push {
             destination: paths.into_iter().next().unwrap_or_default(),
             into: destination.is_directory() || names.len() > 1,
@@ -81,7 +83,9 @@ impl Cp {
             bail!("name what to copy")
         };
         let typed = sources.iter().map(|source| source.path.clone()).collect();
-        let (connector, paths) = self.far_side(&first.host, Access::Read, typed, watch).await?;
+        let (connector, paths) = self
+            .far_side(&first.host, Access::Read, typed, watch)
+            .await?;
         let request = Request::Pull {
             recursive: self.recursive,
             sources: paths,

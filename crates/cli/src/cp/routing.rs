@@ -94,7 +94,10 @@ impl Routing {
 
     /// The route that a person's file names, if it does, and whether a direct connection takes its place where it fails.
     pub fn settled(&self) -> Option<(Route, bool)> {
-        let choice = self.source.settled(&self.question).filter(|_| self.chooses)?;
+        let choice = self
+            .source
+            .settled(&self.question)
+            .filter(|_| self.chooses)?;
         let route = choice.routes.first()?.route.clone();
         let Origin::File { fall_back, .. } = choice.origin else {
             return None;
@@ -129,7 +132,10 @@ impl Routing {
     /// Waits until what is known on this machine has been looked up, where the size of the copy is known: a small one can be over before. It takes no
     /// longer than reading a table that is in memory.
     pub async fn looked_up(&self, progress: &Progress) {
-        let looked_up = self.asking().as_ref().map(|asking| asking.looked_up.clone());
+        let looked_up = self
+            .asking()
+            .as_ref()
+            .map(|asking| asking.looked_up.clone());
         if let Some(mut looked_up) = looked_up
             && progress.walk_complete.load(Ordering::Acquire)
         {
@@ -139,7 +145,12 @@ impl Routing {
     }
 
     /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody. `here` gets to know once this machine has been asked.
-    async fn ask(self: &Arc<Self>, connector: &Remembering, progress: &Progress, here: &watch::Sender<bool>) {
+    async fn ask(
+        self: &Arc<Self>,
+        connector: &Remembering,
+        progress: &Progress,
+        here: &watch::Sender<bool>,
+    ) {
         let mut question = self.question.clone();
         if question.bytes.is_none() {
             // Where nothing is known here, an answer comes soonest while the copy does not fill the path yet; it holds for what turns out to be large.
@@ -147,7 +158,9 @@ impl Routing {
                 Origin::Cache { is_old: false, .. } => None,
                 _ => {
                     let (asks, unknown) = (self.clone(), question.clone());
-                    Some(tokio::spawn(async move { asks.source.asked(&unknown).await }))
+                    Some(tokio::spawn(
+                        async move { asks.source.asked(&unknown).await },
+                    ))
                 }
             };
             question.bytes = progress.size(MIN_UNSIZED_BYTES).await;
@@ -155,7 +168,10 @@ impl Routing {
             self.go_by(choice, &question, connector);
             here.send_replace(true);
             if let Some(early) = early {
-                match question.bytes.is_none_or(|bytes| bytes >= MIN_UNSIZED_BYTES) {
+                match question
+                    .bytes
+                    .is_none_or(|bytes| bytes >= MIN_UNSIZED_BYTES)
+                {
                     true => {
                         if let Ok(answer) = early.await {
                             self.received(answer, &self.question, connector);
@@ -183,7 +199,10 @@ impl Routing {
         };
         let mut standstill = progress.standstill();
         loop {
-            let found = standstill.wait_for(Option::is_some).await.map(|found| *found);
+            let found = standstill
+                .wait_for(Option::is_some)
+                .await
+                .map(|found| *found);
             let Ok(Some(found)) = found else { return };
             let reason = found.to_string();
             // The table may be from before whatever has happened, and the controller away.
@@ -191,7 +210,9 @@ impl Routing {
             self.fall_back_to(known, &reason, &question, connector);
             match self.source.asked(&question).await {
                 Ok(answer) => self.fall_back_to(answer, &reason, &question, connector),
-                Err(error) => tracing::info!(%error, "the controller knows no way around the direct route"),
+                Err(error) => {
+                    tracing::info!(%error, "the controller knows no way around the direct route")
+                }
             }
             // What there is has joined: a copy of which no route opens is over.
             connector.await_routes(false);
@@ -200,7 +221,13 @@ impl Routing {
     }
 
     /// Has the copy go by the routes of a choice and those to fall back to, beside those that it fell back to before.
-    fn fall_back_to(&self, choice: Choice, reason: &str, question: &Question, connector: &Remembering) {
+    fn fall_back_to(
+        &self,
+        choice: Choice,
+        reason: &str,
+        question: &Question,
+        connector: &Remembering,
+    ) {
         let choice = choice.falling_back(reason.to_owned());
         if choice.is_direct() {
             return;
@@ -215,7 +242,12 @@ impl Routing {
         }
     }
 
-    fn received(&self, answer: Result<Choice, NoRoutes>, question: &Question, connector: &Remembering) {
+    fn received(
+        &self,
+        answer: Result<Choice, NoRoutes>,
+        question: &Question,
+        connector: &Remembering,
+    ) {
         match answer {
             Ok(choice) => self.go_by(choice, question, connector),
             Err(error) => tracing::info!(%error, "the controller chooses no route"),
@@ -242,7 +274,9 @@ impl Routing {
             // Of what nobody knows the size of, nobody can say how long it takes.
             if question.bytes.is_some() {
                 let now = self.begun.elapsed().as_secs_f64();
-                said.promised = said.promised.or(choice.seconds.map(|seconds| (seconds, now)));
+                said.promised = said
+                    .promised
+                    .or(choice.seconds.map(|seconds| (seconds, now)));
             }
             said.choice = Some(choice);
         }
@@ -261,7 +295,11 @@ impl Routing {
 
 /// The routes that a choice uses.
 fn routes_of(choice: &Choice) -> Vec<Route> {
-    choice.used().iter().map(|chosen| chosen.route.clone()).collect()
+    choice
+        .used()
+        .iter()
+        .map(|chosen| chosen.route.clone())
+        .collect()
 }
 
 /// What is asked for a copy with `server`, to which files go, or else from which they come.

@@ -128,7 +128,10 @@ mod tests {
             &["-X", "nrequests=1"],
         ] {
             let error = check(refused).unwrap_err().to_string();
-            assert!(error.contains(refused[0]) && !error.contains('\n'), "{error}");
+            assert!(
+                error.contains(refused[0]) && !error.contains('\n'),
+                "{error}"
+            );
         }
     }
 }

@@ -163,7 +163,10 @@ mod tests {
         sums.add(&report("h:1", 1_000_000, 100), 1);
         sums.add(&report("h:1", 2_000_000, 200), 2);
         let reported = sums.take("me", 7);
-        let values: Vec<(Quantity, f64)> = reported.iter().map(|one| (one.quantity, one.value)).collect();
+        let values: Vec<(Quantity, f64)> = reported
+            .iter()
+            .map(|one| (one.quantity, one.value))
+            .collect();
         assert_eq!(
             values,
             [

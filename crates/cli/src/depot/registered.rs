@@ -119,7 +119,9 @@ impl RegisterOptions {
             return Ok(None);
         };
         let settings = settings.ok_or_else(|| {
-            anyhow!("--register needs a controller: longhaul controller use URL, or --controller URL")
+            anyhow!(
+                "--register needs a controller: longhaul controller use URL, or --controller URL"
+            )
         })?;
         let advertise = self.advertise.iter().map(|text| {
             Endpoint::parse_with_port(text, DEPOT_PORT).with_context(|| "--advertise".to_owned())
@@ -133,7 +135,8 @@ impl RegisterOptions {
             limits,
             sums: Arc::default(),
             own: OwnAddressReader::new().context("cannot read this machine's addresses")?,
-            spool: controller::state_dir().map(|state: PathBuf| Spool(reports_dir(&state.join("depot")))),
+            spool: controller::state_dir()
+                .map(|state: PathBuf| Spool(reports_dir(&state.join("depot")))),
         }))
     }
 }
@@ -298,7 +301,12 @@ impl Registered {
         true
     }
 
-    async fn measured(&self, task: &ProbeTask, within: Duration, activity: &Activity) -> ProbeResult {
+    async fn measured(
+        &self,
+        task: &ProbeTask,
+        within: Duration,
+        activity: &Activity,
+    ) -> ProbeResult {
         let failed = |why: &str| ProbeResult {
             error: Some(printable_within(why.as_bytes(), MAX_REASON_BYTES)),
             ..ProbeResult::default()
@@ -328,7 +336,12 @@ impl Registered {
         let may_reach = |address| !is_local(address, &own);
         match probe(&to, expected, &self.key, plan, within, may_reach).await {
             Ok(figures) => ProbeResult {
-                measurements: measurements(&figures, &self.key.public().to_string(), &task.to, unix_ms()),
+                measurements: measurements(
+                    &figures,
+                    &self.key.public().to_string(),
+                    &task.to,
+                    unix_ms(),
+                ),
                 ..ProbeResult::default()
             },
             Err(error) => failed(&error.to_string()),
@@ -341,7 +354,9 @@ fn measurements(figures: &ProbeFigures, me: &str, to: &str, at_ms: u64) -> Vec<M
     let mut round_trips = figures.round_trips.clone();
     round_trips.sort();
     // The median: one that a processor held up says nothing of the path.
-    let rtt = round_trips.get(round_trips.len() / 2).map(Duration::as_secs_f64);
+    let rtt = round_trips
+        .get(round_trips.len() / 2)
+        .map(Duration::as_secs_f64);
     let segments = figures
         .segments
         .filter(|(sent, _)| figures.counts_losses && *sent > 0);

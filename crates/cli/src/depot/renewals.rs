@@ -155,7 +155,10 @@ impl Renewals {
     /// Obeys a withdrawal; one of several controllers only if another answer confirms it.
     fn withdraw(&mut self, grant: &GrantInUse, why: Option<&str>) {
         if self.is_one_of_several {
-            let suspected = self.suspects.entry(grant.clone()).or_insert_with(Instant::now);
+            let suspected = self
+                .suspects
+                .entry(grant.clone())
+                .or_insert_with(Instant::now);
             if suspected.elapsed() < FOLLOWING_LAG {
                 return;
             }

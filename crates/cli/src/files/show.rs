@@ -48,7 +48,9 @@ impl Show {
         if !self.long {
             return format!("{name}{sign}");
         }
-        let time = modified.map_or(String::new(), |time| time.strftime("%Y-%m-%d %H:%M").to_string());
+        let time = modified.map_or(String::new(), |time| {
+            time.strftime("%Y-%m-%d %H:%M").to_string()
+        });
         let to = target.map_or(String::new(), |target| format!(" -> {target}"));
         let size = ByteCount(entry.size).to_string();
         format!("{:04o} {size:>12} {time} {name}{sign}{to}", entry.mode)
@@ -69,7 +71,12 @@ pub fn failed(location: &Location, failure: &FilesFailure) -> String {
 }
 
 /// What copies left in `directory`.
-pub fn leftover(leftover: &FoundLeftover, location: &Location, directory: &PathBytes, json: bool) -> String {
+pub fn leftover(
+    leftover: &FoundLeftover,
+    location: &Location,
+    directory: &PathBytes,
+    json: bool,
+) -> String {
     let names = leftover.names.iter().map(|name| printable(&name.0));
     let target = leftover.target.as_ref().map(|target| printable(&target.0));
     if json {
@@ -86,7 +93,9 @@ pub fn leftover(leftover: &FoundLeftover, location: &Location, directory: &PathB
         (LeftoverOutcome::Removed, ..) => "removed".to_owned(),
         (LeftoverOutcome::Failed, ..) => "could not be removed".to_owned(),
         (_, LeftoverUsage::InUse, _) => "a copy is writing it".to_owned(),
-        (_, LeftoverUsage::Foreign, _) => "another user's, or not made by a copy: left alone".to_owned(),
+        (_, LeftoverUsage::Foreign, _) => {
+            "another user's, or not made by a copy: left alone".to_owned()
+        }
         (_, _, Some(size)) => format!(
             "{} of {} are there to go on with",
             ByteCount(leftover.durable_bytes),
@@ -159,7 +168,10 @@ mod tests {
         };
         let location = Location::Login("h".into());
         let line = leftover(&found, &location, &PathBytes(b"in".to_vec()), false);
-        assert!(line.contains("3 GiB of 5 GiB") && line.contains("days"), "{line}");
+        assert!(
+            line.contains("3 GiB of 5 GiB") && line.contains("days"),
+            "{line}"
+        );
         assert!(line.contains("h:in/big\\u{a}.dat"), "{line}");
         let removed = FoundLeftover {
             outcome: LeftoverOutcome::Removed,

@@ -104,7 +104,11 @@ pub fn row(job: &Job) -> String {
                 0 | 1 => String::new(),
                 sources => format!(" and {} more", sources - 1),
             };
-            format!("{}{more} -> {}", listed(first), listed(&job.request.destination))
+            format!(
+                "{}{more} -> {}",
+                listed(first),
+                listed(&job.request.destination)
+            )
         }
     };
     let come = job.progress.as_ref().map_or(String::new(), progress);
@@ -158,8 +162,9 @@ fn progress(come: &Progress) -> String {
 /// A job, in several lines.
 pub fn whole(job: &Job) -> String {
     let mut lines = vec![state(job)];
-    let mut add =
-        |name: &str, value: String| lines.push(format!("  {name:<9}  {}", printable(value.as_bytes())));
+    let mut add = |name: &str, value: String| {
+        lines.push(format!("  {name:<9}  {}", printable(value.as_bytes())))
+    };
     if let Some(label) = &job.request.label {
         add("label", label.clone());
     }

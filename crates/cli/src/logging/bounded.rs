@@ -91,10 +91,14 @@ impl<W: Write> Write for BoundedLine<W> {
         let text = String::from_utf8_lossy(line);
         match (text.len() <= room, text.strip_suffix('\n')) {
             (true, _) if note.is_empty() => out.write_all(line)?,
-            (true, whole) => out.write_all(format!("{}{note}", whole.unwrap_or(&text)).as_bytes())?,
+            (true, whole) => {
+                out.write_all(format!("{}{note}", whole.unwrap_or(&text)).as_bytes())?
+            }
             (false, _) => {
                 let end = if note.is_empty() { CUT } else { &note };
-                let cut = text.get(..text.floor_char_boundary(room)).unwrap_or_default();
+                let cut = text
+                    .get(..text.floor_char_boundary(room))
+                    .unwrap_or_default();
                 out.write_all(format!("{cut}{end}").as_bytes())?;
             }
         }
@@ -123,7 +127,10 @@ mod tests {
     #[test]
     fn lines_are_cut_and_say_what_was_left_out() {
         assert_eq!(written(0, "a line\n"), "a line\n");
-        assert_eq!(written(7, "a line\n"), "a line (and 7 more like it, left out)\n");
+        assert_eq!(
+            written(7, "a line\n"),
+            "a line (and 7 more like it, left out)\n"
+        );
         let long = "\u{e9}".repeat(MAX_LINE_BYTES);
         for left_out in [0, 7, u64::MAX] {
             let line = written(left_out, &format!("{long}\n"));

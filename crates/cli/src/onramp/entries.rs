@@ -97,7 +97,8 @@ impl Entries {
     /// The same as arguments, with files named from the root.
     pub fn arguments(&self) -> Result<Vec<String>> {
         let mut arguments = Vec::new();
-        let mut push = |option: &str, value: String| arguments.extend([format!("--{option}"), value]);
+        let mut push =
+            |option: &str, value: String| arguments.extend([format!("--{option}"), value]);
         let files = [
             ("socket", &self.socket),
             ("login", &self.login),
@@ -110,7 +111,9 @@ impl Entries {
                 let text = whole.to_str().map(str::to_owned);
                 push(
                     option,
-                    text.with_context(|| format!("{}: a unit can't name such a file", home::shown(file)))?,
+                    text.with_context(|| {
+                        format!("{}: a unit can't name such a file", home::shown(file))
+                    })?,
                 );
             }
         }
@@ -153,13 +156,16 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    text.parse()
-        .map_err(|_| "write ADDRESS:PORT, such as 127.0.0.1:1080 or [::1]:1080, or a port alone".to_owned())
+    text.parse().map_err(|_| {
+        "write ADDRESS:PORT, such as 127.0.0.1:1080 or [::1]:1080, or a port alone".to_owned()
+    })
 }
 
 /// The text of a forward.
 fn forward(text: &str) -> Result<Forward, String> {
-    let (listen, rest) = text.split_once('=').ok_or_else(|| format!("write {FORWARD}"))?;
+    let (listen, rest) = text
+        .split_once('=')
+        .ok_or_else(|| format!("write {FORWARD}"))?;
     let mut parts = rest.split(',');
     let to = parts.next().unwrap_or_default();
     let to: Endpoint = to
@@ -186,7 +192,9 @@ fn forward(text: &str) -> Result<Forward, String> {
                 wish.rate = Some(rate.bits_per_second().max(1.0) as u64);
             }
             "duration" => {
-                let Time(time) = value.parse().map_err(|error| format!("duration: {error}"))?;
+                let Time(time) = value
+                    .parse()
+                    .map_err(|error| format!("duration: {error}"))?;
                 wish.duration = Some(time.as_secs().max(1));
             }
             _ => {

@@ -39,7 +39,10 @@ enum NotFetched {
     #[error("the controller's rules can't be used: {0}")]
     Rules(#[from] longhaul_config::routes::RoutesError),
     #[error("{}: {error}", home::shown(.file))]
-    File { file: PathBuf, error: std::io::Error },
+    File {
+        file: PathBuf,
+        error: std::io::Error,
+    },
 }
 
 impl Follower {
@@ -49,14 +52,16 @@ impl Follower {
     /// None is asked, or there is no place for the file.
     pub fn new(identity: &Identity) -> Result<Self> {
         let known = home::make_dir()?.join(settings::FILE);
-        let settings = Settings::load(&known)?
-            .ok_or_else(|| anyhow!("no controller is asked: name one with longhaul controller use URL"))?;
+        let settings = Settings::load(&known)?.ok_or_else(|| {
+            anyhow!("no controller is asked: name one with longhaul controller use URL")
+        })?;
         let state = home::state_dir().context(
             "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the controller's rules",
         )?;
         let file = state.join(FILE);
         if let Some(dir) = file.parent() {
-            std::fs::create_dir_all(dir).with_context(|| format!("cannot make {}", home::shown(dir)))?;
+            std::fs::create_dir_all(dir)
+                .with_context(|| format!("cannot make {}", home::shown(dir)))?;
         }
         Ok(Self {
             controller: Controller::new(&settings, identity.signing_key())?,
@@ -83,7 +88,9 @@ impl Follower {
         let Err(error) = self.fetch().await else {
             return;
         };
-        if age(&self.file).is_some_and(|age| age > MAX_AGE) && std::fs::remove_file(&self.file).is_ok() {
+        if age(&self.file).is_some_and(|age| age > MAX_AGE)
+            && std::fs::remove_file(&self.file).is_ok()
+        {
             tracing::warn!(%error, "the controller's last rules are too old: connections are made directly");
         } else {
             tracing::info!(%error, "the rules that the controller gave before stay");

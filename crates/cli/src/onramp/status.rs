@@ -60,7 +60,11 @@ fn lines(status: &Value) -> Vec<String> {
         ));
     }
     lines.push(format!("{} connections carried now", status["carried"]));
-    let mut table = vec![["ENTRY".to_owned(), "OUTCOME".to_owned(), "CONNECTIONS".to_owned()]];
+    let mut table = vec![[
+        "ENTRY".to_owned(),
+        "OUTCOME".to_owned(),
+        "CONNECTIONS".to_owned(),
+    ]];
     table.extend(list("connections").iter().map(|one| {
         [
             shown(&one["entry"]),
@@ -69,11 +73,19 @@ fn lines(status: &Value) -> Vec<String> {
         ]
     }));
     lines.extend(aligned(&table));
-    let mut table = vec![["HOST".to_owned(), "ROUND TRIP".to_owned(), "MEASURED".to_owned()]];
+    let mut table = vec![[
+        "HOST".to_owned(),
+        "ROUND TRIP".to_owned(),
+        "MEASURED".to_owned(),
+    ]];
     table.extend(list("hosts").iter().map(|one| {
         let rtt = Time::from_seconds(one["round_trip_seconds"].as_f64().unwrap_or_default());
         let ago = seconds(&one["measured_seconds_ago"]);
-        [shown(&one["address"]), rtt.to_string(), format!("{ago} ago")]
+        [
+            shown(&one["address"]),
+            rtt.to_string(),
+            format!("{ago} ago"),
+        ]
     }));
     lines.extend(aligned(&table));
     let mut table = vec![[
@@ -118,7 +130,9 @@ fn aligned<const N: usize>(table: &[[String; N]]) -> Vec<String> {
     });
     let line = |row: &[String; N]| {
         let cells = row.iter().zip(widths);
-        let text: String = cells.map(|(cell, width)| format!("{cell:width$}  ")).collect();
+        let text: String = cells
+            .map(|(cell, width)| format!("{cell:width$}  "))
+            .collect();
         text.trim_end().to_owned()
     };
     table.iter().map(line).collect()

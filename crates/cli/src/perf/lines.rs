@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 
-use longhaul_perf::{Interval, Outcome, StreamInterval, Test, record::Attempt, report::Sum, wire::Direction};
+use longhaul_perf::{
+    Interval, Outcome, StreamInterval, Test, record::Attempt, report::Sum, wire::Direction,
+};
 
 use quantities::{ByteCount, Rate, Time};
 
@@ -41,8 +43,9 @@ fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
         _ => None,
     };
     let sender = one.filter(|one| one.sends).and_then(|one| one.tcp);
-    let window = sender
-        .map(|info| ByteCount(u64::from(info.congestion_window) * u64::from(info.send_mss)).to_string());
+    let window = sender.map(|info| {
+        ByteCount(u64::from(info.congestion_window) * u64::from(info.send_mss)).to_string()
+    });
     let rtt = sender.map(|info| Time(info.rtt).to_string());
     let limit = one
         .and_then(|one| one.verdict)

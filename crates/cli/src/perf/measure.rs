@@ -32,7 +32,8 @@ pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
         .strip_prefix("lh://")
         .unwrap_or(server)
         .trim_end_matches('/');
-    let server = Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{host}: {error}"))?;
+    let server =
+        Endpoint::parse_with_port(host, SERVER_PORT).map_err(|error| anyhow!("{host}: {error}"))?;
     let runtime = crate::runtime::start()?;
     let exit = runtime.block_on(measure(perf, &server, test, course));
     runtime.shutdown_timeout(std::time::Duration::from_millis(100));
@@ -70,13 +71,20 @@ fn test(perf: &Perf) -> Result<Test> {
 
 fn course(perf: &Perf) -> Result<Option<Course>> {
     match (perf.measure.distance, perf.measure.hops) {
-        (Some(km), Some(_)) if !(km > 0.0 && km < 1e6) => bail!("--distance is in km: {km} is none"),
+        (Some(km), Some(_)) if !(km > 0.0 && km < 1e6) => {
+            bail!("--distance is in km: {km} is none")
+        }
         (Some(km), Some(hops)) => Ok(Some(Course { km, hops })),
         _ => Ok(None),
     }
 }
 
-async fn measure(perf: &Perf, server: &Endpoint, test: Test, course: Option<Course>) -> Result<Exit> {
+async fn measure(
+    perf: &Perf,
+    server: &Endpoint,
+    test: Test,
+    course: Option<Course>,
+) -> Result<Exit> {
     let mut stop_signals = StopSignals::take_with_hangup()?;
     let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
@@ -146,7 +154,10 @@ fn whole(
     object.insert("intervals".into(), intervals.into());
     match result {
         Ok(outcome) => object.insert("end".into(), report::end(setting, outcome)),
-        Err(error) => object.insert("error".into(), printable(failure::line(error).as_bytes()).into()),
+        Err(error) => object.insert(
+            "error".into(),
+            printable(failure::line(error).as_bytes()).into(),
+        ),
     };
     object.insert("longhaul".into(), report::longhaul(setting, attempt));
     object

@@ -20,7 +20,9 @@ use crate::{home, logging};
 pub(super) fn run(perf: &Perf) -> Result<Exit> {
     logging::start("info");
     if perf.serve.allow.is_empty() {
-        bail!("nobody may measure yet: name a key with --allow (a client's is shown by: longhaul keys show)");
+        bail!(
+            "nobody may measure yet: name a key with --allow (a client's is shown by: longhaul keys show)"
+        );
     }
     let runtime = crate::runtime::start()?;
     let exit = runtime.block_on(listen(perf));

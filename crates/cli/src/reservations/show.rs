@@ -74,7 +74,8 @@ fn moment(at_ms: u64, now: &Zoned) -> String {
 
 fn window(start_ms: u64, end_ms: u64, now: &Zoned) -> String {
     let (start, end) = (moment(start_ms, now), moment(end_ms, now));
-    let is_one_day = zoned(start_ms, now).map(|at| at.date()) == zoned(end_ms, now).map(|at| at.date());
+    let is_one_day =
+        zoned(start_ms, now).map(|at| at.date()) == zoned(end_ms, now).map(|at| at.date());
     match end.rsplit_once(' ') {
         Some((_, time)) if is_one_day => format!("{start} - {time}"),
         _ => format!("{start} - {end}"),
@@ -161,7 +162,11 @@ pub fn whole(reservation: &Reservation, now: &Zoned) -> Vec<String> {
         lines.extend(pieces(&held.pieces, now));
     }
     if !reservation.impaired.is_empty() {
-        let links: Vec<String> = reservation.impaired.iter().map(|link| text(&link.link)).collect();
+        let links: Vec<String> = reservation
+            .impaired
+            .iter()
+            .map(|link| text(&link.link))
+            .collect();
         lines.push(format!(
             "  more is promised than there is on: {}",
             links.join(", ")
@@ -205,7 +210,9 @@ fn on_the_network(circuit: &Circuit) -> Vec<String> {
 pub fn refusal(refusal: &Refusal, now: &Zoned) -> Vec<String> {
     let mut lines = Vec::new();
     match &refusal.proof {
-        Proof::Cut { links, until_ms, .. } => {
+        Proof::Cut {
+            links, until_ms, ..
+        } => {
             lines.extend(links.iter().map(full));
             if let Some(until_ms) = until_ms.filter(|until| *until > refusal.start_ms) {
                 lines.push(format!("full until {}", moment(until_ms, now)));
@@ -233,7 +240,11 @@ pub fn refusal(refusal: &Refusal, now: &Zoned) -> Vec<String> {
 }
 
 fn full(full: &FullLink) -> String {
-    let mut by: Vec<String> = full.by.iter().map(|id| format!("reservation {id}")).collect();
+    let mut by: Vec<String> = full
+        .by
+        .iter()
+        .map(|id| format!("reservation {id}"))
+        .collect();
     if full.by_others > 0 {
         by.push(format!("{} of others", full.by_others));
     }

@@ -62,7 +62,8 @@ pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
     })?;
     // Connections are this process's descriptors; the program has its own limit.
     crate::raise_descriptor_limit();
-    let bridge = Bridge::start(network, wishes).context("cannot carry the program's connections")?;
+    let bridge =
+        Bridge::start(network, wishes).context("cannot carry the program's connections")?;
     let status = signals.wait(child).context("cannot wait for the program")?;
     bridge.finish();
     if let Some(own) = own {

@@ -131,7 +131,10 @@ mod tests {
             files: 1,
             routes: &[],
         };
-        assert_eq!(shown.message(), "512 MiB/1 GiB 800 Mbit/s, 5 s left, 1 file");
+        assert_eq!(
+            shown.message(),
+            "512 MiB/1 GiB 800 Mbit/s, 5 s left, 1 file"
+        );
         let waiting = waiting_message(Duration::from_millis(12_900), "store.example");
         assert_eq!(waiting, "no data for 12 s: waiting for store.example");
     }

@@ -62,7 +62,11 @@ impl Controller {
 /// Runs a command of `who`, and returns what it prints.
 fn run(stage: &Stage, who: &str, arguments: &[&str]) -> String {
     let output = stage.longhaul(who).args(arguments).output().unwrap();
-    assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}",
+        errors(&output)
+    );
     String::from_utf8(output.stdout).unwrap()
 }
 
@@ -143,14 +147,20 @@ impl Bed {
     fn reserve(&self, who: &str) -> String {
         let arguments = ["reserve", "dtn", "store", "--rate", "80M", "--until", "+1h"];
         let arguments = [&arguments[..], &["--provision", "--json"]].concat();
-        let reserved: Value = serde_json::from_str(&run(&self.world.stage, who, &arguments)).unwrap();
+        let reserved: Value =
+            serde_json::from_str(&run(&self.world.stage, who, &arguments)).unwrap();
         reserved["reservations"][0]["id"].to_string()
     }
 
     fn grant(&self, who: &str, reservation: &str) -> CircuitGrant {
         let arguments = ["reservations", reservation, "grants", "--json"];
-        let granted: Value = serde_json::from_str(&run(&self.world.stage, who, &arguments)).unwrap();
-        granted["items"][0]["grant"].as_str().unwrap().parse().unwrap()
+        let granted: Value =
+            serde_json::from_str(&run(&self.world.stage, who, &arguments)).unwrap();
+        granted["items"][0]["grant"]
+            .as_str()
+            .unwrap()
+            .parse()
+            .unwrap()
     }
 
     /// An OPEN of `who` to `listener` that shows a grant.
@@ -253,7 +263,11 @@ fn a_cancelled_reservation_lifts_no_rate_of_a_depot() {
     let mut honest_ends = bed.session("me", &honest);
     let mut ends = bed.session("attacker", &taken_back);
     bed.assert_granted(&mut ends);
-    run(&bed.world.stage, "control", &["reservations", &others, "cancel"]);
+    run(
+        &bed.world.stage,
+        "control",
+        &["reservations", &others, "cancel"],
+    );
     bed.assert_withdrawn("attacker", &taken_back);
     assert!(left(&taken_back) > 0, "it has not just ended");
     // One that it has in store, and never showed.
@@ -278,7 +292,11 @@ fn a_revoked_key_has_no_circuit_at_a_depot() {
     let honest = bed.grant("me", &mine);
     assert_eq!(bed.answer("attacker", &shown).code, StatusCode::Ok);
     let attacker = bed.world.stage.key("attacker");
-    run(&bed.world.stage, "control", &["control", "revoke", &attacker]);
+    run(
+        &bed.world.stage,
+        "control",
+        &["control", "revoke", &attacker],
+    );
     bed.assert_withdrawn("attacker", &shown);
     // Whatever it has in store is from before.
     assert!(bed.is_withdrawn("attacker", &stored));

@@ -60,7 +60,11 @@ impl<'a> Controller<'a> {
             .args(arguments)
             .output()
             .unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -87,8 +91,16 @@ impl<'a> Controller<'a> {
     }
 
     /// The status and the answer of a request that `principal` signs.
-    pub fn ask(&self, principal: &Principal, method: &str, path: &str, body: &Value) -> (u16, Value) {
-        self.world.attackers.block_on(principal.ask(method, path, body))
+    pub fn ask(
+        &self,
+        principal: &Principal,
+        method: &str,
+        path: &str,
+        body: &Value,
+    ) -> (u16, Value) {
+        self.world
+            .attackers
+            .block_on(principal.ask(method, path, body))
     }
 
     /// The map as the operator sees it.
@@ -111,7 +123,10 @@ impl Principal {
 
     /// Path of its registration.
     pub fn depot_path(&self) -> String {
-        format!("/depots/{}", self.key.public().to_string().replace(':', "%3A"))
+        format!(
+            "/depots/{}",
+            self.key.public().to_string().replace(':', "%3A")
+        )
     }
 
     /// Its registration under a name, for so many seconds.

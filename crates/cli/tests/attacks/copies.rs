@@ -27,7 +27,12 @@ fn serve(world: &World, attacker: &str) -> Service {
 }
 
 /// So many sessions of the attacker, each of which has said what `hello` gives.
-fn streams(world: &World, server: &Service, count: usize, hello: impl Fn() -> Vec<u8>) -> Vec<Stream> {
+fn streams(
+    world: &World,
+    server: &Service,
+    count: usize,
+    hello: impl Fn() -> Vec<u8>,
+) -> Vec<Stream> {
     let target = world.target(server, "attacker");
     let hellos = (0..count).map(|_| hello());
     let held = client::hold_sessions(&target, hellos, ATTACK);
@@ -126,7 +131,8 @@ fn holes_are_hashed_in_nobodys_way() {
     });
     println!("{} holes were answered", received.total / 21);
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
-    let stats = threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
+    let stats =
+        threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
     // proc_pid_stat(5): the name is in parentheses, and niceness the 17th field behind it.
     let niceness: Vec<i32> = stats
         .filter_map(|stat| {

@@ -51,7 +51,9 @@ fn world() -> World {
 fn serve(world: &World) -> Service {
     let (me, attacker) = (world.stage.key("me"), world.stage.key("attacker"));
     let grant = format!("{attacker}=in");
-    world.serve(&["--read", &me, "--write", &me, "--read", &grant, "--write", &grant])
+    world.serve(&[
+        "--read", &me, "--write", &me, "--read", &grant, "--write", &grant,
+    ])
 }
 
 /// What the server answers to these questions, after its first line.
@@ -67,7 +69,9 @@ fn ask(world: &World, server: &Service, questions: &[Value]) -> Vec<Value> {
         let enough = |received: &longhaul_hostile::client::Received| {
             received.bytes.iter().filter(|byte| **byte == b'\n').count() >= lines
         };
-        stream.say([said.into_bytes()].into_iter(), ANSWER, enough).await
+        stream
+            .say([said.into_bytes()].into_iter(), ANSWER, enough)
+            .await
     });
     let text = String::from_utf8(received.bytes).unwrap();
     text.lines()
@@ -133,7 +137,9 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
             "{file}"
         );
     }
-    assert!(!world.stage.path("outside/new").exists() && !world.stage.path("root/private/new").exists());
+    assert!(
+        !world.stage.path("outside/new").exists() && !world.stage.path("root/private/new").exists()
+    );
     // A link goes itself, and with a tree only the links in it.
     let gone = ask(
         &world,
@@ -159,7 +165,12 @@ fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_noth
     let me = world.stage.key("me");
     let server = world.serve(&["--read", &me, "--write", &me]);
     let target = world.target(&server, "attacker");
-    assert!(world.attackers.block_on(target.connect_for_files()).is_err());
+    assert!(
+        world
+            .attackers
+            .block_on(target.connect_for_files())
+            .is_err()
+    );
     drop(server);
     let grant = format!("{}=in", world.stage.key("attacker"));
     let server = world.serve(&["--read", &me, "--write", &me, "--write", &grant]);
@@ -178,7 +189,9 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
     let world = world();
     for n in 0..3000 {
         std::fs::write(
-            world.stage.path(&format!("root/in/d/{n:04}{}", "x".repeat(200))),
+            world
+                .stage
+                .path(&format!("root/in/d/{n:04}{}", "x".repeat(200))),
             "",
         )
         .unwrap();
@@ -198,13 +211,14 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
     // A line without end, many questions whose answers nobody takes, and many sessions.
     world.attackers.block_on(async {
         let mut stream = target.connect_for_files().await.unwrap();
-        let endless =
-            std::iter::once(HELLO.as_bytes().to_vec()).chain(std::iter::repeat_n(vec![b'x'; 1 << 16], 64));
+        let endless = std::iter::once(HELLO.as_bytes().to_vec())
+            .chain(std::iter::repeat_n(vec![b'x'; 1 << 16], 64));
         let received = stream.say(endless, ANSWER, |_| false).await;
         assert!(received.closed);
         let mut greedy = target.connect_for_files().await.unwrap();
         let questions = format!("{HELLO}{}", format!("{huge}\n").repeat(5000));
-        let _ = tokio::time::timeout(Duration::from_secs(1), greedy.hold(questions.as_bytes())).await;
+        let _ =
+            tokio::time::timeout(Duration::from_secs(1), greedy.hold(questions.as_bytes())).await;
         let hellos = std::iter::repeat_n(HELLO.as_bytes().to_vec(), 600);
         let held = longhaul_hostile::client::hold_files_sessions(&target, hellos, ANSWER).await;
         assert!(!held.is_empty());

@@ -76,7 +76,10 @@ fn temporaries_stay_in_the_directory_that_is_granted() {
             temporaries(&world.stage.path("root/incoming")),
             Vec::<PathBuf>::new()
         );
-        assert_eq!(temporaries(&world.stage.path("root")), Vec::<PathBuf>::new());
+        assert_eq!(
+            temporaries(&world.stage.path("root")),
+            Vec::<PathBuf>::new()
+        );
         drop(stream);
     }
 }
@@ -155,7 +158,10 @@ fn a_key_that_may_only_create_replaces_nothing() {
     ] {
         let said = [push("incoming", b"there", true), entry, frames::end(1)];
         let (received, _stream) = say(&world, &server, &said);
-        assert_ne!(frames::result_of(&received.bytes, 0), Some(frames::RESULT_NEW));
+        assert_ne!(
+            frames::result_of(&received.bytes, 0),
+            Some(frames::RESULT_NEW)
+        );
     }
     let said = [
         push("incoming", b"new", false),
@@ -189,7 +195,10 @@ fn nothing_is_written_or_read_outside_of_the_grant() {
     ];
     drop(say(&world, &server, &through_a_link));
     for said in [
-        vec![push("", b"s", true), frames::honest_small(0, b"evil", b"evil")],
+        vec![
+            push("", b"s", true),
+            frames::honest_small(0, b"evil", b"evil"),
+        ],
         vec![push("incoming/../..", b"s", true)],
         vec![
             push("incoming/link", b"s", true),
@@ -204,8 +213,16 @@ fn nothing_is_written_or_read_outside_of_the_grant() {
             push("incoming", b"s", true),
             frames::honest_small(0, b"/tmp/evil", b"evil"),
         ],
-        vec![frames::pull_hello(frames::fresh_token(), true, &[b"secret"])],
-        vec![frames::pull_hello(frames::fresh_token(), true, &[b"incoming"])],
+        vec![frames::pull_hello(
+            frames::fresh_token(),
+            true,
+            &[b"secret"],
+        )],
+        vec![frames::pull_hello(
+            frames::fresh_token(),
+            true,
+            &[b"incoming"],
+        )],
     ] {
         let (received, _stream) = say(&world, &server, &said);
         assert!(
@@ -228,7 +245,8 @@ fn a_hangup_reloads_the_grants_of_serve() {
     let world = World::new();
     let (me, friend) = (world.stage.key("me"), world.stage.key("friend"));
     let file = world.stage.path("grants.toml");
-    let grant = |key: &str| format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\nwrite = [\"/\"]\n");
+    let grant =
+        |key: &str| format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\nwrite = [\"/\"]\n");
     std::fs::write(&file, grant(&me)).unwrap();
     let mut server = world.serve(&["--grants", file.to_str().unwrap()]);
     world.assert_honest_copy(&server, "direct");
@@ -236,7 +254,11 @@ fn a_hangup_reloads_the_grants_of_serve() {
     let key = server.key.clone();
     let copy = || {
         world
-            .cp_within(HONEST, "friend", &["--host-key", &key, "here/honest", &there])
+            .cp_within(
+                HONEST,
+                "friend",
+                &["--host-key", &key, "here/honest", &there],
+            )
             .unwrap()
     };
     let refused = copy();

@@ -18,7 +18,11 @@ fn a_key_that_is_not_proved_is_not_written_down() {
         .unwrap();
     world.stage.noise("here/f", 1000);
     let there = format!("lh://{}/f", impostor.address);
-    let output = world.cp_within(Duration::from_secs(15), "me", &["--accept-new", "here/f", &there]);
+    let output = world.cp_within(
+        Duration::from_secs(15),
+        "me",
+        &["--accept-new", "here/f", &there],
+    );
     let output = output.expect("a copy to an impostor did not end");
     assert_ne!(output.status.code(), Some(0));
     let known = std::fs::read_to_string(world.stage.path("me/known_hosts")).unwrap_or_default();

@@ -11,10 +11,14 @@ use crate::world::*;
 
 const LIMIT: Duration = Duration::from_secs(15);
 /// Turns the line around, hides what follows, and breaks it where nobody looks for it.
-const STEERING: &str = "all is well\u{202e}\u{2066}\u{200b}\u{200f}\u{2028}\u{2029}\u{feff}\u{1b}[2Jrm";
+const STEERING: &str =
+    "all is well\u{202e}\u{2066}\u{200b}\u{200f}\u{2028}\u{2029}\u{feff}\u{1b}[2Jrm";
 
 fn lying(world: &World, lie: Lie) -> HostileDepot {
-    world.attackers.block_on(HostileDepot::start(ANY, lie)).unwrap()
+    world
+        .attackers
+        .block_on(HostileDepot::start(ANY, lie))
+        .unwrap()
 }
 
 fn serve(world: &World) -> Service {
@@ -111,7 +115,12 @@ fn a_depot_that_says_nothing_went_on_makes_no_session_of_a_false_one() {
     let world = World::new();
     let server = serve(&world);
     let depot = lying(&world, Lie::NothingWentOn);
-    let output = push_over(&world, &server, &depot.address.to_string(), &["--fall-back"]);
+    let output = push_over(
+        &world,
+        &server,
+        &depot.address.to_string(),
+        &["--fall-back"],
+    );
     // Whether it falls back or fails, what is in place is the whole file or none.
     match output.status.code() {
         Some(0) => assert_eq!(

@@ -66,8 +66,13 @@ fn a_depot_key_takes_over_no_name() {
     }
     let own = depot.key.public().to_string();
     assert_eq!(key_of(&controller, "quad"), Some(own));
-    for (from, to) in [("dtn1", "store"), ("quad", "store"), (keys[0].as_str(), "store")] {
-        let (status, problem) = controller.ask(&attacker, "POST", "/measurements", &measured(from, to));
+    for (from, to) in [
+        ("dtn1", "store"),
+        ("quad", "store"),
+        (keys[0].as_str(), "store"),
+    ] {
+        let (status, problem) =
+            controller.ask(&attacker, "POST", "/measurements", &measured(from, to));
         assert_eq!(status, 403, "{from}: {problem}");
         let question = json!({"from": from, "to": to});
         let (status, answer) = controller.ask(&attacker, "POST", "/routes/question", &question);
@@ -78,8 +83,13 @@ fn a_depot_key_takes_over_no_name() {
     let (_, answer) = register(&controller, &depot, "quad");
     assert_eq!(answer["name"], "quad");
     for (principal, from) in [(&client, "dtn1"), (&depot, "quad")] {
-        let (status, answer) = controller.ask(principal, "POST", "/measurements", &measured(from, "store"));
-        assert_eq!((status, &answer["kept"]), (200, &json!(1)), "{from}: {answer}");
+        let (status, answer) =
+            controller.ask(principal, "POST", "/measurements", &measured(from, "store"));
+        assert_eq!(
+            (status, &answer["kept"]),
+            (200, &json!(1)),
+            "{from}: {answer}"
+        );
         let question = json!({"from": from, "to": "store"});
         let (status, answer) = controller.ask(principal, "POST", "/routes/question", &question);
         assert_eq!(status, 200, "{from}: {answer}");
@@ -118,15 +128,20 @@ fn an_ended_registration_speaks_for_nobody() {
     // Over before it arrives, as it is when the depot has fallen silent.
     let mut body = depot.registration("quad", 1.0);
     body["sent_at"] = json!(unix_ms() as f64 / 1000.0 - 5.0);
-    assert_eq!(controller.ask(&depot, "PUT", &depot.depot_path(), &body).0, 200);
-    let (status, problem) = controller.ask(&depot, "POST", "/measurements", &measured("quad", "store"));
+    assert_eq!(
+        controller.ask(&depot, "PUT", &depot.depot_path(), &body).0,
+        200
+    );
+    let (status, problem) =
+        controller.ask(&depot, "POST", "/measurements", &measured("quad", "store"));
     assert_eq!(status, 403, "{problem}");
     let wish = json!({"from": "quad", "to": "store", "wish": {"rate": {"rate_bps": 1000}},
         "end_ms": unix_ms() + 3_600_000});
     let (status, problem) = controller.ask(&reserver, "POST", "/reservations", &wish);
     assert_eq!(status, 404, "{problem}");
     assert_eq!(register(&controller, &depot, "quad").0, 200);
-    let (status, answer) = controller.ask(&depot, "POST", "/measurements", &measured("quad", "store"));
+    let (status, answer) =
+        controller.ask(&depot, "POST", "/measurements", &measured("quad", "store"));
     assert_eq!(status, 200, "{answer}");
     let (status, answer) = controller.ask(&reserver, "POST", "/reservations", &wish);
     assert_eq!(status, 201, "{answer}");

@@ -25,8 +25,14 @@ pub fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
     if !has_labs() {
         return;
     }
-    let lab = Lab::up(&Scenario::from_text("attacks", NODES), &Overrides::default()).unwrap();
-    let mut again = lab.command("depot", std::env::current_exe().unwrap()).unwrap();
+    let lab = Lab::up(
+        &Scenario::from_text("attacks", NODES),
+        &Overrides::default(),
+    )
+    .unwrap();
+    let mut again = lab
+        .command("depot", std::env::current_exe().unwrap())
+        .unwrap();
     again
         .args(["--exact", name, "--nocapture"])
         .env("NODE_ADDRESS", lab.address("depot").unwrap().to_string())
@@ -53,11 +59,14 @@ fn answer(world: &World, depot: SocketAddr, host: Host) -> StatusCode {
 
 fn everywhere(world: &World) -> String {
     let rule = policy(&[world.stage.key("me")], "0.0.0.0/0");
-    rule.replace("[\"0.0.0.0/0\"]", "[\"0.0.0.0/0\", \"::/0\", \"*.example\"]")
-        .replace(
-            "[\"direct\", \"0.0.0.0/0\"]",
-            "[\"direct\", \"0.0.0.0/0\", \"::/0\"]",
-        )
+    rule.replace(
+        "[\"0.0.0.0/0\"]",
+        "[\"0.0.0.0/0\", \"::/0\", \"*.example\"]",
+    )
+    .replace(
+        "[\"direct\", \"0.0.0.0/0\"]",
+        "[\"direct\", \"0.0.0.0/0\", \"::/0\"]",
+    )
 }
 
 /// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the one before; then a copy over it.
@@ -97,18 +106,24 @@ fn strangers_of_ipv6(count: u32, apart: u128) {
 
 #[test]
 fn four_networks_of_ipv6_keep_no_copy_from_a_depot() {
-    in_a_node("nodes::four_networks_of_ipv6_keep_no_copy_from_a_depot", |_| {
-        // Each in a /32 of its own.
-        strangers_of_ipv6(4, 1 << 96);
-    });
+    in_a_node(
+        "nodes::four_networks_of_ipv6_keep_no_copy_from_a_depot",
+        |_| {
+            // Each in a /32 of its own.
+            strangers_of_ipv6(4, 1 << 96);
+        },
+    );
 }
 
 #[test]
 fn a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot() {
-    in_a_node("nodes::a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot", |_| {
-        // All in one /48.
-        strangers_of_ipv6(1400, 1 << 64);
-    });
+    in_a_node(
+        "nodes::a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot",
+        |_| {
+            // All in one /48.
+            strangers_of_ipv6(1400, 1 << 64);
+        },
+    );
 }
 
 /// Loopback, link-local and never-dialled addresses, and forms in which IPv6 carries them.
@@ -132,15 +147,18 @@ const CARRIED: [&str; 4] = [
 
 #[test]
 fn a_rule_for_everywhere_leads_to_no_local_address() {
-    in_a_node("nodes::a_rule_for_everywhere_leads_to_no_local_address", |_| {
-        let world = World::new();
-        let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
-        let depot = depot.address.parse().unwrap();
-        for text in HELD {
-            let host = Host::Ip(text.parse().unwrap());
-            assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
-        }
-    });
+    in_a_node(
+        "nodes::a_rule_for_everywhere_leads_to_no_local_address",
+        |_| {
+            let world = World::new();
+            let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
+            let depot = depot.address.parse().unwrap();
+            for text in HELD {
+                let host = Host::Ip(text.parse().unwrap());
+                assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
+            }
+        },
+    );
 }
 
 #[test]
@@ -163,46 +181,53 @@ fn a_rule_for_everywhere_leads_to_no_address_of_the_depot() {
 
 #[test]
 fn translated_and_teredo_addresses_are_to_be_named() {
-    in_a_node("nodes::translated_and_teredo_addresses_are_to_be_named", |_| {
-        let world = World::new();
-        let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
-        let depot = depot.address.parse().unwrap();
-        for text in [CARRIED[0], CARRIED[3]] {
-            let host = Host::Ip(text.parse().unwrap());
-            assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
-        }
-    });
+    in_a_node(
+        "nodes::translated_and_teredo_addresses_are_to_be_named",
+        |_| {
+            let world = World::new();
+            let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
+            let depot = depot.address.parse().unwrap();
+            for text in [CARRIED[0], CARRIED[3]] {
+                let host = Host::Ip(text.parse().unwrap());
+                assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
+            }
+        },
+    );
 }
 
 #[test]
 fn names_lead_to_no_inside_address_in_any_clothes() {
-    in_a_node("nodes::names_lead_to_no_inside_address_in_any_clothes", |own| {
-        let world = World::new();
-        let own = own.to_string();
-        let tricks: Vec<&str> = HELD
-            .into_iter()
-            .chain(CARRIED)
-            .chain([&own[..], "10.1.2.3"])
-            .collect();
-        let hosts: String = tricks
-            .iter()
-            .enumerate()
-            .map(|(n, address)| format!("{address} trick{n}.example\n"))
-            .collect();
-        std::fs::write("/etc/hosts", "127.0.0.1 localhost\n".to_owned() + &hosts).unwrap();
-        let rule = policy(&[world.stage.key("me")], "*.example").replace(", \"*.example\"]", "]");
-        let depot = world.depot("depot", "127.0.0.1:0", &rule);
-        let depot = depot.address.parse().unwrap();
-        for (n, address) in tricks.iter().enumerate() {
-            let host = Host::parse(&format!("trick{n}.example")).unwrap();
-            let code = answer(&world, depot, host);
-            // The system's resolver does not look up some of them at all.
-            assert!(
-                matches!(code, StatusCode::Refused | StatusCode::NameNotFound),
-                "{address}: {code:?}"
-            );
-        }
-    });
+    in_a_node(
+        "nodes::names_lead_to_no_inside_address_in_any_clothes",
+        |own| {
+            let world = World::new();
+            let own = own.to_string();
+            let tricks: Vec<&str> = HELD
+                .into_iter()
+                .chain(CARRIED)
+                .chain([&own[..], "10.1.2.3"])
+                .collect();
+            let hosts: String = tricks
+                .iter()
+                .enumerate()
+                .map(|(n, address)| format!("{address} trick{n}.example\n"))
+                .collect();
+            std::fs::write("/etc/hosts", "127.0.0.1 localhost\n".to_owned() + &hosts).unwrap();
+            let rule =
+                policy(&[world.stage.key("me")], "*.example").replace(", \"*.example\"]", "]");
+            let depot = world.depot("depot", "127.0.0.1:0", &rule);
+            let depot = depot.address.parse().unwrap();
+            for (n, address) in tricks.iter().enumerate() {
+                let host = Host::parse(&format!("trick{n}.example")).unwrap();
+                let code = answer(&world, depot, host);
+                // The system's resolver does not look up some of them at all.
+                assert!(
+                    matches!(code, StatusCode::Refused | StatusCode::NameNotFound),
+                    "{address}: {code:?}"
+                );
+            }
+        },
+    );
 }
 
 /// `attacker`, whose rule leads to `to`, asks for names that are never answered, 96 at a time; then `me` copies by a name that the machine knows.

@@ -62,7 +62,10 @@ fn assert_honest(world: &World, offramp: &Service, listener: &TcpListener, serve
 fn a_rule_for_everywhere_leads_to_nothing_inside() {
     let world = World::new();
     let me = world.identity("me");
-    let offramp = world.offramp(&servers(&[world.stage.key("me")], &["0.0.0.0/0", "::/0", "*"]));
+    let offramp = world.offramp(&servers(
+        &[world.stage.key("me")],
+        &["0.0.0.0/0", "::/0", "*"],
+    ));
     let address = offramp.address.parse().unwrap();
     let (listener, inside) = server();
     let port = inside.port;
@@ -137,7 +140,10 @@ fn another_s_name_another_server_and_another_time_reach_nobody() {
     case(&good, StatusCode::Replay);
     assert!(nobody_came(&listener));
     let log = std::fs::read_to_string(world.log("offramp")).unwrap();
-    assert!(log.contains("replay") && log.contains("bad signature"), "{log}");
+    assert!(
+        log.contains("replay") && log.contains("bad signature"),
+        "{log}"
+    );
 }
 
 /// The answer says nothing of what is inside to who has not signed: the same for a port that is open and one that is closed.

@@ -51,7 +51,10 @@ fn hostile_controller(stage: &Stage, rules: &str) {
         }
     });
     let url = format!("unix:{}", socket.display());
-    let used = stage.longhaul("me").args(["controller", "use", &url]).output();
+    let used = stage
+        .longhaul("me")
+        .args(["controller", "use", &url])
+        .output();
     let used = used.unwrap();
     assert!(used.status.success(), "{}", errors(&used));
 }
@@ -83,7 +86,11 @@ fn onramp(stage: &Stage) -> (Ended, SocketAddr, PathBuf) {
         .output()
         .unwrap();
     let status: Value = serde_json::from_slice(&status.stdout).unwrap();
-    (child, socks, status["routes"]["file"].as_str().unwrap().into())
+    (
+        child,
+        socks,
+        status["routes"]["file"].as_str().unwrap().into(),
+    )
 }
 
 /// A connection by SOCKS5 (RFC 1928), with a word there and back.

@@ -47,7 +47,8 @@ impl Onramp {
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        let places = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let places =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         Self {
             child,
             places,
@@ -134,75 +135,99 @@ fn quiet_listener(address: IpAddr) -> TcpListener {
 
 #[test]
 fn guests_reach_nothing_local_through_an_onramp() {
-    in_a_node("onramp::guests_reach_nothing_local_through_an_onramp", |own| {
-        let world = World::new();
-        let inside = [quiet_listener(Ipv4Addr::LOCALHOST.into()), quiet_listener(own)];
-        let [inner, outer] = inside.each_ref().map(|it| it.local_addr().unwrap().port());
-        let (everywhere, here) = (format!("{own}:0"), "127.0.0.1:0");
-        world.stage.key("gateway");
-        let start = |table: &str| {
-            std::fs::write(world.stage.path("gateway/routes.toml"), table).unwrap();
-            let entries = ["--http", &everywhere, "--socks", &everywhere, "--http", here];
-            Onramp::start(&world, &[&entries[..], &["--allow-from", "0.0.0.0/0"]].concat())
-        };
-        // Nothing is said of it, or a rule is for everywhere: neither names what is inside.
-        for table in ["", "[[route]]\nto = [\"0.0.0.0/0\", \"::/0\", \"*\"]\n"] {
-            let onramp = start(table);
-            let (http, socks) = (onramp.at("http"), onramp.at("socks"));
-            let local: SocketAddr = onramp.places["http"][1].as_str().unwrap().parse().unwrap();
-            for (host, port) in [
-                ("127.0.0.1", inner),
-                ("127.66.0.1", inner),
-                ("0.0.0.0", inner),
-                ("[::1]", inner),
-                ("[::]", inner),
-                ("[::ffff:127.0.0.1]", inner),
-                ("[::ffff:0:127.0.0.1]", inner),
-                ("169.254.169.254", 80),
-                (&own.to_string(), outer),
-                (&format!("[::ffff:{own}]"), outer),
-                // The proxy itself, to which the next request would come from this machine.
-                (&own.to_string(), http.port()),
-                ("127.0.0.1", local.port()),
-            ] {
-                let to = format!("{host}:{port}");
-                assert_eq!(connect_by_http(http, &to), 403, "CONNECT {to}");
-                let get = format!("GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n");
-                assert_eq!(answer(http, &get, |_| false).0, 403, "GET {to}");
-                let bare = host.trim_matches(['[', ']']);
-                if !bare.contains(':') {
-                    assert_eq!(connect_by_socks(socks, bare, port), 2, "SOCKS {to}");
+    in_a_node(
+        "onramp::guests_reach_nothing_local_through_an_onramp",
+        |own| {
+            let world = World::new();
+            let inside = [
+                quiet_listener(Ipv4Addr::LOCALHOST.into()),
+                quiet_listener(own),
+            ];
+            let [inner, outer] = inside.each_ref().map(|it| it.local_addr().unwrap().port());
+            let (everywhere, here) = (format!("{own}:0"), "127.0.0.1:0");
+            world.stage.key("gateway");
+            let start = |table: &str| {
+                std::fs::write(world.stage.path("gateway/routes.toml"), table).unwrap();
+                let entries = [
+                    "--http",
+                    &everywhere,
+                    "--socks",
+                    &everywhere,
+                    "--http",
+                    here,
+                ];
+                Onramp::start(
+                    &world,
+                    &[&entries[..], &["--allow-from", "0.0.0.0/0"]].concat(),
+                )
+            };
+            // Nothing is said of it, or a rule is for everywhere: neither names what is inside.
+            for table in ["", "[[route]]\nto = [\"0.0.0.0/0\", \"::/0\", \"*\"]\n"] {
+                let onramp = start(table);
+                let (http, socks) = (onramp.at("http"), onramp.at("socks"));
+                let local: SocketAddr = onramp.places["http"][1].as_str().unwrap().parse().unwrap();
+                for (host, port) in [
+                    ("127.0.0.1", inner),
+                    ("127.66.0.1", inner),
+                    ("0.0.0.0", inner),
+                    ("[::1]", inner),
+                    ("[::]", inner),
+                    ("[::ffff:127.0.0.1]", inner),
+                    ("[::ffff:0:127.0.0.1]", inner),
+                    ("169.254.169.254", 80),
+                    (&own.to_string(), outer),
+                    (&format!("[::ffff:{own}]"), outer),
+                    // The proxy itself, to which the next request would come from this machine.
+                    (&own.to_string(), http.port()),
+                    ("127.0.0.1", local.port()),
+                ] {
+                    let to = format!("{host}:{port}");
+                    assert_eq!(connect_by_http(http, &to), 403, "CONNECT {to}");
+                    let get = format!(
+                        "GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n"
+                    );
+                    assert_eq!(answer(http, &get, |_| false).0, 403, "GET {to}");
+                    let bare = host.trim_matches(['[', ']']);
+                    if !bare.contains(':') {
+                        assert_eq!(connect_by_socks(socks, bare, port), 2, "SOCKS {to}");
+                    }
                 }
+                // Where a name leads is seen once it is looked up.
+                for name in ["localhost", "LOCALHOST", "localhost."] {
+                    assert_ne!(
+                        connect_by_http(http, &format!("{name}:{inner}")),
+                        200,
+                        "{name}"
+                    );
+                    assert_ne!(connect_by_socks(socks, name, inner), 0, "{name}");
+                }
+                assert!(nobody_came(&inside));
+                // A program of this machine goes where it could go without the on-ramp.
+                assert_eq!(connect_by_http(local, &format!("127.0.0.1:{inner}")), 200);
+                inside[0].set_nonblocking(false).unwrap();
+                inside[0].accept().unwrap();
+                inside[0].set_nonblocking(true).unwrap();
             }
-            // Where a name leads is seen once it is looked up.
-            for name in ["localhost", "LOCALHOST", "localhost."] {
-                assert_ne!(connect_by_http(http, &format!("{name}:{inner}")), 200, "{name}");
-                assert_ne!(connect_by_socks(socks, name, inner), 0, "{name}");
+            // Nor by a session that falls back from a depot that nobody runs: there it would be connected to.
+            let depot = world.stage.key("depot");
+            let rule = format!(
+                "[[route]]\nto = [\"*\"]\nvia = \"{depot}@{own}:{DISCARD}\"\nacceptor = true\n"
+            );
+            let onramp = start(&rule);
+            for name in ["localhost", "localhost."] {
+                let to = format!("{name}:{inner}");
+                assert_ne!(connect_by_http(onramp.at("http"), &to), 200, "{name}");
             }
             assert!(nobody_came(&inside));
-            // A program of this machine goes where it could go without the on-ramp.
-            assert_eq!(connect_by_http(local, &format!("127.0.0.1:{inner}")), 200);
-            inside[0].set_nonblocking(false).unwrap();
-            inside[0].accept().unwrap();
-            inside[0].set_nonblocking(true).unwrap();
-        }
-        // Nor by a session that falls back from a depot that nobody runs: there it would be connected to.
-        let depot = world.stage.key("depot");
-        let rule = format!("[[route]]\nto = [\"*\"]\nvia = \"{depot}@{own}:{DISCARD}\"\nacceptor = true\n");
-        let onramp = start(&rule);
-        for name in ["localhost", "localhost."] {
-            let to = format!("{name}:{inner}");
-            assert_ne!(connect_by_http(onramp.at("http"), &to), 200, "{name}");
-        }
-        assert!(nobody_came(&inside));
-        drop(onramp);
-        // What a rule names is reached, and what is beside it is not.
-        let named = format!("[[route]]\nto = [\"{own}\"]\nports = [{outer}]\n");
-        let onramp = start(&named);
-        let http = onramp.at("http");
-        assert_eq!(connect_by_http(http, &format!("{own}:{outer}")), 200);
-        assert_eq!(connect_by_http(http, &format!("127.0.0.1:{inner}")), 403);
-    });
+            drop(onramp);
+            // What a rule names is reached, and what is beside it is not.
+            let named = format!("[[route]]\nto = [\"{own}\"]\nports = [{outer}]\n");
+            let onramp = start(&named);
+            let http = onramp.at("http");
+            assert_eq!(connect_by_http(http, &format!("{own}:{outer}")), 200);
+            assert_eq!(connect_by_http(http, &format!("127.0.0.1:{inner}")), 403);
+        },
+    );
 }
 
 #[test]
@@ -214,7 +239,8 @@ fn proxy_pac_shows_rules_only_to_those_it_serves() {
     let rules = format!("[[route]]\nto = [\"{SECRET}\"]\n");
     std::fs::write(world.stage.path("gateway/routes.toml"), rules).unwrap();
     let shows = |onramp: &Onramp, host: &str| {
-        let request = format!("GET /proxy.pac HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let request =
+            format!("GET /proxy.pac HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         let (status, file) = answer(onramp.at("http"), &request, |_| false);
         assert_eq!(status, 200, "{file}");
         assert!(
@@ -256,7 +282,9 @@ fn idle_strangers_shut_no_onramp_with_login() {
     let mut stream = connected(onramp.at("socks"));
     let greeting = b"\x05\x01\x02\x01\x02me\x04word";
     let request = [&[5, 1, 0, 1, 127, 0, 0, 1][..], &port.to_be_bytes()].concat();
-    stream.write_all(&[&greeting[..], &request].concat()).unwrap();
+    stream
+        .write_all(&[&greeting[..], &request].concat())
+        .unwrap();
     let mut reply = [0; 14];
     stream.read_exact(&mut reply).unwrap();
     assert_eq!(
@@ -271,10 +299,15 @@ fn idle_strangers_shut_no_onramp_with_login() {
     let authorized = format!(
         "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\nProxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
     );
-    let (status, text) = answer(onramp.at("http"), &authorized, |text| text.contains("\r\n\r\n"));
+    let (status, text) = answer(onramp.at("http"), &authorized, |text| {
+        text.contains("\r\n\r\n")
+    });
     assert_eq!(status, 200, "{text}");
     let held = Usage::of(onramp.child.id()).unwrap();
-    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+    assert!(
+        held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
+        "{held:?}"
+    );
 }
 
 #[test]

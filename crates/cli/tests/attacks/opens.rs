@@ -53,7 +53,8 @@ fn forged_bent_and_misrouted_opens_lead_nowhere() {
     let (listener, destination) = place();
     let me = world.identity("me");
     let good = || opens::to_depot(me.signing_key(), address, destination.clone()).unwrap();
-    let case = |open: &Open, code: StatusCode| assert_eq!(ask_open(&world, &depot.address, open), code);
+    let case =
+        |open: &Open, code: StatusCode| assert_eq!(ask_open(&world, &depot.address, open), code);
 
     case(
         &opens::forged(me.public(), address, destination.clone()).unwrap(),
@@ -73,7 +74,10 @@ fn forged_bent_and_misrouted_opens_lead_nowhere() {
     let mut bytes = opens::bytes(&good()).unwrap();
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
-    assert_eq!(ask(&world, &depot.address, &bytes).code, StatusCode::BadOpen);
+    assert_eq!(
+        ask(&world, &depot.address, &bytes).code,
+        StatusCode::BadOpen
+    );
     case(
         &opens::signed(
             me.signing_key(),
@@ -86,7 +90,10 @@ fn forged_bent_and_misrouted_opens_lead_nowhere() {
     );
     let to_serve = opens::to_acceptor(me.signing_key(), server.address.parse().unwrap()).unwrap();
     case(&to_serve, StatusCode::Misrouted);
-    assert_eq!(ask_open(&world, &server.address, &good()), StatusCode::Misrouted);
+    assert_eq!(
+        ask_open(&world, &server.address, &good()),
+        StatusCode::Misrouted
+    );
     assert!(nobody_came(&listener));
 }
 
@@ -96,7 +103,12 @@ fn a_replayed_open_leads_nowhere() {
     let depot = world.open_depot();
     let (listener, destination) = place();
     let me = world.identity("me");
-    let open = opens::to_depot(me.signing_key(), depot.address.parse().unwrap(), destination).unwrap();
+    let open = opens::to_depot(
+        me.signing_key(),
+        depot.address.parse().unwrap(),
+        destination,
+    )
+    .unwrap();
     assert_eq!(ask_open(&world, &depot.address, &open), StatusCode::Ok);
     assert!(!nobody_came(&listener));
     assert_eq!(ask_open(&world, &depot.address, &open), StatusCode::Replay);
@@ -108,7 +120,12 @@ fn what_the_policy_refuses_is_not_remembered() {
     let world = World::new();
     let depot = world.open_depot();
     let me = world.identity("me");
-    let open = opens::to_depot(me.signing_key(), depot.address.parse().unwrap(), elsewhere()).unwrap();
+    let open = opens::to_depot(
+        me.signing_key(),
+        depot.address.parse().unwrap(),
+        elsewhere(),
+    )
+    .unwrap();
     for _ in 0..2 {
         assert_eq!(ask_open(&world, &depot.address, &open), StatusCode::Refused);
     }
@@ -133,9 +150,17 @@ fn the_number_of_depots_passed_is_checked_before_the_dial() {
     let depot = world.open_depot();
     let (listener, destination) = place();
     let me = world.identity("me");
-    let open = opens::to_depot(me.signing_key(), depot.address.parse().unwrap(), destination).unwrap();
+    let open = opens::to_depot(
+        me.signing_key(),
+        depot.address.parse().unwrap(),
+        destination,
+    )
+    .unwrap();
     let open = opens::with_all_depots_passed(open).unwrap();
-    assert_eq!(ask_open(&world, &depot.address, &open), StatusCode::HopLimit);
+    assert_eq!(
+        ask_open(&world, &depot.address, &open),
+        StatusCode::HopLimit
+    );
     assert!(nobody_came(&listener), "the depot dialled for it");
 }
 

@@ -128,7 +128,10 @@ fn a_tree_that_was_asked_for_stays_in_its_place() {
         b"good"
     );
     for name in [&b"../evil"[..], b"/tmp/evil", b"a/../../evil", b".."] {
-        let said = [frames::directory(0, b""), frames::honest_small(1, name, b"evil")];
+        let said = [
+            frames::directory(0, b""),
+            frames::honest_small(1, name, b"evil"),
+        ];
         let output = pull(&world, &said, &["-r"], &["tree"], "here/climbing");
         assert_ne!(output.status.code(), Some(0));
         assert!(!world.stage.path("here/evil").exists() && !world.stage.path("evil").exists());

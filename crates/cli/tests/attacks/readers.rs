@@ -16,7 +16,13 @@ fn a_read_only_key_has_the_agent_connect_nowhere() {
     let keys = format!("{} ben read\n{} ana all\n", reader.public(), all.public());
     std::fs::write(world.stage.path("keys"), keys).unwrap();
     let mut command = world.logged("agent");
-    command.args(["agent", "--listen", "127.0.0.1:0", "--authorized-keys", "keys"]);
+    command.args([
+        "agent",
+        "--listen",
+        "127.0.0.1:0",
+        "--authorized-keys",
+        "keys",
+    ]);
     let agent = world.stage.service(command, "https");
     let list = |key: &SigningKey, at: &str| {
         let site = Site {

@@ -62,7 +62,10 @@ fn assert_answers(world: &World, mut command: Command, arguments: &[&str]) {
 
 fn assert_few_descriptors(service: &Service) {
     let held = Usage::of(service.process()).unwrap();
-    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+    assert!(
+        held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
+        "{held:?}"
+    );
 }
 
 #[test]

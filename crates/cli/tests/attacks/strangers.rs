@@ -25,7 +25,10 @@ fn a_copy_from_serve_under(manner: Manner) {
     let crowd = world.strangers(&server.address, STRANGERS, PER_SECOND, manner);
     world.assert_honest_copy(&server, "direct");
     let held = Usage::of(server.process()).unwrap();
-    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+    assert!(
+        held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
+        "{held:?}"
+    );
     assert!(held.most_resident <= MAX_MEMORY_UNDER_STRANGERS, "{held:?}");
     assert!(crowd.made() > 0);
 }
@@ -38,7 +41,10 @@ fn a_copy_over_a_depot_under(manner: Manner) {
     let crowd = world.strangers(&depot.address, STRANGERS, PER_SECOND, manner);
     world.assert_honest_copy(&server, &depot.address);
     let held = Usage::of(depot.process()).unwrap();
-    assert!(held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS, "{held:?}");
+    assert!(
+        held.descriptors <= MAX_DESCRIPTORS_UNDER_STRANGERS,
+        "{held:?}"
+    );
     assert!(held.most_resident <= MAX_MEMORY_UNDER_STRANGERS, "{held:?}");
     assert!(crowd.made() > 0);
 }
@@ -89,7 +95,11 @@ fn log_of_garbage(world: &World, who: &str, address: &str) -> String {
     let enough = world
         .attackers
         .block_on(crowd.has_made(2000, Duration::from_secs(6)));
-    assert!(enough, "only {} senseless connections were made", crowd.made());
+    assert!(
+        enough,
+        "only {} senseless connections were made",
+        crowd.made()
+    );
     drop(crowd);
     std::fs::read_to_string(world.log(who)).unwrap()
 }

@@ -100,9 +100,14 @@ fn totals_beyond_all_bounds_panic_no_progress_on_a_terminal() {
         .block_on(async { tokio::time::timeout(limit, command.output()).await });
     let output = match output.expect("a copy from a hostile server did not end") {
         Ok(output) => output,
-        Err(error) => return eprintln!("not tested: no `script` to make a terminal with ({error})"),
+        Err(error) => {
+            return eprintln!("not tested: no `script` to make a terminal with ({error})");
+        }
     };
     let shown = String::from_utf8_lossy(&output.stdout);
     assert!(!shown.contains("panicked"), "{shown}");
-    assert!(shown.contains("one") || output.status.code().is_some(), "{shown}");
+    assert!(
+        shown.contains("one") || output.status.code().is_some(),
+        "{shown}"
+    );
 }

@@ -47,7 +47,10 @@ fn no_program_takes_a_file_that_others_may_write() {
         ),
         ("control.toml", vec!["control", "--config", "control.toml"]),
         ("me/known_hosts", vec!["cp", "here/f", "lh://127.0.0.1:1/f"]),
-        ("me/routes.toml", vec!["onramp", "--socket", "onramp/socket"]),
+        (
+            "me/routes.toml",
+            vec!["onramp", "--socket", "onramp/socket"],
+        ),
         ("me/controller.toml", vec!["controller", "routes"]),
     ] {
         for mode in [0o664, 0o646] {
@@ -55,7 +58,8 @@ fn no_program_takes_a_file_that_others_may_write() {
             let mut command = world.stage.longhaul("me");
             command.args(&arguments);
             let output = world.within(HONEST, command);
-            let output = output.unwrap_or_else(|| panic!("{arguments:?} took {file} with mode {mode:o}"));
+            let output =
+                output.unwrap_or_else(|| panic!("{arguments:?} took {file} with mode {mode:o}"));
             let reported = errors(&output);
             assert!(!output.status.success(), "{arguments:?}: {reported}");
             assert!(
@@ -72,7 +76,8 @@ fn a_reload_of_a_file_that_others_may_write_changes_nothing() {
     let world = World::new();
     let (me, attacker) = (world.stage.key("me"), world.stage.key("attacker"));
     let file = world.stage.path("grants.toml");
-    let grant = |key: &str| format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\nwrite = [\"/\"]\n");
+    let grant =
+        |key: &str| format!("[[grant]]\nkey = \"{key}\"\nread = [\"/\"]\nwrite = [\"/\"]\n");
     std::fs::write(&file, grant(&me)).unwrap();
     let server = world.serve(&["--grants", file.to_str().unwrap()]);
     std::fs::write(&file, grant(&me) + &grant(&attacker)).unwrap();

@@ -45,7 +45,9 @@ impl World {
         let file = self.stage.path(&format!("{name}.toml"));
         std::fs::write(&file, policy).unwrap();
         let mut command = self.logged(name);
-        command.args(["depot", "--listen", listen, "--policy"]).arg(file);
+        command
+            .args(["depot", "--listen", listen, "--policy"])
+            .arg(file);
         self.stage.service(command, "addresses")
     }
 
@@ -126,7 +128,11 @@ impl World {
         let output = self.cp_within(HONEST, "me", &arguments);
         let output = output.expect("an honest copy did not end in time");
         let reported = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(0), "an honest copy failed: {reported}");
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "an honest copy failed: {reported}"
+        );
         assert_eq!(
             std::fs::read(self.stage.path("here/honest")).unwrap(),
             std::fs::read(self.stage.path("root/honest")).unwrap()
@@ -134,7 +140,13 @@ impl World {
     }
 
     /// So many strangers at `target`, from four addresses that no honest peer has. Returns when all have come once.
-    pub fn strangers(&self, target: &str, connections: usize, per_second: u32, manner: Manner) -> Crowd {
+    pub fn strangers(
+        &self,
+        target: &str,
+        connections: usize,
+        per_second: u32,
+        manner: Manner,
+    ) -> Crowd {
         self.gather(&Gathering {
             target: target.parse().unwrap(),
             sources: addresses(4),
@@ -157,7 +169,9 @@ impl World {
 
 /// Addresses of loopback that no honest peer has.
 pub fn addresses(count: u8) -> Vec<IpAddr> {
-    (1..=count).map(|last| IpAddr::from([127, 66, 0, last])).collect()
+    (1..=count)
+        .map(|last| IpAddr::from([127, 66, 0, last]))
+        .collect()
 }
 
 /// A policy that lets `keys` go to `to`, any port, directly or by way of it.

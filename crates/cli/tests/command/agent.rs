@@ -147,7 +147,11 @@ fn a_job_is_submitted_from_anywhere_and_made() {
     let _agent = Agent::start(&stage);
     let id = submit(&stage, &["here/file", "root/", "--label", "first"]);
     let (job, code) = end(&stage, &id);
-    assert_eq!((job["state"].as_str(), code), (Some("done"), Some(0)), "{job}");
+    assert_eq!(
+        (job["state"].as_str(), code),
+        (Some("done"), Some(0)),
+        "{job}"
+    );
     assert_eq!(std::fs::read(stage.path("root/file")).unwrap(), data);
     let (report, _) = ask(&stage, &["job", &id, "--report"]);
     assert_eq!(
@@ -181,7 +185,11 @@ fn whoever_is_killed_the_job_goes_on_where_it_was() {
     assert_eq!(agent.terminate(), Some(0));
     let _agent = Agent::start(&stage);
     let (job, code) = end(&stage, &id);
-    assert_eq!((job["state"].as_str(), code), (Some("done"), Some(0)), "{job}");
+    assert_eq!(
+        (job["state"].as_str(), code),
+        (Some("done"), Some(0)),
+        "{job}"
+    );
     assert_eq!(job["attempts"].as_u64(), Some(3));
     assert!(std::fs::read(stage.path("root/large")).unwrap() == data);
     let (report, _) = ask(&stage, &["job", &id, "--report"]);
@@ -237,7 +245,10 @@ fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
         (Some("failed"), Some(1), Some(2)),
         "{job}"
     );
-    assert!(job["error"].as_str().unwrap().contains("here/missing"), "{job}");
+    assert!(
+        job["error"].as_str().unwrap().contains("here/missing"),
+        "{job}"
+    );
     stage.noise("here/missing", 1000);
     ask(&stage, &["retry", &id]);
     assert_eq!(end(&stage, &id).1, Some(0));
@@ -294,11 +305,18 @@ fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
         .output()
         .unwrap();
     assert_eq!(outside.status.code(), Some(2));
-    assert!(errors(&outside).contains("loopback"), "{}", errors(&outside));
+    assert!(
+        errors(&outside).contains("loopback"),
+        "{}",
+        errors(&outside)
+    );
     let _agent = Agent::start_with(&stage, &["--listen", "127.0.0.1:0"]);
     let token = stage.path("me/state/agent/token");
     use std::os::unix::fs::PermissionsExt;
-    assert_eq!(token.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(
+        token.metadata().unwrap().permissions().mode() & 0o777,
+        0o600
+    );
     assert_eq!(
         stage
             .path("me/state/agent")
@@ -319,7 +337,10 @@ fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
     let server = stage.serve(&[]);
     let root = format!("lh://{}/", server.address);
     assert_eq!(ask(&stage, &["places", "add", "store", &root]).1, Some(0));
-    assert_eq!(ask(&stage, &["places", "add", "store", "relative"]).1, Some(1));
+    assert_eq!(
+        ask(&stage, &["places", "add", "store", "relative"]).1,
+        Some(1)
+    );
     // Its key is not known.
     let (test, code) = ask(&stage, &["places", "test", "store"]);
     assert_eq!((&test["ok"], code), (&Value::Bool(false), Some(3)));
@@ -347,7 +368,11 @@ fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
 fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
     let stage = Stage::new();
     let _agent = Agent::start(&stage);
-    let printed = stage.longhaul("me").args(["ui", "--print"]).output().unwrap();
+    let printed = stage
+        .longhaul("me")
+        .args(["ui", "--print"])
+        .output()
+        .unwrap();
     let url = String::from_utf8(printed.stdout).unwrap();
     let (address, ticket) = url.trim().split_once("/#ticket=").unwrap();
     assert!(address.starts_with("http://127.0.0.1:"), "{url}");
@@ -403,13 +428,21 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
     let stage = Stage::new();
     let (mut server, _depot, arguments, data) = slow_copy(&stage);
     let address = server.address.clone();
-    let state = |id: &str| ask(&stage, &["job", id]).0["state"].as_str().unwrap().to_owned();
+    let state = |id: &str| {
+        ask(&stage, &["job", id]).0["state"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
     // Queued: this agent takes none.
     let agent = Agent::start_with(&stage, &["--max-jobs", "0"]);
     let id = submit(&stage, &words(&arguments));
     agent.kill();
     // As soon as it runs, and amid it.
-    for sign in [|reported: &Value| reported["state"] == "running", some_is_there] {
+    for sign in [
+        |reported: &Value| reported["state"] == "running",
+        some_is_there,
+    ] {
         let agent = Agent::start(&stage);
         until(&stage, &id, sign);
         agent.kill();
@@ -434,7 +467,11 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
     let agent = Agent::start(&stage);
     ask(&stage, &["retry", &id]);
     let (job, code) = end(&stage, &id);
-    assert_eq!((job["state"].as_str(), code), (Some("done"), Some(0)), "{job}");
+    assert_eq!(
+        (job["state"].as_str(), code),
+        (Some("done"), Some(0)),
+        "{job}"
+    );
     assert!(std::fs::read(stage.path("root/large")).unwrap() == data);
     agent.kill();
     let _agent = Agent::start(&stage);

@@ -34,7 +34,14 @@ pub fn start(stage: &Stage, url: &str, which: usize) -> Agent {
     let name = format!("a{which}");
     Agent::start_by(
         command,
-        &["--max-jobs", "3", "--max-jobs-per-place", "9", "--name", &name],
+        &[
+            "--max-jobs",
+            "3",
+            "--max-jobs-per-place",
+            "9",
+            "--name",
+            &name,
+        ],
     )
 }
 
@@ -76,7 +83,9 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
     let mut database = Postgres::start();
     database.create_database("jobs");
     let url = database.url_of("jobs");
-    let mut agents: Vec<Agent> = (0..AGENTS).map(|which| start(&stage, &url, which)).collect();
+    let mut agents: Vec<Agent> = (0..AGENTS)
+        .map(|which| start(&stage, &url, which))
+        .collect();
     let ended = stage.path("ended");
     let hook = format!("echo $LONGHAUL_JOB >> {}", ended.display());
     for job in 0..all {
@@ -102,7 +111,9 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
         let which = (kill * 7 + kill / 3) % AGENTS;
         let asked = (which + 1) % AGENTS;
         loop {
-            let Some(jobs) = jobs(&stage, asked) else { continue };
+            let Some(jobs) = jobs(&stage, asked) else {
+                continue;
+            };
             let now = come(&jobs);
             let left = jobs.iter().any(|job| !job["ended"].is_string());
             if now > before || !left {
@@ -118,7 +129,9 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
         agents.insert(which, start(&stage, &url, which));
     }
     loop {
-        let Some(jobs) = jobs(&stage, 0) else { continue };
+        let Some(jobs) = jobs(&stage, 0) else {
+            continue;
+        };
         assert_eq!(jobs.len(), all);
         if jobs.iter().all(|job| job["ended"].is_string()) {
             for job in &jobs {
@@ -127,7 +140,9 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
             break;
         }
     }
-    println!("{kills} kills, {while_running} of them while jobs were left; {before} attempts and ends");
+    println!(
+        "{kills} kills, {while_running} of them while jobs were left; {before} attempts and ends"
+    );
     for job in 0..all {
         assert!(
             std::fs::read(stage.path(&format!("root/{job}"))).unwrap() == data,

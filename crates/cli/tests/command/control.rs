@@ -104,7 +104,13 @@ fn ready(out: &mut BufReader<ChildStdout>) -> Value {
 }
 
 /// The status and what is said; none if it broke off. The connection itself must come about if `must_connect`.
-pub fn ask(socket: &Path, must_connect: bool, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
+pub fn ask(
+    socket: &Path,
+    must_connect: bool,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Option<(u16, Value)> {
     let stream = UnixStream::connect(socket);
     assert!(stream.is_ok() || !must_connect, "{stream:?}");
     let mut stream = stream.ok()?;
@@ -170,14 +176,27 @@ fn kept(socket: &Path, base: u64) -> BTreeSet<(String, u64)> {
 }
 
 /// Posts from several sides at once, has `blow` fall in the middle, and says what was acknowledged.
-fn acknowledged_until(socket: &Path, round: u64, base: u64, blow: impl FnOnce()) -> Vec<(String, u64)> {
+fn acknowledged_until(
+    socket: &Path,
+    round: u64,
+    base: u64,
+    blow: impl FnOnce(),
+) -> Vec<(String, u64)> {
     let (sender, receiver) = mpsc::channel();
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
         let over = Over(&is_over);
         for reporter in 0..REPORTERS {
             let (sender, is_over) = (sender.clone(), &is_over);
-            scope.spawn(move || post(socket, &format!("r{round}-{reporter}"), base, is_over, &sender));
+            scope.spawn(move || {
+                post(
+                    socket,
+                    &format!("r{round}-{reporter}"),
+                    base,
+                    is_over,
+                    &sender,
+                )
+            });
         }
         drop(sender);
         let mut acknowledged: Vec<(String, u64)> = receiver.iter().take(ACKNOWLEDGED).collect();
@@ -190,9 +209,9 @@ fn acknowledged_until(socket: &Path, round: u64, base: u64, blow: impl FnOnce())
 }
 
 fn all_of(acknowledged: &[(String, u64)]) -> impl Iterator<Item = (String, u64)> + '_ {
-    acknowledged
-        .iter()
-        .flat_map(|(from, batch)| (batch * BATCH..(batch + 1) * BATCH).map(move |at| (from.clone(), at)))
+    acknowledged.iter().flat_map(|(from, batch)| {
+        (batch * BATCH..(batch + 1) * BATCH).map(move |at| (from.clone(), at))
+    })
 }
 
 fn nothing_acknowledged_is_lost_on_kill(more: &[&str]) {
@@ -201,10 +220,14 @@ fn nothing_acknowledged_is_lost_on_kill(more: &[&str]) {
     for round in 0..ROUNDS {
         let mut controller = Controller::start(&stage, more);
         let socket = controller.socket.clone();
-        acknowledged.extend(acknowledged_until(&socket, round, base, || controller.kill()));
+        acknowledged.extend(acknowledged_until(&socket, round, base, || {
+            controller.kill()
+        }));
         let again = Controller::start(&stage, more);
         let kept = kept(&again.socket, base);
-        let lost: Vec<(String, u64)> = all_of(&acknowledged).filter(|one| !kept.contains(one)).collect();
+        let lost: Vec<(String, u64)> = all_of(&acknowledged)
+            .filter(|one| !kept.contains(one))
+            .collect();
         assert!(
             lost.is_empty(),
             "round {round}: {} lost, as {:?}",
@@ -236,7 +259,8 @@ fn what_was_acknowledged_survives_the_death_of_postgresql() {
     let url = server.url_of("control");
     let controller = Controller::start(&stage, &["--store", &url]);
     let base = base();
-    let acknowledged = acknowledged_until(&controller.socket, 0, base, || server.crash_and_restart());
+    let acknowledged =
+        acknowledged_until(&controller.socket, 0, base, || server.crash_and_restart());
     let kept = kept(&controller.socket, base);
     assert!(all_of(&acknowledged).all(|one| kept.contains(&one)));
 }
@@ -291,7 +315,11 @@ fn roles_are_granted_listed_and_taken_away() {
             .output()
             .unwrap()
     };
-    assert!(run(&["grant", &key, "depot", "--name", "west"]).status.success());
+    assert!(
+        run(&["grant", &key, "depot", "--name", "west"])
+            .status
+            .success()
+    );
     let listed = String::from_utf8(run(&["principals"]).stdout).unwrap();
     assert!(
         listed.contains(&key) && listed.contains("west") && listed.contains("depot"),
@@ -339,7 +367,8 @@ fn a_map_is_imported_and_printed() {
     std::fs::write(&more, host).unwrap();
     let both = run(&["import", "--check", file, more.to_str().unwrap()]);
     assert!(
-        both.stdout.starts_with(b"2 sites, 0 depots, 1 hosts, 1 links"),
+        both.stdout
+            .starts_with(b"2 sites, 0 depots, 1 hosts, 1 links"),
         "{}",
         errors(&both)
     );
@@ -352,7 +381,10 @@ fn a_map_is_imported_and_printed() {
         errors(&imported)
     );
     let shown = String::from_utf8(run(&[]).stdout).unwrap();
-    assert!(shown.contains("west") && shown.contains("10 Gbit/s"), "{shown}");
+    assert!(
+        shown.contains("west") && shown.contains("10 Gbit/s"),
+        "{shown}"
+    );
     let known: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
     assert_eq!(known["map"]["sites"][1]["name"], "east");
     // What is printed can be imported again.

@@ -24,7 +24,10 @@ fn a_tree_there_and_back_direct_and_through_depots() {
     let chain = format!("{},{}", first.address, second.address);
     for (n, route) in ["direct", &first.address, &chain].into_iter().enumerate() {
         let there = format!("lh://{}/t{n}", server.address);
-        let output = stage.cp(&server, &["-r", "--json", "--route", route, "here/t", &there]);
+        let output = stage.cp(
+            &server,
+            &["-r", "--json", "--route", route, "here/t", &there],
+        );
         assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
         assert_eq!(
             std::fs::read(stage.path(&format!("root/t{n}/big"))).unwrap(),
@@ -39,10 +42,16 @@ fn a_tree_there_and_back_direct_and_through_depots() {
         assert_eq!(report["streams"][0]["bytes"], 3_000_005);
         assert!(report["streams"][0]["retransmits"].is_u64());
         assert_eq!(
-            (&report["verification"]["verified"], &report["verification"]["of"]),
+            (
+                &report["verification"]["verified"],
+                &report["verification"]["of"]
+            ),
             (&true.into(), &"tree".into())
         );
-        assert!(report["goodput_bps"].as_f64().unwrap() > 0.0 && report["seconds"].as_f64().unwrap() > 0.0);
+        assert!(
+            report["goodput_bps"].as_f64().unwrap() > 0.0
+                && report["seconds"].as_f64().unwrap() > 0.0
+        );
         let back = format!("here/back{n}");
         let output = stage.cp(&server, &["-r", "--json", "--route", route, &there, &back]);
         assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
@@ -122,7 +131,10 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
     // Some files: a directory without -r; one that exists. None at all: one that is not there.
     code(stage.cp(&server, &["here", &there]), 1, &["-r"]);
     code(
-        stage.cp(&server, &[&format!("lh://{}/none", server.address), "here/x"]),
+        stage.cp(
+            &server,
+            &[&format!("lh://{}/none", server.address), "here/x"],
+        ),
         2,
         &["/none", "no such file"],
     );
@@ -133,7 +145,11 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         1,
         &["here/f", "--overwrite"],
     );
-    code(stage.cp(&server, &["--overwrite", "here/f", &there]), 0, &[]);
+    code(
+        stage.cp(&server, &["--overwrite", "here/f", &there]),
+        0,
+        &[],
+    );
     // No route: nobody listens where nobody has ever bound.
     let mut gone = stage.depot("gone", None);
     gone.kill();
@@ -211,7 +227,14 @@ fn a_server_is_remembered_and_another_key_at_its_place_is_refused() {
 #[test]
 fn keys_are_made_listed_and_shown_and_never_replaced() {
     let stage = Stage::new();
-    let keys = |more: &[&str]| stage.longhaul("me").arg("keys").args(more).output().unwrap();
+    let keys = |more: &[&str]| {
+        stage
+            .longhaul("me")
+            .arg("keys")
+            .args(more)
+            .output()
+            .unwrap()
+    };
     assert_eq!(keys(&["show", "work"]).status.code(), Some(2));
     assert!(keys(&["new"]).status.success() && keys(&["new", "work"]).status.success());
     assert_eq!(keys(&["new"]).status.code(), Some(2), "there is one");
@@ -298,7 +321,10 @@ fn streams_spread_over_the_addresses_that_they_begin_at() {
             "{report}"
         );
     }
-    let bytes: u64 = routes.iter().map(|route| route["bytes"].as_u64().unwrap()).sum();
+    let bytes: u64 = routes
+        .iter()
+        .map(|route| route["bytes"].as_u64().unwrap())
+        .sum();
     assert!(bytes >= data.len() as u64, "{report}");
 }
 
@@ -336,7 +362,8 @@ fn losses_of_metadata_are_reported_in_both_directions() {
         let output = stage.cp(&server, &["--json", "-r", from, to]);
         assert_eq!(output.status.code(), Some(0), "{}", errors(&output));
         let not_kept = &report(&output)["not_kept"];
-        let counts = ["owners", "set_id_bits", "acls", "extended_attributes"].map(|name| &not_kept[name]);
+        let counts =
+            ["owners", "set_id_bits", "acls", "extended_attributes"].map(|name| &not_kept[name]);
         assert_eq!(counts, [0, 2, 0, 2], "{from}: {not_kept}");
     }
 }

@@ -27,7 +27,10 @@ struct World {
 }
 
 fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }
 
 impl World {
@@ -43,7 +46,10 @@ impl World {
         };
         let me = world.stage.key("me");
         for role in roles {
-            world.run("control", &["control", "grant", &me, role, "--name", "dtn1"]);
+            world.run(
+                "control",
+                &["control", "grant", &me, role, "--name", "dtn1"],
+            );
         }
         let (url, key) = (world.controller.url(), &world.controller.key);
         world.run("me", &["controller", "use", "--host-key", key, &url]);
@@ -64,7 +70,11 @@ impl World {
             "/measurements",
             &json!({"measurements": measured}).to_string(),
         );
-        assert_eq!((status, &answer["kept"]), (200, &json!(3 * SAMPLES)), "{answer}");
+        assert_eq!(
+            (status, &answer["kept"]),
+            (200, &json!(3 * SAMPLES)),
+            "{answer}"
+        );
         world.until_forecast();
         world
     }
@@ -75,7 +85,11 @@ impl World {
 
     fn run(&self, who: &str, arguments: &[&str]) -> String {
         let output = self.stage.longhaul(who).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -101,7 +115,9 @@ impl World {
     /// How many can still be used.
     fn active(&self) -> usize {
         let of = self.reservations();
-        of.iter().filter(|one| one["state"]["life"] == "created").count()
+        of.iter()
+            .filter(|one| one["state"]["life"] == "created")
+            .count()
     }
 
     /// Starts a copy; with its server stopped, if that is wanted.
@@ -161,7 +177,10 @@ fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
     let reserved = world.reservations();
     assert_eq!(reserved.len(), 1, "{reserved:?}");
     let one = &reserved[0];
-    assert_eq!((&one["from"], &one["to"]), (&json!("dtn1"), &json!("store")));
+    assert_eq!(
+        (&one["from"], &one["to"]),
+        (&json!("dtn1"), &json!("store"))
+    );
     assert_eq!(one["state"]["provision"], "provisioned", "{one}");
     // What best effort is not sure to carry, and not all of it.
     let bytes = one["wish"]["volume"]["bytes"].as_u64().unwrap();
@@ -201,7 +220,8 @@ fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
     assert!(warned["later_ms"].is_u64(), "{warned}");
     let message = warned["message"].as_str().unwrap();
     assert!(
-        message.starts_with("the deadline cannot be met: ") && message.contains("could be reserved by"),
+        message.starts_with("the deadline cannot be met: ")
+            && message.contains("could be reserved by"),
         "{message}"
     );
     assert!(
@@ -213,7 +233,10 @@ fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
     let (report, code, text) = copy.report();
     assert_eq!(code, Some(0), "{text}");
     assert_eq!(report["deadline"]["decision"], "no-room", "{report}");
-    assert!(report["deadline"]["offers"]["later"].is_object(), "{report}");
+    assert!(
+        report["deadline"]["offers"]["later"].is_object(),
+        "{report}"
+    );
     assert_eq!(world.active(), 1, "the other's");
     assert!(is_there(&world));
 }
@@ -240,11 +263,18 @@ fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_
     killed.child.wait().unwrap();
     // It lasts no longer than its deadline, and the next copy, whatever it is, gives it back.
     let left = world.reservations();
-    let left = left.iter().find(|one| one["state"]["life"] == "created").unwrap();
+    let left = left
+        .iter()
+        .find(|one| one["state"]["life"] == "created")
+        .unwrap();
     assert!(left["end_ms"].as_u64().unwrap() <= latest, "{left}");
     world.server_is("CONT");
     let (report, code, text) = world.start(&[], false).report();
-    assert_eq!((code, &report["deadline"]), (Some(0), &Value::Null), "{text}");
+    assert_eq!(
+        (code, &report["deadline"]),
+        (Some(0), &Value::Null),
+        "{text}"
+    );
     assert_eq!(world.active(), 0, "{:?}", world.reservations());
     let kept = std::fs::read_dir(world.stage.path("me/state/control/reserved")).unwrap();
     assert_eq!(kept.count(), 0);
@@ -332,5 +362,9 @@ fn what_makes_no_sense_is_reported_in_a_line() {
         .args(["cp", "--by", "+1h", "here/data", "here/other"])
         .output()
         .unwrap();
-    assert!(errors(&local).contains("for lh:// only"), "{}", errors(&local));
+    assert!(
+        errors(&local).contains("for lh:// only"),
+        "{}",
+        errors(&local)
+    );
 }

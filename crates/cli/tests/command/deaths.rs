@@ -87,9 +87,16 @@ fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
         "{:?}",
         killed.elapsed()
     );
-    assert_eq!((code, &report["exit_code"]), (Some(5), &5.into()), "{report}");
+    assert_eq!(
+        (code, &report["exit_code"]),
+        (Some(5), &5.into()),
+        "{report}"
+    );
     let error = report["error"].as_str().unwrap();
-    assert!(error.contains(&format!("depot 1 {}", depot.address)), "{error}");
+    assert!(
+        error.contains(&format!("depot 1 {}", depot.address)),
+        "{error}"
+    );
     assert!(!stage.path("root/f").exists());
     // The server lets go of what nobody came back for when it is told to stop, at the latest; it is kept to go on with.
     assert_eq!(server.terminate(), Some(0));
@@ -116,7 +123,11 @@ fn a_client_that_is_interrupted_keeps_what_is_there_or_leaves_nothing() {
             copy.until_mid_copy();
             signal(&copy.child, name);
             let (report, code, _) = copy.report();
-            assert_eq!((code, &report["exit_code"]), (Some(130), &130.into()), "{report}");
+            assert_eq!(
+                (code, &report["exit_code"]),
+                (Some(130), &130.into()),
+                "{report}"
+            );
             assert!(no_temps(&stage.path("here")) != keeps && !stage.path("here/f").exists());
         }
         let (report, code, reported) = stage.start_cp(&server, &[&there, "here/f"]).report();

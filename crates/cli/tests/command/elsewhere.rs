@@ -96,7 +96,11 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
     // It has to be known, as any server.
     let unknown = remote.ask(&stage, "me", &["jobs"]);
     assert_eq!(unknown.status.code(), Some(4));
-    assert!(errors(&unknown).contains("--accept-new"), "{}", errors(&unknown));
+    assert!(
+        errors(&unknown).contains("--accept-new"),
+        "{}",
+        errors(&unknown)
+    );
     let wrong = remote.ask(&stage, "me", &["jobs", "--host-key", &stage.key("other")]);
     assert_eq!(wrong.status.code(), Some(4));
     assert!(
@@ -111,9 +115,16 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
 
     let data = stage.noise("here/data", 300_000);
     let (source, destination) = (stage.path("here/data"), stage.path("there"));
-    let copy = ["submit", source.to_str().unwrap(), destination.to_str().unwrap()];
+    let copy = [
+        "submit",
+        source.to_str().unwrap(),
+        destination.to_str().unwrap(),
+    ];
     let job = remote.reported(&stage, "me", &copy);
-    assert_eq!((job["id"].as_i64(), job["user"].as_str()), (Some(1), Some("ana")));
+    assert_eq!(
+        (job["id"].as_i64(), job["user"].as_str()),
+        (Some(1), Some("ana"))
+    );
     let end = remote.reported(&stage, "me", &["job", "1", "--follow"]);
     assert_eq!(end["state"], "done");
     assert_eq!(fs::read(&destination).unwrap(), data);
@@ -209,7 +220,10 @@ fn without_keys_it_is_for_this_machine_alone() {
     );
     fs::set_permissions(stage.path("keys"), fs::Permissions::from_mode(0o666)).unwrap();
     let (code, reported) = agent(&["--listen", "0.0.0.0:0", "--authorized-keys", "keys"]);
-    assert!(code == Some(2) && reported.contains("may write it"), "{reported}");
+    assert!(
+        code == Some(2) && reported.contains("may write it"),
+        "{reported}"
+    );
 }
 
 /// TLS, as a program that this project did not write sees it.
@@ -241,7 +255,10 @@ fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
         "{reported} {}",
         errors(&unsigned)
     );
-    assert!(reported.ends_with("401 application/problem+json"), "{reported}");
+    assert!(
+        reported.ends_with("401 application/problem+json"),
+        "{reported}"
+    );
     let token = curl(&[&ca[..], &["-H", "Authorization: Bearer x", &url]].concat());
     assert!(String::from_utf8_lossy(&token.stdout).ends_with("403 application/problem+json"));
     assert!(!curl(&[&url]).status.success(), "nobody vouches for it");
@@ -251,7 +268,12 @@ fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
         let resolve = format!("{host}:{port}:127.0.0.1");
         let url = format!("https://{host}:{port}/api/v1/jobs");
         let output = curl(&[&ca[..], &["--resolve", &resolve, &url]].concat());
-        assert_eq!(output.status.success(), works, "{host}: {}", errors(&output));
+        assert_eq!(
+            output.status.success(),
+            works,
+            "{host}: {}",
+            errors(&output)
+        );
     }
 }
 
@@ -279,7 +301,11 @@ fn a_site_s_certificate_is_known_by_its_authority() {
         "x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out tls.pem -days 2 -extfile names",
     );
     let keys = [format!("{} ana all", stage.key("me"))];
-    let remote = Remote::start(&stage, &keys, &["--tls-cert", "tls.pem", "--tls-key", "tls.key"]);
+    let remote = Remote::start(
+        &stage,
+        &keys,
+        &["--tls-cert", "tls.pem", "--tls-key", "tls.key"],
+    );
     let trusted = remote.ask(&stage, "me", &["jobs", "--ca", "ca.pem"]);
     assert!(trusted.status.success(), "{}", errors(&trusted));
     for arguments in [

@@ -97,7 +97,8 @@ fn what_fails_is_reported_with_its_path_and_the_rest_is_done() {
     let reported = errors(&failed);
     assert_eq!(reported.lines().count(), 3, "{reported}");
     assert!(
-        reported.contains("/d: is a directory; give -r") && reported.contains("/none: no such file"),
+        reported.contains("/d: is a directory; give -r")
+            && reported.contains("/none: no such file"),
         "{reported}"
     );
     let kinds: Vec<_> = events(&String::from_utf8(failed.stdout).unwrap());
@@ -140,9 +141,18 @@ fn directories_of_any_length_come_over_a_depot_whole_and_in_order() {
     assert_eq!(gone.status.code(), Some(3), "{}", errors(&gone));
     // An unknown server is not trusted, and the message says what to do.
     let place = shop.there("@many");
-    let unknown = shop.stage.longhaul("me").args(["ls", &place]).output().unwrap();
+    let unknown = shop
+        .stage
+        .longhaul("me")
+        .args(["ls", &place])
+        .output()
+        .unwrap();
     assert_eq!(unknown.status.code(), Some(4));
-    assert!(errors(&unknown).contains("--accept-new"), "{}", errors(&unknown));
+    assert!(
+        errors(&unknown).contains("--accept-new"),
+        "{}",
+        errors(&unknown)
+    );
 }
 
 #[test]
@@ -150,7 +160,9 @@ fn flags_for_ssh_are_refused_where_there_is_none() {
     let stage = Stage::new();
     let copy = |flags: &[&str]| {
         let mut copy = stage.longhaul("me");
-        copy.arg("cp").args(flags).args(["here/f", "lh://127.0.0.1:1/f"]);
+        copy.arg("cp")
+            .args(flags)
+            .args(["here/f", "lh://127.0.0.1:1/f"]);
         let copied = copy.output().unwrap();
         (copied.status.code(), errors(&copied))
     };

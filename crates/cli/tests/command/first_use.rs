@@ -24,7 +24,12 @@ fn a_server_that_proved_its_key_is_known_from_then_on() {
     let line = format!("{} {}\n", server.address, server.key);
     for (command, expected) in commands {
         let run = |more: &[&str]| {
-            let output = stage.longhaul("me").args(command).args(more).output().unwrap();
+            let output = stage
+                .longhaul("me")
+                .args(command)
+                .args(more)
+                .output()
+                .unwrap();
             (output.status.code().unwrap(), errors(&output))
         };
         let (code, said) = run(&[]);
@@ -39,7 +44,11 @@ fn a_server_that_proved_its_key_is_known_from_then_on() {
                 expected.map_or(code <= 1, |expected| code == expected),
                 "{command:?}: {said}"
             );
-            assert_eq!(std::fs::read_to_string(&known).unwrap(), line, "{command:?}");
+            assert_eq!(
+                std::fs::read_to_string(&known).unwrap(),
+                line,
+                "{command:?}"
+            );
         }
         std::fs::remove_file(&known).unwrap();
     }

@@ -108,7 +108,14 @@ fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> Result<T, 
 fn begin(stage: &Stage, relay: &Relay, at: usize) -> Controller {
     let store = format!("postgres://agent@{}/fleet?sslmode=disable", relay.address);
     let name = format!("c{at}");
-    let mut more = vec!["--store", &store, "--name", &name, "--listen", "127.0.0.1:0"];
+    let mut more = vec![
+        "--store",
+        &store,
+        "--name",
+        &name,
+        "--listen",
+        "127.0.0.1:0",
+    ];
     let config = stage.path(&format!("{name}.toml"));
     if config.exists() {
         more.extend(["--config", config.to_str().unwrap()]);
@@ -122,7 +129,13 @@ fn postgres_dir(server: &Postgres) -> PathBuf {
 }
 
 /// What a controller answers, if it does so in time.
-fn answer(socket: &Path, method: &str, path: &str, body: &str, key: Option<&str>) -> Option<(u16, Value)> {
+fn answer(
+    socket: &Path,
+    method: &str,
+    path: &str,
+    body: &str,
+    key: Option<&str>,
+) -> Option<(u16, Value)> {
     let mut stream = UnixStream::connect(socket).ok()?;
     stream.set_read_timeout(Some(ANSWER_TIMEOUT)).ok()?;
     let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
@@ -166,10 +179,19 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
             if is_over.load(Ordering::SeqCst) {
                 return;
             }
-            match answer(&fleet.socket(at), "POST", "/reservations", &body, Some(&name)) {
+            match answer(
+                &fleet.socket(at),
+                "POST",
+                "/reservations",
+                &body,
+                Some(&name),
+            ) {
                 Some((201, reserved)) => {
                     let id = reserved["reservations"][0]["id"].as_u64().unwrap();
-                    acknowledged.lock().unwrap().insert(name, (id, Instant::now()));
+                    acknowledged
+                        .lock()
+                        .unwrap()
+                        .insert(name, (id, Instant::now()));
                     break;
                 }
                 // No room: that is an answer, too.
@@ -210,7 +232,9 @@ fn known(socket: &Path) -> Vec<Value> {
             // After a blow it may not have found its store again.
             match answer(socket, "GET", &path, "", None) {
                 Some((200, page)) => break page,
-                Some((503, _)) | None if began.elapsed() < WAIT_TIMEOUT => thread::sleep(POLL_INTERVAL),
+                Some((503, _)) | None if began.elapsed() < WAIT_TIMEOUT => {
+                    thread::sleep(POLL_INTERVAL)
+                }
                 other => panic!("{other:?}"),
             }
         };
@@ -238,9 +262,9 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
             }
             let doubled = ids.iter().find(|(_, ids)| ids.len() > 1);
             assert_eq!(doubled, None, "controller {at}");
-            let mut lost = acknowledged
-                .iter()
-                .filter(|(name, (id, _))| ids.get(name.as_str()).is_none_or(|ids| ids[..] != [*id]));
+            let mut lost = acknowledged.iter().filter(|(name, (id, _))| {
+                ids.get(name.as_str()).is_none_or(|ids| ids[..] != [*id])
+            });
             // Others than the one that leads are behind it for a moment.
             match lost.next() {
                 None => {
@@ -264,7 +288,11 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
         .arg("fleet")
         .output()
         .unwrap();
-    assert_eq!(String::from_utf8_lossy(&said.stdout).trim(), "t", "{said:?}");
+    assert_eq!(
+        String::from_utf8_lossy(&said.stdout).trim(),
+        "t",
+        "{said:?}"
+    );
 }
 
 /// Adds up what is promised, at each moment at which something begins.
@@ -288,7 +316,9 @@ fn overbooked(all: &[Value]) {
                 .iter()
                 .rev()
                 .take_while(|(start, ..)| start + 2 * SLOT_MS > *moment);
-            let behind = taken[at + 1..].iter().take_while(|(start, ..)| start == moment);
+            let behind = taken[at + 1..]
+                .iter()
+                .take_while(|(start, ..)| start == moment);
             let open = before.chain(behind).filter(|(_, end, _)| end > moment);
             let sum: u64 = open.map(|(.., rate)| rate).sum();
             assert!(sum <= RESERVABLE_BPS, "{link} has {sum} at {moment}");
@@ -304,7 +334,8 @@ fn under_load(fleet: &Fleet, blows: impl FnOnce(&Fleet, &Acknowledged)) {
             let (acknowledged, is_over) = (&acknowledged, &is_over);
             scope.spawn(move || load(fleet, asker, acknowledged, is_over));
         }
-        let blown = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| blows(fleet, &acknowledged)));
+        let blown =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| blows(fleet, &acknowledged)));
         is_over.store(true, Ordering::SeqCst);
         if let Err(panic) = blown {
             std::panic::resume_unwind(panic);
@@ -349,7 +380,8 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled() {
             let leads = blow.elapsed();
             let reserves = more(acknowledged, Instant::now());
             eprintln!("killed: another leads after {leads:?}, reserves {reserves:?} later");
-            *fleet.controllers[leader].write().unwrap() = begin(&fleet.stage, &fleet.relays[leader], leader);
+            *fleet.controllers[leader].write().unwrap() =
+                begin(&fleet.stage, &fleet.relays[leader], leader);
         }
     });
 }
@@ -381,8 +413,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             fleet.relays[leader].cut(false);
             // It follows, and says who leads.
             until("the old one follows", || {
-                let [info, of_new] =
-                    [leader, new].map(|at| answer_at_last(&fleet.socket(at), "GET", "/controller").1);
+                let [info, of_new] = [leader, new]
+                    .map(|at| answer_at_last(&fleet.socket(at), "GET", "/controller").1);
                 let url = info["leader"].as_str();
                 let names = url.is_some_and(|url| url.starts_with("https://"));
                 if of_new["leads"] == true && names {
@@ -405,7 +437,9 @@ fn a_server_that_dies_and_comes_again_finds_one_that_leads() {
             fleet.server.lock().unwrap().crash_and_restart();
             let there = blow.elapsed();
             let reserves = more(acknowledged, Instant::now());
-            eprintln!("the server died, and was there after {there:?}: reserves {reserves:?} later");
+            eprintln!(
+                "the server died, and was there after {there:?}: reserves {reserves:?} later"
+            );
         }
     });
 }
@@ -417,13 +451,26 @@ fn whoever_names_several_reserves_whichever_leads() {
     let site = |at: usize| format!("url = \"unix:{}\"\n", fleet.socket(at).display());
     let leader = fleet.leader(None);
     let others = (0..CONTROLLERS).filter(|at| *at != leader);
-    let others: Vec<String> = others.map(|at| format!("[[other]]\n{}", site(at))).collect();
+    let others: Vec<String> = others
+        .map(|at| format!("[[other]]\n{}", site(at)))
+        .collect();
     let home = fleet.stage.path("me");
     std::fs::create_dir(&home).unwrap();
-    std::fs::write(home.join("controller.toml"), site(leader) + &others.concat()).unwrap();
+    std::fs::write(
+        home.join("controller.toml"),
+        site(leader) + &others.concat(),
+    )
+    .unwrap();
     let reserve = |what: &str| {
         let mut command = fleet.stage.longhaul("me");
-        let window = ["--from", "2100-01-04 18:00", "--for", "2h", "--description", what];
+        let window = [
+            "--from",
+            "2100-01-04 18:00",
+            "--for",
+            "2h",
+            "--description",
+            what,
+        ];
         command
             .args(["reserve", "west", "east", "--rate", "1G"])
             .args(window);
@@ -469,10 +516,10 @@ esac
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
     let end = u64::try_from(now.as_millis()).unwrap() + SLOT_MS;
-    let body =
-        json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end});
+    let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end});
     let body = body.to_string();
-    let (status, reserved) = ask(&fleet.socket(leader), true, "POST", "/reservations", &body).unwrap();
+    let (status, reserved) =
+        ask(&fleet.socket(leader), true, "POST", "/reservations", &body).unwrap();
     assert_eq!(status, 201, "{reserved}");
     let (status, said) = ask(
         &fleet.socket(leader),

@@ -32,9 +32,15 @@ fn a_server_reads_its_grants_again_and_keeps_those_in_force_when_they_have_a_mis
         copy.unwrap().status.code()
     };
     assert_eq!(code("other", &[]), Some(4));
-    std::fs::write(&file, format!("[[grant]]\nkey = \"{other}\"\ncreate = [\"/\"]\n")).unwrap();
+    std::fs::write(
+        &file,
+        format!("[[grant]]\nkey = \"{other}\"\ncreate = [\"/\"]\n"),
+    )
+    .unwrap();
     server.hang_up();
-    until("the new grant is in force", || code("other", &[]) == Some(0));
+    until("the new grant is in force", || {
+        code("other", &[]) == Some(0)
+    });
     assert_eq!(
         code("other", &["--overwrite"]),
         Some(4),

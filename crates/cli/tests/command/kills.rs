@@ -55,7 +55,8 @@ impl Sign {
             Self::Opened => kind == Some("stream_opened"),
             Self::FileDone => kind == Some("done") && event["blake3"].is_string(),
             Self::Bytes(thousandths) => {
-                kind == Some("progress") && event["bytes"].as_u64() >= Some(all / 1000 * thousandths)
+                kind == Some("progress")
+                    && event["bytes"].as_u64() >= Some(all / 1000 * thousandths)
             }
             Self::GoingOn => kind == Some("resumed"),
         }
@@ -69,7 +70,9 @@ fn mix(stage: &Stage, folder: &str) -> Vec<(String, Vec<u8>)> {
     }
     let small = (0..SMALL_FILES).map(|n| (format!("a/{n}"), 4000 + n));
     let middle = (0..MIDDLE_FILES).map(|n| (format!("c/{n}"), 1_000_000 + n));
-    let all = small.chain([("b/large".to_owned(), LARGE_BYTES)]).chain(middle);
+    let all = small
+        .chain([("b/large".to_owned(), LARGE_BYTES)])
+        .chain(middle);
     all.map(|(name, len)| {
         let data = stage.noise(&format!("{folder}/{name}"), len);
         (name, data)
@@ -142,14 +145,20 @@ fn killed_at_every_state(push: bool) {
 /// record, and a journal of one that was killed in the moment after the file had taken its name.
 fn check(arrived: &Path, files: &[(String, Vec<u8>)]) {
     for (name, data) in files {
-        assert!(std::fs::read(arrived.join(name)).unwrap() == *data, "{name}");
+        assert!(
+            std::fs::read(arrived.join(name)).unwrap() == *data,
+            "{name}"
+        );
     }
     for sub in ["a", "b", "c"] {
         let names: Vec<String> = std::fs::read_dir(arrived.join(sub))
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        for stem in names.iter().filter_map(|name| name.strip_suffix(".journal")) {
+        for stem in names
+            .iter()
+            .filter_map(|name| name.strip_suffix(".journal"))
+        {
             let is_of_it = |name: &&String| name.starts_with(stem) && name.ends_with(".part");
             assert_eq!(names.iter().find(is_of_it), None, "{names:?}");
         }

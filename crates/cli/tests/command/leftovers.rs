@@ -60,7 +60,11 @@ fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_ol
             (&found[0]["target"], &found[0]["size"]),
             (&"f".into(), &20_000_000.into())
         );
-        assert!(found[0]["durable_bytes"].as_u64().unwrap() > 0, "{}", found[0]);
+        assert!(
+            found[0]["durable_bytes"].as_u64().unwrap() > 0,
+            "{}",
+            found[0]
+        );
         assert!(found[0]["age_seconds"].as_u64().unwrap() >= 3 * 86_400 - 5);
     }
     let text = stage
@@ -86,7 +90,10 @@ fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_ol
         (&"removed".into(), Some(0)),
         "{reported}"
     );
-    assert_eq!(std::fs::read_dir(stage.path("root/runs")).unwrap().count(), 0);
+    assert_eq!(
+        std::fs::read_dir(stage.path("root/runs")).unwrap().count(),
+        0
+    );
 }
 
 #[test]

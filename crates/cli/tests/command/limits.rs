@@ -50,7 +50,9 @@ fn wrapped(program: &str, options: &[&str], command: &Command) -> Command {
 
 fn cp(stage: &Stage, server: &Service, arguments: &[&str]) -> Command {
     let mut command = stage.longhaul("me");
-    command.args(["cp", "--host-key", &server.key]).args(arguments);
+    command
+        .args(["cp", "--host-key", &server.key])
+        .args(arguments);
     bounded(&command)
 }
 
@@ -63,7 +65,10 @@ fn ended_with(output: &Output, code: i32) {
 /// A tree with a file that is reported as not copied, and one that is.
 fn tree_with_a_message(at: &Path) {
     std::fs::create_dir_all(at).unwrap();
-    let made = Command::new("mkfifo").arg(at.join("0fifo")).status().unwrap();
+    let made = Command::new("mkfifo")
+        .arg(at.join("0fifo"))
+        .status()
+        .unwrap();
     assert!(made.success());
     std::fs::write(at.join("file"), "copied").unwrap();
 }
@@ -151,7 +156,10 @@ fn output_on_a_full_disk_is_an_error_after_the_work() {
         &["--help"],
     ] {
         let mut command = stage.longhaul("me");
-        let output = bounded(command.args(arguments)).stdout(full()).output().unwrap();
+        let output = bounded(command.args(arguments))
+            .stdout(full())
+            .output()
+            .unwrap();
         ended_with(&output, 1);
         let expected = "longhaul: writing standard output failed: No space left on device";
         assert!(
@@ -215,7 +223,9 @@ fn a_limit_on_file_sizes_fails_files_and_ends_nobody() {
     // The same of a client.
     let mut local = stage.longhaul("me");
     local.args(["cp", "here/large", "here/copy"]);
-    let output = bounded(&limited(&local, &["--fsize=1000000"])).output().unwrap();
+    let output = bounded(&limited(&local, &["--fsize=1000000"]))
+        .output()
+        .unwrap();
     ended_with(&output, 1);
 }
 
@@ -243,7 +253,9 @@ fn few_descriptors_copy_fewer_files_at_once() {
         let mut command = stage.longhaul("me");
         command.args(["cp", "-r", "--streams", "8", "--host-key", &server.key]);
         command.args([&from, &to]);
-        let output = bounded(&limited(&command, &["--nofile=32"])).output().unwrap();
+        let output = bounded(&limited(&command, &["--nofile=32"]))
+            .output()
+            .unwrap();
         ended_with(&output, 0);
     }
     for copy in ["here/local", "root/pushed", "here/pulled"] {

@@ -83,7 +83,12 @@ fn accounts_without_a_shell_are_reported_as_such() {
     ] {
         world.login.begins_with(begins);
         let refused = world.cp(&["f", "host:f"]);
-        assert_eq!(refused.status.code(), Some(3), "{begins}: {}", errors(&refused));
+        assert_eq!(
+            refused.status.code(),
+            Some(3),
+            "{begins}: {}",
+            errors(&refused)
+        );
         let report = report(&refused);
         let error = report["error"].as_str().unwrap();
         assert!(
@@ -119,14 +124,22 @@ fn sources_that_are_all_missing_are_a_wrong_command() {
     }
     world.assert_copies("there");
     let one_missing = world.cp(&["host:nope", "host:there", "."]);
-    assert_eq!(one_missing.status.code(), Some(1), "{}", errors(&one_missing));
+    assert_eq!(
+        one_missing.status.code(),
+        Some(1),
+        "{}",
+        errors(&one_missing)
+    );
 }
 
 #[test]
 fn sources_missing_at_a_server_are_a_wrong_command() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    let missing = stage.cp(&server, &[&format!("lh://{}/nope", server.address), "here/"]);
+    let missing = stage.cp(
+        &server,
+        &[&format!("lh://{}/nope", server.address), "here/"],
+    );
     assert_eq!(missing.status.code(), Some(2), "{}", errors(&missing));
 }
 
@@ -179,7 +192,10 @@ fn clock_of_a_server_that_is_off_is_named_with_how_much() {
         assert_eq!(refused.status.code(), Some(3), "{}", errors(&refused));
         let said = errors(&refused);
         let server_named = format!("the server ({}) has a clock that is 36", server.address);
-        assert!(said.contains(&server_named) && said.contains(says), "{said}");
+        assert!(
+            said.contains(&server_named) && said.contains(says),
+            "{said}"
+        );
         assert_eq!(said.lines().count(), 1, "{said}");
     }
 }

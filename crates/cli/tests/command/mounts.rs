@@ -60,7 +60,11 @@ impl Mount {
                 let [make, mount, _] = kind.programs() else {
                     unreachable!("one makes, the other mounts");
                 };
-                let quick: &[&str] = if kind == Kind::Exfat { &[] } else { &["-Q", "-F"] };
+                let quick: &[&str] = if kind == Kind::Exfat {
+                    &[]
+                } else {
+                    &["-Q", "-F"]
+                };
                 run(program(make).args(quick).arg(&below));
                 let options: &[&str] = match kind {
                     Kind::Ntfs => &["-o", "windows_names"],
@@ -68,7 +72,9 @@ impl Mount {
                     _ => &[],
                 };
                 let device = LoopDevice::new(&below);
-                run(program(mount).args(options).args([Path::new(&device.0), &at]));
+                run(program(mount)
+                    .args(options)
+                    .args([Path::new(&device.0), &at]));
             }
             Kind::Bindfs => {
                 std::fs::create_dir(&below).unwrap();
@@ -119,7 +125,11 @@ struct LoopDevice(String);
 impl LoopDevice {
     fn new(image: &Path) -> Self {
         let mut losetup = Command::new(program("losetup").unwrap());
-        let output = losetup.args(["--find", "--show"]).arg(image).output().unwrap();
+        let output = losetup
+            .args(["--find", "--show"])
+            .arg(image)
+            .output()
+            .unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "{said}");
         Self(String::from_utf8(output.stdout).unwrap().trim().to_owned())
@@ -147,7 +157,10 @@ fn missing(kind: Kind) -> Option<String> {
     if kind == Kind::Sshfs && !Path::new(SFTP_SERVER).exists() {
         return Some(format!("there is no {SFTP_SERVER}"));
     }
-    let program = kind.programs().iter().find(|name| program(name).is_none())?;
+    let program = kind
+        .programs()
+        .iter()
+        .find(|name| program(name).is_none())?;
     Some(format!("there is no {program} (`make deps` installs it)"))
 }
 

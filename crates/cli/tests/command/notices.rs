@@ -31,8 +31,13 @@ fn answered(listener: &TcpListener, answer: &str) -> Reported {
     let mut line = String::new();
     reader.read_line(&mut line).unwrap();
     let mut words = line.split_whitespace();
-    let (method, target) = (words.next().unwrap().to_owned(), words.next().unwrap().to_owned());
-    let mut request = hyper::Request::builder().method(method.as_str()).uri(&target);
+    let (method, target) = (
+        words.next().unwrap().to_owned(),
+        words.next().unwrap().to_owned(),
+    );
+    let mut request = hyper::Request::builder()
+        .method(method.as_str())
+        .uri(&target);
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -65,7 +70,12 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
     let paths = ["here/data", "there"].map(|path| stage.path(path).to_str().unwrap().to_owned());
     let submit = |more: &[&str]| {
         let mut command = stage.longhaul("me");
-        command.arg("submit").args(more).args(&paths).output().unwrap()
+        command
+            .arg("submit")
+            .args(more)
+            .args(&paths)
+            .output()
+            .unwrap()
     };
     let wrong = submit(&["--on-end-url", "file:///etc/passwd"]);
     assert!(
@@ -97,13 +107,22 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
         let signature = Presented::read(&message, Purpose::Notice).unwrap();
         assert_eq!(signature.verify(&message), Ok(()));
         assert!(signature.covers("idempotency-key"));
-        assert_eq!(digest::check(&reported.head.headers, &reported.body), Ok(()));
+        assert_eq!(
+            digest::check(&reported.head.headers, &reported.body),
+            Ok(())
+        );
         // It asks for nothing.
         let as_request = Presented::read(&message, Purpose::Api).unwrap_err();
         assert!(matches!(as_request, SignatureError::Missing(_)));
     }
-    assert_eq!(first.field("idempotency-key"), second.field("idempotency-key"));
-    assert_ne!(first.field("signature-input"), second.field("signature-input"));
+    assert_eq!(
+        first.field("idempotency-key"),
+        second.field("idempotency-key")
+    );
+    assert_ne!(
+        first.field("signature-input"),
+        second.field("signature-input")
+    );
     agent.kill();
 }
 
@@ -141,7 +160,10 @@ fn what_is_reported_is_no_request_to_another_agent() {
         ready["https"].as_str().unwrap()
     );
     let mut agent = own
-        .env("SSL_CERT_FILE", stage.path("other/state/agent/certificate.pem"))
+        .env(
+            "SSL_CERT_FILE",
+            stage.path("other/state/agent/certificate.pem"),
+        )
         .env("RUST_LOG", "info")
         .args(["agent", "--on-end-url", &url])
         .stderr(Stdio::piped())

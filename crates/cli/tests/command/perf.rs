@@ -38,10 +38,19 @@ fn bytes_are_counted_alike_at_both_ends() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
     for (arguments, sums) in [
-        (&["-n", "3M", "-P", "2"][..], &["sum_sent", "sum_received"][..]),
+        (
+            &["-n", "3M", "-P", "2"][..],
+            &["sum_sent", "sum_received"][..],
+        ),
         (&["-n", "3M", "-R"], &["sum_sent", "sum_received"]),
-        (&["-n", "3M", "--no-encryption"], &["sum_sent", "sum_received"]),
-        (&["-n", "3M", "-R", "--no-encryption", "-P", "3"], &["sum_sent"]),
+        (
+            &["-n", "3M", "--no-encryption"],
+            &["sum_sent", "sum_received"],
+        ),
+        (
+            &["-n", "3M", "-R", "--no-encryption", "-P", "3"],
+            &["sum_sent"],
+        ),
         (
             &["-n", "3M", "--both"],
             &["sum_received", "sum_received_bidir_reverse"],
@@ -49,7 +58,11 @@ fn bytes_are_counted_alike_at_both_ends() {
     ] {
         let json = measured(&stage, &server, arguments);
         for sum in sums {
-            assert_eq!(json["end"][sum]["bytes"], 3 << 20, "{arguments:?} {sum}: {json}");
+            assert_eq!(
+                json["end"][sum]["bytes"],
+                3 << 20,
+                "{arguments:?} {sum}: {json}"
+            );
             assert!(json["end"][sum]["bits_per_second"].as_f64() > Some(0.0));
         }
     }
@@ -64,13 +77,18 @@ fn a_timed_measurement_leaves_out_its_beginning() {
     let omitted = |interval: &Value| interval["sum"]["omitted"].as_bool().unwrap();
     assert!(omitted(&intervals[0]) && !omitted(intervals.last().unwrap()));
     let moved = |omit: bool| -> u64 {
-        let counted = intervals.iter().filter(|interval| omitted(interval) == omit);
+        let counted = intervals
+            .iter()
+            .filter(|interval| omitted(interval) == omit);
         counted
             .map(|interval| interval["sum"]["bytes"].as_u64().unwrap())
             .sum()
     };
     let sent = json["end"]["sum_sent"]["bytes"].as_u64().unwrap();
-    assert!(sent > 0 && sent >= moved(false) && moved(true) > 0, "{json}");
+    assert!(
+        sent > 0 && sent >= moved(false) && moved(true) > 0,
+        "{json}"
+    );
     let seconds = json["end"]["sum_sent"]["seconds"].as_f64().unwrap();
     assert!(seconds > 0.2, "{seconds}");
 }
@@ -88,7 +106,9 @@ fn a_route_through_a_depot_is_measured() {
     assert_eq!(json["end"]["sum_received"]["bytes"], 2 << 20);
     assert_eq!(json["end"]["sum_received_bidir_reverse"]["bytes"], 2 << 20);
     assert_eq!(json["longhaul"]["route"], depot.address.as_str());
-    let first_hop = json["start"]["connected"][0]["remote_port"].as_u64().unwrap();
+    let first_hop = json["start"]["connected"][0]["remote_port"]
+        .as_u64()
+        .unwrap();
     assert!(depot.address.ends_with(&format!(":{first_hop}")));
 }
 
@@ -96,7 +116,11 @@ fn a_route_through_a_depot_is_measured() {
 fn a_file_server_measures_when_asked_to() {
     let stage = Stage::new();
     let without = stage.serve(&[]);
-    refused(&perf(&stage, &without, &["-n", "1M"]), 1, "start it with --perf");
+    refused(
+        &perf(&stage, &without, &["-n", "1M"]),
+        1,
+        "start it with --perf",
+    );
     let with = stage.serve(&["--perf"]);
     let json = measured(&stage, &with, &["-n", "1M"]);
     assert_eq!(json["end"]["sum_received"]["bytes"], 1 << 20);
@@ -152,7 +176,9 @@ fn each_refusal_has_its_exit_code() {
         &["perf", "h", "-t", "soon"],
         &["perf", "h", "--distance", "5"],
         &["perf", "h", "-i", "1us"],
-        &["perf", "--plan", "--rate", "1G", "--rtt", "1ms", "--mtu", "12"],
+        &[
+            "perf", "--plan", "--rate", "1G", "--rtt", "1ms", "--mtu", "12",
+        ],
     ] {
         let output = stage.longhaul("me").args(wrong).output().unwrap();
         assert_eq!(output.status.code(), Some(2), "{wrong:?}");
@@ -199,17 +225,30 @@ fn a_peer_that_dies_is_an_error_and_not_a_result() {
         let stage = Stage::new();
         let mut server = stage.perf(&[]);
         let depot = stage.depot("depot", None);
-        let route = if through_depot { &depot.address } else { "direct" };
-        let (mut child, mut lines) = under_way(&stage, &server, &[more, &["--route", route]].concat());
+        let route = if through_depot {
+            &depot.address
+        } else {
+            "direct"
+        };
+        let (mut child, mut lines) =
+            under_way(&stage, &server, &[more, &["--route", route]].concat());
         server.kill();
         // To its end, lest it wait for a reader.
         let mut rest = String::new();
         lines.read_to_string(&mut rest).unwrap();
         let code = child.wait().unwrap().code();
         let mut said = String::new();
-        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        child
+            .stderr
+            .take()
+            .unwrap()
+            .read_to_string(&mut said)
+            .unwrap();
         assert_eq!(code, Some(5), "{more:?}: {said}");
-        assert!(said.contains("broke off") && !rest.contains("received"), "{said}");
+        assert!(
+            said.contains("broke off") && !rest.contains("received"),
+            "{said}"
+        );
     }
 }
 
@@ -218,7 +257,11 @@ fn a_client_that_dies_leaves_the_server_serving() {
     let stage = Stage::new();
     let server = stage.perf(&["--max-tests", "1"]);
     let (mut child, _lines) = under_way(&stage, &server, &["--reverse"]);
-    refused(&perf(&stage, &server, &["-n", "1K"]), 1, "carries 1 measurements");
+    refused(
+        &perf(&stage, &server, &["-n", "1K"]),
+        1,
+        "carries 1 measurements",
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     // Its place is free as soon as the server has seen the end.
@@ -243,7 +286,9 @@ fn the_contests_rules_are_applied() {
     let json = measured(&stage, &server, &[&["-n", "96M"][..], &course].concat());
     let record = &json["longhaul"]["land_speed_record"];
     assert_eq!(record["valid"], true);
-    let rate = json["end"]["sum_received"]["bits_per_second"].as_f64().unwrap();
+    let rate = json["end"]["sum_received"]["bits_per_second"]
+        .as_f64()
+        .unwrap();
     let metres = record["terabit_metres_per_second"].as_f64().unwrap();
     assert!((metres / (rate * 10_037e3 / 1e12) - 1.0).abs() < 1e-9);
     let small = perf(&stage, &server, &[&["-n", "1M"][..], &course].concat());
@@ -277,8 +322,12 @@ fn a_plan_is_printed_without_any_network() {
         String::from_utf8(output.stdout).unwrap()
     };
     let text = plan(&[]);
-    assert!(text.contains("51.5 MiB") && text.contains("9.052 min"), "{text}");
-    let json: Value = serde_json::from_str(&plan(&["--json", "--window", "4M", "--loss", "1e-6"])).unwrap();
+    assert!(
+        text.contains("51.5 MiB") && text.contains("9.052 min"),
+        "{text}"
+    );
+    let json: Value =
+        serde_json::from_str(&plan(&["--json", "--window", "4M", "--loss", "1e-6"])).unwrap();
     assert_eq!(json["window_bytes"], 54_000_000);
     assert_eq!(json["held_by"], "window");
     assert!(json["remedy"]["streams"].as_u64() > Some(1));

@@ -86,7 +86,9 @@ fn has_images() -> bool {
     }
     for program in FILE_SYSTEMS.map(|file_system| format!("mkfs.{file_system}")) {
         if Command::new(&program).arg("-V").output().is_err() {
-            eprintln!("not tested: no {program} here (apt-get install e2fsprogs xfsprogs btrfs-progs)");
+            eprintln!(
+                "not tested: no {program} here (apt-get install e2fsprogs xfsprogs btrfs-progs)"
+            );
             return false;
         }
     }
@@ -166,8 +168,22 @@ impl Bed {
                     self.sshd_settings().display()
                 );
                 let identity = stage.path("user-key");
-                command.args(["cp", "-q", "-r", "-o", &proxy, "-o", "StrictHostKeyChecking=no"]);
-                command.args(["-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", "-i"]);
+                command.args([
+                    "cp",
+                    "-q",
+                    "-r",
+                    "-o",
+                    &proxy,
+                    "-o",
+                    "StrictHostKeyChecking=no",
+                ]);
+                command.args([
+                    "-o",
+                    "UserKnownHostsFile=/dev/null",
+                    "-o",
+                    "LogLevel=ERROR",
+                    "-i",
+                ]);
                 command.arg(identity).args(["root/tree", &far_disk]);
             }
             Mode::Push | Mode::Pull | Mode::Job | Mode::Depot => {
@@ -222,7 +238,10 @@ impl Bed {
         let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul")).parent().unwrap();
         let lines = [
             format!("HostKey {}", stage.path("host-key").display()),
-            format!("AuthorizedKeysFile {}", stage.path("user-key.pub").display()),
+            format!(
+                "AuthorizedKeysFile {}",
+                stage.path("user-key.pub").display()
+            ),
             "PermitRootLogin prohibit-password\nUsePAM no\nStrictModes no\nPrintMotd no".to_owned(),
             format!("SetEnv PATH={}:/usr/bin:/bin", longhaul.display()),
         ];
@@ -282,7 +301,11 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 fn fail_during_copy(bed: &Bed, file_system: &str, mode: Mode, checked: usize, ends_count: bool) {
     make_image(file_system, &bed.image("image"), IMAGE_BYTES);
     let mount = Mount::new(&bed.image("image"), &bed.disk());
-    let synced = Command::new("sync").arg("-f").arg(bed.disk()).status().unwrap();
+    let synced = Command::new("sync")
+        .arg("-f")
+        .arg(bed.disk())
+        .status()
+        .unwrap();
     assert!(synced.success());
     let mut running = bed.start(mode);
     let (mut taken, mut seen) = (0, None);

@@ -34,7 +34,12 @@ fn controller(stage: &Stage, more: &[&str]) -> Controller {
     let (status, answer) = ask(&controller.socket, true, "PUT", "/map", MAP).unwrap();
     assert_eq!(status, 200, "{answer}");
     // The one before may have been killed: the store sees that in a moment.
-    let leads = || ask(&controller.socket, true, "GET", "/controller", "").unwrap().1["leads"] == true;
+    let leads = || {
+        ask(&controller.socket, true, "GET", "/controller", "")
+            .unwrap()
+            .1["leads"]
+            == true
+    };
     while !leads() {
         thread::yield_now();
     }
@@ -91,7 +96,8 @@ fn bandwidth_is_reserved_shown_and_given_back() {
         calendar.starts_with("Mon  4 Jan 2100\n     1  ..................##....  reserved"),
         "{calendar}"
     );
-    let one: Value = serde_json::from_str(&said(&run(&stage, &["reservations", "1", "--json"]))).unwrap();
+    let one: Value =
+        serde_json::from_str(&said(&run(&stage, &["reservations", "1", "--json"]))).unwrap();
     assert_eq!(
         (&one["id"], &one["disjoint"], &one["owner"]),
         (&json!(1), &json!("links"), &json!("operator"))
@@ -135,13 +141,19 @@ fn bandwidth_is_reserved_shown_and_given_back() {
         &[&weekly[..], &["--every", "FREQ=WEEKLY;COUNT=3"]].concat(),
     ));
     assert_eq!(
-        weekly.lines().filter(|line| line.contains("reserved")).count(),
+        weekly
+            .lines()
+            .filter(|line| line.contains("reserved"))
+            .count(),
         3,
         "{weekly}"
     );
     let ended = said(&run(&stage, &["reservations", "3", "cancel", "--series"]));
     assert_eq!(
-        ended.lines().filter(|line| line.contains("cancelled")).count(),
+        ended
+            .lines()
+            .filter(|line| line.contains("cancelled"))
+            .count(),
         3,
         "{ended}"
     );
@@ -152,7 +164,8 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
     let stage = Stage::new();
     let _controller = controller(&stage, &[]);
     let window = ["--from", "2100-01-04 18:00", "--until", "2100-01-04 20:00"];
-    let reserve = |options: &[&str]| run(&stage, &[&["reserve", "dtn1", "store"], options].concat());
+    let reserve =
+        |options: &[&str]| run(&stage, &[&["reserve", "dtn1", "store"], options].concat());
     said(&reserve(&[&["--rate", "5G"], &window[..]].concat()));
     let refused = reserve(&[&["--rate", "3G"], &window[..]].concat());
     assert_eq!(refused.status.code(), Some(1));
@@ -163,12 +176,16 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
     );
     let lines = String::from_utf8(refused.stdout).unwrap();
     assert!(
-        lines.contains("taken by reservation 1") && lines.contains("full until Mon  4 Jan 2100 20:00"),
+        lines.contains("taken by reservation 1")
+            && lines.contains("full until Mon  4 Jan 2100 20:00"),
         "{lines}"
     );
     // Each offer is options that are granted.
     let mut offers = 0;
-    for line in lines.lines().filter_map(|line| line.strip_prefix("offer, ")) {
+    for line in lines
+        .lines()
+        .filter_map(|line| line.strip_prefix("offer, "))
+    {
         let (_, offer) = line.split_once(": ").unwrap();
         let (options, _) = offer.rsplit_once(", ").unwrap();
         let words = options.split_whitespace().collect::<Vec<_>>();
@@ -315,7 +332,8 @@ fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<S
                 })
             })
             .collect();
-        while count.load(Ordering::SeqCst) < ACKNOWLEDGED && asking.iter().any(|asking| !asking.is_finished())
+        while count.load(Ordering::SeqCst) < ACKNOWLEDGED
+            && asking.iter().any(|asking| !asking.is_finished())
         {
             thread::yield_now();
         }

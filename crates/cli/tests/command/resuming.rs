@@ -86,7 +86,10 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
         } else {
             copy.child.wait().unwrap();
             let (resumed, done) = seen(&copy.events);
-            assert!(resumed + MAX_REPEATED >= kept, "{resumed} of {kept} were there");
+            assert!(
+                resumed + MAX_REPEATED >= kept,
+                "{resumed} of {kept} were there"
+            );
             kept = done;
         }
         if kills_server {

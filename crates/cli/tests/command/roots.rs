@@ -136,7 +136,10 @@ fn copy_under_way_ends_kept_or_continues_in_the_confirmed_root() {
         } else {
             assert_eq!(code, Some(5), "{report} {reported}");
             let error = report["error"].as_str().unwrap();
-            assert!(error.contains("was moved, replaced or mounted over"), "{error}");
+            assert!(
+                error.contains("was moved, replaced or mounted over"),
+                "{error}"
+            );
             assert!(is_empty(&root));
         }
         assert!(!stage.path("former/f").exists());

@@ -22,11 +22,18 @@ const DAY_MS: u64 = 86_400_000;
 
 fn use_controller(stage: &Stage, url: &str) {
     std::fs::create_dir_all(stage.path("me")).unwrap();
-    std::fs::write(stage.path("me/controller.toml"), format!("url = \"{url}\"\n")).unwrap();
+    std::fs::write(
+        stage.path("me/controller.toml"),
+        format!("url = \"{url}\"\n"),
+    )
+    .unwrap();
 }
 
 fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64
 }
 
 fn spread(p50: f64) -> Value {
@@ -80,7 +87,10 @@ fn kept(stage: &Stage, table: &Value) -> Vec<u8> {
 
 /// Nobody is there.
 fn dead(stage: &Stage) {
-    use_controller(stage, &format!("unix:{}", stage.path("controller").display()));
+    use_controller(
+        stage,
+        &format!("unix:{}", stage.path("controller").display()),
+    );
 }
 
 /// A copy of so many bytes to the server, and what it said.
@@ -222,7 +232,8 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
         let bad = judged
             .iter()
             .any(|one| one["standing"] == "gone" || one["standing"] == "late");
-        let held = std::fs::read_to_string(stage.path("me/state/control/held.json")).unwrap_or_default();
+        let held =
+            std::fs::read_to_string(stage.path("me/state/control/held.json")).unwrap_or_default();
         assert_eq!(held.contains(&depot), bad, "{name}: {judged:?} {held}");
         if bad {
             let (again, _) = copied(&stage, &server, &format!("{name}-again"));
@@ -272,7 +283,10 @@ fn what_a_controller_says_is_gone_by_and_reported() {
         ("POST /api/v1/routes/question", answer_of(&depot.address)),
         ("GET /api/v1/routes/table", table(&depot.address, now_ms())),
         ("POST /api/v1/transfers", json!({ "is_new": true })),
-        ("POST /api/v1/measurements", json!({ "kept": 1, "duplicates": 0 })),
+        (
+            "POST /api/v1/measurements",
+            json!({ "kept": 1, "duplicates": 0 }),
+        ),
     ]);
     let scripted = Scripted::start(&stage, answers);
     let explain = |more: &[&str]| {
@@ -303,13 +317,17 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     let mut more = 0..100;
     let has_received = |what| !scripted.received(what).is_empty();
     while !(has_received("POST /api/v1/transfers") && has_received("POST /api/v1/measurements")) {
-        let copy = more.next().expect("of a hundred copies at least one reports");
+        let copy = more
+            .next()
+            .expect("of a hundred copies at least one reports");
         copied(&stage, &server, &format!("more-{copy}"));
     }
     let question = &scripted.received("POST /api/v1/routes/question")[0];
     assert_eq!(question["to"], "127.0.0.1");
     let reports = scripted.received("POST /api/v1/transfers");
-    let report = reports.iter().find(|report| report["bytes"] == BYTES as u64);
+    let report = reports
+        .iter()
+        .find(|report| report["bytes"] == BYTES as u64);
     let report = report.unwrap_or_else(|| panic!("{reports:?}"));
     assert_eq!(
         (&report["to"], &report["outcome"]),
@@ -319,7 +337,9 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     let batches = scripted.received("POST /api/v1/measurements");
     let measured = batches[0]["measurements"].as_array().unwrap();
     assert!(
-        measured.iter().all(|one| one["from"] == stage.key("me").as_str()),
+        measured
+            .iter()
+            .all(|one| one["from"] == stage.key("me").as_str()),
         "{measured:?}"
     );
     assert!(
@@ -340,7 +360,10 @@ fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
             ("POST /api/v1/routes/question", answer_of(&depot.address)),
             ("GET /api/v1/routes/table", table(&depot.address, now_ms())),
             ("POST /api/v1/transfers", json!({ "is_new": true })),
-            ("POST /api/v1/measurements", json!({ "kept": 1, "duplicates": 0 })),
+            (
+                "POST /api/v1/measurements",
+                json!({ "kept": 1, "duplicates": 0 }),
+            ),
         ]),
     );
     copied(&stage, &server, "one");
@@ -387,7 +410,10 @@ fn a_copy_promises_by_the_table_before_it_asks_anybody() {
     stage.noise("here/small", 100_000);
     stage.noise("root/small", 100_000);
     let there = |name: &str| format!("lh://{}/{name}", server.address);
-    for paths in [["here/small", &there("sent")], [&there("small"), "here/fetched"]] {
+    for paths in [
+        ["here/small", &there("sent")],
+        [&there("small"), "here/fetched"],
+    ] {
         let (report, code, text) = stage.start_cp(&server, &paths).report();
         assert_eq!(code, Some(0), "{text}");
         let routing = &report["routing"];
@@ -431,7 +457,10 @@ fn a_route_on_the_command_line_and_one_in_the_file_overrule() {
     );
     std::fs::write(stage.path("me/routes.toml"), rule).unwrap();
     let by_file = via("by-file", &[]);
-    assert_eq!(carried(&by_file).keys().collect::<Vec<_>>(), [&other.address]);
+    assert_eq!(
+        carried(&by_file).keys().collect::<Vec<_>>(),
+        [&other.address]
+    );
     assert_eq!(by_file["routing"]["by"], "file");
     std::fs::write(stage.path("me/routes.toml"), "[[rout]]\n").unwrap();
     let broken = via("broken", &[]);

@@ -27,7 +27,13 @@ struct Trial<'a> {
 
 impl Trial<'_> {
     fn cp(&self, arguments: &[&str]) -> Output {
-        let options = ["--host-key", &self.server.key, "--identity", "me/identity", "-r"];
+        let options = [
+            "--host-key",
+            &self.server.key,
+            "--identity",
+            "me/identity",
+            "-r",
+        ];
         self.login
             .cp(self.stage.tmp.path(), &[&options[..], arguments].concat())
     }
@@ -36,7 +42,11 @@ impl Trial<'_> {
     fn assert_copied(&self, source: &str, destination: &str, found: &Path, expected: &[String]) {
         let copied = self.cp(&[source, destination]);
         let said = errors(&copied);
-        assert_eq!(copied.status.code(), Some(0), "{source} {destination}: {said}");
+        assert_eq!(
+            copied.status.code(),
+            Some(0),
+            "{source} {destination}: {said}"
+        );
         let mut files = files(found, "");
         files.sort();
         assert_eq!(files, expected, "{source} {destination}");
@@ -115,7 +125,12 @@ fn each_form_of_a_source_means_the_same_everywhere() {
         trial.assert_copied(&local, &format!("host:pushed{number}/"), &found, &expected);
         let found = there.join(format!("between{number}"));
         let source = format!("host:{form}");
-        trial.assert_copied(&source, &format!("host:between{number}/"), &found, &expected);
+        trial.assert_copied(
+            &source,
+            &format!("host:between{number}/"),
+            &found,
+            &expected,
+        );
     }
     // A login's home directory has no name; a file of that name has one.
     for source in ["host:~/dir/.", "host:dir/."] {

@@ -49,7 +49,8 @@ fn tree(stage: &Stage) {
             .map(|entry| entry.unwrap().path());
         below.extend(entries.filter(|path| path.is_dir() && !path.is_symlink()));
         let dir = std::fs::File::open(&dir).unwrap();
-        let then = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000 + below.len() as u64, 123);
+        let then = std::time::UNIX_EPOCH
+            + std::time::Duration::new(1_000_000_000 + below.len() as u64, 123);
         dir.set_modified(then).unwrap();
     }
 }
@@ -70,7 +71,10 @@ fn describe(root: &Path) -> (BTreeMap<String, String>, BTreeSet<Vec<String>>) {
             );
             format!("directory {:o} {time}", meta.mode() & 0o7777)
         } else if meta.is_symlink() {
-            format!("link {} {time}", std::fs::read_link(&path).unwrap().display())
+            format!(
+                "link {} {time}",
+                std::fs::read_link(&path).unwrap().display()
+            )
         } else {
             names.entry(meta.ino()).or_default().push(name.clone());
             let hash = blake3::hash(&std::fs::read(&path).unwrap());
@@ -95,7 +99,14 @@ fn answer(mut command: Command) -> Value {
 fn submit(stage: &Stage, which: usize, parts: usize, arguments: &[&str]) -> String {
     let mut command = as_agents(stage, which);
     command
-        .args(["submit", "-r", "-H", "--json", "--split", &parts.to_string()])
+        .args([
+            "submit",
+            "-r",
+            "-H",
+            "--json",
+            "--split",
+            &parts.to_string(),
+        ])
         .args(arguments);
     answer(command)["id"].to_string()
 }
@@ -145,7 +156,9 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
     let database = Postgres::start();
     database.create_database("jobs");
     let url = database.url_of("jobs");
-    let mut agents: Vec<Agent> = (0..AGENTS).map(|which| start(&stage, &url, which)).collect();
+    let mut agents: Vec<Agent> = (0..AGENTS)
+        .map(|which| start(&stage, &url, which))
+        .collect();
     let to = format!("lh://{}/there/", server.address);
     std::fs::create_dir(stage.path("root/there")).unwrap();
     let hook = format!(
@@ -204,7 +217,9 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
     }
     let (whole, parts) = wait_for_end(&stage, 0, &id);
     assert_eq!(whole["state"], "done", "{whole}");
-    println!("{kills} kills, {in_parts} of them while there were parts; {before} attempts and ends");
+    println!(
+        "{kills} kills, {in_parts} of them while there were parts; {before} attempts and ends"
+    );
     assert_eq!(
         describe(&stage.path("root/there/tree")),
         describe(&stage.path("here/tree"))
@@ -245,7 +260,10 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
     );
     // The job ended, its parts do not count.
     let ended = std::fs::read_to_string(stage.path("ended")).unwrap_or_default();
-    assert!(ended.lines().all(|line| line == format!("{id} done")), "{ended}");
+    assert!(
+        ended.lines().all(|line| line == format!("{id} done")),
+        "{ended}"
+    );
 
     // And back, from the server to where all agents are.
     std::fs::create_dir(stage.path("here/back")).unwrap();
@@ -262,7 +280,10 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
         describe(&stage.path("here/back/tree")),
         describe(&stage.path("here/tree"))
     );
-    let mut agents_of: BTreeSet<&str> = parts.iter().filter_map(|part| part["agent"].as_str()).collect();
+    let mut agents_of: BTreeSet<&str> = parts
+        .iter()
+        .filter_map(|part| part["agent"].as_str())
+        .collect();
     assert_eq!(travelled(&report(&stage, 1, &whole["id"])), 0);
     assert!(agents_of.pop_first().is_some());
     // They go together.
@@ -310,12 +331,17 @@ fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
         "{shown}"
     );
     let (shown, _) = run(&["job", &id]);
-    assert!(shown.contains("part 3") && shown.contains("1 running"), "{shown}");
+    assert!(
+        shown.contains("part 3") && shown.contains("1 running"),
+        "{shown}"
+    );
     let part = (id.parse::<i64>().unwrap() + 1).to_string();
     let (refused, code) = run(&["cancel", &part]);
     assert_eq!(code, Some(1));
     assert!(
-        refused.contains(&format!("job {part} is a part of job {id}: ask for that one")),
+        refused.contains(&format!(
+            "job {part} is a part of job {id}: ask for that one"
+        )),
         "{refused}"
     );
     run(&["pause", &id]);
@@ -358,7 +384,10 @@ fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
     let plain = format!("lh://{}/new", server.address);
     let (refused, code) = run(&["submit", "--split", "3", "-r", "here/tree", &plain]);
     assert_eq!(code, Some(2), "{refused}");
-    assert!(refused.contains("end the destination with a slash"), "{refused}");
+    assert!(
+        refused.contains("end the destination with a slash"),
+        "{refused}"
+    );
     let (refused, code) = run(&["cp", "--split", "3", "-r", "here/tree", &to]);
     assert_eq!(code, Some(2), "{refused}");
     drop(agent);

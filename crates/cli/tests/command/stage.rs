@@ -109,11 +109,16 @@ impl Stage {
 
     /// Starts a server or depot, and waits until it reports its address in the field `addresses`.
     pub fn service(&self, mut command: Command, addresses: &str) -> Service {
-        let mut child = command.arg("--json").stdout(Stdio::piped()).spawn().unwrap();
+        let mut child = command
+            .arg("--json")
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         out.read_line(&mut line).unwrap();
-        let reported: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        let reported: Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
         let address = reported[addresses]
             .as_str()
             .or(reported[addresses][0].as_str())
@@ -162,7 +167,14 @@ impl Stage {
         let key = self.key("me");
         let mut command = self.longhaul("server");
         command
-            .args(["perf", "--serve", "--listen", "127.0.0.1:0", "--allow", &key])
+            .args([
+                "perf",
+                "--serve",
+                "--listen",
+                "127.0.0.1:0",
+                "--allow",
+                &key,
+            ])
             .args(more);
         self.service(command, "address")
     }
@@ -204,7 +216,14 @@ impl Stage {
     pub fn start_cp(&self, server: &Service, arguments: &[&str]) -> Running {
         let mut command = self.longhaul("me");
         command
-            .args(["cp", "--json", "--patience", "6 s", "--host-key", &server.key])
+            .args([
+                "cp",
+                "--json",
+                "--patience",
+                "6 s",
+                "--host-key",
+                &server.key,
+            ])
             .args(arguments)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
@@ -277,7 +296,10 @@ pub fn errors(output: &Output) -> String {
 pub fn no_temps(dir: &Path) -> bool {
     std::fs::read_dir(dir).unwrap().all(|entry| {
         let entry = entry.unwrap();
-        !entry.file_name().to_string_lossy().starts_with(".longhaul-")
+        !entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(".longhaul-")
             && (!entry.path().is_dir() || no_temps(&entry.path()))
     })
 }

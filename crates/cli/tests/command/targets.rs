@@ -47,7 +47,9 @@ fn cp(stage: &Stage, server: &Service, arguments: &[&str]) -> (Value, Option<i32
 fn failures(report: &Value) -> Vec<(String, String)> {
     let text = |failure: &Value, field: &str| failure[field].as_str().unwrap().to_owned();
     let failures = report["failures"].as_array().unwrap().iter();
-    failures.map(|f| (text(f, "path"), text(f, "message"))).collect()
+    failures
+        .map(|f| (text(f, "path"), text(f, "message")))
+        .collect()
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -158,7 +160,9 @@ fn names_that_a_target_refuses_are_reported_by_name() {
             }
             // Of a file that cannot have its name, only what is in flight travels.
             let carried = report["streams"].as_array().unwrap().iter();
-            let carried: u64 = carried.map(|stream| stream["bytes"].as_u64().unwrap()).sum();
+            let carried: u64 = carried
+                .map(|stream| stream["bytes"].as_u64().unwrap())
+                .sum();
             assert!(to != lh || carried < REFUSED as u64, "{report}");
         }
         assert!(no_temps(mount.path()));
@@ -178,16 +182,31 @@ fn an_abandoned_claim_is_no_file_and_an_empty_file_is_one() {
         let file = std::fs::File::create(mount.path().join(at).join("large")).unwrap();
         if at == "claimed" {
             let time = SystemTime::UNIX_EPOCH + Duration::from_secs(500_000_000);
-            file.set_times(std::fs::FileTimes::new().set_modified(time).set_accessed(time))
-                .unwrap();
+            file.set_times(
+                std::fs::FileTimes::new()
+                    .set_modified(time)
+                    .set_accessed(time),
+            )
+            .unwrap();
         }
     }
     let there = format!("lh://{}/", server.address);
-    let (report, code) = cp(&stage, &server, &["here/t/large", &format!("{there}claimed/")]);
+    let (report, code) = cp(
+        &stage,
+        &server,
+        &["here/t/large", &format!("{there}claimed/")],
+    );
     assert_eq!((code, &report["files"]), (Some(0), &1.into()), "{report}");
-    let (report, code) = cp(&stage, &server, &["here/t/large", &format!("{there}empty/")]);
+    let (report, code) = cp(
+        &stage,
+        &server,
+        &["here/t/large", &format!("{there}empty/")],
+    );
     assert_eq!((code, &report["files"]), (Some(1), &0.into()), "{report}");
-    assert_eq!(std::fs::read(mount.path().join("empty/large")).unwrap(), b"");
+    assert_eq!(
+        std::fs::read(mount.path().join("empty/large")).unwrap(),
+        b""
+    );
 }
 
 #[test]
@@ -208,7 +227,8 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
     let (report, code) = cp(&stage, &server, &["here/large", &there]);
     assert_eq!(code, Some(0), "{report}");
     // The server may have completed the file from what had arrived.
-    let was_there = ["resumed_bytes", "unchanged_bytes"].map(|field| report[field].as_u64().unwrap());
+    let was_there =
+        ["resumed_bytes", "unchanged_bytes"].map(|field| report[field].as_u64().unwrap());
     assert!(was_there.iter().sum::<u64>() > 0, "{report}");
     assert!(std::fs::read(mount.path().join("large")).unwrap() == large);
     assert!(no_temps(mount.path()), "{:?}", names(mount.path()));
@@ -225,7 +245,10 @@ fn a_target_without_links_says_so() {
     symlink("nowhere", stage.path("here/t/link")).unwrap();
     let (report, code) = cp(&stage, &server, &["-r", "here/t", "root/"]);
     assert_eq!(code, Some(1), "{report}");
-    assert!(failures(&report)[0].1.contains("no symbolic links"), "{report}");
+    assert!(
+        failures(&report)[0].1.contains("no symbolic links"),
+        "{report}"
+    );
 }
 
 /// Two sources of one target: files, directories and what is in them, of both sizes.
@@ -260,7 +283,12 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
         let server = stage.serve(&[]);
         colliding_tree(&stage);
         let lh = format!("lh://{}/", server.address);
-        let pairs = [("a.txt", "A.txt"), ("dir", "Dir"), ("q", "Q"), ("big", "BIG")];
+        let pairs = [
+            ("a.txt", "A.txt"),
+            ("dir", "Dir"),
+            ("q", "Q"),
+            ("big", "BIG"),
+        ];
         for (number, overwrite) in [false, true].into_iter().enumerate() {
             for (way, to) in [("pushed", lh.as_str()), ("local", "root/")] {
                 let at = format!("{way}{number}");
@@ -336,8 +364,15 @@ fn what_was_there_under_another_spelling_may_be_replaced() {
     std::fs::write(mount.path().join("NAME"), "older").unwrap();
     std::fs::write(stage.path("here/name"), "newer and longer").unwrap();
     let (report, code) = cp(&stage, &server, &["here/name", "root/"]);
-    assert_eq!((code, report["failed"].as_u64()), (Some(1), Some(1)), "{report}");
-    assert!(failures(&report)[0].1.contains("already exists"), "{report}");
+    assert_eq!(
+        (code, report["failed"].as_u64()),
+        (Some(1), Some(1)),
+        "{report}"
+    );
+    assert!(
+        failures(&report)[0].1.contains("already exists"),
+        "{report}"
+    );
     let (report, code) = cp(&stage, &server, &["--overwrite", "here/name", "root/"]);
     assert_eq!(code, Some(0), "{report}");
     assert_eq!(
@@ -351,7 +386,12 @@ fn what_was_there_under_another_spelling_may_be_replaced() {
 fn sources_that_share_a_path_are_an_error() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    for (path, content) in [("a/f", "one"), ("b/f", "another"), ("a/d/x", "x"), ("b/d/y", "y")] {
+    for (path, content) in [
+        ("a/f", "one"),
+        ("b/f", "another"),
+        ("a/d/x", "x"),
+        ("b/d/y", "y"),
+    ] {
         let at = stage.path("here").join(path);
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
         std::fs::write(at, content).unwrap();
@@ -366,7 +406,9 @@ fn sources_that_share_a_path_are_an_error() {
         );
         assert_eq!(code, Some(1), "{report}");
         assert!(
-            failures(&report)[0].1.contains("another source of this copy"),
+            failures(&report)[0]
+                .1
+                .contains("another source of this copy"),
             "{report}"
         );
         // Directories of one name are filled by both.
@@ -435,7 +477,11 @@ fn copies_work_and_are_confined_without_openat2() {
         for bad in ["up/secret", "out", "inside/large"] {
             let (report, code) = cp(&stage, &server, &[&format!("{there}{bad}"), "here/"]);
             assert_ne!(code, Some(0), "{bad}: {report}");
-            let (report, code) = cp(&stage, &server, &["here/t/large", &format!("{there}{bad}/new")]);
+            let (report, code) = cp(
+                &stage,
+                &server,
+                &["here/t/large", &format!("{there}{bad}/new")],
+            );
             assert_ne!(code, Some(0), "{bad}: {report}");
         }
         assert!(!stage.path("here/secret").exists() && !stage.path("new").exists());
@@ -482,7 +528,9 @@ fn errors_that_a_target_reports_late_fail_files() {
         .status();
     assert!(mounted.unwrap().success());
     std::fs::create_dir(stage.path("here/src")).unwrap();
-    let names: Vec<String> = (0..100).map(|number| format!("here/src/{number}")).collect();
+    let names: Vec<String> = (0..100)
+        .map(|number| format!("here/src/{number}"))
+        .collect();
     let contents: Vec<_> = names.iter().map(|name| stage.noise(name, 50_000)).collect();
     let output = stage
         .longhaul("me")

@@ -118,7 +118,11 @@ impl Programs {
     }
 
     fn is_done(&self, id: &str) -> bool {
-        let output = self.longhaul("me").args(["job", id, "--json"]).output().unwrap();
+        let output = self
+            .longhaul("me")
+            .args(["job", id, "--json"])
+            .output()
+            .unwrap();
         let job: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         job["state"] == "done"
     }
@@ -126,13 +130,19 @@ impl Programs {
 
 impl Kind for Programs {
     fn sources(&self) -> PathBuf {
-        self.stage
-            .path(if self.way == Way::Pull { "root" } else { "here" })
+        self.stage.path(if self.way == Way::Pull {
+            "root"
+        } else {
+            "here"
+        })
     }
 
     fn targets(&self) -> PathBuf {
-        self.stage
-            .path(if self.way == Way::Pull { "here" } else { "root" })
+        self.stage.path(if self.way == Way::Pull {
+            "here"
+        } else {
+            "root"
+        })
     }
 
     fn attempt(&mut self, name: &str) -> Child {

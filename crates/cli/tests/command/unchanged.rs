@@ -24,7 +24,9 @@ fn tree(stage: &Stage, at: &str) {
 /// Bytes of file data that travelled.
 fn carried(report: &Value) -> u64 {
     let streams = report["streams"].as_array().unwrap().iter();
-    streams.map(|stream| stream["bytes"].as_u64().unwrap()).sum()
+    streams
+        .map(|stream| stream["bytes"].as_u64().unwrap())
+        .sum()
 }
 
 fn number(report: &Value, field: &str) -> u64 {
@@ -58,7 +60,9 @@ fn a_tree_copied_twice_moves_its_data_once() {
         (["here/t", "here/copy/"], 0),
     ] {
         let whole = FILES * FILE + LARGE;
-        let (first, code, reported) = stage.start_cp(&server, &[&["-r"][..], &paths].concat()).report();
+        let (first, code, reported) = stage
+            .start_cp(&server, &[&["-r"][..], &paths].concat())
+            .report();
         assert_eq!(code, Some(0), "{reported}");
         // On a slow machine a second stream repeats what has long been in flight on the first.
         assert_eq!(number(&first, "unchanged_files"), 0);
@@ -88,7 +92,10 @@ fn a_tree_copied_twice_moves_its_data_once() {
             (0, whole),
             "{paths:?}: {compared}"
         );
-        assert_eq!(compared["verification"]["root"], first["verification"]["root"]);
+        assert_eq!(
+            compared["verification"]["root"],
+            first["verification"]["root"]
+        );
     }
     let output = stage.cp(&server, &["-r", &from, "here/back/"]);
     assert!(
@@ -143,9 +150,15 @@ fn a_file_that_differs_travels_and_only_hashes_see_what_was_hidden() {
     std::fs::write(at("hidden"), vec![8; 5000]).unwrap();
     set_time("hidden", hidden);
     assert_eq!(copy(&[]), ["grown", "replaced", "touched"]);
-    assert_ne!(std::fs::read(stage.path("here/t/hidden")).unwrap(), vec![8; 5000]);
+    assert_ne!(
+        std::fs::read(stage.path("here/t/hidden")).unwrap(),
+        vec![8; 5000]
+    );
     assert_eq!(copy(&["--checksum"]), ["hidden"]);
-    assert_eq!(std::fs::read(stage.path("here/t/hidden")).unwrap(), vec![8; 5000]);
+    assert_eq!(
+        std::fs::read(stage.path("here/t/hidden")).unwrap(),
+        vec![8; 5000]
+    );
     assert_eq!(copy(&[]), [""; 0]);
 }
 
@@ -171,10 +184,16 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
             [&*there, "here/in/"]
         };
         // One stream: no other repeats what has long been in flight on it.
-        let arguments = [&["-r", "--streams", "1", "--route", &*depot.address][..], &paths].concat();
+        let arguments = [
+            &["-r", "--streams", "1", "--route", &*depot.address][..],
+            &paths,
+        ]
+        .concat();
         let mut copy = stage.start_cp(&server, &arguments);
         // The large one may be among them.
-        copy.until(|event| event["event"] == "progress" && event["files"].as_u64() > Some(FILES / 2 + 1));
+        copy.until(|event| {
+            event["event"] == "progress" && event["files"].as_u64() > Some(FILES / 2 + 1)
+        });
         copy.child.kill().unwrap();
         copy.child.wait().unwrap();
         let there = files_beneath(&stage.path(target).join("d"));
@@ -227,7 +246,10 @@ fn names_of_one_file_are_kept_where_asked_for() {
         assert_eq!(code, Some(0), "{reported}");
         assert_eq!(carried(&report), LARGE, "{paths:?}");
         assert_eq!(
-            (number(&report, "linked_files"), number(&report, "linked_bytes")),
+            (
+                number(&report, "linked_files"),
+                number(&report, "linked_bytes")
+            ),
             (2, 2 * LARGE)
         );
         assert_eq!(

@@ -26,7 +26,10 @@ fn content_goes_unencrypted_where_both_ends_want_that_and_only_there() {
     let mut number = 0;
     let mut pull = |server: &Service, more: &[&str]| {
         number += 1;
-        let (from, to) = (format!("lh://{}/big", server.address), format!("here/{number}"));
+        let (from, to) = (
+            format!("lh://{}/big", server.address),
+            format!("here/{number}"),
+        );
         let arguments = [&["--json"], more, &[&from, &to]].concat();
         let output = stage.cp(server, &arguments);
         assert_eq!(output.status.code(), Some(0), "{}", errors(&output));

@@ -74,7 +74,10 @@ pub fn has_labs() -> bool {
     let Err(reason) = Lab::possible() else {
         return true;
     };
-    assert!(matches!(reason, wanbed::Error::NoNamespaces { .. }), "{reason}");
+    assert!(
+        matches!(reason, wanbed::Error::NoNamespaces { .. }),
+        "{reason}"
+    );
     eprintln!("not tested: {reason}");
     false
 }
@@ -82,7 +85,12 @@ pub fn has_labs() -> bool {
 /// Waits until something listens at this TCP port of a lab's node.
 pub fn listening(lab: &Lab, node: &str, port: u16) {
     loop {
-        let listed = lab.command(node, "ss").unwrap().args(["-Hltn"]).output().unwrap();
+        let listed = lab
+            .command(node, "ss")
+            .unwrap()
+            .args(["-Hltn"])
+            .output()
+            .unwrap();
         if String::from_utf8_lossy(&listed.stdout).contains(&format!(":{port} ")) {
             return;
         }

@@ -103,14 +103,14 @@ fn entry() -> impl Strategy<Value = Entry> {
         1 => "[a-z/.]{1,40}".prop_map(Content::Link),
     ];
     let mtime = (-1_000_000i64..2_000_000_000, 0i64..1_000_000_000);
-    (any::<prop::sample::Index>(), 0u32..0o1000, mtime, content).prop_map(|(parent, mode, mtime, content)| {
-        Entry {
+    (any::<prop::sample::Index>(), 0u32..0o1000, mtime, content).prop_map(
+        |(parent, mode, mtime, content)| Entry {
             parent,
             mode,
             mtime,
             content,
-        }
-    })
+        },
+    )
 }
 
 fn interruption() -> impl Strategy<Value = Interruption> {
@@ -189,7 +189,8 @@ fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
         let (mode, time) = (meta.mode() & 0o7777, (meta.mtime(), meta.mtime_nsec()));
         let what = if meta.is_dir() {
             let below = fs::read_dir(&path).unwrap().map(|entry| entry.unwrap());
-            let kept = below.filter(|entry| !entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX));
+            let kept =
+                below.filter(|entry| !entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX));
             ahead.extend(kept.map(|entry| entry.path()));
             format!("directory {mode:o} {time:?}")
         } else if meta.is_symlink() {
@@ -224,13 +225,18 @@ fn wait(child: Child, what: &str) -> (Option<i32>, String) {
     let waiting = std::thread::spawn(move || ended.send(child.wait_with_output()));
     let output = is_over.recv_timeout(ATTEMPT_TIMEOUT);
     let Ok(output) = output else {
-        let _ = Command::new("kill").args(["-KILL", &number.to_string()]).status();
+        let _ = Command::new("kill")
+            .args(["-KILL", &number.to_string()])
+            .status();
         panic!("{what}: no end");
     };
     waiting.join().unwrap().unwrap();
     let output = output.unwrap();
     let said = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
 }
 
 fn interrupt(kind: &mut dyn Kind, case: &Case, name: &str, interruption: &Interruption) {
@@ -325,7 +331,9 @@ fn assert_same<V: PartialEq + Debug>(
 
 /// Number of cases for each kind of copy.
 fn cases() -> u32 {
-    let wanted = std::env::var(CASES_VARIABLE).ok().filter(|text| !text.is_empty());
+    let wanted = std::env::var(CASES_VARIABLE)
+        .ok()
+        .filter(|text| !text.is_empty());
     wanted.map_or(DEFAULT_CASES, |text| text.parse().unwrap())
 }
 

@@ -111,13 +111,18 @@ fn logs_by_itself(code: &str) -> bool {
     let lines: Vec<&str> = code.lines().collect();
     (0..lines.len()).any(|at| {
         let above = &lines[at.saturating_sub(LINES_ABOVE)..=at];
-        LOGS.iter().any(|log| lines[at].contains(log)) && !above.iter().any(|line| line.contains(BOUNDED_LOG))
+        LOGS.iter().any(|log| lines[at].contains(log))
+            && !above.iter().any(|line| line.contains(BOUNDED_LOG))
     })
 }
 
 /// What stands between backticks.
 fn quoted(cell: &str) -> Vec<String> {
-    cell.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+    cell.split('`')
+        .skip(1)
+        .step_by(2)
+        .map(str::to_owned)
+        .collect()
 }
 
 /// The rows of the table behind a heading, as cells. The first has sources.
@@ -152,7 +157,9 @@ fn faults(
         for source in quoted(&row[0]) {
             if let Some((column, words)) = words {
                 let cell = row.get(column).map_or("", String::as_str);
-                faults.extend(untrue(&source, cell, words, sources).map(|why| format!("{heading}: {why}")));
+                faults.extend(
+                    untrue(&source, cell, words, sources).map(|why| format!("{heading}: {why}")),
+                );
             }
             if row.iter().skip(1).any(String::is_empty) || row.len() < 2 {
                 faults.push(format!("{heading}: {source} has an empty cell"));
@@ -176,7 +183,12 @@ fn faults(
 }
 
 /// Why `cell`, a word or `WORD of FILE`, is not true of `source`.
-fn untrue(source: &str, cell: &str, words: &Words, sources: &BTreeMap<String, String>) -> Option<String> {
+fn untrue(
+    source: &str,
+    cell: &str,
+    words: &Words,
+    sources: &BTreeMap<String, String>,
+) -> Option<String> {
     let (word, place) = match cell.split_once(" of `") {
         Some((word, file)) => (word, file.trim_end_matches('`')),
         None => (cell, source),
@@ -197,7 +209,13 @@ fn every_listener_log_registry_and_connection_is_bounded() {
     let has = |patterns: &'static [&'static str]| {
         move |code: &str| patterns.iter().any(|pattern| code.contains(pattern))
     };
-    let mut found = faults(&page, "Listeners", &sources, has(&LISTENS), Some((2, GATES)));
+    let mut found = faults(
+        &page,
+        "Listeners",
+        &sources,
+        has(&LISTENS),
+        Some((2, GATES)),
+    );
     found.extend(faults(&page, "Logs", &sources, logs_by_itself, None));
     let registers = |code: &str| code.contains(REGISTERS);
     found.extend(faults(&page, "Registries", &sources, registers, None));

@@ -69,9 +69,13 @@ fn faults(listed: &[(String, usize)], dependencies: &BTreeMap<String, Vec<String
         let wrong = below
             .iter()
             .filter(|needed| place(needed).is_some_and(|needed| needed <= at));
-        faults.extend(wrong.map(|needed| format!("crates/{name} stands on {needed}, which is not below it")));
+        faults.extend(
+            wrong.map(|needed| format!("crates/{name} stands on {needed}, which is not below it")),
+        );
     }
-    let gone = listed.iter().filter(|(name, _)| !dependencies.contains_key(name));
+    let gone = listed
+        .iter()
+        .filter(|(name, _)| !dependencies.contains_key(name));
     faults.extend(gone.map(|(name, _)| format!("there is no crates/{name}")));
     faults
 }
@@ -88,9 +92,14 @@ fn every_crate_stands_above_what_it_depends_on() {
 
 #[test]
 fn a_list_that_is_wrong_is_found_out() {
-    let page = "## The layers\n\n```text\n crates/a   top\n crates/b, c   two\n crates/e   gone\n```\n";
-    let needs =
-        |name: &str, below: &[&str]| (name.to_owned(), below.iter().map(|b| (*b).to_owned()).collect());
+    let page =
+        "## The layers\n\n```text\n crates/a   top\n crates/b, c   two\n crates/e   gone\n```\n";
+    let needs = |name: &str, below: &[&str]| {
+        (
+            name.to_owned(),
+            below.iter().map(|b| (*b).to_owned()).collect(),
+        )
+    };
     let dependencies = BTreeMap::from([
         needs("a", &["b"]),
         needs("b", &["c"]),

@@ -39,7 +39,11 @@ fn every_transcript_runs_as_it_is_written() {
             .flat_map(|part| place.carry_out(part))
             .collect();
         reported.extend(place.end());
-        faults.extend(reported.into_iter().map(|why| format!("{}: {why}", doc.name)));
+        faults.extend(
+            reported
+                .into_iter()
+                .map(|why| format!("{}: {why}", doc.name)),
+        );
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
 }

@@ -47,7 +47,9 @@ fn literals(source: &str) -> Vec<Literal> {
                 let mut content = String::new();
                 while let Some(c) = rest.next().filter(|c| *c != '"') {
                     match (c, rest.peek()) {
-                        ('\\', Some('\n')) => while rest.next_if(|c| c.is_whitespace()).is_some() {},
+                        ('\\', Some('\n')) => {
+                            while rest.next_if(|c| c.is_whitespace()).is_some() {}
+                        }
                         ('\\', _) => content.extend(rest.next()),
                         _ => content.push(c),
                     }
@@ -107,7 +109,11 @@ fn sources() -> (BTreeSet<String>, BTreeSet<String>) {
     let (mut all, mut errors) = (BTreeSet::new(), BTreeSet::new());
     for name in crates {
         for file in files(&root().join("crates").join(name).join("src")) {
-            let relative = file.strip_prefix(root()).unwrap().to_string_lossy().into_owned();
+            let relative = file
+                .strip_prefix(root())
+                .unwrap()
+                .to_string_lossy()
+                .into_owned();
             for literal in literals(&text(&relative)) {
                 if is_error(&relative, &literal) {
                     errors.insert(literal.template.clone());
@@ -126,7 +132,9 @@ pub fn files(folder: &Path) -> Vec<std::path::PathBuf> {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("tests") && !path.ends_with("fuzzing") {
             found.extend(files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") && !path.ends_with("tests.rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs")
+            && !path.ends_with("tests.rs")
+        {
             found.push(path);
         }
     }
@@ -139,7 +147,9 @@ fn is_error(file: &str, literal: &Literal) -> bool {
     let listed = TEXTS_OF_ERRORS
         .iter()
         .any(|(name, mark)| *name == file && before.ends_with(mark));
-    (marked || listed) && words(&literal.template) >= LEAST_WORDS && !literal.template.ends_with(' ')
+    (marked || listed)
+        && words(&literal.template) >= LEAST_WORDS
+        && !literal.template.ends_with(' ')
 }
 
 /// What stands between backticks in the first column of a page's tables.
@@ -192,7 +202,10 @@ fn every_metric_is_explained() {
                 "docs/operating.md: {name}"
             );
         }
-        for (line, metric) in shown.iter().filter(|(_, metric)| metric.starts_with(service)) {
+        for (line, metric) in shown
+            .iter()
+            .filter(|(_, metric)| metric.starts_with(service))
+        {
             let known = literals(&metrics).iter().any(|literal| {
                 let name = metric.strip_prefix(service).unwrap_or_default();
                 !literal.template.is_empty() && name.starts_with(&literal.template)

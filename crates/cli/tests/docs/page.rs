@@ -93,7 +93,9 @@ pub fn read(text: &str, programs: &[&str]) -> Result<Page, String> {
                     Some(inner) => inside.push(inner),
                 }
             }
-            if let Some(kind) = fence(word, &inside, &mut marks).map_err(|why| format!("line {at}: {why}"))? {
+            if let Some(kind) =
+                fence(word, &inside, &mut marks).map_err(|why| format!("line {at}: {why}"))?
+            {
                 let not_run = marks.not_run.take();
                 page.parts.push(Part {
                     line: at,
@@ -109,7 +111,9 @@ pub fn read(text: &str, programs: &[&str]) -> Result<Page, String> {
             mark(&mut marks, comment).map_err(|why| format!("line {at}: {why}"))?;
         } else if blank_before && line.starts_with("    ") {
             let mut inside = vec![(at, line)];
-            while let Some(more) = lines.next_if(|(_, next)| next.starts_with("    ") || next.is_empty()) {
+            while let Some(more) =
+                lines.next_if(|(_, next)| next.starts_with("    ") || next.is_empty())
+            {
                 inside.push(more);
             }
             if let Some(steps) = indented(&inside, programs) {
@@ -143,7 +147,9 @@ fn mark(marks: &mut Marks, comment: &str) -> Result<(), String> {
             .parse()
             .map_err(|_| format!("{number:?} is no exit status"))?;
     } else if let Some(file) = comment.strip_prefix("file: ") {
-        let (machine, path) = file.split_once(' ').ok_or("write <!-- file: MACHINE PATH -->")?;
+        let (machine, path) = file
+            .split_once(' ')
+            .ok_or("write <!-- file: MACHINE PATH -->")?;
         marks.file = Some((machine.to_owned(), path.to_owned()));
     }
     Ok(())
@@ -280,7 +286,8 @@ mod tests {
 
     #[test]
     fn transcripts_tell_machines_commands_and_output_apart() {
-        let text = "Say `longhaul cp` to\nit.\n\n```console\n$ one \\\n    two\nsaid\nstore$ three\n```\n";
+        let text =
+            "Say `longhaul cp` to\nit.\n\n```console\n$ one \\\n    two\nsaid\nstore$ three\n```\n";
         let page = read(text, &[]).unwrap();
         let steps = vec![
             step(5, "laptop", "one two", &["said"]),
@@ -344,7 +351,10 @@ mod tests {
                 "```console\nx\n```\n",
                 "line 1: a transcript begins with a prompt",
             ),
-            ("<!-- exit status x -->\n", "line 1: \"x\" is no exit status"),
+            (
+                "<!-- exit status x -->\n",
+                "line 1: \"x\" is no exit status",
+            ),
         ] {
             let error = read(text, &[]).unwrap_err();
             assert!(error.starts_with(why), "{error}");

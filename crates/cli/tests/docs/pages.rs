@@ -14,7 +14,10 @@ pub struct Doc {
 /// The folder of the project.
 pub fn root() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
-    crates.and_then(Path::parent).unwrap_or(Path::new("/")).to_owned()
+    crates
+        .and_then(Path::parent)
+        .unwrap_or(Path::new("/"))
+        .to_owned()
 }
 
 /// The text of a file of the project.

@@ -83,7 +83,11 @@ impl Place {
         if !has_labs() {
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("docs", SCENARIO), &Overrides::default()).unwrap();
+        let lab = Lab::up(
+            &Scenario::from_text("docs", SCENARIO),
+            &Overrides::default(),
+        )
+        .unwrap();
         let place = Self {
             lab,
             folder: tempfile::tempdir().unwrap(),
@@ -146,7 +150,10 @@ impl Place {
             } => self.write(machine, path, content),
             Kind::Transcript(steps, exit) if part.not_run.is_none() => {
                 let exits = std::iter::repeat_n(0, steps.len().saturating_sub(1)).chain([*exit]);
-                let results = steps.iter().zip(exits).map(|(step, exit)| self.run(step, exit));
+                let results = steps
+                    .iter()
+                    .zip(exits)
+                    .map(|(step, exit)| self.run(step, exit));
                 return results.filter_map(Result::err).collect();
             }
             _ => Ok(()),
@@ -156,7 +163,8 @@ impl Place {
 
     fn write(&self, machine: &str, path: &str, content: &str) -> Result<(), String> {
         let file = self.path(machine, HOME).join(self.real(machine, path));
-        fs::write(&file, self.real(machine, content)).map_err(|error| format!("{}: {error}", file.display()))
+        fs::write(&file, self.real(machine, content))
+            .map_err(|error| format!("{}: {error}", file.display()))
     }
 
     fn run(&mut self, step: &Step, exit: i32) -> Result<(), String> {
@@ -184,7 +192,9 @@ impl Place {
 
     /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it has reported its key.
     fn start(&mut self, step: &Step, kind: &str) -> Result<(), String> {
-        let same = |service: &Service| service.machine == step.machine && service.command.starts_with(kind);
+        let same = |service: &Service| {
+            service.machine == step.machine && service.command.starts_with(kind)
+        };
         if let Some(at) = self.services.iter().position(same) {
             let before = self.services.remove(at);
             self.stop(before)?;
@@ -299,7 +309,10 @@ impl Place {
         let longhaul = |action: &str| {
             let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
                 .args(["keys", action])
-                .env("LONGHAUL_HOME", self.path(machine, HOME).join(".config/longhaul"))
+                .env(
+                    "LONGHAUL_HOME",
+                    self.path(machine, HOME).join(".config/longhaul"),
+                )
                 .output()
                 .unwrap();
             String::from_utf8(output.stdout).unwrap()
@@ -308,7 +321,11 @@ impl Place {
         if reported.is_empty() {
             reported = longhaul("new");
         }
-        reported.split_whitespace().next().unwrap_or_default().to_owned()
+        reported
+            .split_whitespace()
+            .next()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 

@@ -8,7 +8,14 @@ use crate::pages::{Doc, root};
 use crate::shell::simple_commands;
 
 /// Programs whose arguments are checked, and that make an indented block a block of commands.
-pub const PROGRAMS: [&str; 6] = ["longhaul", "wanbed", "drs", "longhaul-figures", "make", "cargo"];
+pub const PROGRAMS: [&str; 6] = [
+    "longhaul",
+    "wanbed",
+    "drs",
+    "longhaul-figures",
+    "make",
+    "cargo",
+];
 
 /// A page whose commands make labs of their own: they are read, never run, and need no mark that says so.
 pub const READ_ONLY: &str = "docs/wanbed.md";
@@ -37,8 +44,12 @@ pub fn faults(doc: &Doc) -> Vec<String> {
         }
     };
     for part in &doc.page.parts {
-        if let Kind::Transcript(steps, _) | Kind::Commands(steps) | Kind::Indented(steps) = &part.kind {
-            steps.iter().for_each(|step| check(step.line, &step.command));
+        if let Kind::Transcript(steps, _) | Kind::Commands(steps) | Kind::Indented(steps) =
+            &part.kind
+        {
+            steps
+                .iter()
+                .for_each(|step| check(step.line, &step.command));
         }
     }
     for (line, span) in &doc.page.spans {
@@ -48,7 +59,9 @@ pub fn faults(doc: &Doc) -> Vec<String> {
     }
     for part in doc.page.parts.iter().filter(|_| doc.name != READ_ONLY) {
         let fault = match (&part.kind, &part.not_run) {
-            (Kind::Commands(_), None) => "a fence of sh says why it is not run, or is a transcript (console)",
+            (Kind::Commands(_), None) => {
+                "a fence of sh says why it is not run, or is a transcript (console)"
+            }
             (Kind::Indented(_), _) => {
                 "commands stand in a fence: console, or sh with the reason why it is not run"
             }
@@ -126,7 +139,8 @@ fn has_targets(arguments: &[String]) -> Result<(), String> {
         _ => root(),
     };
     let file = folder.join("Makefile");
-    let text = std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    let text =
+        std::fs::read_to_string(&file).map_err(|error| format!("{}: {error}", file.display()))?;
     let targets: Vec<&str> = text
         .lines()
         .filter(|line| !line.starts_with(['\t', ' ', '#', '.']) && !line.contains(":="))
@@ -160,7 +174,10 @@ fn a_command_line_that_no_program_takes_is_found_out() {
         ("longhaul cp --fast a b", false),
         ("longhaul perf --plan --rate 2.4Gbit/s --rtt 180ms", true),
         ("longhaul perf --plan --rate fast", false),
-        ("longhaul serve --root /srv/data --read lhk1:LAPTOP...=dir", true),
+        (
+            "longhaul serve --root /srv/data --read lhk1:LAPTOP...=dir",
+            true,
+        ),
         ("longhaul push", false),
         ("make test", true),
         ("make tests", false),

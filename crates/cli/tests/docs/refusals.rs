@@ -10,20 +10,32 @@ const PANICKING: [(&str, &str); 10] = [
         "println!(",
         "longhaul_output::print_line!: standard output may be full",
     ),
-    ("print!(", "longhaul_output::print: standard output may be full"),
+    (
+        "print!(",
+        "longhaul_output::print: standard output may be full",
+    ),
     (
         "eprintln!(",
         "longhaul_output::message!: standard error may be full",
     ),
-    ("eprint!(", "longhaul_output::prompt: standard error may be full"),
+    (
+        "eprint!(",
+        "longhaul_output::prompt: standard error may be full",
+    ),
     (
         "io::stdout().lock()",
         "longhaul_output: what it buffers is lost without an error",
     ),
-    ("io::stderr)", "longhaul_output::Messages: a log may be full"),
+    (
+        "io::stderr)",
+        "longhaul_output::Messages: a log may be full",
+    ),
     (".join_all()", "join_next: a task may have been aborted"),
     ("thread::spawn(", "thread::Builder: there may be no thread"),
-    ("Runtime::new()", "cli/src/runtime.rs: there may be no threads"),
+    (
+        "Runtime::new()",
+        "cli/src/runtime.rs: there may be no threads",
+    ),
     (
         "scope.spawn(",
         "thread::Builder::spawn_scoped: there may be no thread",
@@ -80,9 +92,9 @@ fn product_code_calls_nothing_that_panics_if_refused() {
             let text = std::fs::read_to_string(&file).unwrap();
             let shown = file.strip_prefix(root()).unwrap().display().to_string();
             let calls = panicking(&text).into_iter();
-            faults.extend(
-                calls.map(|(line, call, instead)| format!("{shown}:{line}: {call} panics; use {instead}")),
-            );
+            faults.extend(calls.map(|(line, call, instead)| {
+                format!("{shown}:{line}: {call} panics; use {instead}")
+            }));
         }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));

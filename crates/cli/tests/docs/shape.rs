@@ -58,7 +58,8 @@ fn word_shape(word: &str) -> String {
         return format!("{}lhk1:KEY{}", word_shape(before), word_shape(&key[end..]));
     }
     let digits = word.trim_end_matches('.');
-    let hash = |least: usize| digits.len() >= least && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    let hash =
+        |least: usize| digits.len() >= least && digits.bytes().all(|b| b.is_ascii_hexdigit());
     if hash(32) || (word.ends_with("...") && hash(4)) {
         return "HASH".to_owned();
     }
@@ -121,15 +122,27 @@ mod tests {
             ),
             ("in 1.2 s, all", "in 997.5 ms, all", true),
             ("key lhk1:STORE...", "key lhk1:abc234", true),
-            ("BLAKE3 9f3c...", "BLAKE3 00ff00ff00ff00ff00ff00ff00ff00ff", true),
+            (
+                "BLAKE3 9f3c...",
+                "BLAKE3 00ff00ff00ff00ff00ff00ff00ff00ff",
+                true,
+            ),
             ("listening on [::]:7511", "listening on 0.0.0.0:7511", true),
             ("listening on [::]:7511", "listens on [::]:7511", false),
             ("one\n...\nfour", "one\ntwo\nthree\nfour", true),
             ("one\n...", "one", true),
             ("51 ms  loss", "49.9 ms path", true),
             ("one", "one\ntwo", false),
-            ("cannot reach ...: refused", "cannot reach here: refused", true),
-            ("cannot reach ...: refused", "cannot reach here: lost", false),
+            (
+                "cannot reach ...: refused",
+                "cannot reach here: refused",
+                true,
+            ),
+            (
+                "cannot reach ...: refused",
+                "cannot reach here: lost",
+                false,
+            ),
             ("  12.4 MB  x", "900 KB x", true),
         ] {
             assert_eq!(

@@ -40,7 +40,12 @@ fn end_word(commands: &mut [Vec<String>], word: &mut Option<String>) {
 fn program(words: Vec<String>) -> Option<Vec<String>> {
     let words: Vec<String> = words
         .into_iter()
-        .skip_while(|word| word == "sudo" || word.split_once('=').is_some_and(|(name, _)| is_variable(name)))
+        .skip_while(|word| {
+            word == "sudo"
+                || word
+                    .split_once('=')
+                    .is_some_and(|(name, _)| is_variable(name))
+        })
         .take_while(|word| !word.starts_with(['>', '<']) && !word.starts_with("2>"))
         .collect();
     (!words.is_empty()).then_some(words)
@@ -66,7 +71,10 @@ mod tests {
                 vec![vec!["a"], vec!["b"], vec!["c"], vec!["d"]],
             ),
             ("sudo X=1 a > file", vec![vec!["a"]]),
-            ("sh -c 'a | b' \"c;d\"", vec![vec!["sh", "-c", "a | b", "c;d"]]),
+            (
+                "sh -c 'a | b' \"c;d\"",
+                vec![vec!["sh", "-c", "a | b", "c;d"]],
+            ),
             (
                 "cc $(pkg --libs x | y) z",
                 vec![vec!["cc", "$pkg --libs x | y", "z"]],

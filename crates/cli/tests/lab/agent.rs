@@ -77,7 +77,11 @@ fn jobs_of_an_agent_on_another_machine_are_submitted_and_followed() {
     let data = vec![7; 200_000];
     let (source, destination) = (dir.path().join("data"), dir.path().join("copy"));
     std::fs::write(&source, &data).unwrap();
-    let (code, job, reported) = ask(&["submit", source.to_str().unwrap(), destination.to_str().unwrap()]);
+    let (code, job, reported) = ask(&[
+        "submit",
+        source.to_str().unwrap(),
+        destination.to_str().unwrap(),
+    ]);
     assert_eq!(code, Some(0), "{reported}");
     assert_eq!(job["user"], "ana");
     let (code, job, reported) = ask(&["job", "1", "--follow"]);

@@ -50,7 +50,11 @@ impl Bed {
         if !has_labs() {
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("circuits", NETWORK), &Overrides::default()).unwrap();
+        let lab = Lab::up(
+            &Scenario::from_text("circuits", NETWORK),
+            &Overrides::default(),
+        )
+        .unwrap();
         let dir = tempfile::tempdir().unwrap();
         let mut bed = Self {
             controller: None,
@@ -92,9 +96,14 @@ impl Bed {
             link: {"interface": interface, "gateways": gateways, "rate": 900_000_000_u64}}});
         let file = self.path(&format!("{node}.json"));
         fs::write(&file, config.to_string()).unwrap();
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         command.args(["router", "--config"]).arg(&file);
-        command.arg("--state").arg(self.path(&format!("{node}.state")));
+        command
+            .arg("--state")
+            .arg(self.path(&format!("{node}.state")));
         command
             .arg("--listen")
             .arg(format!("unix:{}", self.socket(node).display()));
@@ -200,7 +209,10 @@ impl Bed {
     fn classes(&self, node: &str, to: &str) -> String {
         let interface = self.leaves(node, to).0;
         let mut tc = self.lab.command(node, "tc").unwrap();
-        let output = tc.args(["class", "show", "dev", &interface]).output().unwrap();
+        let output = tc
+            .args(["class", "show", "dev", &interface])
+            .output()
+            .unwrap();
         String::from_utf8(output.stdout).unwrap()
     }
 
@@ -240,7 +252,8 @@ fn quiet(mut command: Command) -> Command {
 }
 
 fn is_set_up(reservation: &Value) -> bool {
-    reservation["state"]["provision"] == "provisioned" && reservation["circuit"]["standing"] == "set-up"
+    reservation["state"]["provision"] == "provisioned"
+        && reservation["circuit"]["standing"] == "set-up"
 }
 
 #[test]
@@ -301,7 +314,9 @@ fn what_is_released_or_wanted_by_nobody_is_torn_down() {
     bed.becomes(&id, "set up", is_set_up);
     let released = bed.run(&["reservations", &id, "release"]);
     assert!(released.contains("releas"), "{released}");
-    bed.becomes(&id, "released", |now| now["state"]["provision"] == "released");
+    bed.becomes(&id, "released", |now| {
+        now["state"]["provision"] == "released"
+    });
     bed.are_gone();
     bed.run(&["reservations", &id, "provision"]);
     bed.becomes(&id, "set up again", is_set_up);
@@ -351,7 +366,13 @@ fn a_driver_that_refuses_ends_the_reservation_and_gives_back_what_it_took() {
     );
     bed.are_gone();
     // The room that it had is there again.
-    bed.run(&[&["reserve", "client", "server", "--for", "10 min"][..], &all[..]].concat());
+    bed.run(
+        &[
+            &["reserve", "client", "server", "--for", "10 min"][..],
+            &all[..],
+        ]
+        .concat(),
+    );
 }
 
 /// A driver that sets up nothing.

@@ -63,15 +63,28 @@ impl Bed {
     /// `longhaul serve` on the server, with a grant to read for the client and one to write for the stranger.
     fn serve(&mut self) {
         let mut serve = self.longhaul("server", "server");
-        serve.args(["serve", "--listen", "0.0.0.0:7511", "--read", &self.client_key]);
+        serve.args([
+            "serve",
+            "--listen",
+            "0.0.0.0:7511",
+            "--read",
+            &self.client_key,
+        ]);
         serve
-            .args(["--write", &key_of(&self.dir.path().join("stranger")), "--root"])
+            .args([
+                "--write",
+                &key_of(&self.dir.path().join("stranger")),
+                "--root",
+            ])
             .arg(self.dir.path().join("root"));
         self.servers.push(started(quiet(serve)));
     }
 
     fn longhaul(&self, node: &str, home: &str) -> Command {
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         let home: &Path = &self.dir.path().join(home);
         command.env("LONGHAUL_HOME", home).stdin(Stdio::null());
         command
@@ -142,7 +155,11 @@ const AILMENTS: [(&str, &str, bool); 11] = [
         "window-scaling-off",
         true,
     ),
-    ("sysctl -w net.ipv4.tcp_timestamps=0", "timestamps-off", true),
+    (
+        "sysctl -w net.ipv4.tcp_timestamps=0",
+        "timestamps-off",
+        true,
+    ),
     ("sysctl -w net.ipv4.tcp_sack=0", "sack-off", true),
     (
         "sysctl -w net.ipv4.tcp_congestion_control=reno",
@@ -195,7 +212,8 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
             bed.shell("client", ailment);
         }
         let (seen, code) = look(&ill);
-        let found = finding(&seen, "here", id).unwrap_or_else(|| panic!("{id} is not found: {seen:#}"));
+        let found =
+            finding(&seen, "here", id).unwrap_or_else(|| panic!("{id} is not found: {seen:#}"));
         assert_eq!(
             found["severity"],
             if serious { "serious" } else { "advice" },
@@ -248,7 +266,10 @@ fn a_black_hole_is_found_and_the_printed_command_mends_it() {
     let found = finding(&seen, "here", "mtu-black-hole").unwrap();
     bed.shell("client", mend(found));
     let (seen, _) = bed.doctor(&[&server]);
-    assert!(finding(&seen, "here", "mtu-black-hole").is_none(), "{seen:#}");
+    assert!(
+        finding(&seen, "here", "mtu-black-hole").is_none(),
+        "{seen:#}"
+    );
     // Both ways: the far machine's answer is several full packets.
     let (seen, output) = bed.doctor(&["--host-key", &bed.server_key, &format!("lh://{server}")]);
     assert!(
@@ -284,19 +305,36 @@ fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
     let server = format!("lh://{}", bed.server());
     let key = bed.server_key.clone();
     let ask = |bed: &Bed| {
-        bed.doctor(&["--host-key", &key, "--rate", "1Gbit/s", "--rtt", "100ms", &server])
-            .0
+        bed.doctor(&[
+            "--host-key",
+            &key,
+            "--rate",
+            "1Gbit/s",
+            "--rtt",
+            "100ms",
+            &server,
+        ])
+        .0
     };
     bed.shell(
         "server",
         "sysctl -w net.ipv4.tcp_wmem='4096 16384 65536' net.ipv4.tcp_sack=0",
     );
     let seen = ask(&bed);
-    let found = finding(&seen, "there", "send-buffer-ceiling").unwrap_or_else(|| panic!("{seen:#}"));
-    assert!(finding(&seen, "here", "send-buffer-ceiling").is_none_or(|here| here["what"] != found["what"]));
+    let found =
+        finding(&seen, "there", "send-buffer-ceiling").unwrap_or_else(|| panic!("{seen:#}"));
+    assert!(
+        finding(&seen, "here", "send-buffer-ceiling")
+            .is_none_or(|here| here["what"] != found["what"])
+    );
     // What is off there is missing here.
-    assert!(finding(&seen, "here", "no-sack").is_some() && finding(&seen, "there", "sack-off").is_some());
-    let skew = seen["path"]["measured"]["skew"]["seconds"].as_f64().unwrap();
+    assert!(
+        finding(&seen, "here", "no-sack").is_some()
+            && finding(&seen, "there", "sack-off").is_some()
+    );
+    let skew = seen["path"]["measured"]["skew"]["seconds"]
+        .as_f64()
+        .unwrap();
     let uncertainty = seen["path"]["measured"]["skew"]["uncertainty_seconds"]
         .as_f64()
         .unwrap();

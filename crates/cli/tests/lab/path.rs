@@ -108,7 +108,10 @@ impl LongPath {
 
     /// `longhaul` on a node, with that node's key.
     fn longhaul(&self, node: &str) -> Command {
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         command
             .env("LONGHAUL_HOME", self.dir.path().join(node))
             .stdin(Stdio::null());
@@ -191,8 +194,11 @@ impl LongPath {
         let mut cp = self.longhaul("client");
         cp.args(["cp", "--json", "--host-key", &self.server_key])
             .args(arguments);
-        cp.arg(format!("lh://{}/{name}", self.lab.address("server").unwrap()))
-            .arg(target.path());
+        cp.arg(format!(
+            "lh://{}/{name}",
+            self.lab.address("server").unwrap()
+        ))
+        .arg(target.path());
         let mut child = cp.stdout(Stdio::piped()).spawn().unwrap();
         let mut report = serde_json::Value::Null;
         for line in BufReader::new(child.stdout.take().unwrap()).lines() {

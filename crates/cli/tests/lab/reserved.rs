@@ -77,7 +77,10 @@ impl Copy {
         let kinds = ["deadline", "route", "stream_opened", "stream_lost"];
         let is_reported = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
         let lines = self.events.iter().filter(is_reported).map(Value::to_string);
-        let last = self.events.last().map(|report| report["deadline"].to_string());
+        let last = self
+            .events
+            .last()
+            .map(|report| report["deadline"].to_string());
         lines.chain(last).collect::<Vec<_>>().join("\n")
     }
 
@@ -95,7 +98,11 @@ impl Bed {
         if !has_labs() {
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("reserved", NETWORK), &Overrides::default()).unwrap();
+        let lab = Lab::up(
+            &Scenario::from_text("reserved", NETWORK),
+            &Overrides::default(),
+        )
+        .unwrap();
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("root")).unwrap();
         fs::write(dir.path().join("data"), crate::common::noise(BYTES, 7)).unwrap();
@@ -128,7 +135,10 @@ impl Bed {
 
     /// `longhaul` on a node, as whose home it is.
     fn longhaul(&self, node: &str, home: &str) -> Command {
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         command
             .env("LONGHAUL_HOME", self.home(home))
             .env("LONGHAUL_STATE", self.home(home).join("state"))
@@ -152,7 +162,12 @@ impl Bed {
                 .arg(&policy);
             // It has the grants that are in use renewed.
             let url = format!("https://{}:7513", self.address("near"));
-            depot.args(["--controller", &url, "--controller-key", &self.key(CONTROLLER)]);
+            depot.args([
+                "--controller",
+                &url,
+                "--controller-key",
+                &self.key(CONTROLLER),
+            ]);
             let depot = started(quiet(depot));
             self.depots.push(depot);
         }
@@ -168,7 +183,11 @@ impl Bed {
 
     fn start_controller(&mut self) {
         let mut control = self.longhaul("near", "control");
-        control.args(["control", "--listen", &format!("{}:7513", self.address("near"))]);
+        control.args([
+            "control",
+            "--listen",
+            &format!("{}:7513", self.address("near")),
+        ]);
         let mut child = quiet(control).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap())
@@ -182,7 +201,14 @@ impl Bed {
             self.run(
                 "near",
                 "control",
-                &["control", "grant", &self.key("client"), role, "--name", "client"],
+                &[
+                    "control",
+                    "grant",
+                    &self.key("client"),
+                    role,
+                    "--name",
+                    "client",
+                ],
             );
         }
         for depot in ["near", "far"] {
@@ -193,7 +219,11 @@ impl Bed {
             );
         }
         let url = format!("https://{}:7513", self.address("near"));
-        self.run("client", "client", &["controller", "use", &url, "--accept-new"]);
+        self.run(
+            "client",
+            "client",
+            &["controller", "use", &url, "--accept-new"],
+        );
     }
 
     /// It says more of the last link than is true, so that whatever a copy asks for is granted.
@@ -254,7 +284,11 @@ impl Bed {
 
 fn is_on(way: &str) -> impl Fn(&Value) -> bool {
     let way = way.to_owned();
-    move |of: &Value| of["route"].as_str().is_some_and(|route| route.starts_with(&way))
+    move |of: &Value| {
+        of["route"]
+            .as_str()
+            .is_some_and(|route| route.starts_with(&way))
+    }
 }
 
 fn opens(way: &str) -> impl Fn(&Value) -> bool {
@@ -320,7 +354,10 @@ fn depots_that_refuse_the_grant_cost_nothing_and_are_named() {
     assert!(bed.is_there());
     let ways = report["deadline"]["ways"].as_array().unwrap();
     let error = ways[0]["error"].as_str().unwrap();
-    assert!(error.contains("which is no controller of this depot"), "{error}");
+    assert!(
+        error.contains("which is no controller of this depot"),
+        "{error}"
+    );
     let routes = report["routes"].as_array().unwrap();
     assert!(
         routes.iter().all(|route| route["route"] == "direct"),

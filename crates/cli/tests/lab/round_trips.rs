@@ -37,7 +37,9 @@ fn a_byte_arrives_as_soon_through_depots_as_direct() {
     let is_as_soon = |through: f64, direct: f64| (through - direct).abs() < HOP_RTT / 2.0;
     let copies = routes.map(|depots| ("byte", path.route(depots)));
     let fastest = fastest(&path, copies, |fastest| {
-        fastest.iter().all(|through| is_as_soon(*through, fastest[0]))
+        fastest
+            .iter()
+            .all(|through| is_as_soon(*through, fastest[0]))
     });
     let direct = fastest[0];
     let round_trip = 3.0 * HOP_RTT;
@@ -71,7 +73,11 @@ fn twenty_kilobytes_arrive_as_soon_as_one_byte() {
         return;
     };
     std::fs::write(path.root().join("byte"), "x").unwrap();
-    std::fs::write(path.root().join("two-windows"), vec![b'x'; TWO_WINDOWS_BYTES]).unwrap();
+    std::fs::write(
+        path.root().join("two-windows"),
+        vec![b'x'; TWO_WINDOWS_BYTES],
+    )
+    .unwrap();
     for depots in [&[][..], &["near", "far"]] {
         let copies = ["byte", "two-windows"].map(|file| (file, path.route(depots)));
         let are_as_soon = |[byte, kilobytes]: &[f64; 2]| kilobytes - byte < HOP_RTT / 2.0;

@@ -18,10 +18,12 @@ fn narrow_path() -> Option<LongPath> {
 
 /// A table, made just now, that sends everything by this route.
 fn table(route: &str) -> Value {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap()
+        .as_millis() as u64;
     let spread = |p50: f64| json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 });
-    let option =
-        json!({ "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0 });
+    let option = json!({ "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0 });
     let sizes = json!([{ "at_least_bytes": 0, "routes": [option] }]);
     json!({
         "from": "client", "receives": true, "map_version": 1, "made_ms": now, "valid_until_ms": now + 600_000, "next": null,
@@ -78,7 +80,11 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
         let lied = path.fetched("file", &[]);
         assert_eq!(lied["routing"]["by"], "cache");
         // A block may travel twice: what takes long is sent again at the end.
-        assert!(bytes_by(&lied, "direct") >= BYTES as u64, "{}", lied["routing"]);
+        assert!(
+            bytes_by(&lied, "direct") >= BYTES as u64,
+            "{}",
+            lied["routing"]
+        );
         assert_eq!(bytes_by(&lied, &nowhere), 0, "{}", lied["routing"]);
         eprintln!("by way of {nowhere} {:.2} s", seconds(&lied));
     }
@@ -97,7 +103,10 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
     assert_eq!(bytes_by(&report, "direct"), 0, "{report}");
     let why = &report["routing"]["why"];
     assert!(
-        why[0].as_str().unwrap().contains("direct route was not open"),
+        why[0]
+            .as_str()
+            .unwrap()
+            .contains("direct route was not open"),
         "{why}"
     );
 }
@@ -112,7 +121,10 @@ fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
     let report = path.fetched("file", &[]);
     assert!(bytes_by(&report, &around) >= small as u64, "{report}");
     let why = &report["routing"]["why"];
-    assert!(why[0].as_str().unwrap().contains("could not be opened"), "{why}");
+    assert!(
+        why[0].as_str().unwrap().contains("could not be opened"),
+        "{why}"
+    );
     path.keep_table(Some(&table("direct")));
     let error = path.refused("server", &[]);
     assert!(error.contains("route direct"), "{error}");
@@ -136,7 +148,10 @@ fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
         });
         assert!(bytes_by(&report, &around) > 0, "{report}");
         let why = &report["routing"]["why"];
-        assert!(why[0].as_str().unwrap().contains("nothing had moved"), "{why}");
+        assert!(
+            why[0].as_str().unwrap().contains("nothing had moved"),
+            "{why}"
+        );
         path.drop_what_goes_directly(false);
     }
 }
@@ -150,7 +165,9 @@ fn what_a_depot_holds_that_hangs_goes_elsewhere() {
     path.keep_table(Some(&table(&route)));
     let depot = path.first_depot().id().to_string();
     let signal = |name: &str| {
-        let sent = std::process::Command::new("kill").args([name, &depot]).status();
+        let sent = std::process::Command::new("kill")
+            .args([name, &depot])
+            .status();
         assert!(sent.unwrap().success());
     };
     let mut stopped = false;

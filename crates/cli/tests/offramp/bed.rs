@@ -163,7 +163,10 @@ impl Running {
             passed |= line.contains("1 passed");
             line.clear();
         }
-        assert!(self.child.wait().unwrap().success(), "it failed on its node");
+        assert!(
+            self.child.wait().unwrap().success(),
+            "it failed on its node"
+        );
         assert!(passed, "the test is not called {}", self.name);
     }
 }
@@ -171,7 +174,11 @@ impl Running {
 impl Bed {
     fn up(hop_delay_ms: f64) -> Self {
         let path = PATH.replace("HOP", &hop_delay_ms.to_string());
-        let lab = Lab::up(&Scenario::from_text("offramp", &path), &Overrides::default()).unwrap();
+        let lab = Lab::up(
+            &Scenario::from_text("offramp", &path),
+            &Overrides::default(),
+        )
+        .unwrap();
         let directory = tempfile::tempdir().unwrap();
         let client = new_key(&directory.path().join("client"));
         let policy = directory.path().join("policy.toml");
@@ -193,7 +200,8 @@ impl Bed {
                 .stderr(File::create(directory.path().join(format!("{node}.log"))).unwrap());
             started(command)
         };
-        let depots = ["near", "far"].map(|node| start(node, &["depot", "--listen", "0.0.0.0:7510"]));
+        let depots =
+            ["near", "far"].map(|node| start(node, &["depot", "--listen", "0.0.0.0:7510"]));
         let offramp = start("gateway", &["offramp", "--listen", "0.0.0.0:7512"]);
         Self {
             lab,

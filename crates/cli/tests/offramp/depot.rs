@@ -47,7 +47,10 @@ fn a_depot_is_an_offramp_as_well() {
     out.read_line(&mut line).unwrap();
     let reported: serde_json::Value = serde_json::from_str(&line).unwrap();
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
-    let (relay, offramp) = (text(&reported["addresses"][0]), text(&reported["offramps"][0]));
+    let (relay, offramp) = (
+        text(&reported["addresses"][0]),
+        text(&reported["offramps"][0]),
+    );
     assert_ne!(relay, offramp);
 
     // Any server that reads to the end and answers.
@@ -104,11 +107,21 @@ fn a_depot_is_an_offramp_as_well() {
 fn an_offramp_that_may_go_nowhere_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.toml");
-    fs::write(&policy, "[[allow]]\nprincipals = [\"*\"]\nto = [\"192.0.2.1\"]\n").unwrap();
+    fs::write(
+        &policy,
+        "[[allow]]\nprincipals = [\"*\"]\nto = [\"192.0.2.1\"]\n",
+    )
+    .unwrap();
     new_key(&directory.path().join("home"));
     for arguments in [
         &["offramp", "--listen", "127.0.0.1:0"][..],
-        &["depot", "--listen", "127.0.0.1:0", "--offramp", "127.0.0.1:0"],
+        &[
+            "depot",
+            "--listen",
+            "127.0.0.1:0",
+            "--offramp",
+            "127.0.0.1:0",
+        ],
     ] {
         let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
             .env("LONGHAUL_HOME", directory.path().join("home"))

@@ -21,7 +21,8 @@ fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
         |bed, initiator| {
             let (sent, taken) = (bed.path("sent"), bed.path("taken"));
             fs::write(&sent, noise(8 << 20, 1)).unwrap();
-            let mut netcat = bed.program("gateway", "nc.openbsd", &["-N", "-l", "127.0.0.1", "5001"]);
+            let mut netcat =
+                bed.program("gateway", "nc.openbsd", &["-N", "-l", "127.0.0.1", "5001"]);
             netcat
                 .stdin(fs::File::open(&sent).unwrap())
                 .stdout(fs::File::create(&taken).unwrap());
@@ -30,7 +31,10 @@ fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
             fs::write(bed.path("ready"), "").unwrap();
             initiator.finish();
             assert!(netcat.0.wait().unwrap().success());
-            assert!(fs::read(&taken).unwrap() == noise(4 << 20, 2), "what netcat took");
+            assert!(
+                fs::read(&taken).unwrap() == noise(4 << 20, 2),
+                "what netcat took"
+            );
             bed.offramp.signal("TERM");
             assert_eq!(bed.offramp.0.wait().unwrap().code(), Some(0));
             for node in ["near", "far", "gateway"] {
@@ -96,12 +100,21 @@ fn a_web_server_is_reached_on_the_gateway_and_behind_it() {
             file(&me.directory.join("ready")).await;
             for server in ["127.0.0.1:5080".to_owned(), format!("{}:5081", me.inside)] {
                 let mut session = me.connect(&server).await.unwrap();
-                session.write_all(b"GET /file HTTP/1.0\r\n\r\n").await.unwrap();
+                session
+                    .write_all(b"GET /file HTTP/1.0\r\n\r\n")
+                    .await
+                    .unwrap();
                 session.flush().await.unwrap();
                 let mut answer = Vec::new();
                 session.read_to_end(&mut answer).await.unwrap();
-                let end = answer.windows(4).position(|four| four == b"\r\n\r\n").unwrap();
-                assert!(answer.starts_with(b"HTTP/1.1 200 OK") || answer.starts_with(b"HTTP/1.0 200 OK"));
+                let end = answer
+                    .windows(4)
+                    .position(|four| four == b"\r\n\r\n")
+                    .unwrap();
+                assert!(
+                    answer.starts_with(b"HTTP/1.1 200 OK")
+                        || answer.starts_with(b"HTTP/1.0 200 OK")
+                );
                 assert!(answer[end + 4..] == noise(3 << 20, 3), "{server}");
             }
         },
@@ -140,7 +153,17 @@ fn iperf3_measures_both_ways() {
             for direction in [&[][..], &["-R"]] {
                 let mut client = tokio::process::Command::new("iperf3");
                 client
-                    .args(["-c", "127.0.0.1", "-p", &port, "-n", "16M", "-P", "3", "--json"])
+                    .args([
+                        "-c",
+                        "127.0.0.1",
+                        "-p",
+                        &port,
+                        "-n",
+                        "16M",
+                        "-P",
+                        "3",
+                        "--json",
+                    ])
                     .args(direction)
                     .stdin(Stdio::null());
                 let output = client.output().await.unwrap();
@@ -166,7 +189,11 @@ fn a_server_is_reached_after_two_round_trips() {
         HOP_DELAY_MS,
         |bed, initiator| {
             let arguments = ["httpd", "-f", "-p", "127.0.0.1:5080", "-h", "client"];
-            let _web = Service(bed.program("gateway", "busybox", &arguments).spawn().unwrap());
+            let _web = Service(
+                bed.program("gateway", "busybox", &arguments)
+                    .spawn()
+                    .unwrap(),
+            );
             bed.listening("gateway", 5080);
             fs::write(bed.path("ready"), "").unwrap();
             initiator.finish();
@@ -204,6 +231,9 @@ fn the_programs_are_installed() {
         let found = Command::new("sh")
             .args(["-c", &format!("command -v {program}")])
             .output();
-        assert!(found.unwrap().status.success(), "{program}: see `make deps`");
+        assert!(
+            found.unwrap().status.success(),
+            "{program}: see `make deps`"
+        );
     }
 }

@@ -38,9 +38,21 @@ fn each_failure_has_the_number_that_the_kernel_has_for_it() {
                     StatusCode::DialUnreachable,
                     Errno::HOSTUNREACH,
                 ),
-                ("127.0.0.1:22".to_owned(), StatusCode::Refused, Errno::ACCESS),
-                ("127.0.0.2:5999".to_owned(), StatusCode::Refused, Errno::ACCESS),
-                (format!("{}:5999", me.gateway), StatusCode::Refused, Errno::ACCESS),
+                (
+                    "127.0.0.1:22".to_owned(),
+                    StatusCode::Refused,
+                    Errno::ACCESS,
+                ),
+                (
+                    "127.0.0.2:5999".to_owned(),
+                    StatusCode::Refused,
+                    Errno::ACCESS,
+                ),
+                (
+                    format!("{}:5999", me.gateway),
+                    StatusCode::Refused,
+                    Errno::ACCESS,
+                ),
                 (
                     "169.254.169.254:5999".to_owned(),
                     StatusCode::Refused,

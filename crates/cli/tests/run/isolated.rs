@@ -56,7 +56,10 @@ fn a_static_program_gets_onto_routes_with_what_it_is_for() {
         );
         assert!(seen.contains("echo: there and back"), "{seen}");
     }
-    assert_eq!(onramp.wishes().last().map(String::as_str), Some(REPORTED_WISHES));
+    assert_eq!(
+        onramp.wishes().last().map(String::as_str),
+        Some(REPORTED_WISHES)
+    );
     assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
 }
 
@@ -202,7 +205,10 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
     ]);
     let output = command.output().unwrap();
     if output.status.success() {
-        assert_eq!(String::from_utf8_lossy(&output.stdout), "0 0 ['0', '0', '1']\n");
+        assert_eq!(
+            String::from_utf8_lossy(&output.stdout),
+            "0 0 ['0', '0', '1']\n"
+        );
     } else {
         assert_eq!(output.status.code(), Some(125), "{}", reported(&output));
         assert_eq!(
@@ -215,7 +221,9 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
     // Another user, who may not open the device here, or makes a namespace.
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
-    command.arg(longhaul.get_program()).args(longhaul.get_args());
+    command
+        .arg(longhaul.get_program())
+        .args(longhaul.get_args());
     command.env("LONGHAUL_ONRAMP", &onramp.socket).arg("true");
     let output = command.output().unwrap();
     let said = reported(&output);
@@ -415,7 +423,10 @@ fn names_are_looked_up_at_the_hosts_own_resolver_and_rules_know_them() {
         5300,
     );
     let routes = fs::read_to_string(bed.path("client/routes.toml")).unwrap();
-    let named = routes.replace(&format!("to = [\"{inside}\"]"), "to = [\"*.archive.example\"]");
+    let named = routes.replace(
+        &format!("to = [\"{inside}\"]"),
+        "to = [\"*.archive.example\"]",
+    );
     assert_ne!(routes, named);
     fs::write(bed.path("client/routes.toml"), named).unwrap();
     let copy = bed.path("copy");

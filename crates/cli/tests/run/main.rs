@@ -31,7 +31,8 @@ const WISHES: [&str; 9] = [
     "--closed",
 ];
 /// ... and as the on-ramp receives it.
-const REPORTED_WISHES: &str = "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
+const REPORTED_WISHES: &str =
+    "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
 
 /// `longhaul run` with options, up to the program.
 fn run(onramp: &OnRamp, options: &[&str]) -> Command {
@@ -99,8 +100,15 @@ fn codes_signals_arguments_and_limits_are_the_programs() {
         Some(9)
     );
     assert_eq!(sh("echo \"$0 $1\"").stdout, b"name argument\n");
-    let plain = Command::new("sh").args(["-c", "ulimit -Sn"]).output().unwrap();
-    assert_eq!(sh("ulimit -Sn").stdout, plain.stdout, "the limit of descriptors");
+    let plain = Command::new("sh")
+        .args(["-c", "ulimit -Sn"])
+        .output()
+        .unwrap();
+    assert_eq!(
+        sh("ulimit -Sn").stdout,
+        plain.stdout,
+        "the limit of descriptors"
+    );
 }
 
 #[test]
@@ -113,8 +121,14 @@ fn what_cannot_be_run_so_is_reported_in_a_line() {
     );
     refused(run(&onramp, &[]).arg("/etc/passwd"), 126, &["/etc/passwd"]);
     let mut nowhere = run(&onramp, &[]);
-    nowhere.env("LONGHAUL_PRELOAD", "/no/such/object.so").arg("sh");
-    refused(&mut nowhere, 125, &["LONGHAUL_PRELOAD", "/no/such/object.so"]);
+    nowhere
+        .env("LONGHAUL_PRELOAD", "/no/such/object.so")
+        .arg("sh");
+    refused(
+        &mut nowhere,
+        125,
+        &["LONGHAUL_PRELOAD", "/no/such/object.so"],
+    );
     let folder = tempfile::tempdir().unwrap();
     let source = folder.path().join("still.c");
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();

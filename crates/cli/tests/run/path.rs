@@ -54,7 +54,9 @@ impl Bed {
         fs::write(at("client/routes.toml"), routes).unwrap();
         fs::create_dir(at("www")).unwrap();
         fs::write(at("www/file"), served()).unwrap();
-        let mut offramp = lab.command("gateway", env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut offramp = lab
+            .command("gateway", env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         offramp
             .env("LONGHAUL_HOME", at("gateway"))
             .args(["offramp", "--listen", "0.0.0.0:7512", "--policy"])
@@ -139,8 +141,18 @@ fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
         by_curl.to_str().unwrap(),
         &url,
     ];
-    let wget = ["busybox", "wget", "-q", "-O", by_wget.to_str().unwrap(), &url];
-    for (number, (program, copy)) in [(&curl[..], &by_curl), (&wget, &by_wget)].into_iter().enumerate() {
+    let wget = [
+        "busybox",
+        "wget",
+        "-q",
+        "-O",
+        by_wget.to_str().unwrap(),
+        &url,
+    ];
+    for (number, (program, copy)) in [(&curl[..], &by_curl), (&wget, &by_wget)]
+        .into_iter()
+        .enumerate()
+    {
         let output = bed.run(&["--closed", "--purpose", "a test"], program);
         assert!(output.status.success(), "{}", reported(&output));
         assert!(fs::read(copy).unwrap() == served(), "{}", program[0]);
@@ -148,10 +160,14 @@ fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
         assert!(
             ended
                 .iter()
-                .all(|line| line.contains(&format!("server={inside}:5080")) && line.contains("a test"))
+                .all(|line| line.contains(&format!("server={inside}:5080"))
+                    && line.contains("a test"))
         );
         if number == 0 {
-            assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{inside} 5080"));
+            assert_eq!(
+                String::from_utf8_lossy(&output.stdout),
+                format!("{inside} 5080")
+            );
         }
     }
     // Nothing listens there, which the off-ramp finds out.

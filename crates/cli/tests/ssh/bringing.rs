@@ -11,10 +11,19 @@ fn a_host_without_longhaul_is_brought_it() {
     noise(&hosts.path("here/big"), 3 << 20);
     let refused = hosts.cp(&["here/big", "alpha:"]);
     assert_eq!(refused.code, Some(3), "{}", refused.report);
-    assert!(refused.error().contains("--bootstrap"), "{}", refused.error());
+    assert!(
+        refused.error().contains("--bootstrap"),
+        "{}",
+        refused.error()
+    );
 
-    hosts.cp(&["--bootstrap", "here/big", "alpha:"]).assert_done();
-    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("big")));
+    hosts
+        .cp(&["--bootstrap", "here/big", "alpha:"])
+        .assert_done();
+    assert!(same(
+        &hosts.path("here/big"),
+        &hosts.home("alpha").join("big")
+    ));
     let cache = hosts.home("alpha").join(".cache/longhaul");
     let kept: Vec<_> = fs::read_dir(&cache)
         .unwrap()

@@ -18,7 +18,10 @@ fn files_and_trees_go_there_and_back_without_a_server() {
     to_home.assert_done();
     assert_eq!(to_home.routes[0], "direct", "{:?}", to_home.notices);
     assert_eq!(to_home.notices, Vec::<String>::new());
-    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("big")));
+    assert!(same(
+        &hosts.path("here/big"),
+        &hosts.home("alpha").join("big")
+    ));
 
     hosts.cp(&["-r", "here/tree", "alpha:copied"]).assert_done();
     assert!(same(
@@ -31,9 +34,14 @@ fn files_and_trees_go_there_and_back_without_a_server() {
     let unencrypted = hosts.cp(&["--no-encrypt", "alpha:big", "here/unencrypted"]);
     unencrypted.assert_done();
     assert_eq!(unencrypted.report["encrypted"], false);
-    assert!(same(&hosts.path("here/big"), &hosts.path("here/unencrypted")));
+    assert!(same(
+        &hosts.path("here/big"),
+        &hosts.path("here/unencrypted")
+    ));
     let absolute = "alpha:/run/ana/copied";
-    hosts.cp(&["-r", absolute, "alpha:~/big", "here/"]).assert_done();
+    hosts
+        .cp(&["-r", absolute, "alpha:~/big", "here/"])
+        .assert_done();
     assert!(same(&hosts.path("here/tree"), &hosts.path("here/copied")));
 
     // A link at the host is its user's own.
@@ -53,7 +61,10 @@ fn files_and_trees_go_there_and_back_without_a_server() {
     hosts
         .cp(&["--overwrite", "here/other", "alpha:big"])
         .assert_done();
-    assert!(same(&hosts.path("here/other"), &hosts.home("alpha").join("big")));
+    assert!(same(
+        &hosts.path("here/other"),
+        &hosts.home("alpha").join("big")
+    ));
 
     let nowhere = hosts.cp(&["here/big", "alpha:no/such/place"]);
     assert_eq!(nowhere.code, Some(1), "{}", nowhere.report);
@@ -91,7 +102,12 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
 
     // The other way round, where the destination lets nobody in.
     hosts.block_data_ports_of("beta");
-    let turned = hosts.cp(&["--port-range", crate::hosts::PORTS, "alpha:big", "beta:again"]);
+    let turned = hosts.cp(&[
+        "--port-range",
+        crate::hosts::PORTS,
+        "alpha:big",
+        "beta:again",
+    ]);
     turned.assert_done();
     assert!(
         turned.notices[0].contains("it connects to alpha instead"),
@@ -104,7 +120,12 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
     ));
 
     hosts.block_data_ports_of("alpha");
-    let apart = hosts.cp(&["--port-range", crate::hosts::PORTS, "alpha:big", "beta:never"]);
+    let apart = hosts.cp(&[
+        "--port-range",
+        crate::hosts::PORTS,
+        "alpha:big",
+        "beta:never",
+    ]);
     assert_eq!(apart.code, Some(3), "{}", apart.report);
     assert!(
         apart.error().contains("do not reach each other"),
@@ -129,7 +150,10 @@ fn files_are_listed_renamed_and_removed_where_one_can_log_in() {
     assert_eq!(ok("ls", &["alpha:"]), "runs/\n");
     let line = ok("stat", &["--json", "alpha:runs/f"]);
     let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert_eq!((&entry["kind"], &entry["bytes"]), (&"file".into(), &3000.into()));
+    assert_eq!(
+        (&entry["kind"], &entry["bytes"]),
+        (&"file".into(), &3000.into())
+    );
     ok("mv", &["alpha:runs/f", "alpha:runs/new/"]);
     assert_eq!(ok("ls", &["alpha:runs/new", "alpha:runs"]), "f\nnew/\n");
     let (code, _, errors) = hosts.files("rm", &["alpha:runs", "alpha:none"]);

@@ -31,7 +31,10 @@ fn a_far_side_ends_with_its_near_side_and_no_key_is_on_a_command_line() {
         assert!(lines.by_ref().any(|line| moving(&line.unwrap())));
         let running = hosts.command_lines();
         assert!(!running.is_empty());
-        assert!(running.iter().all(|line| !line.contains("lhk1:")), "{running:?}");
+        assert!(
+            running.iter().all(|line| !line.contains("lhk1:")),
+            "{running:?}"
+        );
         // kill -9.
         near.kill().unwrap();
         near.wait().unwrap();

@@ -50,7 +50,10 @@ fn the_first_minutes_go_as_they_are_written() {
         );
     }
     assert!(faults.is_empty(), "\n{}", faults.join("\n\n"));
-    assert!(same(&home.join("results/run-1.dat"), &home.join("again.dat")));
+    assert!(same(
+        &home.join("results/run-1.dat"),
+        &home.join("again.dat")
+    ));
 }
 
 /// What went otherwise than shown.
@@ -69,7 +72,8 @@ fn run(hosts: &Hosts, step: &Step, exit: i32) -> Option<String> {
         .stdin(Stdio::null())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).replace(&*home.to_string_lossy(), "/home/ana");
+    let text =
+        String::from_utf8_lossy(&output.stdout).replace(&*home.to_string_lossy(), "/home/ana");
     let printed: Vec<String> = text.lines().map(str::to_owned).collect();
     let as_shown = step.output.is_empty() || describes(&step.output, &printed, false);
     (output.status.code() != Some(exit) || !as_shown).then(|| {

@@ -68,7 +68,9 @@ impl Hosts {
     /// can't.
     pub fn up(with_longhaul: &[&str]) -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
-            eprintln!("not tested: no {missing} here (apt-get install openssh-server openssh-client)");
+            eprintln!(
+                "not tested: no {missing} here (apt-get install openssh-server openssh-client)"
+            );
             return None;
         }
         if !has_labs() {
@@ -82,7 +84,8 @@ impl Hosts {
             daemons: vec![],
         };
         fs::create_dir(hosts.path("bin")).unwrap();
-        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_longhaul"), hosts.path("bin/longhaul")).unwrap();
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_longhaul"), hosts.path("bin/longhaul"))
+            .unwrap();
         hosts.key("user");
         let mut config = String::new();
         for host in ["hub", "alpha", "beta"] {
@@ -132,9 +135,14 @@ impl Hosts {
                 "for n in all lo; do echo 0 > /proc/sys/net/ipv6/conf/$n/disable_ipv6 || :; done",
             ],
         );
-        let passwd = format!("root:x:0:0:root:/run:/bin/sh\n{USER}:x:1000:1000:{USER}:/run/ana:/bin/sh\n");
+        let passwd =
+            format!("root:x:0:0:root:/run:/bin/sh\n{USER}:x:1000:1000:{USER}:/run/ana:/bin/sh\n");
         fs::write(settings.join("passwd"), passwd).unwrap();
-        fs::write(settings.join("group"), format!("root:x:0:\n{USER}:x:1000:\n")).unwrap();
+        fs::write(
+            settings.join("group"),
+            format!("root:x:0:\n{USER}:x:1000:\n"),
+        )
+        .unwrap();
         let (at, bin) = (settings.display(), self.path("bin"));
         let path = match with_longhaul {
             true => format!("{}:/usr/bin:/bin", bin.display()),
@@ -164,7 +172,10 @@ impl Hosts {
         self.daemons.push(Service(daemon));
         let mut said = String::new();
         while !said.contains("Server listening on") {
-            assert!(log.read_line(&mut said).unwrap() > 0, "sshd of {host}: {said}");
+            assert!(
+                log.read_line(&mut said).unwrap() > 0,
+                "sshd of {host}: {said}"
+            );
         }
         // Read on, lest it waits for somebody who does.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
@@ -213,7 +224,10 @@ impl Hosts {
     }
 
     fn longhaul_at(&self, node: &str) -> Command {
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
         command
             .env("LONGHAUL_HOME", self.path("client-settings"))
             .env("HOME", self.path("client-home"))
@@ -236,13 +250,19 @@ impl Hosts {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        (output.status.code(), text(&output.stdout), text(&output.stderr))
+        (
+            output.status.code(),
+            text(&output.stdout),
+            text(&output.stderr),
+        )
     }
 
     /// The same at another node.
     pub fn cp_at(&self, node: &str, arguments: &[&str]) -> Copied {
         let mut command = self.longhaul_at(node);
-        command.args(["cp", "-F", "config", "--json"]).args(arguments);
+        command
+            .args(["cp", "-F", "config", "--json"])
+            .args(arguments);
         Copied::of(command.output().unwrap())
     }
 
@@ -260,7 +280,9 @@ impl Hosts {
             let line = read(process, "cmdline").ok()?;
             (environment.contains(&folder) && line.contains("--over-stdio")).then_some(line)
         };
-        processes.filter_map(|process| of_this_lab(&process)).collect()
+        processes
+            .filter_map(|process| of_this_lab(&process))
+            .collect()
     }
 
     /// Sends a signal to every far side that runs in this lab.
@@ -280,7 +302,10 @@ impl Hosts {
                 && read(&process, "environ").contains(&folder);
             if is_far_side && let Some(number) = process.file_name() {
                 // It may have ended by itself.
-                let _ = Command::new("kill").arg(format!("-{name}")).arg(number).status();
+                let _ = Command::new("kill")
+                    .arg(format!("-{name}"))
+                    .arg(number)
+                    .status();
             }
         }
     }

@@ -27,20 +27,28 @@ fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
     // Known from last time, so that nothing is waited for.
     let again = copy(&["alpha:two", "here/two"]);
     assert_eq!(again.routes[0], "from the host");
-    assert!(again.notices[0].contains("not tried"), "{:?}", again.notices);
+    assert!(
+        again.notices[0].contains("not tried"),
+        "{:?}",
+        again.notices
+    );
 
     hosts.block_data_ports_of("client");
     let inside = copy(&["here/big", "alpha:three"]);
     assert_eq!(inside.routes, ["inside ssh"]);
     assert!(
-        inside.notices[0].contains("no connection with alpha but ssh's") && inside.notices[0].contains(PORTS),
+        inside.notices[0].contains("no connection with alpha but ssh's")
+            && inside.notices[0].contains(PORTS),
         "{:?}",
         inside.notices
     );
     copy(&["alpha:three", "here/three"]);
     for (here, there) in [("big", "one"), ("two", "two"), ("three", "three")] {
         assert!(
-            same(&hosts.path("here").join(here), &hosts.home("alpha").join(there)),
+            same(
+                &hosts.path("here").join(here),
+                &hosts.home("alpha").join(there)
+            ),
             "{there}"
         );
     }
@@ -56,7 +64,10 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
     // ssh hands its settings file on to the jump only since it is named with -F.
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct");
-    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("big")));
+    assert!(same(
+        &hosts.path("here/big"),
+        &hosts.home("alpha").join("big")
+    ));
     let jumped = hosts.cp(&["-J", "hub", "alpha:big", "here/back"]);
     jumped.assert_done();
 }
@@ -101,8 +112,14 @@ fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
     noise(&hosts.path("here/big"), 3 << 20);
     let copied = hosts.cp_at("alpha", &["here/big", "[::1]:six"]);
     copied.assert_done();
-    assert_eq!((copied.routes[0].as_str(), &copied.notices), ("direct", &vec![]));
-    assert!(same(&hosts.path("here/big"), &hosts.home("alpha").join("six")));
+    assert_eq!(
+        (copied.routes[0].as_str(), &copied.notices),
+        ("direct", &vec![])
+    );
+    assert!(same(
+        &hosts.path("here/big"),
+        &hosts.home("alpha").join("six")
+    ));
 }
 
 #[test]

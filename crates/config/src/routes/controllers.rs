@@ -26,7 +26,11 @@ impl RouteTable {
     fn written_by(self, author: Author) -> Self {
         let rules = match author {
             Author::User => self.rules,
-            Author::Controller => self.rules.into_iter().map(RouteRule::by_controller).collect(),
+            Author::Controller => self
+                .rules
+                .into_iter()
+                .map(RouteRule::by_controller)
+                .collect(),
         };
         Self { rules, author }
     }
@@ -65,7 +69,11 @@ pub fn without_trust(text: &str) -> Result<String, RoutesError> {
     let mut table: toml::Table =
         toml::from_str(text).map_err(|error| malformed(error.message().to_owned()))?;
     let rules = table.get_mut("route").and_then(toml::Value::as_array_mut);
-    for rule in rules.into_iter().flatten().filter_map(toml::Value::as_table_mut) {
+    for rule in rules
+        .into_iter()
+        .flatten()
+        .filter_map(toml::Value::as_table_mut)
+    {
         for option in ["always", "fall_back"] {
             rule.remove(option);
         }
@@ -107,7 +115,10 @@ mod tests {
         let SessionEnd::Offramp { at, key } = &first.end else {
             panic!("{first:?}")
         };
-        assert_eq!((at.to_string(), *key), ("evil.example:7512".to_owned(), None));
+        assert_eq!(
+            (at.to_string(), *key),
+            ("evil.example:7512".to_owned(), None)
+        );
         assert!(!first.always && first.fall_back, "it only speeds up");
         // Depots read nothing: it may name theirs.
         assert!(second.via.to_string().starts_with(KEY));
@@ -127,7 +138,10 @@ mod tests {
         for (kept, rule) in kept.rules().iter().zip(by_controller.rules()) {
             assert_eq!((&kept.end, &kept.via), (&rule.end, &rule.via));
             assert_eq!((kept.always, kept.fall_back), (false, true));
-            assert_eq!((kept.to().len(), kept.ports()), (rule.to().len(), rule.ports()));
+            assert_eq!(
+                (kept.to().len(), kept.ports()),
+                (rule.to().len(), rule.ports())
+            );
         }
         assert_eq!(
             without_trust(&text).unwrap(),

@@ -37,12 +37,18 @@ acceptor = true
     assert_eq!(line(Some("10.2.2.3"), None, 80), None);
     assert_eq!(line(None, Some("slow.Example"), 80), Some(13));
     let rule = table.rule(None, Some("slow.example"), 2811).unwrap();
-    assert_eq!(rule.via.to_string(), "campus.example:7510,~backbone.example:99");
+    assert_eq!(
+        rule.via.to_string(),
+        "campus.example:7510,~backbone.example:99"
+    );
     assert!(rule.always && !rule.fall_back);
     let SessionEnd::Offramp { at, key } = &rule.end else {
         panic!("{rule:?}")
     };
-    assert_eq!((at.to_string().as_str(), *key), ("gateway.example:7512", None));
+    assert_eq!(
+        (at.to_string().as_str(), *key),
+        ("gateway.example:7512", None)
+    );
 }
 
 #[test]
@@ -53,7 +59,10 @@ fn what_a_rule_may_not_say_is_refused_with_its_line() {
         ("to = [\"h\"]\nports = [\"9-8\"]", "r.toml:3: ports: "),
         ("to = [\"h\"]\nports = [0]", "r.toml:3: ports: "),
         ("to = [\"h\"]\nports = [70000]", "r.toml:3: "),
-        ("to = [\"h\"]\nvia = \"a b\"\nacceptor = true", "r.toml:3: via: "),
+        (
+            "to = [\"h\"]\nvia = \"a b\"\nacceptor = true",
+            "r.toml:3: via: ",
+        ),
         (
             "to = [\"h\"]\nvia = \"depot\"",
             "r.toml:3: via: say where the session ends",
@@ -71,7 +80,10 @@ fn what_a_rule_may_not_say_is_refused_with_its_line() {
         ("", "r.toml:1: "),
     ] {
         let said = table(&format!("[[route]]\n{text}")).unwrap_err();
-        assert!(said.starts_with(error) && !said.contains('\n'), "{text}: {said}");
+        assert!(
+            said.starts_with(error) && !said.contains('\n'),
+            "{text}: {said}"
+        );
     }
     assert!(table("").unwrap().rules().is_empty());
 }

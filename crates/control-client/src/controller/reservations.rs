@@ -46,7 +46,11 @@ impl Controller {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn reserve(&self, request: &ReservationRequest, key: &str) -> Result<Granted, ClientError> {
+    pub async fn reserve(
+        &self,
+        request: &ReservationRequest,
+        key: &str,
+    ) -> Result<Granted, ClientError> {
         self.granted("POST", "/reservations", request, key).await
     }
 
@@ -92,7 +96,8 @@ impl Controller {
     /// # Errors
     /// [`ClientError`].
     pub async fn reservation(&self, id: u64) -> Result<Reservation, ClientError> {
-        self.ask("GET", &format!("/reservations/{id}"), None::<&()>).await
+        self.ask("GET", &format!("/reservations/{id}"), None::<&()>)
+            .await
     }
 
     /// What lets this key's sessions use a reservation's paths at the depots on them, now or in the next stretch of its time.
@@ -116,7 +121,10 @@ impl Controller {
     ///
     /// # Errors
     /// [`ClientError`].
-    pub async fn reservations(&self, query: &ReservationQuery) -> Result<Vec<Reservation>, ClientError> {
+    pub async fn reservations(
+        &self,
+        query: &ReservationQuery,
+    ) -> Result<Vec<Reservation>, ClientError> {
         let (mut all, mut after) = (Vec::new(), query.after.clone());
         loop {
             let path = path_of(query, after.as_deref());
@@ -167,7 +175,10 @@ fn path_of(query: &ReservationQuery, after: Option<&str>) -> String {
         ("own", query.own.map(|own| own.to_string())),
         ("series", query.series.map(|series| series.to_string())),
         ("since_ms", query.since_ms.map(|since| since.to_string())),
-        ("before_ms", query.before_ms.map(|before| before.to_string())),
+        (
+            "before_ms",
+            query.before_ms.map(|before| before.to_string()),
+        ),
         ("after", after.map(encoded)),
     ];
     let mut path = format!("/reservations?limit={PAGE}");

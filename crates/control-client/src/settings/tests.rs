@@ -62,7 +62,10 @@ fn what_says_nothing_that_can_be_gone_by_is_refused() {
     let file = dir.path().join(FILE);
     std::fs::write(&file, "#".repeat(MAX_BYTES as usize + 1)).unwrap();
     let error = Settings::load(&file).unwrap_err().to_string();
-    assert!(error.contains("too long") && !error.contains('\n'), "{error}");
+    assert!(
+        error.contains("too long") && !error.contains('\n'),
+        "{error}"
+    );
 }
 
 proptest! {

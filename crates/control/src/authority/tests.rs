@@ -23,11 +23,13 @@ fn constraint() -> impl Strategy<Value = Constraint> {
 
 fn rights() -> impl Strategy<Value = Vec<Right>> {
     let right =
-        (resource(), permission(), constraint()).prop_map(|(resource, permission, constraint)| Right {
-            resource,
-            permission,
-            constraint,
-            limits: None,
+        (resource(), permission(), constraint()).prop_map(|(resource, permission, constraint)| {
+            Right {
+                resource,
+                permission,
+                constraint,
+                limits: None,
+            }
         });
     vec(right, 0..12)
 }
@@ -86,7 +88,10 @@ fn the_builtin_roles_allow_what_the_page_says() {
         }
         assert!(!may("reader", resource, Permission::Write, &own));
         let is_principals = resource == Resource::Principals;
-        assert_eq!(may("reader", resource, Permission::Read, &others), !is_principals);
+        assert_eq!(
+            may("reader", resource, Permission::Read, &others),
+            !is_principals
+        );
         for role in ["client", "depot"] {
             assert!(
                 !may(role, resource, Permission::Write, &others),
@@ -94,9 +99,19 @@ fn the_builtin_roles_allow_what_the_page_says() {
             );
         }
     }
-    assert!(may("depot", Resource::Measurements, Permission::Write, &own));
+    assert!(may(
+        "depot",
+        Resource::Measurements,
+        Permission::Write,
+        &own
+    ));
     assert!(!may("depot", Resource::Transfers, Permission::Write, &own));
-    assert!(!may("client", Resource::Registrations, Permission::Write, &own));
+    assert!(!may(
+        "client",
+        Resource::Registrations,
+        Permission::Write,
+        &own
+    ));
     assert!(may("client", Resource::Routes, Permission::Read, &own));
     assert!(!may("client", Resource::Routes, Permission::Read, &others));
 }
@@ -142,7 +157,11 @@ fn each_right_that_covers_a_reservation_has_its_own_limits() {
     };
     let rights = [
         right(Permission::Create, Constraint::Any, Some(1)),
-        right(Permission::Create, Constraint::Site("denver".into()), Some(5)),
+        right(
+            Permission::Create,
+            Constraint::Site("denver".into()),
+            Some(5),
+        ),
         right(Permission::Modify, Constraint::Own, Some(9)),
         right(Permission::Write, Constraint::Own, None),
     ];

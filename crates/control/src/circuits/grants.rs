@@ -219,7 +219,12 @@ impl<'a> Issue<'a> {
     }
 
     /// Signs the grant of the path at this place, on which there are depots.
-    fn signed(&self, at: usize, path: &ReservedPath, on_it: &OnPath<'_>) -> Result<String, NoGrants> {
+    fn signed(
+        &self,
+        at: usize,
+        path: &ReservedPath,
+        on_it: &OnPath<'_>,
+    ) -> Result<String, NoGrants> {
         let mut grant = CircuitGrant {
             circuit: self.name(at).to_string().into_bytes(),
             holder: self.holder,
@@ -251,7 +256,9 @@ struct OnPath<'a> {
 impl<'a> OnPath<'a> {
     fn of(path: &ReservedPath, map: &'a Map) -> Self {
         let first = path.links.first().map(|link| &link.from);
-        let sites = first.into_iter().chain(path.links.iter().map(|link| &link.to));
+        let sites = first
+            .into_iter()
+            .chain(path.links.iter().map(|link| &link.to));
         let at = |site| {
             map.depots
                 .iter()

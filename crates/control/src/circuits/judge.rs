@@ -30,10 +30,15 @@ pub struct Followed {
 impl Followed {
     /// A reservation as it is followed; none where nothing of it is, or may be, on the network.
     #[must_use]
-    pub fn of(desk: &Desk, id: ReservationId, detail: &Detail, reservation: &Reservation) -> Option<Self> {
+    pub fn of(
+        desk: &Desk,
+        id: ReservationId,
+        detail: &Detail,
+        reservation: &Reservation,
+    ) -> Option<Self> {
         let machine = reservation.machine;
-        let is_followed =
-            machine.life == Life::Created && !matches!(machine.provision, None | Some(Provision::Released));
+        let is_followed = machine.life == Life::Created
+            && !matches!(machine.provision, None | Some(Provision::Released));
         if !is_followed || reservation.plan.0.is_empty() {
             return None;
         }
@@ -41,7 +46,9 @@ impl Followed {
         let counted = circuit.as_ref().map(|circuit| plan::counted(desk, circuit));
         Some(Self {
             machine,
-            not_set_up: plan::not_set_up(desk, &reservation.plan).into_iter().collect(),
+            not_set_up: plan::not_set_up(desk, &reservation.plan)
+                .into_iter()
+                .collect(),
             counted: counted.unwrap_or_default(),
             circuit,
         })

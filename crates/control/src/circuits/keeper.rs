@@ -98,7 +98,8 @@ impl Keeper {
         let following = &mut self.following;
         // Where the book cannot be read, what was shown last is.
         let _ = self.book.read(|desk, _| following.take(desk)).await;
-        self.view.stand(BTreeMap::new(), self.following.states().clone());
+        self.view
+            .stand(BTreeMap::new(), self.following.states().clone());
     }
 
     /// Conducts until it leads no longer, or the book is written no longer.
@@ -288,11 +289,9 @@ impl Keeper {
             for (id, one) in self.following.followed() {
                 let there = reconciler.parts(&circuit_name(*id), now).into_iter();
                 let there = there.filter(|(_, part)| one.counted.contains(&part.id));
-                parts.extend(
-                    there.filter_map(|(driver, part)| {
-                        Some((conductor.driver(&driver)?, owner.clone(), part.id))
-                    }),
-                );
+                parts.extend(there.filter_map(|(driver, part)| {
+                    Some((conductor.driver(&driver)?, owner.clone(), part.id))
+                }));
             }
         });
         let (view, clock) = (self.view.clone(), self.clock.clone());

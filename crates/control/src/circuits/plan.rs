@@ -67,7 +67,8 @@ pub fn circuit(
     let ports = streams::ports(plan, detail.ports, detail.pinned);
     let pieces = plan.0.iter().zip(ports).map(|(piece, ports)| {
         let routes = piece.routes.iter().zip(ports);
-        let routes = routes.map(|(planned, ports)| route(desk.names(), planned, streams_of(from, to, ports)));
+        let routes = routes
+            .map(|(planned, ports)| route(desk.names(), planned, streams_of(from, to, ports)));
         Ok(Piece {
             window: piece.window,
             routes: routes.collect::<Result<_, NoCircuit>>()?,
@@ -129,7 +130,12 @@ pub fn counted(desk: &Desk, circuit: &Circuit) -> BTreeSet<PartId> {
     let parts = routes.filter_map(|route| {
         let mut hops = route.hops.iter();
         let hop = hops.find(|hop| desk.manages(hop.node.as_str()))?;
-        Some(PartId::of(&circuit.id, &hop.node, &hop.link, &route.streams))
+        Some(PartId::of(
+            &circuit.id,
+            &hop.node,
+            &hop.link,
+            &route.streams,
+        ))
     });
     parts.collect()
 }

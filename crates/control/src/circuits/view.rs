@@ -42,7 +42,11 @@ impl CircuitsView {
     }
 
     /// Takes how reservations and circuits stand now: all circuits that there are.
-    pub fn stand(&self, circuits: BTreeMap<ReservationId, Circuit>, states: BTreeMap<&'static str, i64>) {
+    pub fn stand(
+        &self,
+        circuits: BTreeMap<ReservationId, Circuit>,
+        states: BTreeMap<&'static str, i64>,
+    ) {
         let mut known = self.known();
         known.circuits = circuits;
         known.states = states;

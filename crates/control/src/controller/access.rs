@@ -25,7 +25,10 @@ impl Controller {
             };
         };
         let authorities = read(&self.0.authorities);
-        let rights = authorities.by_key.get(key).map(|(_, rights)| rights.clone());
+        let rights = authorities
+            .by_key
+            .get(key)
+            .map(|(_, rights)| rights.clone());
         Asker {
             owner: key.to_string(),
             name: caller.user.clone(),
@@ -89,7 +92,10 @@ impl Controller {
         };
         let authorities = read(&self.0.authorities);
         // Whom a role was taken from in this moment has none.
-        let rights = authorities.by_key.get(key).map_or(&[][..], |(_, rights)| rights);
+        let rights = authorities
+            .by_key
+            .get(key)
+            .map_or(&[][..], |(_, rights)| rights);
         decide(&caller.user, rights, resource, permission, subject)
     }
 

@@ -35,7 +35,11 @@ impl Controller {
     /// The store does not answer, or has what cannot be read.
     pub async fn follow(&self) -> Result<(), StoreError> {
         let changes = self.0.store.changes().await?;
-        let known = *self.0.changes.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = *self
+            .0
+            .changes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if known == Some(changes) {
             return Ok(());
         }
@@ -62,7 +66,11 @@ impl Controller {
             file.names = names;
         }
         self.make_places();
-        *self.0.changes.lock().unwrap_or_else(PoisonError::into_inner) = Some(changes);
+        *self
+            .0
+            .changes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(changes);
         Ok(())
     }
 
@@ -115,10 +123,12 @@ impl Controller {
             {
                 file.names.insert(name.to_owned(), registration.key);
             }
-            file.registrations.insert(registration.key, registration.clone())
+            file.registrations
+                .insert(registration.key, registration.clone())
         };
         let says_the_same = before.is_some_and(|before| {
-            let is_live = now < before.until(policy) && before.until(policy) <= registration.until(policy);
+            let is_live =
+                now < before.until(policy) && before.until(policy) <= registration.until(policy);
             let same = Registration {
                 sent_at: before.sent_at,
                 valid_for: before.valid_for,
@@ -139,10 +149,16 @@ impl Controller {
         // A key that may not register any more is no depot from this moment on, whatever it said
         // before.
         let may_register = |key: &PublicKey| {
-            let rights = authorities.by_key.get(key).map(|(_, rights)| rights.as_slice());
+            let rights = authorities
+                .by_key
+                .get(key)
+                .map(|(_, rights)| rights.as_slice());
             rights.is_some_and(may_register)
         };
-        let in_force = file.registrations.values().filter(|one| may_register(&one.key));
+        let in_force = file
+            .registrations
+            .values()
+            .filter(|one| may_register(&one.key));
         let registrations: Vec<Registration> = in_force.cloned().collect();
         let mut names = DepotNames::of(&file.map);
         for (key, (name, _)) in &authorities.by_key {
@@ -166,7 +182,8 @@ impl Controller {
     /// Scores a report that was kept.
     pub fn take_report(&self, reporter: &str, report: &TransferReport) {
         let speaker = self.reporter_of(reporter);
-        self.weather().take_report(&speaker, report, seconds(now_ms()));
+        self.weather()
+            .take_report(&speaker, report, seconds(now_ms()));
     }
 
     /// Follows what is measured: from the writer here, or, where others write too, from the store.
@@ -227,7 +244,11 @@ impl Controller {
     async fn read_from(&self, seen: &mut i64) -> Result<(), StoreError> {
         let all = MeasurementQuery::default();
         loop {
-            let found = self.0.store.measurements(&all, None, *seen, READ_AT_ONCE).await?;
+            let found = self
+                .0
+                .store
+                .measurements(&all, None, *seen, READ_AT_ONCE)
+                .await?;
             let Some((last, _)) = found.last() else {
                 return Ok(());
             };

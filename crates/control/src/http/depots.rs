@@ -83,7 +83,11 @@ pub async fn register(
         .map_or_else(|| registration.name.clone(), str::to_owned);
     Ok(Json(Registered {
         name,
-        again_in_s: registration.valid_for.min(policy.max_valid_for).as_secs_f64() * RENEWAL_SHARE,
+        again_in_s: registration
+            .valid_for
+            .min(policy.max_valid_for)
+            .as_secs_f64()
+            * RENEWAL_SHARE,
         until_ms: (until * 1000.0) as u64,
     }))
 }
@@ -139,7 +143,12 @@ pub async fn release(
     controller.store().release_depot_name(&name).await?;
     controller.follow().await?;
     controller.log().log(Some(&caller), |left_out| {
-        tracing::info!(left_out, by = caller.user, name, "a depot's name was released");
+        tracing::info!(
+            left_out,
+            by = caller.user,
+            name,
+            "a depot's name was released"
+        );
     });
     Ok(StatusCode::NO_CONTENT)
 }

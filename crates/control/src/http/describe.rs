@@ -7,8 +7,8 @@ use utoipa::openapi::{OpenApi as Described, PathItem};
 use utoipa::{Modify, OpenApi};
 
 use super::{
-    depots, forecasts, grants, map, measurements, principals, probes, pscheduler, reservations, routes,
-    service, transfers,
+    depots, forecasts, grants, map, measurements, principals, probes, pscheduler, reservations,
+    routes, service, transfers,
 };
 
 /// Names of what a signed request has to bring.
@@ -111,7 +111,8 @@ impl Modify for Security {
         );
         let nothing = Vec::<String>::new();
         // Both fields at once.
-        let signed = SecurityRequirement::new(SIGNATURE_INPUT, nothing.clone()).add(SIGNATURE, nothing);
+        let signed =
+            SecurityRequirement::new(SIGNATURE_INPUT, nothing.clone()).add(SIGNATURE, nothing);
         for (path, item) in &mut description.paths.paths {
             let security = match OPEN.contains(&path.as_str()) {
                 true => Vec::new(),

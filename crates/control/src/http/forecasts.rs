@@ -23,7 +23,12 @@ pub async fn list(
     Extension(caller): Extension<Caller>,
     Asked(query): Asked<ForecastQuery>,
 ) -> Result<Json<ForecastPage>, Problem> {
-    controller.allow(&caller, Resource::Forecasts, Permission::Read, &Subject::all())?;
+    controller.allow(
+        &caller,
+        Resource::Forecasts,
+        Permission::Read,
+        &Subject::all(),
+    )?;
     let limit = usize::try_from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?).unwrap_or(usize::MAX);
     let skip = usize::try_from(cursor(query.after.as_deref())?).unwrap_or(usize::MAX);
     let items = controller.weather().forecasts(&query, skip, limit);

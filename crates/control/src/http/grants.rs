@@ -90,7 +90,9 @@ pub async fn renew(
     let circuits = circuits.into_iter().zip(found);
     let items = in_use.items.into_iter().zip(circuits).map(|(item, found)| {
         let renewed = match found {
-            (Some(circuit), Some(reservation)) => renewed(&controller, &item, circuit, &reservation, &depot),
+            (Some(circuit), Some(reservation)) => {
+                renewed(&controller, &item, circuit, &reservation, &depot)
+            }
             _ => Err("there is no such reservation any more".to_owned()),
         };
         let (grant, ended) = match renewed {
@@ -142,7 +144,16 @@ fn renewed(
     let places = controller.places();
     let now = controller.book().now();
     let map = &places.known.map;
-    renewal(reservation, circuit, depot, map, holder, &settings.signer, now).map_err(|no| no.to_string())
+    renewal(
+        reservation,
+        circuit,
+        depot,
+        map,
+        holder,
+        &settings.signer,
+        now,
+    )
+    .map_err(|no| no.to_string())
 }
 
 /// Decides whether sessions of `user` may use the paths of a reservation: those of who may set it

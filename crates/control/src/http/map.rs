@@ -34,7 +34,8 @@ pub async fn replace(
 ) -> Result<Json<MapChanged>, Problem> {
     controller.allow(&caller, Resource::Map, Permission::Write, &Subject::all())?;
     // What was read from the controller goes back without what it added.
-    map.depots.retain(|depot| depot.source != DepotSource::Registered);
+    map.depots
+        .retain(|depot| depot.source != DepotSource::Registered);
     for depot in &mut map.depots {
         depot.source = DepotSource::File;
         depot.state = Default::default();

@@ -8,7 +8,8 @@ use axum::{Extension, Json};
 use longhaul_api::problem::{Asked, Body};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::measurements::{
-    Batch, BatchKept, MAX_BATCH, Measurement, MeasurementPage, MeasurementQuery, Quantity, SummaryPage,
+    Batch, BatchKept, MAX_BATCH, Measurement, MeasurementPage, MeasurementQuery, Quantity,
+    SummaryPage,
 };
 use longhaul_control_api::principals::{Permission, Resource};
 
@@ -85,9 +86,12 @@ pub(super) async fn keep(
 /// Whether it can be one.
 fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
     let is_end = |end: &str| {
-        (1..=MAX_END_BYTES).contains(&end.len()) && end.trim() == end && !end.chars().any(char::is_control)
+        (1..=MAX_END_BYTES).contains(&end.len())
+            && end.trim() == end
+            && !end.chars().any(char::is_control)
     };
-    if !is_end(&measurement.from) || !is_end(&measurement.to) || measurement.from == measurement.to {
+    if !is_end(&measurement.from) || !is_end(&measurement.to) || measurement.from == measurement.to
+    {
         return Err(format!("from, to: two names of 1 to {MAX_END_BYTES} bytes"));
     }
     let most = match measurement.quantity {
@@ -108,10 +112,14 @@ fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
     let texts = [&conditions.congestion, &conditions.transfer];
     let is_long = |text: &&String| text.len() > MAX_TEXT_BYTES || text.contains('\0');
     if texts.into_iter().flatten().any(|text| is_long(&text)) {
-        return Err(format!("conditions: texts of at most {MAX_TEXT_BYTES} bytes"));
+        return Err(format!(
+            "conditions: texts of at most {MAX_TEXT_BYTES} bytes"
+        ));
     }
     match conditions.duration_s {
-        Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => Err("conditions: duration_s".to_owned()),
+        Some(seconds) if !(seconds.is_finite() && seconds >= 0.0) => {
+            Err("conditions: duration_s".to_owned())
+        }
         _ => Ok(()),
     }
 }
@@ -147,7 +155,9 @@ pub async fn summaries(
     let limit = i64::from(limit(query.limit, USUAL_LIMIT, MOST_LIMIT)?);
     let skip = cursor(query.after.as_deref())?;
     let store = controller.store();
-    let items = store.summaries(&query, reporter.as_deref(), skip, limit).await?;
+    let items = store
+        .summaries(&query, reporter.as_deref(), skip, limit)
+        .await?;
     let is_full = i64::try_from(items.len()) == Ok(limit);
     Ok(Json(SummaryPage {
         next: is_full.then(|| skip.saturating_add(limit).to_string()),

@@ -135,7 +135,8 @@ pub async fn put_role(
     may(&controller, &caller, Permission::Write)?;
     check_name(&name)?;
     check_own(&name)?;
-    let is_site = |constraint: &Constraint| !matches!(constraint, Constraint::Site(site) if site.is_empty());
+    let is_site =
+        |constraint: &Constraint| !matches!(constraint, Constraint::Site(site) if site.is_empty());
     if role.rights.is_empty()
         || role.rights.len() > MAX_RIGHTS
         || !role.rights.iter().all(|right| is_site(&right.constraint))

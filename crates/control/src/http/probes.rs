@@ -30,7 +30,11 @@ pub async fn list(
     let places = controller.places();
     let own = caller.key.and_then(|key| places.depot(&key));
     let map = &places.known.map;
-    let mut depots: Vec<&Depot> = map.depots.iter().filter(|depot| depot.state.usable()).collect();
+    let mut depots: Vec<&Depot> = map
+        .depots
+        .iter()
+        .filter(|depot| depot.state.usable())
+        .collect();
     depots.sort_by_key(|depot| &depot.name);
     let place = own.and_then(|own| depots.iter().position(|depot| depot.name == own));
     let Some((own, place)) = own.zip(place) else {
@@ -94,11 +98,20 @@ pub async fn result(
     headers: HeaderMap,
     Body(result): Body<ProbeResult>,
 ) -> Result<Json<BatchKept>, Problem> {
-    controller.allow(&caller, Resource::Probes, Permission::Write, &Subject::own())?;
+    controller.allow(
+        &caller,
+        Resource::Probes,
+        Permission::Write,
+        &Subject::own(),
+    )?;
     if id.parse::<u64>().is_err() {
         return Err(Problem::new(ProblemKind::NotFound, "no such task"));
     }
-    if result.measurements.iter().any(|one| one.source != Source::Probe) {
+    if result
+        .measurements
+        .iter()
+        .any(|one| one.source != Source::Probe)
+    {
         return Err(invalid("measurements: their source is probe"));
     }
     if let Some(error) = &result.error {

@@ -7,14 +7,14 @@ use longhaul_api::problem::Asked;
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{
-    Batch, BatchKept, Conditions, KeptMeasurement, Limit, Measurement, MeasurementQuery, PschedulerPage,
-    Quantity, Source,
+    Batch, BatchKept, Conditions, KeptMeasurement, Limit, Measurement, MeasurementQuery,
+    PschedulerPage, Quantity, Source,
 };
 use longhaul_control_api::principals::Resource;
 use longhaul_measurements::pscheduler::{read, write};
 use longhaul_measurements::{
-    Bounds, Conditions as Known, Distribution, HistogramBin, Kind, Method, Quantity as Measured, Record,
-    Values,
+    Bounds, Conditions as Known, Distribution, HistogramBin, Kind, Method, Quantity as Measured,
+    Record, Values,
 };
 
 use super::measurements::keep;
@@ -56,7 +56,9 @@ pub async fn take(
         }));
     }
     let batch = Batch { measurements };
-    Ok(Json(keep(&controller, &caller, &HeaderMap::new(), batch).await?))
+    Ok(Json(
+        keep(&controller, &caller, &HeaderMap::new(), batch).await?,
+    ))
 }
 
 /// The same: archivers may be told to use either.

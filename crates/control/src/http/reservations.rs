@@ -8,8 +8,8 @@ use longhaul_api::problem::{Asked, Body, Named};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::reservations::{
-    CancelQuery, NotLeadingProblem, RefusedProblem, Reservation, ReservationChange, ReservationPage,
-    ReservationQuery, ReservationRequest, Reserved,
+    CancelQuery, NotLeadingProblem, RefusedProblem, Reservation, ReservationChange,
+    ReservationPage, ReservationQuery, ReservationRequest, Reserved,
 };
 use serde::Serialize;
 
@@ -100,9 +100,9 @@ impl From<AskError> for Refused {
                 }));
             }
             AskError::Desk(DeskError::Unknown(_)) => ProblemKind::NotFound,
-            AskError::Desk(DeskError::Forbidden(_) | DeskError::Policy(_) | DeskError::Quota(_)) => {
-                ProblemKind::Forbidden
-            }
+            AskError::Desk(
+                DeskError::Forbidden(_) | DeskError::Policy(_) | DeskError::Quota(_),
+            ) => ProblemKind::Forbidden,
             AskError::Desk(DeskError::Wanted(_) | DeskError::Request(_)) => ProblemKind::Invalid,
             AskError::Desk(DeskError::NotNow(..)) => ProblemKind::Conflict,
             AskError::Desk(DeskError::Fault(_)) => ProblemKind::Unavailable,
@@ -130,7 +130,9 @@ impl IntoResponse for Refused {
 fn of_problem(status: StatusCode, problem: impl Serialize) -> Response {
     let mut response = (status, Json(problem)).into_response();
     let problem_json = HeaderValue::from_static("application/problem+json");
-    response.headers_mut().insert(header::CONTENT_TYPE, problem_json);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, problem_json);
     response
 }
 
@@ -167,7 +169,12 @@ async fn ask_once(
         .for_each(|one| circuits.dress(one));
     let ids: Vec<u64> = reserved.reservations.iter().map(|one| one.id).collect();
     controller.log().log(Some(caller), |left_out| {
-        tracing::info!(by = caller.user, ?ids, left_out, "reservations were changed")
+        tracing::info!(
+            by = caller.user,
+            ?ids,
+            left_out,
+            "reservations were changed"
+        )
     });
     Ok(reserved)
 }
@@ -189,7 +196,12 @@ async fn act(
 
 pub(super) fn read_id(id: &str) -> Result<ReservationId, Problem> {
     let read = id.parse().ok().and_then(reported::id);
-    read.ok_or_else(|| Problem::new(ProblemKind::NotFound, "no such reservation: a number is expected"))
+    read.ok_or_else(|| {
+        Problem::new(
+            ProblemKind::NotFound,
+            "no such reservation: a number is expected",
+        )
+    })
 }
 
 /// What is asked for.
@@ -208,7 +220,10 @@ impl<S: Send + Sync> FromRequest<S> for Wanted {
         let kind = request.headers().get(header::CONTENT_TYPE);
         let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim();
-        if !SIGNED.iter().any(|signed| kind.eq_ignore_ascii_case(signed)) {
+        if !SIGNED
+            .iter()
+            .any(|signed| kind.eq_ignore_ascii_case(signed))
+        {
             let Body(request) = Body::from_request(request, state).await?;
             return Ok(Self::Plain(Box::new(request)));
         }
@@ -231,7 +246,14 @@ pub async fn reserve(
     let reserved = match wanted {
         Wanted::Plain(request) => {
             let command = wish(&controller, &caller, (*request).clone(), None).await?;
-            ask(&controller, &caller, &headers, &("reserve", &request), command).await?
+            ask(
+                &controller,
+                &caller,
+                &headers,
+                &("reserve", &request),
+                command,
+            )
+            .await?
         }
         Wanted::Signed(text) => {
             let now = book_moment(controller.book().now());
@@ -241,7 +263,11 @@ pub async fn reserve(
             let signer = controller.caller(document.key);
             // The same document says the same again, whoever brings it, and for as long as it holds.
             let content = serde_json::to_vec(&document.request).unwrap_or_default();
-            let once = Once::of(&format!("documents {}", document.key), &document.id, &content);
+            let once = Once::of(
+                &format!("documents {}", document.key),
+                &document.id,
+                &content,
+            );
             let command = wish(&controller, &signer, document.request, Some(text)).await?;
             controller.log().log(Some(&caller), |left_out| {
                 tracing::info!(
@@ -276,11 +302,13 @@ async fn wish(
         place(&places, "from", &request.from)?,
         place(&places, "to", &request.to)?,
     );
-    address(&places, caller, &request, &mut from, &mut to).map_err(|fault| invalid(fault.to_string()))?;
+    address(&places, caller, &request, &mut from, &mut to)
+        .map_err(|fault| invalid(fault.to_string()))?;
     let speaker = controller.speaker(caller);
     let is_end = speaker.is_some_and(|speaker| speaker.is(&from.name) || speaker.is(&to.name));
     let now = book_moment(controller.book().now());
-    let first = window(request.start_ms, request.end_ms, now).map_err(|fault| invalid(fault.to_string()))?;
+    let first = window(request.start_ms, request.end_ms, now)
+        .map_err(|fault| invalid(fault.to_string()))?;
     let windows = match request.recurrence.clone() {
         None => vec![first],
         Some(recurrence) => {
@@ -302,10 +330,14 @@ async fn wish(
 
 /// Whether it can be asked, but for what the book knows.
 fn check(request: &ReservationRequest) -> Result<(), String> {
-    let is_name =
-        |name: &str| (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+    let is_name = |name: &str| {
+        (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
+    };
     let avoided = request.avoid_sites.iter().chain(&request.avoid_links);
-    if !is_name(&request.from) || !is_name(&request.to) || !avoided.clone().all(|name| is_name(name)) {
+    if !is_name(&request.from)
+        || !is_name(&request.to)
+        || !avoided.clone().all(|name| is_name(name))
+    {
         return Err(format!(
             "from, to, avoid_sites, avoid_links: 1 to {MAX_NAME_BYTES} bytes"
         ));
@@ -313,7 +345,8 @@ fn check(request: &ReservationRequest) -> Result<(), String> {
     if request.avoid_sites.len() > MAX_AVOIDED || request.avoid_links.len() > MAX_AVOIDED {
         return Err(format!("avoid_sites, avoid_links: at most {MAX_AVOIDED}"));
     }
-    let is_long = |text: &String| text.len() > MAX_DESCRIPTION_BYTES || text.chars().any(char::is_control);
+    let is_long =
+        |text: &String| text.len() > MAX_DESCRIPTION_BYTES || text.chars().any(char::is_control);
     if request.description.as_ref().is_some_and(is_long) {
         return Err(format!(
             "description: one line of at most {MAX_DESCRIPTION_BYTES} bytes"
@@ -324,8 +357,9 @@ fn check(request: &ReservationRequest) -> Result<(), String> {
 
 fn place(places: &Places, what: &str, name: &str) -> Result<Place, Problem> {
     places.place(name).ok_or_else(|| {
-        let detail =
-            format!("{what}: no host, depot or site of the map is called {name}: longhaul map lists them");
+        let detail = format!(
+            "{what}: no host, depot or site of the map is called {name}: longhaul map lists them"
+        );
         Problem::new(ProblemKind::NotFound, detail)
     })
 }
@@ -367,8 +401,13 @@ pub async fn list(
     let asker = controller.asker(&caller);
     let look = |desk: &crate::reservations::Desk, now| desk.list(&asker, &query, after, limit, now);
     let (mut items, is_more) = controller.book().read(look).await?;
-    items.iter_mut().for_each(|one| controller.circuits().dress(one));
-    let next = items.last().filter(|_| is_more).map(|last| last.id.to_string());
+    items
+        .iter_mut()
+        .for_each(|one| controller.circuits().dress(one));
+    let next = items
+        .last()
+        .filter(|_| is_more)
+        .map(|last| last.id.to_string());
     Ok(Json(ReservationPage { items, next }))
 }
 
@@ -399,11 +438,21 @@ pub async fn document(
 ) -> Result<Response, Refused> {
     let id = read_id(&id)?;
     let asker = controller.asker(&caller);
-    let look =
-        |desk: &crate::reservations::Desk, _| desk.document(&asker, id).map(|found| found.map(str::to_owned));
-    let found = controller.book().read(look).await?.map_err(AskError::from)?;
-    let text = found
-        .ok_or_else(|| Problem::new(ProblemKind::NotFound, "it was not asked for by a signed document"))?;
+    let look = |desk: &crate::reservations::Desk, _| {
+        desk.document(&asker, id)
+            .map(|found| found.map(str::to_owned))
+    };
+    let found = controller
+        .book()
+        .read(look)
+        .await?
+        .map_err(AskError::from)?;
+    let text = found.ok_or_else(|| {
+        Problem::new(
+            ProblemKind::NotFound,
+            "it was not asked for by a signed document",
+        )
+    })?;
     let [compact, flattened] = SIGNED.map(HeaderValue::from_static);
     let kind = if text.trim_start().starts_with('{') {
         flattened
@@ -460,7 +509,15 @@ pub async fn commit(
     Named(id): Named<String>,
     headers: HeaderMap,
 ) -> Result<Json<Reserved>, Refused> {
-    act(&controller, &caller, &headers, &id, "commit", Command::Commit).await
+    act(
+        &controller,
+        &caller,
+        &headers,
+        &id,
+        "commit",
+        Command::Commit,
+    )
+    .await
 }
 
 /// Gives back what is held, with all that was granted together with it. What was promised before stays.
@@ -501,5 +558,13 @@ pub async fn release(
     Named(id): Named<String>,
     headers: HeaderMap,
 ) -> Result<Json<Reserved>, Refused> {
-    act(&controller, &caller, &headers, &id, "release", Command::Release).await
+    act(
+        &controller,
+        &caller,
+        &headers,
+        &id,
+        "release",
+        Command::Release,
+    )
+    .await
 }

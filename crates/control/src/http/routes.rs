@@ -5,7 +5,9 @@ use axum::{Extension, Json};
 use longhaul_api::problem::{Asked, Body};
 use longhaul_api::{Caller, Problem, ProblemKind};
 use longhaul_control_api::principals::{Permission, Resource};
-use longhaul_control_api::routes::{RouteAnswer, RouteOption, RouteQuestion, RouteTable, TableQuery};
+use longhaul_control_api::routes::{
+    RouteAnswer, RouteOption, RouteQuestion, RouteTable, TableQuery,
+};
 
 use super::{cursor, invalid, limit};
 use crate::controller::{Controller, now_ms};
@@ -117,11 +119,9 @@ pub async fn table(
     let places = controller.places();
     let to = match query.to.as_deref() {
         None => None,
-        Some(to) => Some(
-            places
-                .meant(to)
-                .ok_or_else(|| Problem::new(ProblemKind::NotFound, format!("to: {to} is not on the map")))?,
-        ),
+        Some(to) => Some(places.meant(to).ok_or_else(|| {
+            Problem::new(ProblemKind::NotFound, format!("to: {to} is not on the map"))
+        })?),
     };
     let receives = query.receives.unwrap_or(false);
     let table = controller

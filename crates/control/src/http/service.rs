@@ -45,7 +45,12 @@ pub async fn metrics(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
-    controller.allow(&caller, Resource::Controller, Permission::Read, &Subject::all())?;
+    controller.allow(
+        &caller,
+        Resource::Controller,
+        Permission::Read,
+        &Subject::all(),
+    )?;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok(([(header::CONTENT_TYPE, kind)], page(controller).text()).into_response())
 }
@@ -57,7 +62,12 @@ pub async fn info(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<ControllerInfo>, Problem> {
     // To whoever is let in at all; what it counts is for those who may read all.
-    controller.allow(&caller, Resource::Controller, Permission::Read, &Subject::own())?;
+    controller.allow(
+        &caller,
+        Resource::Controller,
+        Permission::Read,
+        &Subject::own(),
+    )?;
     let series = controller.weather().len();
     let leadership = controller.leadership();
     Ok(Json(ControllerInfo {

@@ -5,7 +5,9 @@ use axum::{Extension, Json};
 use longhaul_api::problem::{Asked, Body};
 use longhaul_api::{Caller, Problem};
 use longhaul_control_api::principals::{Permission, Resource};
-use longhaul_control_api::transfers::{ReportKept, Score, TransferPage, TransferQuery, TransferReport};
+use longhaul_control_api::transfers::{
+    ReportKept, Score, TransferPage, TransferQuery, TransferReport,
+};
 
 use super::{cursor, invalid, limit, read_all_or_own, reporter};
 use crate::authority::Subject;
@@ -58,14 +60,20 @@ pub async fn take(
 
 /// Whether it can be one.
 fn check(report: &TransferReport) -> Result<(), String> {
-    let is_name =
-        |name: &str| (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control);
+    let is_name = |name: &str| {
+        (1..=MAX_NAME_BYTES).contains(&name.len()) && !name.chars().any(char::is_control)
+    };
     let ends = [&report.from, &report.to].into_iter().flatten();
     let depots = report.routes.iter().flat_map(|route| &route.via);
     if !is_name(&report.id) || !ends.chain(depots).all(|name| is_name(name)) {
         return Err(format!("id, from, to, via: 1 to {MAX_NAME_BYTES} bytes"));
     }
-    if report.routes.len() > MAX_ROUTES || report.routes.iter().any(|route| route.via.len() > MAX_DEPOTS) {
+    if report.routes.len() > MAX_ROUTES
+        || report
+            .routes
+            .iter()
+            .any(|route| route.via.len() > MAX_DEPOTS)
+    {
         return Err(format!(
             "routes: at most {MAX_ROUTES}, each with at most {MAX_DEPOTS} depots"
         ));
@@ -79,7 +87,9 @@ fn check(report: &TransferReport) -> Result<(), String> {
     }
     match &report.promised {
         Some(promised)
-            if !(0.0 < promised.p10 && promised.p10 <= promised.p50 && promised.p50 <= promised.p90) =>
+            if !(0.0 < promised.p10
+                && promised.p10 <= promised.p50
+                && promised.p50 <= promised.p90) =>
         {
             Err("promised: p10 <= p50 <= p90, above 0".to_owned())
         }
@@ -113,6 +123,11 @@ pub async fn score(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Score>, Problem> {
-    controller.allow(&caller, Resource::Transfers, Permission::Read, &Subject::all())?;
+    controller.allow(
+        &caller,
+        Resource::Transfers,
+        Permission::Read,
+        &Subject::all(),
+    )?;
     Ok(Json(controller.weather().score()))
 }

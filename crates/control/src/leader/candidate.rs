@@ -116,7 +116,9 @@ impl Candidate {
                 }
                 Err(_) => {
                     self.take(Event::Broken);
-                    tracing::warn!("the store does not answer any more: connections to it are given up");
+                    tracing::warn!(
+                        "the store does not answer any more: connections to it are given up"
+                    );
                     self.store.give_up();
                     return;
                 }
@@ -164,7 +166,12 @@ impl Candidate {
                     tracing::info!(epoch, "this controller leads from now on");
                 }
                 (_, true) => tracing::warn!("this controller leads no longer"),
-                (Leadership::Following { leader: Some(leader) }, false) => {
+                (
+                    Leadership::Following {
+                        leader: Some(leader),
+                    },
+                    false,
+                ) => {
                     tracing::info!(leader = leader.name, "another controller leads");
                 }
                 _ => {}

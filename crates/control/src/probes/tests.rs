@@ -52,7 +52,10 @@ fn of_a_link_that_nobody_knows_little_is_taken_and_of_a_narrow_one_next_to_nothi
         unseen_bytes: None,
     };
     assert_eq!(kind(2, &of(None)), ProbeKind::Bulk { bytes });
-    assert!(matches!(kind(2, &of(Some(1e6))), ProbeKind::RoundTrips { .. }));
+    assert!(matches!(
+        kind(2, &of(Some(1e6))),
+        ProbeKind::RoundTrips { .. }
+    ));
     assert!(matches!(kind(6, &of(Some(1e8))), ProbeKind::Bulk { .. }));
 }
 

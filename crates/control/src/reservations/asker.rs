@@ -30,7 +30,13 @@ impl Asker {
     pub fn may(&self, permission: Permission, subject: &Subject) -> Result<(), Refused> {
         match &self.rights {
             None => Ok(()),
-            Some(rights) => decide(&self.name, rights, Resource::Reservations, permission, subject),
+            Some(rights) => decide(
+                &self.name,
+                rights,
+                Resource::Reservations,
+                permission,
+                subject,
+            ),
         }
     }
 
@@ -38,7 +44,11 @@ impl Asker {
     ///
     /// # Errors
     /// It may not do that at all.
-    pub fn limits(&self, permission: Permission, subject: &Subject) -> Result<Vec<Limits>, Refused> {
+    pub fn limits(
+        &self,
+        permission: Permission,
+        subject: &Subject,
+    ) -> Result<Vec<Limits>, Refused> {
         self.may(permission, subject)?;
         let Some(rights) = &self.rights else {
             return Ok(vec![Limits::default()]);
@@ -53,7 +63,12 @@ impl Asker {
     /// the controller.
     #[must_use]
     pub fn quota(&self, permission: Permission, subject: &Subject) -> Option<Quota> {
-        let found = limits(self.rights.as_ref()?, Resource::Reservations, permission, subject);
+        let found = limits(
+            self.rights.as_ref()?,
+            Resource::Reservations,
+            permission,
+            subject,
+        );
         // Of several rights the widest counts.
         let widest = |of: fn(&ReservationLimits) -> Option<u32>| {
             let all: Option<Vec<u32>> = found.iter().map(of).collect();

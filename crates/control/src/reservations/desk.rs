@@ -82,7 +82,10 @@ pub struct Detail {
     pub created: Moment,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 const fn is_false(value: &bool) -> bool {
     !*value
 }
@@ -248,7 +251,8 @@ impl Desk {
     /// # Errors
     /// Never: a network of nothing is one.
     pub fn new() -> Result<Self, DeskError> {
-        let nothing = Network::new(0, Vec::new()).map_err(|fault| DeskError::Fault(fault.to_string()))?;
+        let nothing =
+            Network::new(0, Vec::new()).map_err(|fault| DeskError::Fault(fault.to_string()))?;
         Ok(Self {
             names: Arc::default(),
             book: Book::new(nothing),
@@ -335,10 +339,14 @@ impl Desk {
                 self.details.extend(details.clone());
                 match &entry.change {
                     Change::Held { holds, .. } => {
-                        holds.iter().for_each(|hold| self.look_at(hold.id, entry.at));
+                        holds
+                            .iter()
+                            .for_each(|hold| self.look_at(hold.id, entry.at));
                     }
                     Change::Changing { hold, .. } => self.look_at(hold.id, entry.at),
-                    Change::Event { id, .. } | Change::Returned { id, .. } => self.look_at(*id, entry.at),
+                    Change::Event { id, .. } | Change::Returned { id, .. } => {
+                        self.look_at(*id, entry.at)
+                    }
                     Change::Forgotten { id } => {
                         if let Some(gone) = self.details.remove(id) {
                             self.hand_on(*id, gone);
@@ -354,7 +362,8 @@ impl Desk {
     /// Gives the document of one that is forgotten to the next that was granted together with it.
     fn hand_on(&mut self, id: ReservationId, gone: Detail) {
         let next = self.details.range_mut(id..).next();
-        if let Some((_, next)) = next.filter(|(_, next)| gone.series.is_some() && next.series == gone.series)
+        if let Some((_, next)) =
+            next.filter(|(_, next)| gone.series.is_some() && next.series == gone.series)
             && next.document.is_none()
         {
             next.document = gone.document;
@@ -396,7 +405,9 @@ impl Desk {
 
     /// Between which addresses a reservation has its streams, and when; none where it is over, or they are not known.
     fn place_of(&self, id: ReservationId) -> Option<beside::Streams> {
-        let (detail, reservation) = self.reservation(id).filter(|_| !self.over.contains_key(&id))?;
+        let (detail, reservation) = self
+            .reservation(id)
+            .filter(|_| !self.over.contains_key(&id))?;
         let (start, end) = reported::span(reservation);
         Some(beside::Streams {
             from: detail.from.address?,
@@ -444,7 +455,10 @@ impl Desk {
             }
         }
         let before = now.saturating_sub_unsigned(KEEP_MS);
-        let old = self.over_by_time.iter().take_while(|(since, _)| *since <= before);
+        let old = self
+            .over_by_time
+            .iter()
+            .take_while(|(since, _)| *since <= before);
         let old = old.map(|(_, id)| *id).chain(self.owned.excess());
         let old: BTreeSet<ReservationId> = old.take(MAX_DUE).collect();
         is_more |= old.len() == MAX_DUE;
@@ -476,7 +490,12 @@ impl Desk {
     }
 
     /// Ends a reservation, and gives back all of it.
-    fn end(&mut self, id: ReservationId, now: Moment, records: &mut Vec<Record>) -> Result<(), DeskError> {
+    fn end(
+        &mut self,
+        id: ReservationId,
+        now: Moment,
+        records: &mut Vec<Record>,
+    ) -> Result<(), DeskError> {
         for event in [Event::Terminate, Event::TerminateConfirmed] {
             self.write(Change::Event { id, event }, BTreeMap::new(), now, records)?;
         }

@@ -38,7 +38,9 @@ pub enum DocumentFault {
     #[error("the document's header is not taken: {0}")]
     Header(String),
     /// It is not what was signed.
-    #[error("the document's signature does not fit: it was altered, or another key signed it; sign it again")]
+    #[error(
+        "the document's signature does not fit: it was altered, or another key signed it; sign it again"
+    )]
     Signature,
     /// Its certificates lead nowhere.
     #[error(
@@ -81,7 +83,8 @@ impl Roots {
         let mut roots = Vec::new();
         for certificate in CertificateDer::pem_slice_iter(pem) {
             let certificate = certificate.map_err(|error| fault(error.to_string()))?;
-            let anchor = anchor_from_trusted_cert(&certificate).map_err(|error| fault(error.to_string()))?;
+            let anchor =
+                anchor_from_trusted_cert(&certificate).map_err(|error| fault(error.to_string()))?;
             roots.push(anchor.to_owned());
         }
         match roots.is_empty() {
@@ -152,7 +155,12 @@ enum Audience {
 ///
 /// # Errors
 /// [`DocumentFault`]: it is none, was altered, is for another one than `audience`, or does not hold at `now_ms`, in milliseconds since the Unix epoch.
-pub fn read(text: &str, roots: &Roots, audience: &PublicKey, now_ms: i64) -> Result<Document, DocumentFault> {
+pub fn read(
+    text: &str,
+    roots: &Roots,
+    audience: &PublicKey,
+    now_ms: i64,
+) -> Result<Document, DocumentFault> {
     let form = |why: &dyn std::fmt::Display| DocumentFault::Form(why.to_string());
     let Flattened {
         protected,
@@ -254,8 +262,9 @@ fn of_chain(chain: &[String], roots: &Roots, now_s: i64) -> Result<PublicKey, Do
             None,
         )
         .map_err(|error| fault(&error))?;
-    PublicKey::from_spki(&certificate.subject_public_key_info())
-        .ok_or_else(|| DocumentFault::Header("the certificate's key is to be an Ed25519 key".to_owned()))
+    PublicKey::from_spki(&certificate.subject_public_key_info()).ok_or_else(|| {
+        DocumentFault::Header("the certificate's key is to be an Ed25519 key".to_owned())
+    })
 }
 
 /// Whether what was signed is for whoever reads it, now.

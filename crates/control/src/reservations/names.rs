@@ -60,14 +60,19 @@ impl Names {
             .enumerate()
             .map(|(place, known)| ((known.name.clone(), known.link.from, known.link.to), place))
             .collect();
-        let mut next_cable = links.iter().map(|known| known.link.cable + 1).max().unwrap_or(0);
+        let mut next_cable = links
+            .iter()
+            .map(|known| known.link.cable + 1)
+            .max()
+            .unwrap_or(0);
         let graph = Graph::of(map);
         for edge in graph.edges() {
             let of_map = usize::try_from(edge.link)
                 .ok()
                 .and_then(|place| map.links.get(place));
             let node = |node: u32| graph.name(node).and_then(|name| nodes.get(name)).copied();
-            let (Some(of_map), Some(from), Some(to)) = (of_map, node(edge.from), node(edge.to)) else {
+            let (Some(of_map), Some(from), Some(to)) = (of_map, node(edge.from), node(edge.to))
+            else {
                 continue;
             };
             let direction = if edge.forward {

@@ -87,13 +87,23 @@ mod tests {
             time_zone: zone.map(str::to_owned),
         };
         let found = windows(Window::new(FRIDAY + 5, FRIDAY + 5 + HOUR), &recurrence)?;
-        assert!(found.iter().all(|window| window.length() == HOUR.unsigned_abs()));
-        Ok(found.iter().map(|window| window.start - FRIDAY - 5).collect())
+        assert!(
+            found
+                .iter()
+                .all(|window| window.length() == HOUR.unsigned_abs())
+        );
+        Ok(found
+            .iter()
+            .map(|window| window.start - FRIDAY - 5)
+            .collect())
     }
 
     #[test]
     fn hours_are_those_of_the_time_zone() {
-        assert_eq!(of("FREQ=DAILY;COUNT=4", None), Ok(vec![0, DAY, 2 * DAY, 3 * DAY]));
+        assert_eq!(
+            of("FREQ=DAILY;COUNT=4", None),
+            Ok(vec![0, DAY, 2 * DAY, 3 * DAY])
+        );
         let denver = of("RRULE:FREQ=DAILY;COUNT=4", Some("America/Denver"));
         assert_eq!(denver, Ok(vec![0, DAY, 2 * DAY - HOUR, 3 * DAY - HOUR]));
         let until = of("FREQ=WEEKLY;BYDAY=FR,MO;UNTIL=20260314T000000Z", None);
@@ -104,7 +114,10 @@ mod tests {
     fn what_is_no_rule_or_has_no_end_is_refused() {
         assert_eq!(of("FREQ=HOURLY", None), Err(RuleFault::Endless));
         assert_eq!(of("FREQ=DAILY;COUNT=367", None), Err(RuleFault::Endless));
-        assert_eq!(of("FREQ=DAILY;COUNT=366", None).map(|found| found.len()), Ok(366));
+        assert_eq!(
+            of("FREQ=DAILY;COUNT=366", None).map(|found| found.len()),
+            Ok(366)
+        );
         assert!(matches!(
             of("FREQ=DAILY;COUNT=2", Some("Denver/Nowhere")),
             Err(RuleFault::Zone(_))
@@ -120,6 +133,9 @@ mod tests {
         }
         let never = of("FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=1", None);
         assert_eq!(never, Err(RuleFault::Never));
-        assert_eq!(of("FREQ=DAILY;INTERVAL=0;COUNT=2", None), Err(RuleFault::Never));
+        assert_eq!(
+            of("FREQ=DAILY;INTERVAL=0;COUNT=2", None),
+            Err(RuleFault::Never)
+        );
     }
 }

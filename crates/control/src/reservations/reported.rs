@@ -12,9 +12,9 @@ use longhaul_circuits::request::{self, Plan, Request};
 use longhaul_circuits::split::Route;
 use longhaul_circuits::time::Moment;
 use longhaul_control_api::reservations::{
-    Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, Offer, Offers, Pace, Piece, Preference,
-    Proof, ProvisionState, Refusal, Reservation, ReservationRequest, ReservationState, ReserveState,
-    ReservedPath, SourcePortRange, Wish,
+    Disjoint, FullLink, HeldReservation, LifeState, LinkDirection, Offer, Offers, Pace, Piece,
+    Preference, Proof, ProvisionState, Refusal, Reservation, ReservationRequest, ReservationState,
+    ReserveState, ReservedPath, SourcePortRange, Wish,
 };
 
 use super::api_moment;
@@ -99,7 +99,8 @@ pub fn refusal(
 /// What could be had instead of what was asked for.
 #[must_use]
 pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) -> Offers {
-    let offer = |offer: &Option<admit::Offer>| offer.as_ref().map(|found| self::offer(names, asked, found));
+    let offer =
+        |offer: &Option<admit::Offer>| offer.as_ref().map(|found| self::offer(names, asked, found));
     Offers {
         later: offer(&found.later),
         slower: offer(&found.slower),
@@ -111,10 +112,14 @@ pub fn offers(names: &Names, asked: &ReservationRequest, found: &admit::Offers) 
 fn proof(names: &Names, proof: &admit::Proof, seen: &dyn Fn(ReservationId) -> bool) -> Proof {
     let full = |links: &[Full]| -> Vec<FullLink> {
         // Links that carry nothing are not full: they are not there.
-        let links = links
-            .iter()
-            .filter(|full| names.link(full.link).is_some_and(|known| known.link.capacity > 0));
-        links.filter_map(|full| full_link(names, full, seen)).collect()
+        let links = links.iter().filter(|full| {
+            names
+                .link(full.link)
+                .is_some_and(|known| known.link.capacity > 0)
+        });
+        links
+            .filter_map(|full| full_link(names, full, seen))
+            .collect()
     };
     match proof {
         admit::Proof::Cut { links, rate, until } => Proof::Cut {
@@ -187,7 +192,10 @@ pub fn pieces(names: &Names, plan: &Plan, detail: Option<&Detail>) -> Vec<Piece>
 }
 
 fn directions(names: &Names, links: &[LinkId]) -> Vec<LinkDirection> {
-    links.iter().filter_map(|link| names.reported(*link)).collect()
+    links
+        .iter()
+        .filter_map(|link| names.reported(*link))
+        .collect()
 }
 
 /// A wish.
@@ -211,7 +219,12 @@ pub const fn wish(wish: request::Wish) -> Wish {
 pub fn asked(names: &Names, detail: &Detail, request: &Request, hold: bool) -> ReservationRequest {
     let mut links: Vec<String> = directions(
         names,
-        &request.elements.no_links.iter().copied().collect::<Vec<_>>(),
+        &request
+            .elements
+            .no_links
+            .iter()
+            .copied()
+            .collect::<Vec<_>>(),
     )
     .into_iter()
     .map(|direction| direction.link)

@@ -54,7 +54,9 @@ impl AskedEnd<'_> {
         }
         let known: Vec<String> = self.known.iter().map(ToString::to_string).collect();
         Err(fault(match known.is_empty() {
-            true => format!("{asked} is no address that the map knows that end by, and it knows none"),
+            true => {
+                format!("{asked} is no address that the map knows that end by, and it knows none")
+            }
             false => format!(
                 "{asked} is no address that the map knows that end by: {}",
                 known.join(", ")
@@ -106,12 +108,16 @@ pub fn ports(plan: &Plan, block: Option<u16>, pinned: bool) -> Vec<Vec<Option<So
     let mut all = Vec::with_capacity(plan.0.len());
     for piece in &plan.0 {
         let before = std::mem::take(&mut places);
-        let kept = piece.routes.iter().filter_map(|route| before.get(&route.path));
+        let kept = piece
+            .routes
+            .iter()
+            .filter_map(|route| before.get(&route.path));
         let mut taken: BTreeSet<u16> = kept.copied().collect();
         let mut of_piece = Vec::with_capacity(piece.routes.len());
         for route in &piece.routes {
             let place = before.get(&route.path).copied();
-            let place = place.or_else(|| (0..MAX_PATHS as u16).find(|place| !taken.contains(place)));
+            let place =
+                place.or_else(|| (0..MAX_PATHS as u16).find(|place| !taken.contains(place)));
             if let Some(place) = place {
                 taken.insert(place);
                 places.insert(&route.path, place);

@@ -48,7 +48,9 @@ pub enum WantedFault {
         why: String,
     },
     /// Streams of its own are asked for, between ends of which nobody knows the addresses.
-    #[error("pin: the map knows no addresses of the ends: name them with from_address and to_address")]
+    #[error(
+        "pin: the map knows no addresses of the ends: name them with from_address and to_address"
+    )]
     Unaddressed,
     /// All source ports are taken.
     #[error(
@@ -155,17 +157,22 @@ pub fn changed(
     most: Option<u64>,
     now: Moment,
 ) -> Result<Request, WantedFault> {
-    let start = change.start_ms.map_or(before.window.start, book_moment).max(now);
+    let start = change
+        .start_ms
+        .map_or(before.window.start, book_moment)
+        .max(now);
     let window = Window::new(start, change.end_ms.map_or(before.window.end, book_moment));
     if window.is_empty() || !window.in_range() {
         return Err(WantedFault::Window);
     }
     Ok(Request {
         window,
-        wish: change.wish.map_or(Ok(before.wish), |asked| wish(asked, most))?,
-        paths: change
-            .paths
-            .map_or(before.paths, |paths| usize::try_from(paths).unwrap_or(usize::MAX)),
+        wish: change
+            .wish
+            .map_or(Ok(before.wish), |asked| wish(asked, most))?,
+        paths: change.paths.map_or(before.paths, |paths| {
+            usize::try_from(paths).unwrap_or(usize::MAX)
+        }),
         diversity: change.disjoint.map_or(before.diversity, diversity),
         preference: change.preference.map_or(before.preference, preference),
         ..before.clone()
@@ -213,7 +220,9 @@ fn elements(names: &Names, asked: &ReservationRequest) -> Result<Elements, Wante
     let mut elements = Elements::default();
     for site in &asked.avoid_sites {
         let node: Option<NodeId> = names.node(site);
-        elements.no_nodes.insert(node.ok_or_else(|| none("site", site))?);
+        elements
+            .no_nodes
+            .insert(node.ok_or_else(|| none("site", site))?);
     }
     for link in &asked.avoid_links {
         let named: Vec<LinkId> = names.links_named(link).collect();

@@ -199,7 +199,9 @@ impl Writer {
     }
 
     fn pause(&self) -> Duration {
-        let due = self.due.map(|due| due.saturating_sub((self.clock)()).max(0));
+        let due = self
+            .due
+            .map(|due| due.saturating_sub((self.clock)()).max(0));
         let due = due
             .and_then(|due| u64::try_from(due).ok())
             .map(Duration::from_millis);
@@ -219,7 +221,9 @@ impl Writer {
         for waiting in batch {
             if term.is_none() {
                 let leader = leadership.elsewhere().map(str::to_owned);
-                waiting.answer.send(Err(StoreError::NotLeading { leader }.into()));
+                waiting
+                    .answer
+                    .send(Err(StoreError::NotLeading { leader }.into()));
                 continue;
             }
             asked.push((waiting.asker, waiting.command, waiting.once));
@@ -340,7 +344,10 @@ impl Writer {
             return Ok(Vec::new());
         }
         let map = self.maps.borrow_and_update().clone();
-        let is_new_map = self.taken.as_ref().is_none_or(|taken| !Arc::ptr_eq(taken, &map));
+        let is_new_map = self
+            .taken
+            .as_ref()
+            .is_none_or(|taken| !Arc::ptr_eq(taken, &map));
         let now = (self.clock)();
         self.due = state.desk.as_ref().and_then(Desk::next_due);
         // Whoever begins to lead takes the epoch at once: from then on nobody else writes.
@@ -363,14 +370,18 @@ impl Writer {
                 *self.epoch.insert(epoch)
             }
         };
-        let keys: Vec<&Once> = asked.iter().filter_map(|(_, _, once)| once.as_ref()).collect();
+        let keys: Vec<&Once> = asked
+            .iter()
+            .filter_map(|(_, _, once)| once.as_ref())
+            .collect();
         let before = self.store.answered_before(&keys).await?;
         let Some(desk) = state.desk.take() else {
             return Err(StoreError::Behind);
         };
         let (work, of_map) = (asked.clone(), is_new_map.then(|| map.clone()));
-        let decided =
-            tokio::task::spawn_blocking(move || decide(desk, &work, of_map.as_deref(), before, now));
+        let decided = tokio::task::spawn_blocking(move || {
+            decide(desk, &work, of_map.as_deref(), before, now)
+        });
         let decided = decided.await.map_err(|_| StoreError::Ending)?;
         let decided = decided.map_err(|error| {
             tracing::error!(%error, "a turn of reservations was given up");
@@ -416,7 +427,10 @@ impl Writer {
             }
         };
         loop {
-            let records = self.store.reservation_records(state.seen, READ_AT_ONCE).await?;
+            let records = self
+                .store
+                .reservation_records(state.seen, READ_AT_ONCE)
+                .await?;
             if records.is_empty() {
                 break;
             }

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use longhaul_api::database::next_numbers;
 use longhaul_control_api::measurements::{
-    BatchKept, Conditions, KeptMeasurement, Measurement, MeasurementQuery, Quantity, Source, Summary,
+    BatchKept, Conditions, KeptMeasurement, Measurement, MeasurementQuery, Quantity, Source,
+    Summary,
 };
 use sqlx::any::{AnyArguments, AnyRow};
 use sqlx::query::Query;
@@ -207,12 +208,12 @@ impl Writer {
                 },
             };
             if let Some(answer) = before {
-                answers.push(
-                    serde_json::from_str(&answer).map_err(|error| StoreError::Unreadable {
+                answers.push(serde_json::from_str(&answer).map_err(|error| {
+                    StoreError::Unreadable {
                         what: "answer",
                         why: error.to_string(),
-                    }),
-                );
+                    }
+                }));
                 continue;
             }
             let Kept {
@@ -223,7 +224,11 @@ impl Writer {
             for measurement in measurements {
                 number += 1;
                 let key = SeriesKey::of(reporter, measurement);
-                let known = self.series.get(&key).or_else(|| new_series.get(&key)).copied();
+                let known = self
+                    .series
+                    .get(&key)
+                    .or_else(|| new_series.get(&key))
+                    .copied();
                 let series = match known {
                     Some(series) => series,
                     None => {
@@ -253,9 +258,11 @@ impl Writer {
 }
 
 /// The number of a series, which is made if it is not there.
-async fn series(transaction: &mut Transaction<'static, Any>, key: &SeriesKey) -> Result<i64, StoreError> {
-    let select =
-        "SELECT id FROM series WHERE reporter = $1 AND from_end = $2 AND to_end = $3 AND quantity = $4";
+async fn series(
+    transaction: &mut Transaction<'static, Any>,
+    key: &SeriesKey,
+) -> Result<i64, StoreError> {
+    let select = "SELECT id FROM series WHERE reporter = $1 AND from_end = $2 AND to_end = $3 AND quantity = $4";
     let found = sqlx::query(select)
         .bind(&key.reporter)
         .bind(&key.from)
@@ -267,14 +274,16 @@ async fn series(transaction: &mut Transaction<'static, Any>, key: &SeriesKey) ->
         return Ok(row.try_get("id")?);
     }
     let id = next_numbers(transaction, "series", 1).await?;
-    sqlx::query("INSERT INTO series (id, reporter, from_end, to_end, quantity) VALUES ($1, $2, $3, $4, $5)")
-        .bind(id)
-        .bind(&key.reporter)
-        .bind(&key.from)
-        .bind(&key.to)
-        .bind(key.quantity.word())
-        .execute(&mut **transaction)
-        .await?;
+    sqlx::query(
+        "INSERT INTO series (id, reporter, from_end, to_end, quantity) VALUES ($1, $2, $3, $4, $5)",
+    )
+    .bind(id)
+    .bind(&key.reporter)
+    .bind(&key.from)
+    .bind(&key.to)
+    .bind(key.quantity.word())
+    .execute(&mut **transaction)
+    .await?;
     Ok(id)
 }
 
@@ -334,7 +343,9 @@ fn source_of(word: &str) -> Source {
 }
 
 fn quantity_of(word: &str) -> Result<Quantity, StoreError> {
-    let found = Quantity::ALL.into_iter().find(|quantity| quantity.word() == word);
+    let found = Quantity::ALL
+        .into_iter()
+        .find(|quantity| quantity.word() == word);
     found.ok_or_else(|| StoreError::Unreadable {
         what: "series",
         why: format!("its quantity is {word}"),
@@ -366,7 +377,9 @@ fn wanted<'q>(
 
 fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
     let conditions: Option<String> = row.try_get("conditions")?;
-    let conditions = conditions.map(|text| serde_json::from_str(&text)).transpose();
+    let conditions = conditions
+        .map(|text| serde_json::from_str(&text))
+        .transpose();
     let conditions = conditions.map_err(|error| StoreError::Unreadable {
         what: "measurement",
         why: error.to_string(),

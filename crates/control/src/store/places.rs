@@ -57,7 +57,11 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer, or the key has registered too many names.
-    pub async fn register(&self, registration: &Registration, name: Option<&str>) -> Result<(), StoreError> {
+    pub async fn register(
+        &self,
+        registration: &Registration,
+        name: Option<&str>,
+    ) -> Result<(), StoreError> {
         let content = serde_json::to_string(registration).unwrap_or_default();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;

@@ -69,7 +69,12 @@ impl Store {
     ///
     /// # Errors
     /// There is no such role, or the store does not answer.
-    pub async fn grant(&self, key: &PublicKey, role: &str, name: Option<&str>) -> Result<(), StoreError> {
+    pub async fn grant(
+        &self,
+        key: &PublicKey,
+        role: &str,
+        name: Option<&str>,
+    ) -> Result<(), StoreError> {
         let roles = self.roles().await?;
         if !roles.iter().any(|known| known.name == role) {
             return Err(StoreError::Missing {
@@ -80,8 +85,7 @@ impl Store {
         let key = key.to_string();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;
-        let insert =
-            "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
+        let insert = "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
         sqlx::query(insert)
             .bind(&key)
             .bind(name.map_or_else(|| short(&key), str::to_owned))

@@ -90,7 +90,10 @@ type Spans = BTreeMap<(i64, i64), Together>;
 fn gather(spans: &mut Spans, series: i64, at: i64, span: i64, value: Together) {
     let begin = at - at.rem_euclid(span * SECOND_MS);
     let with = |together: &mut Together| *together = together.and(value);
-    spans.entry((series, begin)).and_modify(with).or_insert(value);
+    spans
+        .entry((series, begin))
+        .and_modify(with)
+        .or_insert(value);
 }
 
 impl Store {
@@ -140,7 +143,8 @@ impl Store {
             }
             last = number;
         }
-        self.add(&mut writing.transaction, SHORT_SPAN, &spans).await?;
+        self.add(&mut writing.transaction, SHORT_SPAN, &spans)
+            .await?;
         sqlx::query("DELETE FROM measurements WHERE number <= $1 AND at < $2")
             .bind(last)
             .bind(before)
@@ -181,7 +185,8 @@ impl Store {
                 .execute(&mut *writing.transaction)
                 .await?;
         }
-        self.add(&mut writing.transaction, LONG_SPAN, &spans).await?;
+        self.add(&mut writing.transaction, LONG_SPAN, &spans)
+            .await?;
         writing.commit().await?;
         Ok(true)
     }
@@ -205,8 +210,7 @@ impl Store {
         span: i64,
         spans: &Spans,
     ) -> Result<(), StoreError> {
-        let select =
-            "SELECT count, least, mean, greatest FROM summaries WHERE series = $1 AND span = $2 AND at = $3";
+        let select = "SELECT count, least, mean, greatest FROM summaries WHERE series = $1 AND span = $2 AND at = $3";
         let insert = "INSERT INTO summaries (series, span, at, count, least, mean, greatest) VALUES ($1, $2, $3, $4, $5, $6, $7) \
             ON CONFLICT (series, span, at) DO UPDATE SET count = excluded.count, least = excluded.least, mean = excluded.mean, \
             greatest = excluded.greatest";

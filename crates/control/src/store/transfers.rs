@@ -14,7 +14,11 @@ impl Store {
     ///
     /// # Errors
     /// The store does not answer.
-    pub async fn keep_report(&self, reporter: &str, report: &TransferReport) -> Result<bool, StoreError> {
+    pub async fn keep_report(
+        &self,
+        reporter: &str,
+        report: &TransferReport,
+    ) -> Result<bool, StoreError> {
         let content = serde_json::to_string(report).unwrap_or_default();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;
@@ -60,11 +64,12 @@ impl Store {
     /// # Errors
     /// The store does not answer, or has one that cannot be read.
     pub async fn newest_reports(&self, limit: i64) -> Result<Vec<(i64, KeptReport)>, StoreError> {
-        let rows =
-            sqlx::query("SELECT number, reporter, content FROM transfers ORDER BY number DESC LIMIT $1")
-                .bind(limit)
-                .fetch_all(&self.database.pool())
-                .await?;
+        let rows = sqlx::query(
+            "SELECT number, reporter, content FROM transfers ORDER BY number DESC LIMIT $1",
+        )
+        .bind(limit)
+        .fetch_all(&self.database.pool())
+        .await?;
         rows.iter().rev().map(read).collect()
     }
 

@@ -46,7 +46,9 @@ impl Weather {
             false => *via,
         };
         self.infer(&[from], &[to], in_seconds(asked.now_ms));
-        let streams = question.streams.and_then(|streams| u16::try_from(streams).ok());
+        let streams = question
+            .streams
+            .and_then(|streams| u16::try_from(streams).ok());
         let request = Request {
             from,
             to,
@@ -79,10 +81,12 @@ impl Weather {
         choice.fall_back.retain(|via| !is_avoided(via));
         let rate = |via: &Via| chooser.rate(&request, via).map(|rated| rated.expected);
         let bytes = request.transfer.bytes;
-        let option =
-            |via: &Via, expected: Option<&Expected>, share| self.option(&opened(via), expected, bytes, share);
+        let option = |via: &Via, expected: Option<&Expected>, share| {
+            self.option(&opened(via), expected, bytes, share)
+        };
         let explore = choice.explore.filter(|(via, _)| !is_avoided(via));
-        let explored_share = explore.map_or(0.0, |(_, explored)| explored as f64 / bytes.max(1) as f64);
+        let explored_share =
+            explore.map_or(0.0, |(_, explored)| explored as f64 / bytes.max(1) as f64);
         let mut routes: Vec<RouteOption> = choice
             .at_once
             .iter()
@@ -103,7 +107,8 @@ impl Weather {
             .map(|rated| option(&rated.via, Some(&rated.expected), 0.0))
             .collect();
         others.extend(known_direct.map(|via| option(&via, direct.as_ref(), 0.0)));
-        let median = |option: &RouteOption| option.seconds.map_or(f64::INFINITY, |seconds| seconds.p50);
+        let median =
+            |option: &RouteOption| option.seconds.map_or(f64::INFINITY, |seconds| seconds.p50);
         others.sort_by(|one, other| median(one).total_cmp(&median(other)));
         let fall_back = choice
             .fall_back
@@ -205,7 +210,8 @@ impl Weather {
 fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> bool, margin: f64) {
     let direct = choice.direct;
     let best = rated.iter().find(|rated| {
-        let is_quicker = |direct: &Expected| is_better(&rated.expected.time, &direct.time, margin, 1.0);
+        let is_quicker =
+            |direct: &Expected| is_better(&rated.expected.time, &direct.time, margin, 1.0);
         !is_avoided(&rated.via) && direct.as_ref().is_none_or(is_quicker)
     });
     (choice.via, choice.expected, choice.reason) = match best {

@@ -54,7 +54,9 @@ pub(super) fn within_sites(map: &Places) -> Vec<WithinSite> {
             .filter(|depot| depot.site.as_ref() == Some(&host.site));
         beside.map(|depot| {
             let rates = [host.access, depot.limits.max_rate].into_iter().flatten();
-            let least = rates.map(|rate| rate.bits_per_second()).min_by(f64::total_cmp);
+            let least = rates
+                .map(|rate| rate.bits_per_second())
+                .min_by(f64::total_cmp);
             WithinSite {
                 host: host.name.clone(),
                 depot: depot.name.clone(),

@@ -68,12 +68,20 @@ impl Weather {
     }
 
     /// What depots of the two sites measured, the pair of them that is surest.
-    fn between_sites(&self, (from, to): (NodeId, NodeId), combine: Combine, now: f64) -> Option<HopForecast> {
+    fn between_sites(
+        &self,
+        (from, to): (NodeId, NodeId),
+        combine: Combine,
+        now: f64,
+    ) -> Option<HopForecast> {
         let (here, there) = (self.site_of(from)?, self.site_of(to)?);
         if here == there {
             return None;
         }
-        let (here, there) = (self.depots.at_site.get(here)?, self.depots.at_site.get(there)?);
+        let (here, there) = (
+            self.depots.at_site.get(here)?,
+            self.depots.at_site.get(there)?,
+        );
         let pairs = here
             .iter()
             .flat_map(|one| there.iter().map(move |other| (one, other)));

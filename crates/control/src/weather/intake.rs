@@ -169,5 +169,7 @@ pub(super) fn bound(measurement: &Measurement) -> Bound {
 }
 
 fn at_us(at_ms: u64) -> i64 {
-    i64::try_from(at_ms).unwrap_or(i64::MAX).saturating_mul(MS_US)
+    i64::try_from(at_ms)
+        .unwrap_or(i64::MAX)
+        .saturating_mul(MS_US)
 }

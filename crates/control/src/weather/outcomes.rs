@@ -61,7 +61,8 @@ impl Weather {
         for via in failed {
             let _ = self.outcomes.failed(reporter, from, to, &via, now);
         }
-        let expected = |via: &Via| Some(self.hops.expected(from, via, to, &transfer, now)?.time.p50);
+        let expected =
+            |via: &Via| Some(self.hops.expected(from, via, to, &transfer, now)?.time.p50);
         if let Some(via) = whole
             && let (Some(by_model), Some(direct)) = (expected(&via), expected(&Via::DIRECT))
         {
@@ -92,7 +93,9 @@ impl Weather {
             scored: report.scored,
             undecided: report.undecided,
             within: report.within,
-            over_by: report.over_by.map(|[p10, p50, p90]| Spread { p10, p50, p90 }),
+            over_by: report
+                .over_by
+                .map(|[p10, p50, p90]| Spread { p10, p50, p90 }),
             unpromised: self.unpromised,
             failed: self.failed,
             coverage: Coverage {

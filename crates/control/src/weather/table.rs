@@ -46,10 +46,13 @@ impl Weather {
                 false => (start, id),
             };
             let made = choices(&mut chooser, source, sink, USUAL_STREAMS, now);
-            let direct = made.iter().zip(TYPICAL_BYTES).filter_map(|(choice, bytes)| {
-                let seconds = super::spread(&choice.direct?.time);
-                Some(DirectTime { bytes, seconds })
-            });
+            let direct = made
+                .iter()
+                .zip(TYPICAL_BYTES)
+                .filter_map(|(choice, bytes)| {
+                    let seconds = super::spread(&choice.direct?.time);
+                    Some(DirectTime { bytes, seconds })
+                });
             let direct = direct.collect();
             let classes = made.iter().enumerate().filter(|_| !all_direct(&made));
             let sizes = classes.map(|(class, choice)| {
@@ -101,7 +104,11 @@ impl Weather {
             at_least_bytes: below.map_or(0, |below| below + 1),
             typical_bytes: asked.transfer.bytes,
             routes: at_once.map(|(via, _)| option(via, share)).collect(),
-            fall_back: choice.fall_back.iter().map(|via| option(via, 0.0)).collect(),
+            fall_back: choice
+                .fall_back
+                .iter()
+                .map(|via| option(via, 0.0))
+                .collect(),
             direct_seconds: choice.direct.map(|direct| super::spread(&direct.time)),
         }
     }

@@ -69,7 +69,11 @@ fn ask(weather: &mut Weather, bytes: u64) -> longhaul_control_api::routes::Route
 fn mesh() -> Weather {
     let mut weather = with_depot("m");
     // Both ends of each hop report: of one that a single end reports little counts as known.
-    for (from, to, rtt, rate) in [("a", "b", 0.1, 5e7), ("a", "m", 0.05, 5e8), ("m", "b", 0.05, 5e8)] {
+    for (from, to, rtt, rate) in [
+        ("a", "b", 0.1, 5e7),
+        ("a", "m", 0.05, 5e8),
+        ("m", "b", 0.05, 5e8),
+    ] {
         hop(&mut weather, from, from, to, rtt, rate);
         hop(&mut weather, to, from, to, rtt, rate);
     }
@@ -151,7 +155,11 @@ fn a_reporter_has_so_many_series_and_no_more() {
         );
     }
     assert_eq!(weather.len(), MAX_SERIES_OF_REPORTER);
-    weather.take("s", &speaker("s"), &measured("s", "x", Quantity::Loss, 1, 0.0));
+    weather.take(
+        "s",
+        &speaker("s"),
+        &measured("s", "x", Quantity::Loss, 1, 0.0),
+    );
     assert_eq!(weather.len(), MAX_SERIES_OF_REPORTER + 1);
 }
 
@@ -178,7 +186,11 @@ fn within_a_site_hops_are_assumed_until_they_are_measured() {
     let names = |weather: &mut Weather| -> Vec<String> {
         let answer = ask(weather, 100 << 30);
         let first = answer.routes.first().unwrap();
-        first.via.iter().map(|passed| passed.depot.clone()).collect()
+        first
+            .via
+            .iter()
+            .map(|passed| passed.depot.clone())
+            .collect()
     };
     // From the depot of the one site to the host of the other one, as between the depots.
     assert_eq!(names(&mut weather), ["dw"]);

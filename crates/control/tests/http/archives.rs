@@ -26,9 +26,16 @@ fn run(rate: f64) -> String {
 async fn what_pscheduler_sends_is_kept_and_reported_as_it_came() {
     let bench = Bench::new().await;
     let map = json!({"sites": [{"name": "east"}], "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"]}]});
-    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    assert_eq!(
+        bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
+        200
+    );
     let (status, answer) = bench.local("POST", "/api/v1/pscheduler", &run(1e9)).await;
-    assert_eq!((status, answer["kept"].as_u64()), (200, Some(1)), "{answer}");
+    assert_eq!(
+        (status, answer["kept"].as_u64()),
+        (200, Some(1)),
+        "{answer}"
+    );
     // PUT is the same, and the same run counts once.
     let (_, answer) = bench.local("PUT", "/api/v1/pscheduler", &run(1e9)).await;
     assert_eq!(
@@ -49,7 +56,10 @@ async fn what_pscheduler_sends_is_kept_and_reported_as_it_came() {
         (&reported["test"]["type"], &reported["test"]["spec"]["dest"]),
         (&json!("throughput"), &json!("store.example"))
     );
-    assert_eq!(reported["result"]["summary"]["summary"]["throughput-bits"], 1e9);
+    assert_eq!(
+        reported["result"]["summary"]["summary"]["throughput-bits"],
+        1e9
+    );
     // What is reported is taken again, and is there.
     let (status, answer) = bench
         .local("POST", "/api/v1/pscheduler", &reported.to_string())

@@ -30,7 +30,13 @@ pub struct Bench {
 }
 
 pub fn now_ms() -> u64 {
-    u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
+    u64::try_from(
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis(),
+    )
+    .unwrap()
 }
 
 impl Bench {
@@ -46,7 +52,9 @@ impl Bench {
     }
 
     pub async fn in_dir(dir: tempfile::TempDir) -> Self {
-        let store = Store::sqlite(&dir.path().join("control.sqlite")).await.unwrap();
+        let store = Store::sqlite(&dir.path().join("control.sqlite"))
+            .await
+            .unwrap();
         let own = SigningKey::generate().unwrap();
         let settings = Settings {
             name: "bench".into(),
@@ -59,8 +67,12 @@ impl Bench {
             advertise: None,
         };
         let (stop, stopped) = watch::channel(false);
-        let (controller, work) = Controller::begin(store, settings, stopped.clone()).await.unwrap();
-        let listener = listen::anywhere("127.0.0.1:0".parse().unwrap()).await.unwrap();
+        let (controller, work) = Controller::begin(store, settings, stopped.clone())
+            .await
+            .unwrap();
+        let listener = listen::anywhere("127.0.0.1:0".parse().unwrap())
+            .await
+            .unwrap();
         let address = listener.local_addr().unwrap();
         let gate = KeyGate::of(
             "longhaul control",
@@ -74,7 +86,12 @@ impl Bench {
         let certificate = Certificate::own(&own, &["127.0.0.1".to_owned()]).unwrap();
         let (_, config) = watch::channel(certificate.config);
         let keyed = router_for_keys(controller.clone(), gate);
-        tokio::spawn(listen::serve_secured(listener, keyed, config, stopped.clone()));
+        tokio::spawn(listen::serve_secured(
+            listener,
+            keyed,
+            config,
+            stopped.clone(),
+        ));
         let socket = dir.path().join("socket");
         let gate = Gate {
             uid: rustix::process::getuid().as_raw(),
@@ -83,7 +100,11 @@ impl Bench {
             sessions: Arc::default(),
         };
         let unix = listen::unix(&socket).unwrap();
-        tokio::spawn(listen::serve(unix, router(controller.clone(), gate), stopped));
+        tokio::spawn(listen::serve(
+            unix,
+            router(controller.clone(), gate),
+            stopped,
+        ));
         Self {
             dir,
             controller,
@@ -112,8 +133,15 @@ impl Bench {
     }
 
     /// As whoever has this key.
-    pub async fn ask(&self, key: &SigningKey, method: &str, path: &str, body: &str) -> (u16, Value) {
-        self.send(self.service.signed(key, method, path, body)).await
+    pub async fn ask(
+        &self,
+        key: &SigningKey,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> (u16, Value) {
+        self.send(self.service.signed(key, method, path, body))
+            .await
     }
 
     /// As whoever runs it.
@@ -143,7 +171,10 @@ async fn read(response: Response<Incoming>) -> (u16, Value) {
         .headers()
         .get("content-type")
         .is_some_and(|kind| kind == "application/problem+json");
-    assert!(is_problem || status.as_u16() < 400 || status == 503, "{status}");
+    assert!(
+        is_problem || status.as_u16() < 400 || status == 503,
+        "{status}"
+    );
     let body = response.into_body().collect().await.unwrap().to_bytes();
     let text = || Value::String(String::from_utf8_lossy(&body).into_owned());
     let value = match body.is_empty() {

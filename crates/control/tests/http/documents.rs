@@ -4,7 +4,8 @@ use data_encoding::BASE64URL_NOPAD;
 use hyper::Request;
 use hyper::body::Bytes;
 use jsonwebtoken::jwk::{
-    AlgorithmParameters, CommonParameters, EllipticCurve, Jwk, OctetKeyPairParameters, OctetKeyPairType,
+    AlgorithmParameters, CommonParameters, EllipticCurve, Jwk, OctetKeyPairParameters,
+    OctetKeyPairType,
 };
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use longhaul_proto::SigningKey;
@@ -23,7 +24,10 @@ async fn bench() -> Bench {
         "sites": [{"name": "west"}, {"name": "east"}],
         "links": [{"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both}]
     });
-    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    assert_eq!(
+        bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
+        200
+    );
     bench
 }
 
@@ -79,7 +83,8 @@ async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
     assert_eq!(one["owner"], ana.public().to_string());
     // Again, by another, and in the other form: it is the same one.
     let parts: Vec<&str> = text.split('.').collect();
-    let flattened = json!({"protected": parts[0], "payload": parts[1], "signature": parts[2]}).to_string();
+    let flattened =
+        json!({"protected": parts[0], "payload": parts[1], "signature": parts[2]}).to_string();
     for (kind, text) in [
         ("application/jose; charset=utf-8", &text),
         ("application/jose+json", &flattened),
@@ -97,13 +102,22 @@ async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
     assert_eq!(bench.ask(&ana, "GET", &path, "").await, (200, json!(text)));
     assert_eq!(bench.ask(&ben, "GET", &path, "").await, (200, json!(text)));
     let plain = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": 1}}, "end_ms": now_ms() + HOUR_MS});
-    assert_eq!(bench.ask(&ana, "POST", PATH, &plain.to_string()).await.0, 201);
     assert_eq!(
-        bench.ask(&ana, "GET", &format!("{PATH}/2/document"), "").await.0,
+        bench.ask(&ana, "POST", PATH, &plain.to_string()).await.0,
+        201
+    );
+    assert_eq!(
+        bench
+            .ask(&ana, "GET", &format!("{PATH}/2/document"), "")
+            .await
+            .0,
         404
     );
     assert_eq!(
-        bench.ask(&ana, "GET", &format!("{PATH}/3/document"), "").await.0,
+        bench
+            .ask(&ana, "GET", &format!("{PATH}/3/document"), "")
+            .await
+            .0,
         404
     );
 }
@@ -148,7 +162,10 @@ async fn what_does_not_hold_reserves_nothing() {
     ] {
         let (found, problem) = bring(&bench, &ana, "application/jose", &text).await;
         assert_eq!(found, status, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains(says),
+            "{problem}"
+        );
     }
     let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
     assert_eq!(list["items"], json!([]));

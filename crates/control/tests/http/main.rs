@@ -56,7 +56,8 @@ async fn it_describes_itself_with_how_requests_are_signed() {
             );
             if !is_open {
                 assert!(
-                    security[0].get("signature").is_some() && security[0].get("signature-input").is_some()
+                    security[0].get("signature").is_some()
+                        && security[0].get("signature-input").is_some()
                 );
             }
         }
@@ -69,7 +70,10 @@ async fn it_describes_itself_with_how_requests_are_signed() {
                 .as_str()
                 .unwrap_or_default()
                 .contains("openapi.json");
-            assert!(!unknown && status != 405, "{method} {path}: {status} {problem}");
+            assert!(
+                !unknown && status != 405,
+                "{method} {path}: {status} {problem}"
+            );
         }
     }
 }
@@ -92,25 +96,40 @@ async fn who_is_granted_a_role_may_ask_from_then_on_and_no_longer_than_that() {
 async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
     let bench = Bench::new().await;
     let operator = bench.principal("operator", "ana").await;
-    let role =
-        json!({"rights": [{"resource": "map", "permission": "read", "constraint": "any"}]}).to_string();
+    let role = json!({"rights": [{"resource": "map", "permission": "read", "constraint": "any"}]})
+        .to_string();
     assert_eq!(
-        bench.ask(&operator, "PUT", "/api/v1/roles/viewer", &role).await.0,
+        bench
+            .ask(&operator, "PUT", "/api/v1/roles/viewer", &role)
+            .await
+            .0,
         201
     );
     assert_eq!(
-        bench.ask(&operator, "PUT", "/api/v1/roles/viewer", &role).await.0,
+        bench
+            .ask(&operator, "PUT", "/api/v1/roles/viewer", &role)
+            .await
+            .0,
         204
     );
     assert_eq!(
-        bench.ask(&operator, "PUT", "/api/v1/roles/client", &role).await.0,
+        bench
+            .ask(&operator, "PUT", "/api/v1/roles/client", &role)
+            .await
+            .0,
         409
     );
     let viewer = bench.principal("viewer", "ben").await;
     assert_eq!(bench.ask(&viewer, "GET", "/api/v1/map", "").await.0, 200);
-    assert_eq!(bench.ask(&viewer, "GET", "/api/v1/forecasts", "").await.0, 403);
     assert_eq!(
-        bench.ask(&operator, "DELETE", "/api/v1/roles/viewer", "").await.0,
+        bench.ask(&viewer, "GET", "/api/v1/forecasts", "").await.0,
+        403
+    );
+    assert_eq!(
+        bench
+            .ask(&operator, "DELETE", "/api/v1/roles/viewer", "")
+            .await
+            .0,
         204
     );
     assert_eq!(bench.ask(&viewer, "GET", "/api/v1/map", "").await.0, 401);
@@ -126,7 +145,10 @@ async fn what_is_under_way_is_finished_when_it_ends() {
         .await;
     assert_eq!((status, answer["kept"].as_u64()), (200, Some(1)));
     let again = bench.again().await;
-    assert_eq!(again.controller.store().count_measurements().await.unwrap(), 1);
+    assert_eq!(
+        again.controller.store().count_measurements().await.unwrap(),
+        1
+    );
     // And forecast again.
     assert_eq!(again.forecasts(1).await[0]["from"], "a");
 }
@@ -158,7 +180,10 @@ async fn metrics_have_what_is_counted_and_no_names() {
     }
     assert!(page.ends_with("# EOF\n") && page.matches("# EOF").count() == 1);
     // No label says who measured what: keys and names are not for everybody who may scrape.
-    assert!(!page.contains("operator") && !page.contains("a\\\""), "{page}");
+    assert!(
+        !page.contains("operator") && !page.contains("a\\\""),
+        "{page}"
+    );
     let depot = bench.principal("depot", "d").await;
     assert_eq!(bench.ask(&depot, "GET", "/metrics", "").await.0, 403);
 }

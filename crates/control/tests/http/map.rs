@@ -23,16 +23,23 @@ fn registration(key: &SigningKey, name: &str, age: u64, valid_for: f64) -> Strin
 #[tokio::test]
 async fn a_map_is_shown_as_it_was_put_there() {
     let bench = Bench::new().await;
-    let (status, changed) = bench.local("PUT", "/api/v1/map", &sites().to_string()).await;
+    let (status, changed) = bench
+        .local("PUT", "/api/v1/map", &sites().to_string())
+        .await;
     assert_eq!(
         (status, &changed["sites"], &changed["links"]),
         (200, &json!(2), &json!(1))
     );
     let (_, known) = bench.local("GET", "/api/v1/map", "").await;
     assert_eq!(known["map"]["hosts"][0]["name"], "store");
-    assert_eq!(known["map"]["links"][0]["forward"]["capacity"]["rate_bps"], 1e10);
+    assert_eq!(
+        known["map"]["links"][0]["forward"]["capacity"]["rate_bps"],
+        1e10
+    );
     // What is shown can be put there again.
-    let (status, _) = bench.local("PUT", "/api/v1/map", &known["map"].to_string()).await;
+    let (status, _) = bench
+        .local("PUT", "/api/v1/map", &known["map"].to_string())
+        .await;
     assert_eq!(status, 200);
     let (_, again) = bench.local("GET", "/api/v1/map", "").await;
     assert_eq!(again["map"], known["map"]);
@@ -42,7 +49,9 @@ async fn a_map_is_shown_as_it_was_put_there() {
 #[tokio::test]
 async fn a_map_that_is_none_changes_nothing() {
     let bench = Bench::new().await;
-    bench.local("PUT", "/api/v1/map", &sites().to_string()).await;
+    bench
+        .local("PUT", "/api/v1/map", &sites().to_string())
+        .await;
     let mut bad = sites();
     bad["links"][0]["to"] = json!("nowhere");
     let (status, problem) = bench.local("PUT", "/api/v1/map", &bad.to_string()).await;
@@ -58,7 +67,9 @@ async fn a_map_that_is_none_changes_nothing() {
 #[tokio::test]
 async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
     let bench = Bench::new().await;
-    bench.local("PUT", "/api/v1/map", &sites().to_string()).await;
+    bench
+        .local("PUT", "/api/v1/map", &sites().to_string())
+        .await;
     let depot = bench.principal("depot", "west-depot").await;
     let path = format!("/api/v1/depots/{}", depot.public());
     let (status, answer) = bench
@@ -93,8 +104,8 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
     // The operator's map in place of another leaves it there.
     assert_eq!(bench.local("PUT", "/api/v1/map", "{}").await.0, 200);
     assert_eq!(state().await, "live");
-    let future =
-        registration(&depot, "d", 0, 60.0).replace(&format!("{}", now()), &format!("{}", now() + 500));
+    let future = registration(&depot, "d", 0, 60.0)
+        .replace(&format!("{}", now()), &format!("{}", now() + 500));
     assert_eq!(bench.ask(&depot, "PUT", &path, &future).await.0, 400);
     assert_eq!(bench.ask(&depot, "DELETE", &path, "").await.0, 204);
     let (_, list) = bench.local("GET", "/api/v1/depots", "").await;
@@ -104,19 +115,26 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
 #[tokio::test]
 async fn routes_toml_is_for_whoever_asks() {
     let bench = Bench::new().await;
-    bench.local("PUT", "/api/v1/map", &sites().to_string()).await;
+    bench
+        .local("PUT", "/api/v1/map", &sites().to_string())
+        .await;
     let client = bench.principal("client", "laptop").await;
     let (status, file) = bench.ask(&client, "GET", "/api/v1/routes.toml", "").await;
     let file = file.as_str().unwrap();
     assert_eq!(status, 200);
     assert!(
-        file.contains("[[route]]") && file.contains("store.example") && file.contains("acceptor = true"),
+        file.contains("[[route]]")
+            && file.contains("store.example")
+            && file.contains("acceptor = true"),
         "{file}"
     );
     // Over the socket nobody is anywhere: it has to be said.
     assert_eq!(bench.local("GET", "/api/v1/routes.toml", "").await.0, 404);
     assert_eq!(
-        bench.local("GET", "/api/v1/routes.toml?from=store", "").await.0,
+        bench
+            .local("GET", "/api/v1/routes.toml?from=store", "")
+            .await
+            .0,
         200
     );
     assert_eq!(

@@ -10,7 +10,10 @@ use crate::secured::{now, signed_at};
 fn assert_refused(answer: (u16, Value), status: u16, word: &str) {
     let (found, problem) = answer;
     assert_eq!(found, status, "{problem}");
-    assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+    assert!(
+        problem["detail"].as_str().unwrap().contains(word),
+        "{problem}"
+    );
 }
 
 fn measured(from: &str, to: &str) -> String {
@@ -92,7 +95,11 @@ async fn a_request_that_was_changed_on_the_way_is_refused() {
             .headers
             .insert("host", HeaderValue::from_static("other.example:1"));
     });
-    assert_refused(bench.send(elsewhere).await, 403, "longhaul control --server-name");
+    assert_refused(
+        bench.send(elsewhere).await,
+        403,
+        "longhaul control --server-name",
+    );
     let with_key = signed_at(
         &operator,
         bench.service.request("POST", "/api/v1/measurements", "{}"),
@@ -103,7 +110,11 @@ async fn a_request_that_was_changed_on_the_way_is_refused() {
                 .insert("idempotency-key", HeaderValue::from_static("k"));
         },
     );
-    assert_refused(bench.send(with_key).await, 401, "does not cover idempotency-key");
+    assert_refused(
+        bench.send(with_key).await,
+        401,
+        "does not cover idempotency-key",
+    );
 }
 
 #[tokio::test]
@@ -131,10 +142,16 @@ async fn what_a_role_does_not_allow_is_refused() {
             403,
             "principals",
         );
-        assert_refused(bench.ask(key, "PUT", "/api/v1/map", "{}").await, 403, "the map");
+        assert_refused(
+            bench.ask(key, "PUT", "/api/v1/map", "{}").await,
+            403,
+            "the map",
+        );
         let of_others = measured("a", "b");
         assert_refused(
-            bench.ask(key, "POST", "/api/v1/measurements", &of_others).await,
+            bench
+                .ask(key, "POST", "/api/v1/measurements", &of_others)
+                .await,
             403,
             "measurements",
         );
@@ -156,11 +173,19 @@ async fn nobody_measures_paths_between_others() {
     let post = |body: String| {
         let client = &client;
         let bench = &bench;
-        async move { bench.ask(client, "POST", "/api/v1/measurements", &body).await }
+        async move {
+            bench
+                .ask(client, "POST", "/api/v1/measurements", &body)
+                .await
+        }
     };
     assert_eq!(post(measured(&own, "store")).await.0, 200);
     assert_eq!(post(measured("store", &own)).await.0, 200);
-    assert_refused(post(measured(&others, "store")).await, 403, "only of its own");
+    assert_refused(
+        post(measured(&others, "store")).await,
+        403,
+        "only of its own",
+    );
     assert_refused(post(measured("a", "b")).await, 403, "measurements[0]");
     // One that it may not report, among others: none is kept.
     let mut mixed: Value = serde_json::from_str(&measured(&own, "x")).unwrap();
@@ -173,7 +198,12 @@ async fn nobody_measures_paths_between_others() {
     // What others reported is not shown to it.
     assert_eq!(
         bench
-            .ask(&other, "POST", "/api/v1/measurements", &measured(&others, "s"))
+            .ask(
+                &other,
+                "POST",
+                "/api/v1/measurements",
+                &measured(&others, "s")
+            )
             .await
             .0,
         200
@@ -197,8 +227,14 @@ async fn nobody_measures_paths_between_others() {
             Box::leak(body.into_boxed_str()),
         )
     };
-    assert_eq!(take(report(&own, "store")).await, (200, json!({"is_new": true})));
-    assert_eq!(take(report(&own, "store")).await, (200, json!({"is_new": false})));
+    assert_eq!(
+        take(report(&own, "store")).await,
+        (200, json!({"is_new": true}))
+    );
+    assert_eq!(
+        take(report(&own, "store")).await,
+        (200, json!({"is_new": false}))
+    );
     assert_refused(take(report(&others, "store")).await, 403, "only of its own");
     let question = json!({"from": others, "to": own}).to_string();
     assert_refused(
@@ -277,7 +313,10 @@ async fn what_makes_no_sense_is_reported_and_not_kept() {
         let (found, problem) = bench.local("POST", "/api/v1/measurements", &body).await;
         assert_eq!(found, status, "{problem} {}", &body[..body.len().min(200)]);
     }
-    assert_eq!(bench.controller.store().count_measurements().await.unwrap(), 0);
+    assert_eq!(
+        bench.controller.store().count_measurements().await.unwrap(),
+        0
+    );
     for path in [
         "/api/v1/measurements?after=x",
         "/api/v1/measurements?limit=0",

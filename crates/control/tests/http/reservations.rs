@@ -22,7 +22,13 @@ fn map() -> Value {
 
 async fn bench() -> Bench {
     let bench = Bench::new().await;
-    assert_eq!(bench.local("PUT", "/api/v1/map", &map().to_string()).await.0, 200);
+    assert_eq!(
+        bench
+            .local("PUT", "/api/v1/map", &map().to_string())
+            .await
+            .0,
+        200
+    );
     bench
 }
 
@@ -58,18 +64,26 @@ async fn a_reservation_is_asked_for_shown_changed_and_cancelled() {
     let change = json!({"wish": {"rate": {"rate_bps": 1_000_000_000}}}).to_string();
     let (status, answer) = bench.ask(&ana, "PATCH", &path, &change).await;
     assert_eq!(
-        (status, &answer["reservations"][0]["wish"]["rate"]["rate_bps"]),
+        (
+            status,
+            &answer["reservations"][0]["wish"]["rate"]["rate_bps"]
+        ),
         (200, &json!(1_000_000_000))
     );
     for (action, provision) in [("provision", "provisioned"), ("release", "released")] {
-        let (status, answer) = bench.ask(&ana, "POST", &format!("{path}/{action}"), "").await;
+        let (status, answer) = bench
+            .ask(&ana, "POST", &format!("{path}/{action}"), "")
+            .await;
         assert_eq!(
             (status, &answer["reservations"][0]["state"]["provision"]),
             (200, &json!(provision))
         );
     }
     assert_eq!(
-        bench.ask(&ana, "POST", &format!("{path}/commit"), "").await.0,
+        bench
+            .ask(&ana, "POST", &format!("{path}/commit"), "")
+            .await
+            .0,
         409
     );
     let (status, answer) = bench.ask(&ana, "DELETE", &path, "").await;
@@ -77,7 +91,9 @@ async fn a_reservation_is_asked_for_shown_changed_and_cancelled() {
         (status, &answer["reservations"][0]["state"]["life"]),
         (200, &json!("terminated"))
     );
-    let (_, list) = bench.ask(&ana, "GET", &format!("{PATH}?active=true"), "").await;
+    let (_, list) = bench
+        .ask(&ana, "GET", &format!("{PATH}?active=true"), "")
+        .await;
     assert_eq!(list, json!({"items": [], "next": null}));
     let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
     assert_eq!(list["items"][0]["id"], 1);
@@ -111,7 +127,10 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
     );
     let (status, answer) = reserve(&bench, &ben, &refusal["offers"]["slower"]["request"]).await;
     assert_eq!(
-        (status, &answer["reservations"][0]["wish"]["rate"]["rate_bps"]),
+        (
+            status,
+            &answer["reservations"][0]["wish"]["rate"]["rate_bps"]
+        ),
         (201, &json!(1_500_000_000))
     );
     let (status, answer) = reserve(&bench, &ben, &refusal["offers"]["later"]["request"]).await;
@@ -122,8 +141,14 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
     // Neither sees the other's.
     let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
-    assert_eq!(bench.ask(&ana, "GET", &format!("{PATH}/2"), "").await.0, 404);
-    assert_eq!(bench.ask(&ana, "DELETE", &format!("{PATH}/2"), "").await.0, 404);
+    assert_eq!(
+        bench.ask(&ana, "GET", &format!("{PATH}/2"), "").await.0,
+        404
+    );
+    assert_eq!(
+        bench.ask(&ana, "DELETE", &format!("{PATH}/2"), "").await.0,
+        404
+    );
     let (_, list) = bench.local("GET", &format!("{PATH}?limit=2"), "").await;
     assert_eq!(
         (list["items"].as_array().unwrap().len(), &list["next"]),
@@ -156,7 +181,9 @@ async fn what_recurs_is_granted_as_a_whole_and_what_is_held_is_committed() {
         (status, answer["reservations"].as_array().unwrap().len()),
         (200, 3)
     );
-    let (status, answer) = bench.local("DELETE", &format!("{PATH}/1?series=true"), "").await;
+    let (status, answer) = bench
+        .local("DELETE", &format!("{PATH}/1?series=true"), "")
+        .await;
     assert_eq!(
         (status, answer["reservations"].as_array().unwrap().len()),
         (200, 3)
@@ -198,7 +225,9 @@ async fn who_may_not_and_what_can_not_be_is_reported() {
     assert_eq!(status, 403, "{problem}");
     let role = json!({"rights": [{"resource": "reservations", "permission": "create", "constraint": "any",
         "limits": {"rate_bps": 1000, "ahead_s": 86400}}]});
-    let put = bench.local("PUT", "/api/v1/roles/slow", &role.to_string()).await;
+    let put = bench
+        .local("PUT", "/api/v1/roles/slow", &role.to_string())
+        .await;
     assert_eq!(put.0, 201, "{}", put.1);
     let slow = bench.principal("slow", "s").await;
     let (status, problem) = reserve(&bench, &slow, &request(1001)).await;
@@ -239,7 +268,10 @@ async fn who_may_not_and_what_can_not_be_is_reported() {
     ] {
         let (status, problem) = bench.local("POST", PATH, &body).await;
         assert_eq!(status, expected, "{problem}");
-        assert!(problem["detail"].as_str().unwrap().contains(word), "{problem}");
+        assert!(
+            problem["detail"].as_str().unwrap().contains(word),
+            "{problem}"
+        );
     }
     for (method, path) in [
         ("GET", "/0"),
@@ -253,7 +285,10 @@ async fn who_may_not_and_what_can_not_be_is_reported() {
             "{method} {path}"
         );
     }
-    assert_eq!(bench.local("GET", &format!("{PATH}?after=x"), "").await.0, 400);
+    assert_eq!(
+        bench.local("GET", &format!("{PATH}?after=x"), "").await.0,
+        400
+    );
 }
 
 #[tokio::test]
@@ -262,7 +297,10 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
     let depot = SigningKey::generate().unwrap().public();
     let mut map = map();
     map["depots"] = json!([{"name": "d", "key": depot.to_string(), "site": "east", "addresses": [{"endpoint": "198.51.100.9:7510"}]}]);
-    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    assert_eq!(
+        bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
+        200
+    );
     let ana = bench.principal("reserver", "ana").await;
     let mut asked = request(2_000_000_000);
     (asked["from_address"], asked["provision"]) = (json!("192.0.2.7"), json!(true));
@@ -273,7 +311,9 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
         (201, &json!("192.0.2.7"), &json!("provisioned")),
         "{answer}"
     );
-    let (status, granted) = bench.ask(&ana, "GET", &format!("{PATH}/1/grants"), "").await;
+    let (status, granted) = bench
+        .ask(&ana, "GET", &format!("{PATH}/1/grants"), "")
+        .await;
     assert_eq!(
         (status, &granted["items"][0]["depots"]),
         (200, &json!(["d"])),
@@ -281,20 +321,32 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
     );
     let text = granted["items"][0]["grant"].as_str().unwrap();
     let grant: longhaul_proto::CircuitGrant = text.parse().unwrap();
-    assert_eq!(grant.check(&ana.public(), &depot, now_ms(), |_| true), Ok(()));
+    assert_eq!(
+        grant.check(&ana.public(), &depot, now_ms(), |_| true),
+        Ok(())
+    );
     assert_eq!((grant.rate, &grant.circuit[..]), (2_000_000_000, &b"1"[..]));
     // Nobody else sees it, and nothing is granted of what is released.
     let bob = bench.principal("reserver", "bob").await;
     assert_eq!(
-        bench.ask(&bob, "GET", &format!("{PATH}/1/grants"), "").await.0,
+        bench
+            .ask(&bob, "GET", &format!("{PATH}/1/grants"), "")
+            .await
+            .0,
         404
     );
     assert_eq!(
-        bench.ask(&ana, "POST", &format!("{PATH}/1/release"), "").await.0,
+        bench
+            .ask(&ana, "POST", &format!("{PATH}/1/release"), "")
+            .await
+            .0,
         200
     );
     assert_eq!(
-        bench.ask(&ana, "GET", &format!("{PATH}/1/grants"), "").await.0,
+        bench
+            .ask(&ana, "GET", &format!("{PATH}/1/grants"), "")
+            .await
+            .0,
         409
     );
     // A reserver has no streams set up of hosts that the map does not know as its ends.
@@ -325,16 +377,20 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let elsewhere = bench.principal("depot", "e").await;
     let mut map = map();
     let address = json!([{"endpoint": "198.51.100.9:7510"}]);
-    map["depots"] =
-        json!([{"name": "d", "key": depot.public().to_string(), "site": "east", "addresses": address}]);
-    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    map["depots"] = json!([{"name": "d", "key": depot.public().to_string(), "site": "east", "addresses": address}]);
+    assert_eq!(
+        bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
+        200
+    );
     let ana = bench.principal("reserver", "ana").await;
     let mut asked = request(2_000_000_000);
     asked["provision"] = json!(true);
     for _ in 0..2 {
         assert_eq!(reserve(&bench, &ana, &asked).await.0, 201);
     }
-    let (_, granted) = bench.ask(&ana, "GET", &format!("{PATH}/1/grants"), "").await;
+    let (_, granted) = bench
+        .ask(&ana, "GET", &format!("{PATH}/1/grants"), "")
+        .await;
     let left = granted["end_ms"].as_u64().unwrap() - now_ms();
     assert!(left <= 60_000, "{granted}");
     let answer = renewed(&bench, &depot, "1", &ana).await;
@@ -368,7 +424,10 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let many = json!({"items": many}).to_string();
     assert_eq!(bench.ask(&depot, "POST", RENEWALS, &many).await.0, 400);
     // It is cancelled; and of what is not, the key loses its role.
-    assert_eq!(bench.ask(&ana, "DELETE", &format!("{PATH}/1"), "").await.0, 200);
+    assert_eq!(
+        bench.ask(&ana, "DELETE", &format!("{PATH}/1"), "").await.0,
+        200
+    );
     let answer = renewed(&bench, &depot, "1", &ana).await;
     assert!(
         answer["ended"].as_str().unwrap().contains("is cancelled"),

@@ -40,7 +40,10 @@ async fn mesh() -> Mesh {
             {"name": "store", "site": "east", "addresses": ["store.example", "192.0.2.0/24"]}
         ]
     });
-    assert_eq!(bench.local("PUT", "/api/v1/map", &map.to_string()).await.0, 200);
+    assert_eq!(
+        bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
+        200
+    );
     // A principal that the operator named as a host speaks for it.
     let client = bench.principal("client", "laptop").await;
     let depot = bench.principal("depot", "depot").await;
@@ -48,14 +51,23 @@ async fn mesh() -> Mesh {
         "version": "1", "sent_at": now(), "valid_for_seconds": 300});
     let path = format!("/api/v1/depots/{}", depot.public());
     assert_eq!(
-        bench.ask(&depot, "PUT", &path, &registration.to_string()).await.0,
+        bench
+            .ask(&depot, "PUT", &path, &registration.to_string())
+            .await
+            .0,
         200
     );
     let store = bench.principal("client", "store").await;
     // Both ends of each hop report: of one that a single end reports little counts as known.
     for (ends, measured) in [
-        ([&client, &store], hop("laptop", "store", 0.1, 50.0 * MEGABIT)),
-        ([&client, &depot], hop("laptop", "mid", 0.05, 500.0 * MEGABIT)),
+        (
+            [&client, &store],
+            hop("laptop", "store", 0.1, 50.0 * MEGABIT),
+        ),
+        (
+            [&client, &depot],
+            hop("laptop", "mid", 0.05, 500.0 * MEGABIT),
+        ),
         ([&depot, &store], hop("mid", "store", 0.05, 500.0 * MEGABIT)),
     ] {
         for end in ends {
@@ -77,7 +89,11 @@ async fn mesh() -> Mesh {
         .iter()
         .any(|forecast| forecast["samples"] != SAMPLES)
     {}
-    Mesh { bench, client, depot }
+    Mesh {
+        bench,
+        client,
+        depot,
+    }
 }
 
 fn used(answer: &Value) -> Vec<&str> {
@@ -102,7 +118,10 @@ async fn what_is_measured_is_forecast() {
     );
     let of = |quantile: &str| found["next"][quantile].as_f64().unwrap();
     assert!(of("p10") <= of("p50") && of("p50") <= of("p90"));
-    assert!((of("p50") / (500.0 * MEGABIT) - 1.0).abs() < 0.05, "{found}");
+    assert!(
+        (of("p50") / (500.0 * MEGABIT) - 1.0).abs() < 0.05,
+        "{found}"
+    );
     let (_, first) = mesh
         .bench
         .ask(&mesh.client, "GET", "/api/v1/forecasts?limit=14", "")
@@ -149,7 +168,10 @@ async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
         .iter()
         .find(|route| route["via"][0]["depot"] == "mid")
         .unwrap();
-    assert_eq!(mid["route"], format!("{}@mid.example:7510", mesh.depot.public()));
+    assert_eq!(
+        mid["route"],
+        format!("{}@mid.example:7510", mesh.depot.public())
+    );
     let shares: f64 = large["routes"]
         .as_array()
         .unwrap()
@@ -175,7 +197,10 @@ async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
 async fn nothing_goes_by_a_depot_that_is_gone() {
     let mesh = mesh().await;
     let path = format!("/api/v1/depots/{}", mesh.depot.public());
-    assert_eq!(mesh.bench.ask(&mesh.depot, "DELETE", &path, "").await.0, 204);
+    assert_eq!(
+        mesh.bench.ask(&mesh.depot, "DELETE", &path, "").await.0,
+        204
+    );
     let question = json!({"to": "store", "bytes": 10_u64 << 30}).to_string();
     let (_, answer) = mesh
         .bench
@@ -214,7 +239,10 @@ async fn a_table_has_routes_by_size_to_keep() {
         .bench
         .ask(&mesh.client, "GET", "/api/v1/routes.toml", "")
         .await;
-    assert!(file.as_str().unwrap().contains("mid.example:7510"), "{file}");
+    assert!(
+        file.as_str().unwrap().contains("mid.example:7510"),
+        "{file}"
+    );
 }
 
 #[tokio::test]
@@ -228,7 +256,12 @@ async fn promises_are_kept_score_of() {
     for (id, seconds) in [("1", 15.0), ("2", 30.0), ("3", 50.0)] {
         let (status, answer) = mesh
             .bench
-            .ask(&mesh.client, "POST", "/api/v1/transfers", &report(id, seconds))
+            .ask(
+                &mesh.client,
+                "POST",
+                "/api/v1/transfers",
+                &report(id, seconds),
+            )
             .await;
         assert_eq!((status, answer), (200, json!({"is_new": true})));
     }
@@ -243,7 +276,12 @@ async fn promises_are_kept_score_of() {
         "routes": [{"via": ["mid"], "bytes": 0, "failed": true}]});
     assert_eq!(
         mesh.bench
-            .ask(&mesh.client, "POST", "/api/v1/transfers", &failed.to_string())
+            .ask(
+                &mesh.client,
+                "POST",
+                "/api/v1/transfers",
+                &failed.to_string()
+            )
             .await
             .0,
         200
@@ -292,7 +330,11 @@ async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
             .0,
         200
     );
-    let has_boasted = |forecast: &Value| forecast["next"]["p50"].as_f64().is_some_and(|rate| rate > 1e11);
+    let has_boasted = |forecast: &Value| {
+        forecast["next"]["p50"]
+            .as_f64()
+            .is_some_and(|rate| rate > 1e11)
+    };
     while !mesh.bench.forecasts(18).await.iter().any(has_boasted) {}
     let after = best().await;
     assert!(after > before * 0.99, "{before} {after}");
@@ -308,7 +350,10 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
             "version": "1", "sent_at": now(), "valid_for_seconds": 300});
         let path = format!("/api/v1/depots/{}", key.public());
         assert_eq!(
-            bench.ask(&key, "PUT", &path, &registration.to_string()).await.0,
+            bench
+                .ask(&key, "PUT", &path, &registration.to_string())
+                .await
+                .0,
             200
         );
         depots.push(key);
@@ -333,14 +378,25 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
     );
     let measured = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "probe"}]});
     let path = format!("/api/v1/probes/{}/result", first[0]["id"].as_str().unwrap());
-    let (status, answer) = bench.ask(&depots[0], "POST", &path, &measured.to_string()).await;
-    assert_eq!((status, answer["kept"].as_u64()), (200, Some(1)), "{answer}");
+    let (status, answer) = bench
+        .ask(&depots[0], "POST", &path, &measured.to_string())
+        .await;
+    assert_eq!(
+        (status, answer["kept"].as_u64()),
+        (200, Some(1)),
+        "{answer}"
+    );
     let others = measured.to_string().replace("\"a\"", "\"c\"");
     assert_eq!(bench.ask(&depots[0], "POST", &path, &others).await.0, 403);
     let relayed = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms() + 1, "value": 0.1, "source": "relay"}]});
     assert_eq!(
         bench
-            .ask(&depots[0], "POST", "/api/v1/measurements", &relayed.to_string())
+            .ask(
+                &depots[0],
+                "POST",
+                "/api/v1/measurements",
+                &relayed.to_string()
+            )
             .await
             .0,
         200

@@ -1,8 +1,8 @@
 //! What best effort is not sure to carry, and what is reported of it.
 
 use super::bounds::{
-    CHANGED_ABOVE, HEADROOM, JOINED_AFTER_MS, MAX_ESTIMATE_WAIT_MS, MAX_REQUESTS, RELEASED_ABOVE, SETTLED_MS,
-    SETTLED_SHARE,
+    CHANGED_ABOVE, HEADROOM, JOINED_AFTER_MS, MAX_ESTIMATE_WAIT_MS, MAX_REQUESTS, RELEASED_ABOVE,
+    SETTLED_MS, SETTLED_SHARE,
 };
 use super::{Action, Mode, Outlook, Planner, State};
 use crate::promise::LEFT_BEFORE_MS;
@@ -44,7 +44,9 @@ impl Planner {
         if expected.is_none() && !waited {
             return None;
         }
-        let sure = expected.map_or(0.0, |expected| carried(expected.p10, aim.saturating_sub(now)));
+        let sure = expected.map_or(0.0, |expected| {
+            carried(expected.p10, aim.saturating_sub(now))
+        });
         Some(Need {
             left,
             short: match left <= sure {

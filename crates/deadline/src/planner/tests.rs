@@ -37,7 +37,10 @@ fn auto(deadline: Moment) -> Planner {
 /// What is granted to an ask: one path, at one rate from now to the end.
 fn granted(now: Moment, ask: Ask) -> Vec<Piece> {
     let (bps, end) = match ask {
-        Ask::Volume { bytes, by } => (bytes as f64 * BITS / ((by - now) as f64 / 1000.0).max(0.001), by),
+        Ask::Volume { bytes, by } => (
+            bytes as f64 * BITS / ((by - now) as f64 / 1000.0).max(0.001),
+            by,
+        ),
         Ask::Rate { bps, until } => (bps, until),
     };
     vec![Piece {
@@ -54,7 +57,10 @@ const HOUR_BYTES: u64 = 45_000_000_000;
 #[test]
 fn what_best_effort_carries_is_left_to_it() {
     let mut planner = auto(BEGUN + HOUR_MS);
-    assert_eq!(planner.on(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))), []);
+    assert_eq!(
+        planner.on(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))),
+        []
+    );
     assert_eq!(planner.why(), Why::BestEffort);
     assert!(planner.is_clear());
 }
@@ -155,7 +161,10 @@ fn a_path_that_fails_leads_to_a_change_and_a_copy_that_needs_none_returns_it() {
     let mut changed = None;
     for second in 60..90 {
         let now = BEGUN + second * 1000;
-        for action in planner.on(now, look(2 * HOUR_BYTES - HOUR_BYTES / 60, rates(100.0 * MBIT))) {
+        for action in planner.on(
+            now,
+            look(2 * HOUR_BYTES - HOUR_BYTES / 60, rates(100.0 * MBIT)),
+        ) {
             changed = changed.or(Some((second, action)));
         }
     }
@@ -256,8 +265,14 @@ fn never_asks_for_nothing_and_reports_what_is_missed() {
 fn a_controller_that_lets_nobody_reserve_is_asked_once() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
-    assert!(matches!(planner.on(BEGUN, two_hours())[..], [Action::Reserve(_)]));
-    assert_eq!(planner.on(BEGUN + 1, Event::Failed { is_passing: false }), []);
+    assert!(matches!(
+        planner.on(BEGUN, two_hours())[..],
+        [Action::Reserve(_)]
+    ));
+    assert_eq!(
+        planner.on(BEGUN + 1, Event::Failed { is_passing: false }),
+        []
+    );
     let mut actions = Vec::new();
     for second in 1..1000 {
         actions.extend(planner.on(BEGUN + second * 1000, two_hours()));
@@ -280,7 +295,10 @@ fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_
         [Action::Commit]
     );
     planner.on(BEGUN, Event::Committed);
-    assert_eq!(planner.on(BEGUN + HOUR_MS / 2, look(HOUR_BYTES / 2, None)), []);
+    assert_eq!(
+        planner.on(BEGUN + HOUR_MS / 2, look(HOUR_BYTES / 2, None)),
+        []
+    );
     let late = until - EXTENDED_BEFORE_MS;
     let actions = planner.on(late, look(1, None));
     assert!(
@@ -303,14 +321,14 @@ struct Second {
 }
 
 fn second() -> impl Strategy<Value = Second> {
-    (1.0..500.0_f64, 0..20_u8, 0..20_u8, 0..10_000_000_u64).prop_map(|(best_effort, answer, path, found)| {
-        Second {
+    (1.0..500.0_f64, 0..20_u8, 0..20_u8, 0..10_000_000_u64).prop_map(
+        |(best_effort, answer, path, found)| Second {
             best_effort,
             answer,
             path,
             found,
-        }
-    })
+        },
+    )
 }
 
 /// Whether it was reported once at most that the deadline may be missed, and after that once at most that it cannot be met.
@@ -406,7 +424,10 @@ impl World {
                     Event::Returned
                 }
                 Action::Release => {
-                    assert!(self.in_force.take().is_some(), "what is returned is promised");
+                    assert!(
+                        self.in_force.take().is_some(),
+                        "what is returned is promised"
+                    );
                     Event::Returned
                 }
             };
@@ -421,8 +442,11 @@ impl World {
             .iter()
             .filter(|_| has_joined)
             .flat_map(|promise| &promise.pieces);
-        let used = pieces.filter(|piece| (piece.start..used_until(piece.start, piece.end)).contains(&now));
-        used.flat_map(|piece| &piece.paths).map(|(_, bps)| bps).sum()
+        let used =
+            pieces.filter(|piece| (piece.start..used_until(piece.start, piece.end)).contains(&now));
+        used.flat_map(|piece| &piece.paths)
+            .map(|(_, bps)| bps)
+            .sum()
     }
 
     /// What best effort carries, in bit/s, where it would carry so many Mbit/s alone: others leave it that part of what is not reserved.
@@ -444,7 +468,12 @@ fn run(
     run_in(World::new(deadline, mode), total, forecast, seconds)
 }
 
-fn run_in(mut world: World, total: u64, forecast: Option<Rates>, seconds: &[Second]) -> (World, Run) {
+fn run_in(
+    mut world: World,
+    total: u64,
+    forecast: Option<Rates>,
+    seconds: &[Second],
+) -> (World, Run) {
     let (mut left, mut now) = (total as f64, BEGUN);
     let mut over = Duration::ZERO;
     let mut beside = 0.0;
@@ -491,7 +520,11 @@ fn run_in(mut world: World, total: u64, forecast: Option<Rates>, seconds: &[Seco
     }
     world.report(now, Event::Over);
     world.answer(now, 0);
-    assert!(world.planner.is_clear(), "nothing is left: {:?}", world.planner);
+    assert!(
+        world.planner.is_clear(),
+        "nothing is left: {:?}",
+        world.planner
+    );
     assert!(world.held.is_none() && world.in_force.is_none());
     let run = std::mem::take(&mut world.run);
     (world, run)

@@ -29,7 +29,10 @@ pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) ->
     }
     let taken = depot.resident().saturating_sub(before);
     let pipes = depot.metric("longhaul_depot_pipe_bytes");
-    assert_eq!(depot.metric("longhaul_depot_sessions_active"), sessions as f64);
+    assert_eq!(
+        depot.metric("longhaul_depot_sessions_active"),
+        sessions as f64
+    );
     json!({
         "sessions": sessions,
         "bytes_carried_each_way": CARRIED,

@@ -54,7 +54,9 @@ impl Options {
                 .and_then(|at| arguments.get(at + 1))
                 .cloned()
         };
-        let number = |name: &str, default: f64| value(name).map_or(default, |text| text.parse().expect(name));
+        let number = |name: &str, default: f64| {
+            value(name).map_or(default, |text| text.parse().expect(name))
+        };
         Self {
             rounds: number("--rounds", 7.0) as usize,
             gigabytes: number("--gigabytes", 2.0),
@@ -118,7 +120,10 @@ fn main() -> ExitCode {
     println!(
         "{} idle sessions: {:.1} KiB of resident memory each, {:.1} KiB of pipes each (bound: 64 KiB together)",
         options.idle_sessions,
-        idle["resident_bytes_per_session"].as_f64().unwrap_or(f64::NAN) / 1024.0,
+        idle["resident_bytes_per_session"]
+            .as_f64()
+            .unwrap_or(f64::NAN)
+            / 1024.0,
         idle["pipe_bytes_per_session"].as_f64().unwrap_or(f64::NAN) / 1024.0,
     );
     let setups = setups::measure(&relays[0], &destination, &key, options.setups);
@@ -171,7 +176,9 @@ fn measure(
             ends::transfer(relay.address, destination, key, flows, bytes / flows as u64);
             let (seconds, cpu) = (start.elapsed().as_secs_f64(), relay.cpu_seconds() - before);
             if round > 0 {
-                results.cpu_seconds_per_gigabyte.push(cpu / (bytes as f64 / 1e9));
+                results
+                    .cpu_seconds_per_gigabyte
+                    .push(cpu / (bytes as f64 / 1e9));
                 results
                     .gigabits_per_second
                     .push(bytes as f64 * 8.0 / 1e9 / seconds);

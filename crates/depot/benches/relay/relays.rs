@@ -42,7 +42,9 @@ impl Relay {
         BufReader::new(child.stdout.take().expect("stdout"))
             .read_line(&mut line)
             .expect("the depot's addresses");
-        let mut addresses = line.split_whitespace().map(|text| text.parse().expect("address"));
+        let mut addresses = line
+            .split_whitespace()
+            .map(|text| text.parse().expect("address"));
         let address = addresses.next().expect("address");
         Self {
             name: "depot".to_owned(),
@@ -54,7 +56,13 @@ impl Relay {
     }
 
     /// HAProxy before `to`; `None` when it is not installed.
-    pub fn haproxy(name: &str, to: SocketAddr, threads: usize, pipe: usize, splice: &str) -> Option<Self> {
+    pub fn haproxy(
+        name: &str,
+        to: SocketAddr,
+        threads: usize,
+        pipe: usize,
+        splice: &str,
+    ) -> Option<Self> {
         let program = haproxy_program()?;
         let directory = tempfile::tempdir().expect("directory");
         // HAProxy does not report which port it was given; one that was free a moment ago is the next best.
@@ -101,8 +109,8 @@ impl Relay {
 
     /// User and system time of the process so far, seconds.
     pub fn cpu_seconds(&self) -> f64 {
-        let stat =
-            std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())).expect("the relay runs");
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
+            .expect("the relay runs");
         // proc_pid_stat(5): utime and stime are fields 14 and 15; the name before them may hold spaces.
         let after_name = stat.rsplit_once(')').expect("stat").1;
         let ticks: f64 = after_name
@@ -116,19 +124,26 @@ impl Relay {
 
     /// Resident memory, bytes.
     pub fn resident(&self) -> u64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("the relay runs");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))
+            .expect("the relay runs");
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:"))
             .expect("VmRSS");
-        line.trim().trim_end_matches(" kB").parse::<u64>().expect("kB") * 1024
+        line.trim()
+            .trim_end_matches(" kB")
+            .parse::<u64>()
+            .expect("kB")
+            * 1024
     }
 
     /// A value on the depot's metrics page.
     pub fn metric(&self, name: &str) -> f64 {
-        let mut stream = TcpStream::connect(self.page.expect("a depot has a page")).expect("connect");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").expect("ask");
+        let mut stream =
+            TcpStream::connect(self.page.expect("a depot has a page")).expect("connect");
+        stream
+            .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+            .expect("ask");
         let lines = BufReader::new(stream).lines();
         lines
             .map_while(Result::ok)
@@ -145,13 +160,15 @@ impl Drop for Relay {
 }
 
 fn haproxy_program() -> Option<&'static str> {
-    ["haproxy", "/usr/sbin/haproxy"].into_iter().find(|program| {
-        Command::new(program)
-            .arg("-v")
-            .stdout(Stdio::null())
-            .status()
-            .is_ok()
-    })
+    ["haproxy", "/usr/sbin/haproxy"]
+        .into_iter()
+        .find(|program| {
+            Command::new(program)
+                .arg("-v")
+                .stdout(Stdio::null())
+                .status()
+                .is_ok()
+        })
 }
 
 /// The first line of `haproxy -v`.
@@ -182,7 +199,8 @@ pub fn depot_process(arguments: &[String]) {
     let [key, threads, pipe] = arguments else {
         panic!("depot KEY THREADS PIPE")
     };
-    let rule = format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
+    let rule =
+        format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n");
     let policy = Policy::parse(&rule, Path::new("bench.toml")).expect("policy");
     let mut config = DepotConfig::new(SigningKey::generate().expect("key"), policy);
     let any: SocketAddr = "127.0.0.1:0".parse().expect("address");

@@ -20,7 +20,11 @@ pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) ->
     // Signed beforehand: the initiators' work is not the depot's.
     let each = sessions / AT_ONCE;
     let opens: Vec<Vec<_>> = (0..AT_ONCE)
-        .map(|_| (0..each).map(|_| ends::open(depot.address, sink, key)).collect())
+        .map(|_| {
+            (0..each)
+                .map(|_| ends::open(depot.address, sink, key))
+                .collect()
+        })
         .collect();
     let (cpu, start) = (depot.cpu_seconds(), Instant::now());
     std::thread::scope(|scope| {

@@ -41,7 +41,9 @@ fn account() -> AccountKey {
 fn sessions_have_what_is_granted_together_and_no_more() {
     let (grants, now) = (Arc::new(Grants::default()), at(Instant::now(), 0));
     let whole = grants.take(&grant(1_000), Some(50_000_000), now).unwrap();
-    let beyond = grants.take(&grant(1_000), Some(40_000_000), now).unwrap_err();
+    let beyond = grants
+        .take(&grant(1_000), Some(40_000_000), now)
+        .unwrap_err();
     assert_eq!(beyond.code, StatusCode::GrantRefused);
     assert!(
         beyond.detail.contains("30 Mbit/s of its rate is left"),
@@ -54,7 +56,11 @@ fn sessions_have_what_is_granted_together_and_no_more() {
     assert!(third.detail.contains("all 2 sessions"), "{}", third.detail);
     drop(whole);
     let again = grants.take(&grant(1_000), None, now).unwrap();
-    assert_eq!(again.paced(), 9_564_068, "of 10 MB/s, less what headers take");
+    assert_eq!(
+        again.paced(),
+        9_564_068,
+        "of 10 MB/s, less what headers take"
+    );
     let [one, other] = [&again, &rest].map(|session| session.limits().unwrap().forward);
     assert!(Arc::ptr_eq(&one, &other));
     assert_eq!((rest.count_carried(5), again.count_carried(6)), (5, 11));
@@ -78,7 +84,10 @@ fn grants_from_before_a_withdrawal_are_refused() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let session = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
     assert!(grants.withdraw(&account(), &CLIENT, at(began, 30_000)));
-    assert!(!grants.withdraw(&account(), &CLIENT, at(began, 31_000)), "twice");
+    assert!(
+        !grants.withdraw(&account(), &CLIENT, at(began, 31_000)),
+        "twice"
+    );
     // Issued a moment before the withdrawal, and shown for the first time.
     let stored = grant(30_000 + MINUTE_MS);
     for now in [31_000, 89_999] {
@@ -92,7 +101,9 @@ fn grants_from_before_a_withdrawal_are_refused() {
         grants.list(at(began, 101_000)).is_empty(),
         "all of that time are over"
     );
-    grants.take(&grant(160_000), None, at(began, 101_000)).unwrap();
+    grants
+        .take(&grant(160_000), None, at(began, 101_000))
+        .unwrap();
 }
 
 #[test]
@@ -129,7 +140,9 @@ fn the_grant_that_was_issued_last_bounds_all_sessions() {
     (less.rate, less.sessions) = (8_000_000, 1);
     assert!(grants.renew(ISSUER, &less, at(began, 1_000)));
     // One that was issued before says nothing any more, and does not shorten the time.
-    grants.take(&grant(30_000), None, at(began, 1_000)).unwrap_err();
+    grants
+        .take(&grant(30_000), None, at(began, 1_000))
+        .unwrap_err();
     drop(session);
     let state = grants.take(&grant(30_000), Some(9_000_000), at(began, 1_000));
     let detail = state.unwrap_err().detail;

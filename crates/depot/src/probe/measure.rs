@@ -143,7 +143,9 @@ async fn measure(
     if expected.is_some_and(|expected| shown != Some(expected)) {
         return Err(ProbeFailure::OtherKey(to.clone()));
     }
-    exchange(&mut conn, plan, &mut figures).await.map_err(broke)?;
+    exchange(&mut conn, plan, &mut figures)
+        .await
+        .map_err(broke)?;
     if let Ok(info) = TcpInfo::read(&conn) {
         let segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
         figures.segments = Some((segments, u64::from(info.retransmits)));
@@ -189,7 +191,12 @@ async fn exchange<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
         figures.round_trips.push(began.elapsed());
     }
     if let ProbePlan::Train(bytes) = plan {
-        let least = figures.round_trips.iter().min().copied().unwrap_or_default();
+        let least = figures
+            .round_trips
+            .iter()
+            .min()
+            .copied()
+            .unwrap_or_default();
         figures.train = send_train(conn, bytes.min(MAX_PROBE_BYTES), least).await?;
     }
     Ok(())
@@ -213,12 +220,19 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
     let header = ProbeMessage::Train(bytes).encode();
     conn.write_all(&header).await?;
     let look = |looks: &mut Looks, conn: &S| {
-        looks.look(began.elapsed(), || Some(through(conn)?.saturating_sub(before)));
+        looks.look(began.elapsed(), || {
+            Some(through(conn)?.saturating_sub(before))
+        });
     };
     let mut left = bytes;
     while left > 0 {
         let next = usize::try_from(left).unwrap_or(CHUNK).min(CHUNK);
-        if let Ok(written) = timeout(LOOK_INTERVAL, conn.write(chunk.get(..next).unwrap_or_default())).await {
+        if let Ok(written) = timeout(
+            LOOK_INTERVAL,
+            conn.write(chunk.get(..next).unwrap_or_default()),
+        )
+        .await
+        {
             match written? {
                 0 => return Err(io::ErrorKind::WriteZero.into()),
                 written => left = left.saturating_sub(written as u64),
@@ -243,7 +257,10 @@ async fn send_train<S: AsFd + AsyncRead + AsyncWrite + Unpin>(
 }
 
 /// Sends something, and receives it again.
-async fn said<S: AsyncRead + AsyncWrite + Unpin>(conn: &mut S, message: ProbeMessage) -> io::Result<()> {
+async fn said<S: AsyncRead + AsyncWrite + Unpin>(
+    conn: &mut S,
+    message: ProbeMessage,
+) -> io::Result<()> {
     conn.write_all(&message.encode()).await?;
     received(conn, message).await
 }

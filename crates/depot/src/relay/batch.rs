@@ -53,7 +53,9 @@ impl Batch {
             }
         }
         if self.mark > 1 {
-            let deadline = self.deadline.insert(Box::pin(tokio::time::sleep(MAX_MARK_WAIT)));
+            let deadline = self
+                .deadline
+                .insert(Box::pin(tokio::time::sleep(MAX_MARK_WAIT)));
             if deadline.as_mut().poll(cx).is_ready() {
                 self.give_up(from);
             }

@@ -172,14 +172,18 @@ impl Direction {
                         return Poll::Ready(Ok(()));
                     };
                     let held = pipe.held;
-                    ready!(to.poll_write_with(cx, |fd| splice(read_end, None, fd, None, held, FLAGS)))
-                        .inspect(|n| pipe.held -= n)
+                    ready!(
+                        to.poll_write_with(cx, |fd| splice(read_end, None, fd, None, held, FLAGS))
+                    )
+                    .inspect(|n| pipe.held -= n)
                 }
                 Held::Copy { start, end, .. } if start == end => return Poll::Ready(Ok(())),
                 Held::Copy { buffer, start, end } => {
                     let bytes = buffer.get(*start..*end).unwrap_or_default();
-                    ready!(to.poll_write_with(cx, |fd| { rustix::net::send(fd, bytes, SendFlags::NOSIGNAL) }))
-                        .inspect(|n| *start += n)
+                    ready!(to.poll_write_with(cx, |fd| {
+                        rustix::net::send(fd, bytes, SendFlags::NOSIGNAL)
+                    }))
+                    .inspect(|n| *start += n)
                 }
             };
             match written {
@@ -232,7 +236,11 @@ impl Direction {
                 }
                 _ => self.fill_copy(cx, from, granted),
             };
-            let used = if let Poll::Ready(Ok(n)) = &read { *n } else { 0 };
+            let used = if let Poll::Ready(Ok(n)) = &read {
+                *n
+            } else {
+                0
+            };
             self.limit.refund(granted.saturating_sub(used));
             match read {
                 Poll::Ready(Err(error)) if !self.copies && is_unsupported(&error) => {
@@ -245,7 +253,12 @@ impl Direction {
         }
     }
 
-    fn fill_copy(&mut self, cx: &mut Context<'_>, from: &Conn, granted: usize) -> Poll<io::Result<usize>> {
+    fn fill_copy(
+        &mut self,
+        cx: &mut Context<'_>,
+        from: &Conn,
+        granted: usize,
+    ) -> Poll<io::Result<usize>> {
         let mut buffer = match std::mem::replace(&mut self.held, Held::Nothing) {
             Held::Copy { buffer, .. } => buffer,
             _ => vec![0; COPY_BUFFER].into_boxed_slice(),

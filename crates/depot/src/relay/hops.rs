@@ -162,7 +162,11 @@ impl Hop {
         if self.sends {
             latest.segments = info.bytes_sent.unwrap_or(0) / u64::from(info.send_mss.max(1));
             latest.lost = u64::from(info.retransmits);
-            sample.congestion.name.as_str().clone_into(&mut latest.congestion);
+            sample
+                .congestion
+                .name
+                .as_str()
+                .clone_into(&mut latest.congestion);
         } else if info.receive_rtt > Duration::ZERO && info.rtt.is_zero() {
             latest.rtt = info.receive_rtt;
         }

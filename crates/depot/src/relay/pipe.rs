@@ -58,7 +58,11 @@ impl PipePool {
 
     /// An empty pipe, or `None` when the bound or the machine's limits allow no more: copy then.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Pipe> {
-        let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let spare = self
+            .spare
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
         let raw = match spare {
             Some(raw) => raw,
             None => self.make()?,
@@ -97,7 +101,8 @@ impl PipePool {
     fn claim(&self, bytes: usize) -> Option<()> {
         self.allocated
             .try_update(Ordering::Relaxed, Ordering::Relaxed, |now| {
-                now.checked_add(bytes).filter(|sum| *sum <= self.bounds.total)
+                now.checked_add(bytes)
+                    .filter(|sum| *sum <= self.bounds.total)
             })
             .ok()
             .map(|_| ())

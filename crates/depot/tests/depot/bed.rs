@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use bytes::BytesMut;
 use longhaul_depot::{Depot, DepotConfig, GrantsInUse, Listen, Policy};
 use longhaul_proto::{
-    Endpoint, Open, OpenDecoder, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode,
-    StatusDecoder,
+    Endpoint, Open, OpenDecoder, PublicKey, Route, Service, SessionId, SigningKey, Status,
+    StatusCode, StatusDecoder,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -214,7 +214,10 @@ pub fn reset(stream: TcpStream) {
 /// depot is done with what could have dialled.
 pub async fn assert_never_dialled(listener: &TcpListener) {
     let accepted = std::future::poll_fn(|cx| {
-        std::task::Poll::Ready(matches!(listener.poll_accept(cx), std::task::Poll::Ready(_)))
+        std::task::Poll::Ready(matches!(
+            listener.poll_accept(cx),
+            std::task::Poll::Ready(_)
+        ))
     });
     // The reactor must have had its turn, or an event in the queue could go unseen.
     tokio::task::yield_now().await;

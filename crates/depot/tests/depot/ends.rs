@@ -73,7 +73,9 @@ async fn both_ways_through_one_to_three_depots() {
 #[tokio::test]
 async fn on_threads_of_its_own() {
     let key = new_key();
-    let mut depot = depot_with(loopback_policy(key.public(), ""), |config| config.workers = 2);
+    let mut depot = depot_with(loopback_policy(key.public(), ""), |config| {
+        config.workers = 2
+    });
     let sessions: Vec<_> = [
         established(&key, &[depot.address]).await,
         established(&key, &[depot.address]).await,
@@ -102,7 +104,10 @@ async fn without_pipes_bytes_are_copied() {
 #[tokio::test]
 async fn under_a_rate_cap() {
     let key = new_key();
-    let depot = depot_with(loopback_policy(key.public(), "max_rate = \"400 Mbit/s\""), |_| {});
+    let depot = depot_with(
+        loopback_policy(key.public(), "max_rate = \"400 Mbit/s\""),
+        |_| {},
+    );
     let (initiator, acceptor) = established(&key, &[depot.address]).await;
     soon(exchange(initiator, acceptor, 78)).await;
 }
@@ -217,11 +222,17 @@ async fn back_pressure_reaches_the_sender() {
             }
             Err(error) => panic!("{error}"),
         }
-        assert!(sent < 256 << 20, "nobody reads, and yet {sent} bytes were taken");
+        assert!(
+            sent < 256 << 20,
+            "nobody reads, and yet {sent} bytes were taken"
+        );
     }
     let reader = tokio::spawn(async move {
         let mut arrived = Vec::new();
-        acceptor.read_to_end(&mut arrived).await.expect("a clean end");
+        acceptor
+            .read_to_end(&mut arrived)
+            .await
+            .expect("a clean end");
         arrived
     });
     write.shutdown().await.expect("FIN");

@@ -56,15 +56,16 @@ struct Unanswering {
 }
 
 fn unanswering() -> Unanswering {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
+    let socket =
+        socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
     let any: std::net::SocketAddr = "127.0.0.1:0".parse().expect("address");
     socket.bind(&any.into()).expect("bind");
     socket.listen(0).expect("listen");
     let listener = std::net::TcpListener::from(socket);
     let address = listener.local_addr().expect("address");
     let fill = |_| {
-        let socket =
-            socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).expect("socket");
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
+            .expect("socket");
         socket.set_nonblocking(true).expect("non-blocking");
         let _ = socket.connect(&address.into());
         socket
@@ -108,7 +109,10 @@ async fn a_next_hop_that_does_not_answer_is_a_dial_timeout() {
     let depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
     let black_hole = unanswering();
-    for (budget, code) in [(60_000, StatusCode::DialTimeout), (700, StatusCode::SetupTimeout)] {
+    for (budget, code) in [
+        (60_000, StatusCode::DialTimeout),
+        (700, StatusCode::SetupTimeout),
+    ] {
         let still = stand_still();
         let mut open = open_via(&key, &[depot.address], black_hole.address);
         open.setup_budget = Duration::from_millis(budget);
@@ -227,7 +231,9 @@ async fn a_death_after_one_end_of_stream_resets_too() {
     let key = new_key();
     let depot = depot(&key);
     // The initiator has ended its direction and dies; then the acceptor; then the same the other way round.
-    for (ender_is_initiator, ender_dies) in [(true, true), (true, false), (false, true), (false, false)] {
+    for (ender_is_initiator, ender_dies) in
+        [(true, true), (true, false), (false, true), (false, false)]
+    {
         let (initiator, acceptor) = pair(&key, &depot).await;
         let (mut ender, mut other) = if ender_is_initiator {
             (initiator, acceptor)

@@ -38,7 +38,8 @@ async fn seconds_to_carry((initiator, acceptor): &mut (TcpStream, TcpStream), by
             tokio::time::advance(STEP).await;
         }
         for done in [sent, came] {
-            let would_block = |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
+            let would_block =
+                |error: &std::io::Error| error.kind() == std::io::ErrorKind::WouldBlock;
             assert!(done.as_ref().err().is_none_or(would_block), "{done:?}");
         }
     }
@@ -67,7 +68,10 @@ impl Bed {
             controller.public(),
             client.public()
         );
-        let depot = depot_with(Policy::parse(&text, Path::new("t")).expect(&text), with_page);
+        let depot = depot_with(
+            Policy::parse(&text, Path::new("t")).expect(&text),
+            with_page,
+        );
         let (listener, acceptor) = acceptor().await;
         Self {
             depot,
@@ -129,7 +133,10 @@ impl Bed {
     async fn passed(&self, open: &Open) -> (TcpStream, TcpStream) {
         let mut initiator = initiate(self.depot.address, open, b"").await;
         let (acceptor, onward) = soon(take(&self.listener)).await;
-        assert_eq!(onward.grant, open.grant, "it goes on to the next depot as it is");
+        assert_eq!(
+            onward.grant, open.grant,
+            "it goes on to the next depot as it is"
+        );
         assert_eq!(soon(read_status(&mut initiator)).await.code, StatusCode::Ok);
         (initiator, acceptor)
     }
@@ -171,8 +178,11 @@ async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused(
     .await;
     // What another key was granted, and this one has seen.
     let other = new_key().public();
-    bed.refused(&bed.open(None, |grant| grant.holder = other), "for another key")
-        .await;
+    bed.refused(
+        &bed.open(None, |grant| grant.holder = other),
+        "for another key",
+    )
+    .await;
     bed.refused(
         &bed.open(None, |grant| grant.depots = vec![other]),
         "for other depots",
@@ -289,7 +299,10 @@ async fn a_withdrawn_grant_ends_at_once_and_is_refused() {
     assert_eq!(soon(acceptor.read_u8()).await.expect("read"), b'?');
     // No other key, and no grant for other depots, renews it.
     let forged = bed.grant();
-    bed.depot.grants.renew(&in_use, &forged).expect_err("unsigned");
+    bed.depot
+        .grants
+        .renew(&in_use, &forged)
+        .expect_err("unsigned");
     let other = new_key().public();
     let elsewhere = bed.signed(|grant| grant.depots = vec![other]);
     bed.depot

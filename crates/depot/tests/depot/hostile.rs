@@ -17,8 +17,15 @@ const AT_ONCE: usize = 50;
 fn corpus() -> Vec<Vec<u8>> {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     let targets = std::fs::read_dir(root).into_iter().flatten().flatten();
-    let files = targets.flat_map(|target| std::fs::read_dir(target.path()).into_iter().flatten().flatten());
-    files.filter_map(|file| std::fs::read(file.path()).ok()).collect()
+    let files = targets.flat_map(|target| {
+        std::fs::read_dir(target.path())
+            .into_iter()
+            .flatten()
+            .flatten()
+    });
+    files
+        .filter_map(|file| std::fs::read(file.path()).ok())
+        .collect()
 }
 
 /// `valid`, spoilt: bits flipped, bytes overwritten, cut, doubled, or a piece of it moved.
@@ -101,7 +108,10 @@ async fn a_silent_or_dripping_stranger_is_disconnected() {
         stream.write_all(&open[..cut]).await.expect("write");
         until(page, "longhaul_depot_connections_unauthenticated", 1.0).await;
         drop(still);
-        assert_eq!(read_status(&mut stream).await.code, StatusCode::HeaderTimeout);
+        assert_eq!(
+            read_status(&mut stream).await.code,
+            StatusCode::HeaderTimeout
+        );
         assert_end(&mut stream).await;
         drop(stream);
         until(page, "longhaul_depot_connections_unauthenticated", 0.0).await;

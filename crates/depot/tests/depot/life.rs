@@ -131,7 +131,12 @@ async fn an_open_that_comes_during_the_drain_is_reported() {
     let page = depot.metrics.expect("page");
     let (listener, address) = acceptor().await;
     let mut early_bird = TcpStream::connect(depot.address).await.expect("connect");
-    soon(until(page, "longhaul_depot_connections_unauthenticated", 1.0)).await;
+    soon(until(
+        page,
+        "longhaul_depot_connections_unauthenticated",
+        1.0,
+    ))
+    .await;
     depot.stop();
     let closed = async { while TcpStream::connect(depot.address).await.is_ok() {} };
     soon(closed).await;
@@ -167,11 +172,21 @@ async fn every_session_is_counted() {
     let ended = "longhaul_depot_sessions_ended_total{ending=\"finished\"}";
     soon(until(page, ended, 1.0)).await;
     assert_eq!(
-        metric(page, "longhaul_depot_relayed_bytes_total{direction=\"forward\"}").await,
+        metric(
+            page,
+            "longhaul_depot_relayed_bytes_total{direction=\"forward\"}"
+        )
+        .await,
         Some(9.0)
     );
-    assert_eq!(metric(page, "longhaul_depot_dial_seconds_count").await, Some(1.0));
-    assert_eq!(metric(page, "longhaul_depot_sessions_active").await, Some(0.0));
+    assert_eq!(
+        metric(page, "longhaul_depot_dial_seconds_count").await,
+        Some(1.0)
+    );
+    assert_eq!(
+        metric(page, "longhaul_depot_sessions_active").await,
+        Some(0.0)
+    );
 }
 
 #[tokio::test]
@@ -198,7 +213,10 @@ async fn what_cannot_start_says_why() {
     })
     .expect_err("congestion")
     .to_string();
-    assert!(error.contains("no-such") && error.contains("cubic"), "{error}");
+    assert!(
+        error.contains("no-such") && error.contains("cubic"),
+        "{error}"
+    );
     let next = vec!["*=no-such".parse().expect("choice")];
     let error = Depot::bind(DepotConfig {
         listen: vec![at("127.0.0.1:0")],

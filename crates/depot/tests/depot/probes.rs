@@ -24,7 +24,10 @@ const fn everywhere(_: std::net::IpAddr) -> bool {
 /// A depot that `key` may measure.
 fn measured_by(key: &SigningKey) -> Running {
     let policy = format!("probes = [\"{}\"]\n", key.public());
-    depot_with(Policy::parse(&policy, Path::new("p")).expect("policy"), |_| {})
+    depot_with(
+        Policy::parse(&policy, Path::new("p")).expect("policy"),
+        |_| {},
+    )
 }
 
 #[tokio::test]
@@ -75,12 +78,21 @@ async fn no_local_address_is_measured() {
 }
 
 #[tokio::test]
-async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_measured_shows_who_it_is() {
+async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_measured_shows_who_it_is()
+ {
     let key = new_key();
     let plan = ProbePlan::RoundTrips(1);
     // It may pass, and still not measure.
     let relaying = depot(&key);
-    let refused = probe(&relaying.address.into(), None, &key, plan, WITHIN, everywhere).await;
+    let refused = probe(
+        &relaying.address.into(),
+        None,
+        &key,
+        plan,
+        WITHIN,
+        everywhere,
+    )
+    .await;
     let Err(ProbeFailure::Refused(failure)) = refused else {
         panic!("{refused:?}")
     };
@@ -100,7 +112,10 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
     )
     .await;
     assert!(
-        matches!(forged, Err(ProbeFailure::OtherKey(_) | ProbeFailure::Refused(_))),
+        matches!(
+            forged,
+            Err(ProbeFailure::OtherKey(_) | ProbeFailure::Refused(_))
+        ),
         "{forged:?}"
     );
     let stranger = probe(
@@ -112,7 +127,10 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
         everywhere,
     )
     .await;
-    assert!(matches!(stranger, Err(ProbeFailure::Refused(_))), "{stranger:?}");
+    assert!(
+        matches!(stranger, Err(ProbeFailure::Refused(_))),
+        "{stranger:?}"
+    );
 }
 
 #[tokio::test]
@@ -178,7 +196,9 @@ async fn what_was_seen_of_both_hops_is_reported_when_a_session_ends() {
     initiator.write_all(&vec![7; bytes]).await.expect("write");
     initiator.shutdown().await.expect("end");
     let mut back = Vec::new();
-    soon(initiator.read_to_end(&mut back)).await.expect("a clean end");
+    soon(initiator.read_to_end(&mut back))
+        .await
+        .expect("a clean end");
     assert_eq!(soon(sink).await.expect("sink"), bytes);
     let mut depot = depot;
     depot.stop();
@@ -191,6 +211,9 @@ async fn what_was_seen_of_both_hops_is_reported_when_a_session_ends() {
         (&into.from, &into.to),
         (&HopEnd::Key(key.public()), &HopEnd::Here)
     );
-    assert_eq!((&out.from, &out.to), (&HopEnd::Here, &HopEnd::At(address.into())));
+    assert_eq!(
+        (&out.from, &out.to),
+        (&HopEnd::Here, &HopEnd::At(address.into()))
+    );
     assert!(out.seen.segments > 0, "{out:?}");
 }

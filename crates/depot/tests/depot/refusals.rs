@@ -98,8 +98,9 @@ async fn the_policy_decides_before_any_dial() {
 async fn where_a_name_leads_is_checked() {
     let key = new_key();
     let (listener, address) = acceptor().await;
-    let destination: longhaul_proto::Endpoint =
-        format!("localhost:{}", address.port()).parse().expect("endpoint");
+    let destination: longhaul_proto::Endpoint = format!("localhost:{}", address.port())
+        .parse()
+        .expect("endpoint");
     let rule = |to: &str| {
         let text = format!(
             "[[allow]]\nprincipals = [\"{}\"]\nto = [{to}]\nports = [\"any\"]",
@@ -139,7 +140,11 @@ async fn loops_and_spent_hop_limits_go_no_further() {
     let (listener, address) = acceptor().await;
     let route = [first.address, second.address, first.address];
     let mut stream = initiate(first.address, &open_via(&key, &route, address), b"").await;
-    for (place, code) in [(1, StatusCode::Ok), (2, StatusCode::Ok), (3, StatusCode::Loop)] {
+    for (place, code) in [
+        (1, StatusCode::Ok),
+        (2, StatusCode::Ok),
+        (3, StatusCode::Loop),
+    ] {
         let status = soon(read_status(&mut stream)).await;
         assert_eq!((status.hop, status.code), (place, code));
     }
@@ -150,7 +155,10 @@ async fn loops_and_spent_hop_limits_go_no_further() {
     last.hop_limit = 1;
     let mut stream = initiate(first.address, &last, b"").await;
     assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::Ok);
-    assert_eq!(soon(read_status(&mut stream)).await.code, StatusCode::HopLimit);
+    assert_eq!(
+        soon(read_status(&mut stream)).await.code,
+        StatusCode::HopLimit
+    );
     assert_never_dialled(&listener).await;
 }
 
@@ -229,8 +237,16 @@ async fn what_is_stated_must_be_within_the_bounds_of_a_rule() {
             Some("tests"),
             "small: at most 1 MiB (max_size), not 2 MiB",
         ),
-        (Some(1), None, "small: state a purpose that it allows (purposes)"),
-        (Some(1), Some("other"), "small: not for \"other\" (purposes)"),
+        (
+            Some(1),
+            None,
+            "small: state a purpose that it allows (purposes)",
+        ),
+        (
+            Some(1),
+            Some("other"),
+            "small: not for \"other\" (purposes)",
+        ),
     ] {
         let open = stating(size, purpose);
         let mut stream = initiate(depot.address, &open, b"").await;
@@ -269,9 +285,13 @@ async fn a_session_that_carries_more_than_it_stated_is_reset() {
         // What was stated passes, both ways.
         let stated = vec![7; 100_000];
         soon(from.write_all(&stated)).await.expect("write");
-        soon(to.read_exact(&mut vec![0; 100_000])).await.expect("read");
+        soon(to.read_exact(&mut vec![0; 100_000]))
+            .await
+            .expect("read");
         soon(to.write_all(&stated)).await.expect("write");
-        soon(from.read_exact(&mut vec![0; 100_000])).await.expect("read");
+        soon(from.read_exact(&mut vec![0; 100_000]))
+            .await
+            .expect("read");
         let far_more = vec![7; 4 << 20];
         let (_, ended) = tokio::join!(soon(from.write_all(&far_more)), soon(assert_reset(to)));
         let () = ended;

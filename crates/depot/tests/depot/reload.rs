@@ -54,7 +54,9 @@ impl Reloading {
 }
 
 fn rule(key: PublicKey, more: &str) -> String {
-    format!("[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n")
+    format!(
+        "[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n"
+    )
 }
 
 #[tokio::test]
@@ -91,7 +93,11 @@ async fn sessions_under_way_are_counted_after_a_reload() {
     for bound in [2, 2, 1] {
         let policy = rule(key.public(), &format!("max_sessions = {bound}"));
         soon(bed.reload(&policy, "loaded")).await;
-        assert_eq!(soon(third()).await, StatusCode::Overloaded, "at most {bound}");
+        assert_eq!(
+            soon(third()).await,
+            StatusCode::Overloaded,
+            "at most {bound}"
+        );
     }
     assert_never_dialled(&listener).await;
     soon(bed.reload(&rule(key.public(), "max_sessions = 3"), "loaded")).await;

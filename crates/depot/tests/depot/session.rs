@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use longhaul_session::{ConnectOptions, Identity, ListenOptions, Listener, ServerTrust, Service, connect};
+use longhaul_session::{
+    ConnectOptions, Identity, ListenOptions, Listener, ServerTrust, Service, connect,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
@@ -25,11 +27,17 @@ async fn a_secured_session_through_three_depots() {
     );
     let listener = Listener::bind(options).await.expect("listen");
     let address = listener.local_addr();
-    let hops: Vec<String> = depots.iter().map(|depot| depot.address.to_string()).collect();
+    let hops: Vec<String> = depots
+        .iter()
+        .map(|depot| depot.address.to_string())
+        .collect();
     let acceptor = tokio::spawn(async move {
         let mut session = listener.accept().await.expect("accept");
         let mut arrived = Vec::new();
-        session.read_to_end(&mut arrived).await.expect("a clean end");
+        session
+            .read_to_end(&mut arrived)
+            .await
+            .expect("a clean end");
         session.write_all(&arrived).await.expect("echo");
         session.shutdown().await.expect("end");
         arrived.len()
@@ -46,7 +54,9 @@ async fn a_secured_session_through_three_depots() {
     let (mut echo, sent) = (Vec::new(), vec![42; 1 << 20]);
     session.write_all(&sent).await.expect("write");
     session.shutdown().await.expect("end");
-    soon(session.read_to_end(&mut echo)).await.expect("a clean end");
+    soon(session.read_to_end(&mut echo))
+        .await
+        .expect("a clean end");
     assert!(echo == sent);
     assert_eq!(acceptor.await.expect("acceptor"), sent.len());
 }

@@ -35,14 +35,18 @@ fn ceiling(key: &str, now: [u64; 3], most: f64) -> Mend {
         format_args!("{least} {first:.0} {most:.0}"),
     );
     if most >= LARGEST {
-        return mend.noting("larger is not possible: more streams (--streams), or a depot, carry the rest");
+        return mend.noting(
+            "larger is not possible: more streams (--streams), or a depot, carry the rest",
+        );
     }
     mend
 }
 
 fn receive(list: &mut List<'_>) {
     let tcp = &list.facts.tcp;
-    let Some(&rmem) = tcp.rmem.known() else { return };
+    let Some(&rmem) = tcp.rmem.known() else {
+        return;
+    };
     let (path, most) = (list.path, rmem[2] as f64);
     let tuned = tcp.moderate_rcvbuf.known() != Some(&false);
     let at_most = path.hop().carried_by(most * RECEIVE_SHARE);
@@ -107,7 +111,8 @@ fn explicit(list: &mut List<'_>) {
         ("rmem_max", tcp.rmem_max.known()),
         ("wmem_max", tcp.wmem_max.known()),
     ];
-    let needed = ((list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST);
+    let needed =
+        ((list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST);
     for (name, limit) in limits {
         let Some(&limit) = limit else { continue };
         let at_most = list.path.hop().carried_by(limit as f64);
@@ -123,7 +128,9 @@ fn explicit(list: &mut List<'_>) {
             };
             let mut mend = Mend::sysctl(&format!("net.core.{name}"), format_args!("{needed:.0}"));
             if tcp.mem.known().is_none() {
-                mend = mend.noting("a setting of the machine, to be changed outside this network namespace");
+                mend = mend.noting(
+                    "a setting of the machine, to be changed outside this network namespace",
+                );
             }
             let id = if name == "rmem_max" {
                 "explicit-receive-buffer"

@@ -97,7 +97,11 @@ fn clock(list: &mut List<'_>) {
             let what = format!(
                 "the far clock is {} {} this one",
                 seconds(apart),
-                if skew.seconds > 0.0 { "ahead of" } else { "behind" }
+                if skew.seconds > 0.0 {
+                    "ahead of"
+                } else {
+                    "behind"
+                }
             );
             let cost = Cost::words(format!(
                 "sessions are refused from {} on: a signed request must not be older or newer",
@@ -124,7 +128,8 @@ fn clock(list: &mut List<'_>) {
 }
 
 fn synchronise() -> Mend {
-    Mend::command("timedatectl set-ntp true").noting("on systems without systemd: run chrony or ntpd")
+    Mend::command("timedatectl set-ntp true")
+        .noting("on systems without systemd: run chrony or ntpd")
 }
 
 fn descriptors(list: &mut List<'_>) {
@@ -141,7 +146,8 @@ fn descriptors(list: &mut List<'_>) {
                 "echo '* hard nofile {DESCRIPTORS}' >> /etc/security/limits.d/90-longhaul.conf"
             )),
             note: Some(
-                "in the shell that starts longhaul; for a service of systemd, LimitNOFILE=".to_owned(),
+                "in the shell that starts longhaul; for a service of systemd, LimitNOFILE="
+                    .to_owned(),
             ),
         };
         list.add(
@@ -170,7 +176,11 @@ fn disk(list: &mut List<'_>) {
             let cost = Cost {
                 text: format!(
                     "a copy {} at most {} of {}",
-                    if id == "disk-write" { "stores" } else { "sends" },
+                    if id == "disk-write" {
+                        "stores"
+                    } else {
+                        "sends"
+                    },
                     rate(bps),
                     rate(list.path.rate_bps)
                 ),

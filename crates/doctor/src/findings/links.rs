@@ -17,7 +17,9 @@ const SUPER_PACKET: f64 = 65_536.0;
 
 pub(super) fn look(list: &mut List<'_>) {
     let facts = list.facts;
-    let Some(links) = facts.links.known() else { return };
+    let Some(links) = facts.links.known() else {
+        return;
+    };
     let through = facts.route.known().map(|route| &route.device);
     for link in links
         .iter()
@@ -47,8 +49,9 @@ fn speed(list: &mut List<'_>, link: &Link) {
         }
     }
     if link.full_duplex.known() == Some(&false) {
-        let cost =
-            Cost::words("acknowledgements and data take turns, and collide: far less than the link's rate");
+        let cost = Cost::words(
+            "acknowledgements and data take turns, and collide: far less than the link's rate",
+        );
         let mends = vec![
             Mend::command(format!("ethtool -s {} autoneg on", link.name))
                 .noting("and let the other end of the cable negotiate as well"),
@@ -76,7 +79,12 @@ fn queues(list: &mut List<'_>, link: &Link) {
                     ),
                     limit_bps: Some(bps),
                 };
-                let what = format!("queue {} on {} holds it to {}", queue.kind, link.name, rate(bps));
+                let what = format!(
+                    "queue {} on {} holds it to {}",
+                    queue.kind,
+                    link.name,
+                    rate(bps)
+                );
                 let mends = if queue.root {
                     vec![
                         Mend::command(format!("tc qdisc del dev {} root", link.name))
@@ -92,7 +100,10 @@ fn queues(list: &mut List<'_>, link: &Link) {
             let cost = Cost::words(
                 "delays, loses or reorders packets as it was told to: an emulator's queue has no place on a machine at work",
             );
-            let mends = vec![Mend::command(format!("tc qdisc del dev {} root", link.name))];
+            let mends = vec![Mend::command(format!(
+                "tc qdisc del dev {} root",
+                link.name
+            ))];
             list.add(
                 "queue-emulates",
                 Severity::Advice,
@@ -179,7 +190,12 @@ fn errors(list: &mut List<'_>, link: &Link) {
 }
 
 /// The command that sets an MTU or a congestion control on the route to one host, keeping what is known of it.
-pub(super) fn replace_route(to: IpAddr, route: &Route, congestion: Option<&str>, mtu: Option<u32>) -> String {
+pub(super) fn replace_route(
+    to: IpAddr,
+    route: &Route,
+    congestion: Option<&str>,
+    mtu: Option<u32>,
+) -> String {
     let bits = if to.is_ipv4() { 32 } else { 128 };
     let mut command = format!("ip route replace {to}/{bits}");
     if let Some(gateway) = route.gateway {

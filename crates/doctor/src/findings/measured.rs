@@ -36,7 +36,8 @@ fn black_hole(list: &mut List<'_>, measured: &Measured, mtu: PathMtu) {
         );
     }
     let copes = facts.tcp.mtu_probing.known().is_some_and(|mode| *mode > 0);
-    let stall = FIRST_TIMEOUT.max(2.0 * list.path.rtt_seconds) * (f64::from(2u32).powi(TIMEOUTS) - 1.0);
+    let stall =
+        FIRST_TIMEOUT.max(2.0 * list.path.rtt_seconds) * (f64::from(2u32).powi(TIMEOUTS) - 1.0);
     let what = format!(
         "packets to {host} larger than {} of {} bytes vanish without a word (an MTU black hole)",
         mtu.bytes, mtu.first_hop
@@ -66,7 +67,8 @@ fn agreed(list: &mut List<'_>, negotiated: &Negotiated) {
     let on = |fact: &crate::fact::Fact<bool>| fact.known() == Some(&true);
     let where_ = "the far end has it off, or something on the way takes it out of the packets";
     if !negotiated.window_scaling && on(&tcp_here.window_scaling) {
-        let mends = vec![Mend::sysctl("net.ipv4.tcp_window_scaling", 1).noting("on the far machine")];
+        let mends =
+            vec![Mend::sysctl("net.ipv4.tcp_window_scaling", 1).noting("on the far machine")];
         let at_most = list.path.hop().carried_by(65_535.0);
         list.bound(
             "no-window-scaling",

@@ -96,7 +96,10 @@ fn congestion(list: &mut List<'_>) {
         .and_then(|negotiated| negotiated.congestion.as_ref());
     let route = list.facts.route.known();
     let of_route = route.and_then(|route| route.congestion.as_ref());
-    let Some(current) = of_connection.or(of_route).or(list.facts.tcp.congestion.known()) else {
+    let Some(current) = of_connection
+        .or(of_route)
+        .or(list.facts.tcp.congestion.known())
+    else {
         return;
     };
     let under = |control| Hop {
@@ -121,9 +124,17 @@ fn congestion(list: &mut List<'_>) {
                 Severity::Advice
             };
             // Found even where this machine offers nothing better.
-            let mends = change_to(list, &["cubic", "bbr"], &current).into_iter().collect();
+            let mends = change_to(list, &["cubic", "bbr"], &current)
+                .into_iter()
+                .collect();
             let what = "congestion control reno".to_owned();
-            list.add("congestion-control", severity, what, Cost::words(text), mends);
+            list.add(
+                "congestion-control",
+                severity,
+                what,
+                Cost::words(text),
+                mends,
+            );
         }
         "cubic" => {
             let one_in = one_in(&under(CongestionControl::Cubic));
@@ -157,7 +168,8 @@ fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
     };
     // Inside a network namespace only those allowed may be set.
     let may = |name: &&&str| {
-        has(tcp.allowed.known(), name) || (tcp.mem.known().is_some() && has(tcp.available.known(), name))
+        has(tcp.allowed.known(), name)
+            || (tcp.mem.known().is_some() && has(tcp.available.known(), name))
     };
     let ready = wanted.iter().find(may);
     let loadable = || wanted.iter().find(|_| tcp.mem.known().is_some());
@@ -208,19 +220,28 @@ fn memory_of_hosts(list: &mut List<'_>) {
                 "every new connection leaves slow start at {ssthresh:.0} of {window:.0} segments; growing by one each round trip, the rest takes {}",
                 seconds(rounds * list.path.rtt_seconds)
             );
-            let what = format!("TCP remembers a slow-start threshold of {ssthresh:.0} segments for {host}");
+            let what = format!(
+                "TCP remembers a slow-start threshold of {ssthresh:.0} segments for {host}"
+            );
             let mends = vec![Mend::command(format!("ip tcp_metrics delete {host}"))];
             let severity = if rounds * list.path.rtt_seconds >= LONG_RECOVERY {
                 Severity::Serious
             } else {
                 Severity::Advice
             };
-            list.add("remembered-threshold", severity, what, Cost::words(text), mends);
+            list.add(
+                "remembered-threshold",
+                severity,
+                what,
+                Cost::words(text),
+                mends,
+            );
         }
     }
     if !forgets && tcp.no_ssthresh_metrics_save.known() == Some(&false) {
         let text =
-            "after a copy that met losses, the next to the same host leaves slow start early".to_owned();
+            "after a copy that met losses, the next to the same host leaves slow start early"
+                .to_owned();
         let mends = vec![Mend::sysctl("net.ipv4.tcp_no_metrics_save", 1)];
         let what = "tcp_no_metrics_save 0 and tcp_no_ssthresh_metrics_save 0".to_owned();
         list.add(

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::fact::{Fact, Name, Text};
-use crate::facts::{CachedMetrics, CipherRate, Clock, Counters, Cpu, Disk, Link, Queue, Route, Tcp};
+use crate::facts::{
+    CachedMetrics, CipherRate, Clock, Counters, Cpu, Disk, Link, Queue, Route, Tcp,
+};
 use crate::path::{Discovery, Measured, Negotiated, PathMtu, ProbeMethod, Skew, Source};
 
 mod others;

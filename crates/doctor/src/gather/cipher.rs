@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use aws_lc_rs::aead::{AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::aead::{
+    AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
 
 use crate::fact::{Fact, Name};
 use crate::facts::CipherRate;
@@ -36,8 +38,12 @@ fn rate(algorithm: &'static Algorithm) -> Result<u64, aws_lc_rs::error::Unspecif
     let mut seal = |number: u32| {
         let mut nonce = [0; 12];
         nonce[..4].copy_from_slice(&number.to_be_bytes());
-        key.seal_in_place_separate_tag(Nonce::assume_unique_for_key(nonce), Aad::empty(), &mut record)
-            .map(|_| ())
+        key.seal_in_place_separate_tag(
+            Nonce::assume_unique_for_key(nonce),
+            Aad::empty(),
+            &mut record,
+        )
+        .map(|_| ())
     };
     // Tables and caches.
     seal(0)?;
@@ -56,6 +62,9 @@ mod tests {
         let rates = super::measure();
         let rates = rates.known().unwrap();
         assert_eq!(rates.len(), 2);
-        assert!(rates.iter().all(|rate| rate.bytes_per_second > 0), "{rates:?}");
+        assert!(
+            rates.iter().all(|rate| rate.bytes_per_second > 0),
+            "{rates:?}"
+        );
     }
 }

@@ -54,7 +54,9 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
     let removed = std::fs::remove_file(&file);
     let mut memory = vec![0; CHUNK_BYTES + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
-    let chunk = memory.get_mut(start..start + CHUNK_BYTES).unwrap_or_default();
+    let chunk = memory
+        .get_mut(start..start + CHUNK_BYTES)
+        .unwrap_or_default();
     fill(chunk);
     let written = removed.and_then(|()| write(&mut handle, chunk, bounds));
     let read = match &written {

@@ -35,7 +35,8 @@ struct Settings {
     more: [u8; 2],
     last: [u32; 3],
 }
-const _: () = assert!(size_of::<Settings>() == 44 && std::mem::offset_of!(Settings, speed_high) == 28);
+const _: () =
+    assert!(size_of::<Settings>() == 44 && std::mem::offset_of!(Settings, speed_high) == 28);
 
 /// Fills in what `ethtool` knows of the device.
 pub(super) fn look(link: &mut Link) {
@@ -56,7 +57,13 @@ pub(super) fn look(link: &mut Link) {
     };
     let (tso, gso, gro) = (flag(GET_TSO), flag(GET_GSO), flag(GET_GRO));
     let (speed, duplex) = rate(&socket, link);
-    (link.tso, link.gso, link.gro, link.speed_mbps, link.full_duplex) = (tso, gso, gro, speed, duplex);
+    (
+        link.tso,
+        link.gso,
+        link.gro,
+        link.speed_mbps,
+        link.full_duplex,
+    ) = (tso, gso, gro, speed, duplex);
 }
 
 fn rate(socket: &OwnedFd, link: &Link) -> (Fact<u64>, Fact<bool>) {
@@ -154,7 +161,10 @@ mod tests {
             read_settings(34_464, 1, 1),
             (Fact::Known(100_000), Fact::Known(true))
         );
-        assert_eq!(read_settings(100, 0, 0), (Fact::Known(100), Fact::Known(false)));
+        assert_eq!(
+            read_settings(100, 0, 0),
+            (Fact::Known(100), Fact::Known(false))
+        );
         assert!(read_settings(0xffff, 0xffff, 0xff).0.known().is_none());
         assert!(read_settings(0, 0, 1).1.known().is_none());
     }

@@ -35,7 +35,10 @@ pub(super) fn read(connection: &mut Connection) -> io::Result<Vec<(u32, Link)>> 
         match &queues {
             Ok(queues) => add_queues(
                 link,
-                queues.iter().filter_map(queue).filter(|(of, _)| of == index),
+                queues
+                    .iter()
+                    .filter_map(queue)
+                    .filter(|(of, _)| of == index),
             ),
             Err(error) => link.queues = Fact::unknown(error),
         }
@@ -114,8 +117,9 @@ fn queue((kind, payload): &Answer) -> Option<(u32, Queue)> {
         _ => None,
     };
     // TCA_STATS_QUEUE: qlen, backlog, drops, ...
-    let drops = find(&found, 7)
-        .and_then(|stats| find(&attributes(stats, 0), 3).and_then(|queue| u32_of(queue.get(8..12)?)));
+    let drops = find(&found, 7).and_then(|stats| {
+        find(&attributes(stats, 0), 3).and_then(|queue| u32_of(queue.get(8..12)?))
+    });
     let root = parent == ROOT;
     Some((
         index,
@@ -131,9 +135,12 @@ fn queue((kind, payload): &Answer) -> Option<(u32, Queue)> {
 /// `TCA_TBF_RATE64`, else the 32 bits of `struct tc_tbf_qopt`, in bytes a second.
 fn tbf_rate(options: &[u8]) -> Option<u64> {
     let found = attributes(options, 0);
-    let long = find(&found, 4).and_then(|value| value.first_chunk().copied().map(u64::from_ne_bytes));
+    let long =
+        find(&found, 4).and_then(|value| value.first_chunk().copied().map(u64::from_ne_bytes));
     // `struct tc_ratespec` begins with four bytes of other things and two 16-bit numbers.
-    long.or_else(|| find(&found, 1).and_then(|parameters| u32_of(parameters.get(8..12)?).map(u64::from)))
+    long.or_else(|| {
+        find(&found, 1).and_then(|parameters| u32_of(parameters.get(8..12)?).map(u64::from))
+    })
 }
 
 fn counters(value: &[u8]) -> Option<Counters> {
@@ -215,11 +222,17 @@ mod tests {
         put(&mut options, 1, &parameters);
         put(&mut bytes, 2, &options);
         let mut stats = Vec::new();
-        let numbers: Vec<u8> = [0u32, 0, 9, 0, 0].iter().flat_map(|n| n.to_ne_bytes()).collect();
+        let numbers: Vec<u8> = [0u32, 0, 9, 0, 0]
+            .iter()
+            .flat_map(|n| n.to_ne_bytes())
+            .collect();
         put(&mut stats, 3, &numbers);
         put(&mut bytes, 7, &stats);
         let (_, found) = queue(&(NEW_QDISC, bytes)).unwrap();
-        assert_eq!((found.rate, found.drops, found.root), (Some(12_500_000), 9, true));
+        assert_eq!(
+            (found.rate, found.drops, found.root),
+            (Some(12_500_000), 9, true)
+        );
     }
 
     #[test]

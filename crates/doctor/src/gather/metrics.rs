@@ -21,8 +21,12 @@ pub(super) fn read(host: IpAddr) -> io::Result<Option<CachedMetrics>> {
     let mut question = vec![GET_FAMILY, 1, 0, 0];
     put(&mut question, 2, b"tcp_metrics\0"); // CTRL_ATTR_FAMILY_NAME
     let answer = connection.get(CONTROLLER, &question)?;
-    let family = family(&answer)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, "the kernel does not report them"))?;
+    let family = family(&answer).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::Unsupported,
+            "the kernel does not report them",
+        )
+    })?;
     let all = connection.dump(family, &[GET, 1, 0, 0])?;
     Ok(all
         .iter()
@@ -36,13 +40,18 @@ fn family((_, payload): &Answer) -> Option<u16> {
     find(&found, 2)
         .and_then(text_of)
         .filter(|name| *name == "tcp_metrics")?;
-    find(&found, 1)?.first_chunk().copied().map(u16::from_ne_bytes)
+    find(&found, 1)?
+        .first_chunk()
+        .copied()
+        .map(u16::from_ne_bytes)
 }
 
 fn metrics((_, payload): &Answer) -> Option<CachedMetrics> {
     let found = attributes(payload, HEADER);
     // TCP_METRICS_ATTR_ADDR_IPV4, _IPV6; _VALS holds each number under its own plus one.
-    let host = find(&found, 1).or_else(|| find(&found, 2)).and_then(address)?;
+    let host = find(&found, 1)
+        .or_else(|| find(&found, 2))
+        .and_then(address)?;
     let values = find(&found, 6)
         .map(|value| attributes(value, 0))
         .unwrap_or_default();

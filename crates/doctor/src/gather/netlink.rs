@@ -32,16 +32,18 @@ impl Connection {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
-        Ok(Self { socket, sequence: 0 })
+        Ok(Self {
+            socket,
+            sequence: 0,
+        })
     }
 
     /// Asks for one thing.
     pub(super) fn get(&mut self, kind: u16, body: &[u8]) -> io::Result<Answer> {
         let answers = self.ask(kind, REQUEST, body)?;
-        answers
-            .into_iter()
-            .next()
-            .ok_or_else(|| io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel gave no answer"))
+        answers.into_iter().next().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::UnexpectedEof, "the kernel gave no answer")
+        })
     }
 
     /// Asks for all there is of a kind.
@@ -52,7 +54,11 @@ impl Connection {
     fn ask(&mut self, kind: u16, flags: u16, body: &[u8]) -> io::Result<Vec<Answer>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut message = Vec::with_capacity(HEADER + body.len());
-        message.extend_from_slice(&u32::try_from(HEADER + body.len()).unwrap_or(0).to_ne_bytes());
+        message.extend_from_slice(
+            &u32::try_from(HEADER + body.len())
+                .unwrap_or(0)
+                .to_ne_bytes(),
+        );
         message.extend_from_slice(&kind.to_ne_bytes());
         message.extend_from_slice(&flags.to_ne_bytes());
         message.extend_from_slice(&self.sequence.to_ne_bytes());
@@ -99,10 +105,19 @@ impl Connection {
 
 /// Takes the answers out of what came at once; whether that was the end.
 fn read_datagram(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Answer>) -> io::Result<bool> {
-    let malformed = |_| io::Error::new(io::ErrorKind::InvalidData, "the kernel's answer is malformed");
+    let malformed = |_| {
+        io::Error::new(
+            io::ErrorKind::InvalidData,
+            "the kernel's answer is malformed",
+        )
+    };
     while bytes.len() >= HEADER {
         let buffer = NetlinkBuffer::new_checked(bytes).map_err(malformed)?;
-        let (kind, length, payload) = (buffer.message_type(), buffer.length() as usize, buffer.payload());
+        let (kind, length, payload) = (
+            buffer.message_type(),
+            buffer.length() as usize,
+            buffer.payload(),
+        );
         if buffer.sequence_number() == sequence {
             match kind {
                 NLMSG_DONE => return Ok(true),

@@ -18,7 +18,11 @@ const SOMEWHERE: [IpAddr; 2] = [
 ];
 
 /// The route to `host`, or to the rest of the world.
-pub(super) fn read(connection: &mut Connection, host: Option<IpAddr>, links: &[(u32, Link)]) -> Fact<Route> {
+pub(super) fn read(
+    connection: &mut Connection,
+    host: Option<IpAddr>,
+    links: &[(u32, Link)],
+) -> Fact<Route> {
     let mut ask = |to: IpAddr| {
         let answer = connection
             .get(GET_ROUTE, &question(to))
@@ -68,9 +72,9 @@ fn route((kind, payload): &Answer, host: Option<IpAddr>, links: &[(u32, Link)]) 
     Some(Route {
         to: host,
         device: link.1.name.clone(),
-        gateway: find(&found, 5).and_then(address),    // RTA_GATEWAY
-        source: find(&found, 7).and_then(address),     // RTA_PREFSRC
-        mtu: find(&metrics, 2).and_then(u32_of),       // RTAX_MTU
+        gateway: find(&found, 5).and_then(address), // RTA_GATEWAY
+        source: find(&found, 7).and_then(address),  // RTA_PREFSRC
+        mtu: find(&metrics, 2).and_then(u32_of),    // RTAX_MTU
         congestion: find(&metrics, 16).and_then(name), // RTAX_CC_ALGO
     })
 }
@@ -79,7 +83,9 @@ fn route((kind, payload): &Answer, host: Option<IpAddr>, links: &[(u32, Link)]) 
 pub(super) fn address(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => value.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
-        16 => value.first_chunk::<16>().map(|octets| IpAddr::from(*octets)),
+        16 => value
+            .first_chunk::<16>()
+            .map(|octets| IpAddr::from(*octets)),
         _ => None,
     }
 }

@@ -11,7 +11,12 @@ const MAX_SETTING_BYTES: u64 = 4096;
 
 pub(super) fn tcp() -> Tcp {
     let ipv4 = |name: &str| read(&format!("net/ipv4/tcp_{name}"));
-    let flag = |name: &str| ipv4(name).and_then(|text| number(&text)).map(|n| n != 0).into();
+    let flag = |name: &str| {
+        ipv4(name)
+            .and_then(|text| number(&text))
+            .map(|n| n != 0)
+            .into()
+    };
     let three = |name: &str| ipv4(name).and_then(|text| numbers(&text)).into();
     let names = |name: &str| ipv4(name).and_then(|text| names(&text)).into();
     let core = |name: &str| {
@@ -34,7 +39,9 @@ pub(super) fn tcp() -> Tcp {
         no_ssthresh_metrics_save: flag("no_ssthresh_metrics_save"),
         slow_start_after_idle: flag("slow_start_after_idle"),
         mtu_probing: ipv4("mtu_probing").and_then(|text| number(&text)).into(),
-        congestion: ipv4("congestion_control").and_then(|text| name(&text)).into(),
+        congestion: ipv4("congestion_control")
+            .and_then(|text| name(&text))
+            .into(),
         available: names("available_congestion_control"),
         allowed: names("allowed_congestion_control"),
     }
@@ -57,7 +64,9 @@ pub(super) fn read_file(path: &str) -> Result<String, String> {
 }
 
 pub(super) fn number(text: &str) -> Result<u64, String> {
-    text.trim().parse().map_err(|_| format!("not a number: {text:?}"))
+    text.trim()
+        .parse()
+        .map_err(|_| format!("not a number: {text:?}"))
 }
 
 fn numbers<const N: usize>(text: &str) -> Result<[u64; N], String> {

@@ -2,8 +2,8 @@
 
 /// Sizes that paths have, because of what they are made of: Ethernet, jumbo frames, PPPoE, tunnels of many kinds.
 const USUAL_SIZES: [u32; 24] = [
-    576, 1006, 1200, 1280, 1300, 1340, 1360, 1380, 1392, 1400, 1412, 1420, 1428, 1436, 1440, 1450, 1454,
-    1460, 1472, 1476, 1480, 1492, 1500, 4352,
+    576, 1006, 1200, 1280, 1300, 1340, 1360, 1380, 1392, 1400, 1412, 1420, 1428, 1436, 1440, 1450,
+    1454, 1460, 1472, 1476, 1480, 1492, 1500, 4352,
 ];
 
 /// The largest size from `least` to below `most` that arrives, where `most` does not; `None` when not even `least` does.

@@ -57,7 +57,11 @@ fn connect(
     largest_segment: Option<u32>,
     connect_timeout: Duration,
 ) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
     // Never in pieces, whatever the system's default.
     if address.is_ipv4() {
         set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::WANT)?;
@@ -76,12 +80,15 @@ fn connect(
 /// What a connection agreed on.
 pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
     let info = TcpInfo::read(connection).map_err(|error| error.to_string())?;
-    let congestion = SockRef::from(connection).tcp_congestion().ok().and_then(|name| {
-        let name: Vec<u8> = name.into_iter().take_while(|b| *b != 0).collect();
-        std::str::from_utf8(&name)
-            .ok()
-            .and_then(|name| Name::new(name).ok())
-    });
+    let congestion = SockRef::from(connection)
+        .tcp_congestion()
+        .ok()
+        .and_then(|name| {
+            let name: Vec<u8> = name.into_iter().take_while(|b| *b != 0).collect();
+            std::str::from_utf8(&name)
+                .ok()
+                .and_then(|name| Name::new(name).ok())
+        });
     Ok(Negotiated {
         timestamps: info.timestamps,
         sack: info.selective_acknowledgement,
@@ -93,7 +100,11 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
 
 /// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a connection of its own: the packet's
 /// size, and what became of it.
-pub(super) fn segment(address: SocketAddr, size: Option<u32>, rtt: Duration) -> Result<(u32, Fate), String> {
+pub(super) fn segment(
+    address: SocketAddr,
+    size: Option<u32>,
+    rtt: Duration,
+) -> Result<(u32, Fate), String> {
     let words = |error: io::Error| error.to_string();
     let headers = if address.is_ipv4() { 40 } else { 60 };
     // Lost set-ups are repeated after 1 s and 3 s.
@@ -106,7 +117,8 @@ pub(super) fn segment(address: SocketAddr, size: Option<u32>, rtt: Duration) -> 
     let data = vec![0; before.send_mss as usize];
     connection.write_all(&data).map_err(words)?;
     // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller size is not (three).
-    let deadline = Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
+    let deadline =
+        Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
     let fate = loop {
         let info = TcpInfo::read(&connection).map_err(|error| error.to_string())?;
         if info.state == TcpState::Close {

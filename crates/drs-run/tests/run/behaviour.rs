@@ -20,7 +20,11 @@ fn a_program_sees_no_difference() {
             .output()
             .unwrap();
         assert_eq!(output.status.code(), Some(5), "{}", reported(&output));
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), expected, "mode {mode}");
+        assert_eq!(
+            String::from_utf8(output.stdout).unwrap(),
+            expected,
+            "mode {mode}"
+        );
         assert_eq!(output.stderr, b"", "mode {mode}");
         let lines = lines(&log);
         // The kernel counts SYN and FIN in.
@@ -48,7 +52,10 @@ fn a_program_sees_no_difference() {
 
 /// `SO_BUF_LOCK` came with Linux 5.15.
 fn has_buffer_locks() -> bool {
-    let release = rustix::system::uname().release().to_string_lossy().into_owned();
+    let release = rustix::system::uname()
+        .release()
+        .to_string_lossy()
+        .into_owned();
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .map(|n| n.parse::<u32>().unwrap_or(0));

@@ -81,7 +81,11 @@ fn a_fork_while_the_host_is_read_leaves_the_child_free() {
 fn a_process_without_proc_ends_with_its_last_thread() {
     let folder = tempfile::tempdir().unwrap();
     let root = tempfile::tempdir().unwrap();
-    let program = compiled(folder.path(), "rootless", &["-Wl,--no-as-needed", "-lgcc_s"]);
+    let program = compiled(
+        folder.path(),
+        "rootless",
+        &["-Wl,--no-as-needed", "-lgcc_s"],
+    );
     same(&program, &[root.path().to_str().unwrap()]);
 }
 

@@ -51,7 +51,8 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
     let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
     let scenario = Scenario::read(scenarios.join("drs-low-ceiling.toml")).unwrap();
     let lab = Lab::up(&scenario, &Overrides::default()).unwrap();
-    let [sending, receiving] = ["sender", "receiver"].map(|name| folder.path().join(format!("{name}.log")));
+    let [sending, receiving] =
+        ["sender", "receiver"].map(|name| folder.path().join(format!("{name}.log")));
 
     let server = drs_run(&lab, "sender", &sending)
         .args(["busybox", "httpd", "-f", "-p", "8080", "-h"])
@@ -89,7 +90,10 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", reported(&output));
-        assert_eq!(fs::read(&copy).unwrap(), fs::read(root.join("file")).unwrap());
+        assert_eq!(
+            fs::read(&copy).unwrap(),
+            fs::read(root.join("file")).unwrap()
+        );
         let logged = lines(&receiving);
         assert!(did(&logged, "receive-buffer"), "{logged:?}");
         let logged = lines(&sending);

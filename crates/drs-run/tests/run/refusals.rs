@@ -47,7 +47,11 @@ fn programs_that_are_none() {
         127,
         &["no-such-program", "PATH"],
     );
-    refused(with("/no/such/program".as_ref()), 127, &["/no/such/program"]);
+    refused(
+        with("/no/such/program".as_ref()),
+        127,
+        &["/no/such/program"],
+    );
     refused(with("/etc/passwd".as_ref()), 126, &["/etc/passwd"]);
     refused(with("/etc".as_ref()), 126, &["/etc"]);
 }

@@ -70,7 +70,13 @@ fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Loc
 }
 
 /// The orders after the same verdict so many times.
-fn after(auto: &mut Auto, times: u32, sample: &Sample, limit: Limit, locks: Option<Locks>) -> Orders {
+fn after(
+    auto: &mut Auto,
+    times: u32,
+    sample: &Sample,
+    limit: Limit,
+    locks: Option<Locks>,
+) -> Orders {
     let mut last = Orders::default();
     for _ in 0..times {
         last = decide(auto, sample, &verdict(limit), locks);
@@ -189,8 +195,12 @@ fn no_action_ever_asks_for_less_than_there_is() {
                     };
                     let mut auto = Auto::new(Side::Receiving, host);
                     for _ in 0..12 {
-                        let orders =
-                            decide(&mut auto, &sample(buffer), &verdict(Limit::ReceiveWindow), locks);
+                        let orders = decide(
+                            &mut auto,
+                            &sample(buffer),
+                            &verdict(Limit::ReceiveWindow),
+                            locks,
+                        );
                         for action in actions(&orders) {
                             if let Action::ReceiveBuffer(bytes) = action {
                                 assert!(bytes >= buffer / 2, "{bytes} for {buffer}");
@@ -211,7 +221,8 @@ fn without_window_scaling_it_takes_streams_and_beyond_16_a_depot() {
         ..host()
     };
     let mut auto = Auto::new(Side::Receiving, host);
-    let advice = |auto: &mut Auto| after(auto, 2, &sample(64 << 10), Limit::ReceiveWindow, LOCKED).advice;
+    let advice =
+        |auto: &mut Auto| after(auto, 2, &sample(64 << 10), Limit::ReceiveWindow, LOCKED).advice;
     assert!(matches!(
         advice(&mut auto),
         Some(Advice::Streams { streams: 2, .. })
@@ -239,7 +250,10 @@ fn random_losses_want_bbr_or_else_a_depot() {
     let mut lossy = sample(MB);
     lossy.info.retransmits = 80; // of 100,000 segments: 8e-4
     let mut auto = Auto::new(Side::Sending, host());
-    assert_eq!(after(&mut auto, 4, &lossy, Limit::Loss, None), Orders::default());
+    assert_eq!(
+        after(&mut auto, 4, &lossy, Limit::Loss, None),
+        Orders::default()
+    );
     let orders = after(&mut auto, 1, &lossy, Limit::Loss, None);
     // Mathis: sqrt(3/2) * 8000 bit / (0.1 s * sqrt(8e-4)) = 3.464 Mbit/s.
     let Some(Advice::Depot {
@@ -257,10 +271,18 @@ fn random_losses_want_bbr_or_else_a_depot() {
         may_use_bbr: true,
         ..host()
     };
-    let orders = after(&mut Auto::new(Side::Sending, host), 5, &lossy, Limit::Loss, None);
+    let orders = after(
+        &mut Auto::new(Side::Sending, host),
+        5,
+        &lossy,
+        Limit::Loss,
+        None,
+    );
     assert_eq!(
         actions(&orders),
-        [Action::CongestionControl(CongestionName::from_kernel(b"bbr"))]
+        [Action::CongestionControl(CongestionName::from_kernel(
+            b"bbr"
+        ))]
     );
 }
 
@@ -297,7 +319,10 @@ fn a_large_unsent_backlog_is_cut_once() {
     path.evidence.unsent = 1_000_000;
     let mut auto = Auto::new(Side::Sending, host());
     for _ in 0..9 {
-        assert_eq!(decide(&mut auto, &sample(MB), &path, None), Orders::default());
+        assert_eq!(
+            decide(&mut auto, &sample(MB), &path, None),
+            Orders::default()
+        );
     }
 }
 
@@ -309,7 +334,10 @@ fn a_window_at_the_end_of_its_scaling_takes_streams() {
     let mut auto = Auto::new(Side::Receiving, host());
     let orders = after(&mut auto, 9, &capped, Limit::ReceiveWindow, LOCKED);
     let cause = Cause::WindowScale { largest: 131_070 };
-    assert_eq!(orders, Orders::advise(Advice::Streams { streams: 2, cause }));
+    assert_eq!(
+        orders,
+        Orders::advise(Advice::Streams { streams: 2, cause })
+    );
 }
 
 #[test]
@@ -335,7 +363,10 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     // What a moment brought less does not count.
     let mut moment = path;
     moment.evidence.goodput_bps = 1e6;
-    assert_eq!(actions(&decide(&mut auto, &excessive, &moment, UNLOCKED)), []);
+    assert_eq!(
+        actions(&decide(&mut auto, &excessive, &moment, UNLOCKED)),
+        []
+    );
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
     // Nothing has become less: the clamp was lifted.
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
@@ -352,5 +383,8 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     }
     // And when the path becomes faster, it comes back without delay.
     let orders = after(&mut auto, 2, &cut, Limit::ReceiveWindow, UNLOCKED);
-    assert_eq!(actions(&orders).first(), Some(&Action::ReceiveBuffer(1_800_000)));
+    assert_eq!(
+        actions(&orders).first(),
+        Some(&Action::ReceiveBuffer(1_800_000))
+    );
 }

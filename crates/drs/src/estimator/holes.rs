@@ -33,7 +33,9 @@ struct Arrivals {
 impl Holes {
     /// Takes what arrived between two looks, and says whether it shows that segments were lost. `rtt` is the round trip.
     pub(super) fn show_loss(&mut self, before: &Sample, now: &Sample, rtt: Duration) -> bool {
-        let grown = |counter: fn(&Sample) -> Option<u32>| Some(counter(now)?.wrapping_sub(counter(before)?));
+        let grown = |counter: fn(&Sample) -> Option<u32>| {
+            Some(counter(now)?.wrapping_sub(counter(before)?))
+        };
         let Some(out_of_order) = grown(|sample| sample.info.out_of_order) else {
             return false;
         };
@@ -44,7 +46,10 @@ impl Holes {
         if self.now.time >= rtt {
             self.before = std::mem::take(&mut self.now);
         }
-        self.now.time = self.now.time.saturating_add(now.at.saturating_sub(before.at));
+        self.now.time = self
+            .now
+            .time
+            .saturating_add(now.at.saturating_sub(before.at));
         self.now.segments = self.now.segments.saturating_add(segments);
         self.now.out_of_order = self.now.out_of_order.saturating_add(out_of_order);
         let bytes = |sample: &Sample| sample.info.bytes_received.unwrap_or(0);

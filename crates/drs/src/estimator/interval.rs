@@ -114,7 +114,11 @@ impl Interval {
             .unwrap_or(0)
             .saturating_sub(counter(&self.first).unwrap_or(0));
         let length = self.length().as_secs_f64();
-        if length > 0.0 { bytes as f64 / length } else { 0.0 }
+        if length > 0.0 {
+            bytes as f64 / length
+        } else {
+            0.0
+        }
     }
 
     /// Mean of the peer's window over the looks, in bytes.
@@ -219,7 +223,9 @@ fn buffer_full(sample: &Sample) -> bool {
 
 /// A segment or more waits, and neither window is why.
 fn held(sample: &Sample) -> bool {
-    sample.queues.unsent >= sample.info.send_mss.max(1) && !cwnd_full(sample) && !window_full(sample)
+    sample.queues.unsent >= sample.info.send_mss.max(1)
+        && !cwnd_full(sample)
+        && !window_full(sample)
 }
 
 /// Less than an eighth of the congestion window, or three segments, is free; or losses are being repaired, when it is always full.

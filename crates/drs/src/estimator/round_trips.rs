@@ -73,7 +73,13 @@ impl RoundTrips {
     }
 
     /// Takes the smoothed round trip of a look, and the least one known of the path: of the first `draws` round trips, or of all.
-    pub(super) fn look(&mut self, at: Duration, rtt: Duration, min_rtt: Duration, draws: Option<u64>) {
+    pub(super) fn look(
+        &mut self,
+        at: Duration,
+        rtt: Duration,
+        min_rtt: Duration,
+        draws: Option<u64>,
+    ) {
         let now = Look {
             at,
             rtt: rtt.as_secs_f64(),
@@ -89,7 +95,8 @@ impl RoundTrips {
         self.average.take(&now, passed);
         if let (Some(earlier), Some(before)) = (earlier, self.before) {
             let second_difference = (now.rtt - 2.0 * before.rtt + earlier.rtt).abs();
-            self.noise.take(second_difference, now.rtt, passed.as_secs_f64());
+            self.noise
+                .take(second_difference, now.rtt, passed.as_secs_f64());
         }
     }
 
@@ -102,8 +109,9 @@ impl RoundTrips {
         let lifted = now.min_rtt + (2.0 * draws.ln()).sqrt() * deviation;
         let floor = self.average.least.map_or(lifted, |least| least.min(lifted));
         let queue = (self.min_queue.part * now.min_rtt).max(self.min_queue.time.as_secs_f64());
-        let exceeds =
-            |rtt: f64, deviations: f64| rtt > (now.min_rtt + queue).max(floor + deviations * deviation);
+        let exceeds = |rtt: f64, deviations: f64| {
+            rtt > (now.min_rtt + queue).max(floor + deviations * deviation)
+        };
         exceeds(now.rtt, DEVIATIONS_OF_LOOK) || exceeds(self.average.now, DEVIATIONS_OF_AVERAGE)
     }
 }
@@ -164,7 +172,9 @@ impl Noise {
         }
         let mean = self.sum / f64::from(self.looks);
         let risen = 1.0 + NOISE_RISE_PER_SECOND * self.time;
-        let least = self.least_measured.map_or(mean, |least| mean.min(risen * least));
+        let least = self
+            .least_measured
+            .map_or(mean, |least| mean.min(risen * least));
         self.least_measured = Some(least);
         self.measured = self.measured.saturating_add(1);
         if self.measured >= MIN_NOISE_MEASUREMENTS {

@@ -68,7 +68,9 @@ impl Default for Memory {
 
 impl Memory {
     pub fn look(&mut self, sample: &Sample) {
-        self.largest_window = self.largest_window.max(sample.info.send_window.unwrap_or(0));
+        self.largest_window = self
+            .largest_window
+            .max(sample.info.send_window.unwrap_or(0));
         if let Some(before) = self
             .before
             .replace(*sample)
@@ -105,7 +107,8 @@ impl Memory {
     /// says that slow start ended early (HyStart), which is no limit met.
     fn notice_cut(&mut self, before: &Sample, now: &Sample) {
         let marked = now.info.delivered_ce > before.info.delivered_ce;
-        let lost = now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
+        let lost =
+            now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
         let round = now.info.rtt.max(now.at.saturating_sub(before.at));
         let recent = round.saturating_mul(ROUNDS_OF_LOSS);
         // Everything that is lost within a round trip is one event, and so is what recovery takes to repair it.
@@ -152,8 +155,8 @@ impl Memory {
             .min(1.0 - on_window - on_buffer);
         let most = starved.max(windowed).max(buffer_full);
         if most >= MIN_STALLED_PART {
-            let closed =
-                interval.mean_peer_window() < MAX_CLOSED_WINDOW_PART * f64::from(self.largest_window);
+            let closed = interval.mean_peer_window()
+                < MAX_CLOSED_WINDOW_PART * f64::from(self.largest_window);
             return if starved >= most {
                 Limit::SendingApplication
             } else if windowed >= most && closed {
@@ -200,7 +203,9 @@ impl Memory {
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
             // The way back to where the path was full. Beyond that without a queue, the path has become wider.
-            Some(cut) if sample.congestion_window() <= cut.from.saturating_add(cut.from / 8) => Limit::Path,
+            Some(cut) if sample.congestion_window() <= cut.from.saturating_add(cut.from / 8) => {
+                Limit::Path
+            }
             Some(_) => Limit::Growing,
         }
     }
@@ -212,7 +217,8 @@ fn gets_set_rate(interval: &Interval) -> bool {
     let (Some(most), Some(now)) = (info.max_pacing_rate, info.pacing_rate) else {
         return false;
     };
-    now as f64 >= MIN_PACED_PART * most as f64 && interval.acknowledged_rate() >= MIN_PACED_PART * most as f64
+    now as f64 >= MIN_PACED_PART * most as f64
+        && interval.acknowledged_rate() >= MIN_PACED_PART * most as f64
 }
 
 /// The rate that was set was fitted to the path, and nobody has set a lower one.
@@ -231,5 +237,6 @@ fn model_fills_window(interval: &Interval) -> bool {
     sample.congestion.is_model_based()
         && sample.queues.unsent > 0
         && window < sample.congestion_window() as f64
-        && interval.acknowledged_rate() * sample.info.rtt.as_secs_f64() >= MIN_FILLED_WINDOW_PART * window
+        && interval.acknowledged_rate() * sample.info.rtt.as_secs_f64()
+            >= MIN_FILLED_WINDOW_PART * window
 }

@@ -95,7 +95,10 @@ fn a_program_that_gives_too_little() {
     sample.queues.unsent = 0;
     sample.queues.unacknowledged = 20_000;
     sample.buffers.send_used = 25_000;
-    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::SendingApplication);
+    assert_eq!(
+        only(Side::Sending, sample, |_| ()),
+        Limit::SendingApplication
+    );
 }
 
 #[test]
@@ -120,7 +123,10 @@ fn a_small_send_buffer() {
     let stall = |sample: &mut Sample| grow(&mut sample.info.send_buffer_limited, 15 * MS);
     assert_eq!(only(Side::Sending, sample, stall), Limit::SendBuffer);
     // Not counted, it shows in the queues where someone set the size; one that the kernel sizes would have grown.
-    assert_eq!(only(Side::Sending, sample, |_| ()), Limit::SendingApplication);
+    assert_eq!(
+        only(Side::Sending, sample, |_| ()),
+        Limit::SendingApplication
+    );
     sample.buffers.send_locked = Some(true);
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::SendBuffer);
 }
@@ -143,7 +149,9 @@ fn a_peers_window_at_its_ceiling_and_one_that_closes() {
     estimator.observe(&wide);
     let limits = go_on(&mut estimator, &mut sample, Duration::from_secs(1), stall);
     assert!(
-        limits.iter().all(|limit| *limit == Limit::ReceivingApplication),
+        limits
+            .iter()
+            .all(|limit| *limit == Limit::ReceivingApplication),
         "{limits:?}"
     );
 }
@@ -261,15 +269,23 @@ fn losses_without_a_queue_are_distinguished_from_those_of_a_full_one() {
 fn a_path_that_became_wider_is_room_to_grow() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"cubic");
-    go_on(&mut estimator, &mut sample, Duration::from_secs(1), |sample| {
-        sample.info.rtt = 80 * MS
-    });
+    go_on(
+        &mut estimator,
+        &mut sample,
+        Duration::from_secs(1),
+        |sample| sample.info.rtt = 80 * MS,
+    );
     lose(&mut sample);
     sample.info.rtt = 50 * MS;
-    let limits = go_on(&mut estimator, &mut sample, Duration::from_secs(3), |sample| {
-        sample.info.congestion_window += 1;
-        sample.queues.unacknowledged += MSS;
-    });
+    let limits = go_on(
+        &mut estimator,
+        &mut sample,
+        Duration::from_secs(3),
+        |sample| {
+            sample.info.congestion_window += 1;
+            sample.queues.unacknowledged += MSS;
+        },
+    );
     assert_eq!(limits[2], Limit::Path);
     assert_eq!(limits.last(), Some(&Limit::Growing));
 }
@@ -325,12 +341,16 @@ fn what_the_receiving_side_sees() {
         sample.queues.unread = 100_000;
         sample.info.receive_window = Some(20_000);
     };
-    assert_eq!(only(Side::Receiving, sample, unread), Limit::ReceivingApplication);
+    assert_eq!(
+        only(Side::Receiving, sample, unread),
+        Limit::ReceivingApplication
+    );
     let narrow = |sample: &mut Sample| sample.info.receive_window = Some(52_000);
     assert_eq!(only(Side::Receiving, sample, narrow), Limit::ReceiveWindow);
     let queue = |sample: &mut Sample| sample.info.receive_rtt = 90 * MS;
     assert_eq!(only(Side::Receiving, sample, queue), Limit::Path);
-    let gaps = |sample: &mut Sample| sample.info.out_of_order = Some(sample.at.as_millis() as u32 / 100);
+    let gaps =
+        |sample: &mut Sample| sample.info.out_of_order = Some(sample.at.as_millis() as u32 / 100);
     assert_eq!(only(Side::Receiving, sample, gaps), Limit::Loss);
 }
 

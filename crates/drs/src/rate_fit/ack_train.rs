@@ -118,7 +118,8 @@ impl Train {
             return None;
         }
         let slope = bytes as f64 / lasted.as_secs_f64();
-        let paced = PACED_WINDOWS_PER_ROUND_TRIP * self.congestion_window as f64 / now.min_rtt.as_secs_f64();
+        let paced = PACED_WINDOWS_PER_ROUND_TRIP * self.congestion_window as f64
+            / now.min_rtt.as_secs_f64();
         (slope > MIN_SLOPE_OVER_PACED_RATE * paced).then_some(slope)
     }
 
@@ -127,6 +128,7 @@ impl Train {
         let bytes = self.last.1.saturating_sub(self.first.1).max(1) as f64;
         let lasted = self.last.0.saturating_sub(self.first.0).as_secs_f64();
         let spacing = MAX_PAUSE_IN_SEGMENTS * now.mss as f64 * lasted / bytes;
-        now.at.saturating_sub(self.last.0).as_secs_f64() > MAX_PAUSE_IN_TRAIN.as_secs_f64() + spacing
+        now.at.saturating_sub(self.last.0).as_secs_f64()
+            > MAX_PAUSE_IN_TRAIN.as_secs_f64() + spacing
     }
 }

@@ -38,7 +38,11 @@ impl Draining {
     /// Whether others fill the queue. Where they don't, counting begins anew.
     pub(super) fn is_in_vain(&mut self, rtt: Duration, min_rtt: Duration) -> bool {
         // Behind a long queue a step back shows as late as the round trip is long.
-        let round_trips = rtt.as_nanos().checked_div(min_rtt.as_nanos()).unwrap_or(1).max(1);
+        let round_trips = rtt
+            .as_nanos()
+            .checked_div(min_rtt.as_nanos())
+            .unwrap_or(1)
+            .max(1);
         if u128::from(self.rounds) < u128::from(MAX_UNDRAINED_ROUNDS) * round_trips {
             return false;
         }

@@ -223,7 +223,8 @@ impl Fitted {
         } else {
             // That of one round trip is off by the change of the delay meanwhile.
             let change = floor.scatter().as_secs_f64() / sample.min_rtt.as_secs_f64().max(1e-3);
-            (sample.delivery_rate as f64).max(round.delivered_rate(sample)) * (1.0 - change).max(0.0)
+            (sample.delivery_rate as f64).max(round.delivered_rate(sample))
+                * (1.0 - change).max(0.0)
         };
         let share = if self.draining.is_none() {
             FIRST_DRAINING_SHARE
@@ -258,7 +259,9 @@ impl Fitted {
             }
         }
         self.step = MIN_STEP;
-        self.rest_rounds = self.last_queue.map_or(MIN_REST_ROUNDS, |queue| queue.rest_rounds);
+        self.rest_rounds = self
+            .last_queue
+            .map_or(MIN_REST_ROUNDS, |queue| queue.rest_rounds);
         self.steps_since_queue = 0;
         self.rate = rate;
         Verdict::Followed
@@ -267,7 +270,8 @@ impl Fitted {
     /// The largest part that a round may take off the rate.
     fn max_backoff(&self, sample: &FitSample, siblings: &Siblings) -> f64 {
         let mean = siblings.mean_rate().unwrap_or(self.rate);
-        let window_allows_rate = sample.congestion_window as f64 >= self.rate * sample.min_rtt.as_secs_f64();
+        let window_allows_rate =
+            sample.congestion_window as f64 >= self.rate * sample.min_rtt.as_secs_f64();
         if self.rate < mean * (1.0 - SIBLING_TOLERANCE) {
             MAX_BACKOFF_BELOW_SIBLINGS
         } else if self.rate > mean * (1.0 + SIBLING_TOLERANCE)
@@ -336,14 +340,16 @@ impl Fitted {
     /// Whether the capacity is close, by a slope that is sure.
     fn is_near_slope(&self, floor: &RttFloor) -> bool {
         floor.scatter() < MAX_SCATTER_FOR_SLOPE
-            && self
-                .slope
-                .is_some_and(|slope| (MIN_SHARE_OF_SLOPE..MAX_SHARE_OF_SLOPE).contains(&(self.rate / slope)))
+            && self.slope.is_some_and(|slope| {
+                (MIN_SHARE_OF_SLOPE..MAX_SHARE_OF_SLOPE).contains(&(self.rate / slope))
+            })
     }
 
     fn queue_at(&self, delivery_rate: f64) -> LastQueue {
         let rest_rounds = match self.last_queue {
-            Some(last) if last.is_near(delivery_rate) => (last.rest_rounds * 2).min(MAX_REST_ROUNDS),
+            Some(last) if last.is_near(delivery_rate) => {
+                (last.rest_rounds * 2).min(MAX_REST_ROUNDS)
+            }
             _ => MIN_REST_ROUNDS,
         };
         LastQueue {

@@ -38,7 +38,10 @@ impl Round {
 
     pub(super) fn observe(&mut self, sample: &FitSample, floor: &RttFloor) {
         self.began.get_or_insert(*sample);
-        self.least_rtt = Some(self.least_rtt.map_or(sample.rtt, |least| least.min(sample.rtt)));
+        self.least_rtt = Some(
+            self.least_rtt
+                .map_or(sample.rtt, |least| least.min(sample.rtt)),
+        );
         self.samples += 1;
         let since = self.lasted(sample).as_secs_f64();
         self.rtts.add(since, sample.rtt.as_secs_f64());
@@ -82,8 +85,9 @@ impl Round {
 
     /// Whether the delivery rate has grown by so much that the path was not full.
     pub(super) fn is_delivering_more(&self, now: &FitSample) -> bool {
-        self.began
-            .is_none_or(|began| now.delivery_rate as f64 > began.delivery_rate as f64 * FULL_PATH_GROWTH)
+        self.began.is_none_or(|began| {
+            now.delivery_rate as f64 > began.delivery_rate as f64 * FULL_PATH_GROWTH
+        })
     }
 
     /// Bytes acknowledged, a second.
@@ -115,7 +119,10 @@ impl Round {
         let on_window = grown(|sample| sample.receive_window_limited);
         let on_buffer = grown(|sample| sample.send_buffer_limited);
         f64::from(self.starved_samples) >= HELD_SHARE * f64::from(self.samples.max(1))
-            || [idle, on_window, on_buffer].into_iter().flatten().any(is_much)
+            || [idle, on_window, on_buffer]
+                .into_iter()
+                .flatten()
+                .any(is_much)
     }
 }
 
@@ -150,6 +157,8 @@ impl RttSums {
         } else {
             0.0
         };
-        (variance(self.rtt_squared, self.rtt) - explained).max(0.0).sqrt()
+        (variance(self.rtt_squared, self.rtt) - explained)
+            .max(0.0)
+            .sqrt()
     }
 }

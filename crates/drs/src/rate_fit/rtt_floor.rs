@@ -73,15 +73,32 @@ impl RttFloor {
 
     /// Whether this smoothed round trip shows a queue.
     pub(super) fn shows_queue(&self, sample: &FitSample) -> bool {
-        self.is_exceeded(sample.rtt, sample, (DEVIATIONS_OF_SAMPLE, SCATTERS_OF_SAMPLE))
+        self.is_exceeded(
+            sample.rtt,
+            sample,
+            (DEVIATIONS_OF_SAMPLE, SCATTERS_OF_SAMPLE),
+        )
     }
 
     /// Whether a round whose least smoothed round trip this was had a queue all through.
-    pub(super) fn shows_standing_queue(&self, least_of_round: Duration, sample: &FitSample) -> bool {
-        self.is_exceeded(least_of_round, sample, (DEVIATIONS_OF_ROUND, SCATTERS_OF_ROUND))
+    pub(super) fn shows_standing_queue(
+        &self,
+        least_of_round: Duration,
+        sample: &FitSample,
+    ) -> bool {
+        self.is_exceeded(
+            least_of_round,
+            sample,
+            (DEVIATIONS_OF_ROUND, SCATTERS_OF_ROUND),
+        )
     }
 
-    fn is_exceeded(&self, rtt: Duration, sample: &FitSample, (deviations, scatters): (u32, f64)) -> bool {
+    fn is_exceeded(
+        &self,
+        rtt: Duration,
+        sample: &FitSample,
+        (deviations, scatters): (u32, f64),
+    ) -> bool {
         self.least.is_some_and(|least| {
             let shortest = (least / MIN_QUEUE_PER_RTT).max(MIN_QUEUE);
             let noise = (shortest + self.scatter().mul_f64(scatters))

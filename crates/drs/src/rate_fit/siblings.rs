@@ -57,7 +57,9 @@ impl Siblings {
         if !sample.app_limited {
             self.flows += 1;
             self.delivered = self.delivered.saturating_add(sample.delivered);
-            self.congestion_window = self.congestion_window.saturating_add(sample.congestion_window);
+            self.congestion_window = self
+                .congestion_window
+                .saturating_add(sample.congestion_window);
         }
     }
 

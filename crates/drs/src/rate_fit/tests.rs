@@ -28,7 +28,11 @@ fn the_record_path_is_filled_without_a_loss() {
     path.run(20.0);
     let rates = path.run(10.0);
     assert_eq!(path.lost(), 0.0);
-    assert!(rates[0] > 0.98 * path.capacity, "{}", rates[0] / path.capacity);
+    assert!(
+        rates[0] > 0.98 * path.capacity,
+        "{}",
+        rates[0] / path.capacity
+    );
 }
 
 #[test]
@@ -109,7 +113,9 @@ fn flows_that_start_together_share_the_path_without_a_loss() {
             sum / path.capacity
         );
         assert!(
-            shares(&rates).iter().all(|share| (0.8..1.25).contains(share)),
+            shares(&rates)
+                .iter()
+                .all(|share| (0.8..1.25).contains(share)),
             "{count} {jitter}: {:?}",
             shares(&rates)
         );
@@ -125,9 +131,14 @@ fn a_flow_that_comes_gets_its_share_and_leaves_it_behind() {
     path.run(10.0);
     let rates = path.run(10.0);
     assert_eq!(path.lost(), 0.0);
-    assert!(rates.iter().sum::<f64>() > 0.95 * path.capacity, "{rates:?}");
     assert!(
-        shares(&rates).iter().all(|share| (0.8..1.25).contains(share)),
+        rates.iter().sum::<f64>() > 0.95 * path.capacity,
+        "{rates:?}"
+    );
+    assert!(
+        shares(&rates)
+            .iter()
+            .all(|share| (0.8..1.25).contains(share)),
         "{rates:?}"
     );
     path.flows[second].is_gone = true;
@@ -188,7 +199,9 @@ fn what_a_slow_program_leaves_goes_to_its_sibling_until_it_wants_it_back() {
     let rates = path.run(10.0);
     assert!(rates.iter().sum::<f64>() > 0.9 * path.capacity, "{rates:?}");
     assert!(
-        shares(&rates).iter().all(|share| (0.6..1.6).contains(share)),
+        shares(&rates)
+            .iter()
+            .all(|share| (0.6..1.6).contains(share)),
         "{rates:?}"
     );
 }
@@ -300,7 +313,11 @@ fn codel_has_nothing_to_drop() {
     let before = path.lost();
     let rates = path.run(20.0);
     assert!(rates[0] > 0.95 * path.capacity, "{rates:?}");
-    assert!(path.lost() - before <= 2.0 * MSS, "{}", path.lost() - before);
+    assert!(
+        path.lost() - before <= 2.0 * MSS,
+        "{}",
+        path.lost() - before
+    );
 }
 
 #[test]

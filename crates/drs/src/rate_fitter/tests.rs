@@ -95,7 +95,10 @@ fn what_is_no_connection_is_an_error() {
         UdpSocket::bind("127.0.0.1:0").unwrap(),
     );
     one.connect(other.local_addr().unwrap()).unwrap();
-    assert!(matches!(fitter.add(&one, None), Err(RateFitError::TcpInfo(_))));
+    assert!(matches!(
+        fitter.add(&one, None),
+        Err(RateFitError::TcpInfo(_))
+    ));
     assert!(!fitter.0.lock().is_watched);
 }
 
@@ -118,6 +121,9 @@ fn many_flows_are_looked_at_less_often() {
         failed: None,
         sample: None,
     });
-    assert_eq!(flows.pause(Duration::from_micros(3)), Duration::from_micros(300));
+    assert_eq!(
+        flows.pause(Duration::from_micros(3)),
+        Duration::from_micros(300)
+    );
     assert_eq!(flows.pause(sweep), Duration::from_millis(38));
 }

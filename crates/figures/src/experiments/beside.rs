@@ -287,8 +287,11 @@ mod tests {
 
     #[test]
     fn an_interval_counts_by_its_part() {
-        let intervals =
-            [(0.0, 2.0, 20.0), (2.0, 3.0, 30.0)].map(|(start, end, bits)| Interval { start, end, bits });
+        let intervals = [(0.0, 2.0, 20.0), (2.0, 3.0, 30.0)].map(|(start, end, bits)| Interval {
+            start,
+            end,
+            bits,
+        });
         assert_eq!(bits(&intervals, 1.0, 2.5), 25.0);
         assert_eq!(bits(&intervals, 4.0, 5.0), 0.0);
     }

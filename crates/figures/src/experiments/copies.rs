@@ -112,7 +112,13 @@ impl Experiment for Copies {
     fn run(&self, here: &Here<'_, ()>, cell: &Cell) -> Result<Copied> {
         let planned = self.planned(cell)?;
         let source = Source::sized(here.tools, planned.bytes)?;
-        copy(here, &planned.setting, planned.way, &source, planned.streams)
+        copy(
+            here,
+            &planned.setting,
+            planned.way,
+            &source,
+            planned.streams,
+        )
     }
 
     fn outcome(&self, seen: &Copied) -> String {

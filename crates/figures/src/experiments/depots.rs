@@ -104,7 +104,11 @@ impl Experiment for Depots {
     fn seeds(&self, cell: &Cell) -> u64 {
         // Long copies between fast hosts need the whole machine; where a window binds, seeds differ little.
         let binds = cell.setting.ends_with("64k");
-        if cell.bytes >= TUNED_BYTES || binds { 1 } else { 2 }
+        if cell.bytes >= TUNED_BYTES || binds {
+            1
+        } else {
+            2
+        }
     }
 
     fn cost(&self, cell: &Cell) -> Cost {
@@ -162,7 +166,10 @@ impl Experiment for Depots {
                         setting.title, setting.congestion, setting.hosts
                     ))
                     .table(&table)
-                    .plot(name, plot::rate_by_size(setting.title, &curves(&setting, runs))?);
+                    .plot(
+                        name,
+                        plot::rate_by_size(setting.title, &curves(&setting, runs))?,
+                    );
             }
         }
         let (table, strips) = ratios(runs);

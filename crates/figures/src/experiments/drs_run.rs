@@ -136,7 +136,13 @@ impl Experiment for DrsRun {
         })
     }
 
-    fn network(&self, tools: &Tools, _setup: &Programs, cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        tools: &Tools,
+        _setup: &Programs,
+        cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         match cell.hosts {
             Hosts::LowCeiling => Network::of(tools, "drs-low-ceiling.toml"),
             Hosts::Tuned => Ok(Network::of(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\"")),
@@ -154,7 +160,8 @@ impl Experiment for DrsRun {
         let url = format!("http://{}:{PORT}/file", lab.address("sender")?);
         wait_until_answered(programs, lab, &url)?;
         let copy = here.folder.join("copy");
-        let (seconds, summary) = programs.fetch(lab, &url, &copy, cell.drs.then_some(logs[1].as_path()))?;
+        let (seconds, summary) =
+            programs.fetch(lab, &url, &copy, cell.drs.then_some(logs[1].as_path()))?;
         if fs::read(&copy).ok() != fs::read(&source).ok() {
             bail!("the copy differs from what was served");
         }
@@ -201,7 +208,8 @@ impl Experiment for DrsRun {
             ]);
             if let Some(first) = runs.cell(&Cell { hosts, drs: true }).first() {
                 let summary = &first.seen.summary;
-                summaries = summaries.paragraph(&format!("{}:\n\n```text\n{summary}```", hosts.title()));
+                summaries =
+                    summaries.paragraph(&format!("{}:\n\n```text\n{summary}```", hosts.title()));
             }
         }
         page = page
@@ -222,7 +230,10 @@ impl Experiment for DrsRun {
             figures.push(Figure::new(
                 hosts.key(),
                 format!("`drs run`, gain: {}", hosts.title()),
-                format!("{gain:.2} ({:.1} by {:.1} Mbit/s)", after.median, before.median),
+                format!(
+                    "{gain:.2} ({:.1} by {:.1} Mbit/s)",
+                    after.median, before.median
+                ),
                 basis,
             ));
             figures.push(Figure::quoted(
@@ -243,7 +254,13 @@ fn both(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Option<(Spread, Spread)> {
 
 impl Programs {
     /// A program in a node, as it is or under `drs run`.
-    fn command(&self, lab: &Lab, node: &str, program: &Path, drs: Option<&[&OsStr]>) -> Result<Command> {
+    fn command(
+        &self,
+        lab: &Lab,
+        node: &str,
+        program: &Path,
+        drs: Option<&[&OsStr]>,
+    ) -> Result<Command> {
         let Some(options) = drs else {
             return Ok(lab.command(node, program)?);
         };
@@ -268,7 +285,13 @@ impl Programs {
 
     /// The seconds that curl reports, and what `drs run` says.
     fn fetch(&self, lab: &Lab, url: &str, to: &Path, log: Option<&Path>) -> Result<(f64, String)> {
-        let options = log.map(|log| [OsStr::new("--log"), log.as_os_str(), OsStr::new("--summary")]);
+        let options = log.map(|log| {
+            [
+                OsStr::new("--log"),
+                log.as_os_str(),
+                OsStr::new("--summary"),
+            ]
+        });
         let mut client = self.command(
             lab,
             "receiver",
@@ -289,7 +312,10 @@ impl Programs {
         if !status.success() {
             bail!("curl ended with {status}: {}", errors.trim());
         }
-        Ok((reported.trim().parse().context("curl reported no time")?, errors))
+        Ok((
+            reported.trim().parse().context("curl reported no time")?,
+            errors,
+        ))
     }
 }
 
@@ -320,7 +346,9 @@ fn wait_until_answered(programs: &Programs, lab: &Lab, url: &str) -> Result<()> 
 /// Actions and ends of a log.
 fn last_lines(log: &Path) -> Vec<serde_json::Value> {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let lines = text.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let lines = text
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
     lines
         .filter(|line: &serde_json::Value| line["event"] != "verdict")
         .collect()

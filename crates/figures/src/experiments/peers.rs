@@ -71,7 +71,9 @@ fn peer(name: &str) -> Option<Box<dyn Peer>> {
 }
 
 fn relay(kind: RelayKind) -> Result<Box<dyn Relay>> {
-    let found = peers::relays().into_iter().find(|relay| relay.kind() == kind);
+    let found = peers::relays()
+        .into_iter()
+        .find(|relay| relay.kind() == kind);
     found.with_context(|| format!("there is no relay of the kind {kind:?}"))
 }
 
@@ -86,11 +88,16 @@ fn cells_of(peer: &dyn Peer) -> Vec<Cell> {
     };
     let fetch = |streams, through| cell(streams, through, Direction::Fetch);
     let mut cells: Vec<Cell> = match able.streams {
-        true => STREAMS.map(|number| fetch(Some(number), Through::Nothing)).into(),
+        true => STREAMS
+            .map(|number| fetch(Some(number), Through::Nothing))
+            .into(),
         false => vec![fetch(None, Through::Nothing)],
     };
     let some = able.streams.then_some(SOME_STREAMS);
-    cells.extend(able.send.then(|| cell(some, Through::Nothing, Direction::Send)));
+    cells.extend(
+        able.send
+            .then(|| cell(some, Through::Nothing, Direction::Send)),
+    );
     cells.extend(able.forward.then(|| fetch(some, Through::Relay)));
     cells.extend(able.socks.then(|| fetch(some, Through::Socks)));
     cells
@@ -122,7 +129,9 @@ impl Experiment for Peers {
             through: Through::Nothing,
             direction: Direction::Fetch,
         };
-        let others = peers::all().into_iter().flat_map(|peer| cells_of(peer.as_ref()));
+        let others = peers::all()
+            .into_iter()
+            .flat_map(|peer| cells_of(peer.as_ref()));
         own.into_iter().chain(others).chain([memory]).collect()
     }
 
@@ -140,7 +149,9 @@ impl Experiment for Peers {
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
         peers::all().iter().try_for_each(|peer| peer.installed())?;
-        peers::relays().iter().try_for_each(|relay| relay.installed())?;
+        peers::relays()
+            .iter()
+            .try_for_each(|relay| relay.installed())?;
         Iperf3.installed()?;
         Source::sized(tools, BYTES)
     }
@@ -196,7 +207,8 @@ impl Experiment for Peers {
             table.row([
                 title.to_owned(),
                 options.to_owned(),
-                one.streams.map_or("-".to_owned(), |number| number.to_string()),
+                one.streams
+                    .map_or("-".to_owned(), |number| number.to_string()),
                 through.to_owned(),
                 match one.direction {
                     Direction::Fetch => "fetched",
@@ -235,7 +247,11 @@ impl Experiment for Peers {
     fn comparisons(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
         let compared = |is_relayed| {
             let [(own, _), (other, rival)] = self.best(runs, is_relayed)?;
-            let through = if is_relayed { ", each through a relay" } else { "" };
+            let through = if is_relayed {
+                ", each through a relay"
+            } else {
+                ""
+            };
             Some(Comparison {
                 case: format!("one file of 128 MiB over a long clean path{through}"),
                 rival,
@@ -309,7 +325,9 @@ mod tests {
     #[test]
     fn no_peer_is_asked_for_what_it_is_not_able_to_do() {
         for one in Peers.cells() {
-            let Some(peer) = peer(&one.program) else { continue };
+            let Some(peer) = peer(&one.program) else {
+                continue;
+            };
             let able = peer.abilities();
             assert_eq!(one.streams.is_some(), able.streams, "{one:?}");
             assert!(one.through != Through::Relay || able.forward, "{one:?}");

@@ -38,7 +38,10 @@ fn settings() -> [(Setting, u64); 4] {
     [
         (setting::mnemonic_untuned(Mnemonic::Long), 24 * MIB),
         (setting::ucsd_utk(), 48 * MIB),
-        (alone(setting::mnemonic_tuned(Mnemonic::Long, "reno")), 512 * MIB),
+        (
+            alone(setting::mnemonic_tuned(Mnemonic::Long, "reno")),
+            512 * MIB,
+        ),
         (setting::clean_long(), 256 * MIB),
     ]
 }
@@ -79,7 +82,13 @@ impl Experiment for Streams {
 
     fn cost(&self, cell: &Cell) -> Cost {
         // Two streams and more are about twice as fast, at least.
-        let bytes = |bytes| if cell.fixed == Some(1) { bytes } else { bytes / 2 };
+        let bytes = |bytes| {
+            if cell.fixed == Some(1) {
+                bytes
+            } else {
+                bytes / 2
+            }
+        };
         setting_of(cell).map_or(
             Cost {
                 share: 1.0,
@@ -116,7 +125,8 @@ impl Experiment for Streams {
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Copied>) -> Result<Page> {
-        let numbers = NUMBERS.map(|fixed| fixed.map_or("not told".to_owned(), |number| number.to_string()));
+        let numbers =
+            NUMBERS.map(|fixed| fixed.map_or("not told".to_owned(), |number| number.to_string()));
         let heads = ["setting".to_owned(), "size".to_owned()]
             .into_iter()
             .chain(numbers);
@@ -282,9 +292,14 @@ mod tests {
             run(None, 15.0, 4, true),
         ];
         let text = Streams.page(&Runs::of(&records)).unwrap().text;
-        let line = text.lines().find(|line| line.contains(setting.title)).unwrap();
+        let line = text
+            .lines()
+            .find(|line| line.contains(setting.title))
+            .unwrap();
         assert!(
-            line.ends_with("| 15.0 (single) | 4 (single) | 75 % (single) | 5.0x (single) | receive-window |"),
+            line.ends_with(
+                "| 15.0 (single) | 4 (single) | 75 % (single) | 5.0x (single) | receive-window |"
+            ),
             "{line}"
         );
         assert!(

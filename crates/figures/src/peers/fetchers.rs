@@ -196,13 +196,22 @@ impl Peer for Fetcher {
         (self.serve)(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         (self.fetch)(place, from, item, to)
     }
 }
 
 fn url_and_path(command: &mut Command, from: &Serving, item: &Item, to: &Path) {
-    command.arg(http::url(from, &item.name)).arg(to.join(&item.name));
+    command
+        .arg(http::url(from, &item.name))
+        .arg(to.join(&item.name));
 }
 
 fn curl(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
@@ -221,7 +230,9 @@ fn curl(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command
 fn wget(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&WGET, from)?;
     command.args(["--no-config", "--no-verbose", "--tries=1", "-O"]);
-    command.arg(to.join(&item.name)).arg(http::url(from, &item.name));
+    command
+        .arg(to.join(&item.name))
+        .arg(http::url(from, &item.name));
     Ok(command)
 }
 

@@ -41,7 +41,14 @@ impl GridFtp {
                 streams.max(CONCURRENT_FILES_AT_LEAST),
                 streams.min(STREAMS_OF_CONCURRENT_FILES_AT_MOST),
             );
-            command.args(["-p", &each.to_string(), "-r", "-cd", "-cc", &files.to_string()]);
+            command.args([
+                "-p",
+                &each.to_string(),
+                "-r",
+                "-cd",
+                "-cc",
+                &files.to_string(),
+            ]);
         } else {
             command.args(["-p", &streams.to_string()]);
         }
@@ -94,13 +101,27 @@ impl Peer for GridFtp {
         place.serve(&SERVER, &arguments, place.settings()?, root, PORT)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, from, item, streams)?;
         command.arg(served(from, item)).arg(local(to, item));
         Ok(command)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, streams: u32) -> Result<Command> {
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, to, item, streams)?;
         command.arg(local(root, item)).arg(served(to, item));
         Ok(command)

@@ -35,7 +35,14 @@ pub fn serve_with(
     options: &[&str],
 ) -> Result<Serving> {
     let address = format!("{}:{port}", place.address()?);
-    let arguments = ["serve", "http", SERVED, "--read-only", "--config=", "--addr"];
+    let arguments = [
+        "serve",
+        "http",
+        SERVED,
+        "--read-only",
+        "--config=",
+        "--addr",
+    ];
     let arguments = [&arguments[..], &[&address], options].concat();
     place.serve(&RCLONE, &arguments, settings, root, port)
 }

@@ -63,9 +63,12 @@ impl Flows {
     /// iperf3 fails, or its report has no intervals.
     pub fn intervals(self) -> Result<Vec<Interval>> {
         let report = self.report.join();
-        let report = report.unwrap_or_else(|_| bail!("the thread that waits for iperf3 ended badly"))?;
+        let report =
+            report.unwrap_or_else(|_| bail!("the thread that waits for iperf3 ended badly"))?;
         let intervals = report["intervals"].as_array();
-        let intervals = intervals.context("iperf3's report has no intervals")?.iter();
+        let intervals = intervals
+            .context("iperf3's report has no intervals")?
+            .iter();
         let sums = intervals.map(|interval| {
             let number = |field: &str| {
                 let number = interval["sum"][field].as_f64();
@@ -86,7 +89,13 @@ fn client(place: &Place, serving: &Serving, direction: Direction, streams: u32) 
     let at = serving.endpoint.address;
     let mut command = place.client(&IPERF3, serving)?;
     command
-        .args(["-J", "-c", &at.ip().to_string(), "-p", &at.port().to_string()])
+        .args([
+            "-J",
+            "-c",
+            &at.ip().to_string(),
+            "-p",
+            &at.port().to_string(),
+        ])
         .args(["-P", &streams.to_string()]);
     if direction == Direction::Fetch {
         command.arg("-R");
@@ -97,8 +106,12 @@ fn client(place: &Place, serving: &Serving, direction: Direction, streams: u32) 
 /// Runs a client to its end.
 fn report_of(command: Command, limit: Duration) -> Result<Value> {
     let (status, out, err) = output_within(command, IPERF3.program, limit)?;
-    let report: Value = serde_json::from_str(&out)
-        .with_context(|| format!("iperf3 ended with {status} and without a report: {}", err.trim()))?;
+    let report: Value = serde_json::from_str(&out).with_context(|| {
+        format!(
+            "iperf3 ended with {status} and without a report: {}",
+            err.trim()
+        )
+    })?;
     match report["error"].as_str() {
         Some(error) => bail!("iperf3: {error}"),
         None => Ok(report),

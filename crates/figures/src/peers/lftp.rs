@@ -50,7 +50,14 @@ impl Peer for Lftp {
         http::serve(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        streams: u32,
+    ) -> Result<Command> {
         let (url, target) = (http::url(from, &item.name), to.join(&item.name));
         let copy = if item.tree {
             let parallel = streams.max(MIRROR_PARALLEL_AT_LEAST);
@@ -64,10 +71,9 @@ impl Peer for Lftp {
         };
         let mut command = place.client(&LFTP, from)?;
         // Its own number of retries, 1000, would hide a server that is gone.
-        command
-            .arg("--norc")
-            .arg("-c")
-            .arg(format!("set cmd:fail-exit yes; set net:max-retries 2; {copy}"));
+        command.arg("--norc").arg("-c").arg(format!(
+            "set cmd:fail-exit yes; set net:max-retries 2; {copy}"
+        ));
         Ok(command)
     }
 }

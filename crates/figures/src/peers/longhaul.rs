@@ -119,11 +119,25 @@ impl Peer for Longhaul<'_> {
             true => &["--allow-no-encrypt"],
             false => &[],
         };
-        let server = serve_with(self.tools, place.lab, place.node, root, &["--read"], options)?;
+        let server = serve_with(
+            self.tools,
+            place.lab,
+            place.node,
+            root,
+            &["--read"],
+            options,
+        )?;
         place.serving(server, place.settings()?, SERVER_PORT)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = self.command(place, from)?;
         command
             .arg(format!("lh://{}/{}", from.endpoint.address, item.name))

@@ -48,10 +48,21 @@ impl Peer for LonghaulOverSsh<'_> {
     fn serve(&self, place: &Place, root: &Path) -> Result<Serving> {
         let folder = self.tools.longhaul.parent();
         let folder = folder.context("the program is in no folder")?.display();
-        ssh::serve_with(place, root, &format!("SetEnv \"PATH={folder}:/usr/bin:/bin\"\n"))
+        ssh::serve_with(
+            place,
+            root,
+            &format!("SetEnv \"PATH={folder}:/usr/bin:/bin\"\n"),
+        )
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = in_node(self.tools, place.lab, place.node, &empty_home(from)?)?;
         command
             .args(["cp", "-r", "--json", "-F"])

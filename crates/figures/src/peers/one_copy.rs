@@ -126,8 +126,11 @@ pub fn copy_within(peer: &dyn Peer, job: &Job, limit: Duration) -> Result<Option
             err.trim()
         );
     }
-    let contents = contents::compare(&job.source.root.join(&item.name), &target.path().join(&item.name))
-        .with_context(|| format!("{} reported success", peer.name()))?;
+    let contents = contents::compare(
+        &job.source.root.join(&item.name),
+        &target.path().join(&item.name),
+    )
+    .with_context(|| format!("{} reported success", peer.name()))?;
     Ok(Some(Timed {
         contents,
         seconds,
@@ -149,7 +152,10 @@ fn able(peer: &dyn Peer, job: &Job) -> Result<()> {
         job.direction == Direction::Fetch || able.send,
         "{name} only fetches"
     );
-    ensure!(!item(job.source).tree || able.trees, "{name} copies no folders");
+    ensure!(
+        !item(job.source).tree || able.trees,
+        "{name} copies no folders"
+    );
     ensure!(
         job.streams == 1 || (job.streams > 1 && able.streams),
         "{name} has one stream, not {}",

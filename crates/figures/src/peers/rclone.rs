@@ -43,7 +43,10 @@ impl RcloneSftp {
             .arg(format!("--sftp-host={}", at.ip()))
             .arg(format!("--sftp-port={}", at.port()))
             .arg(format!("--sftp-user={USER}"))
-            .arg(format!("--sftp-key-file={}", serving.setting("user").display()))
+            .arg(format!(
+                "--sftp-key-file={}",
+                serving.setting("user").display()
+            ))
             .arg(format!(
                 "--sftp-known-hosts-file={}",
                 serving.setting("known_hosts").display()
@@ -80,7 +83,14 @@ impl Peer for RcloneSftp {
         ssh::serve(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, from, item, streams)?;
         command
             .arg(format!(":sftp:{SERVED}/{}", item.name))
@@ -88,7 +98,14 @@ impl Peer for RcloneSftp {
         Ok(command)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, streams: u32) -> Result<Command> {
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, to, item, streams)?;
         command
             .arg(root.join(&item.name))
@@ -127,7 +144,14 @@ impl Peer for RcloneHttp {
         http::serve(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = command(place, from, item, streams)?;
         if let Some(socks) = from.endpoint.socks {
             command.env("HTTP_PROXY", format!("socks5://{socks}"));

@@ -68,7 +68,14 @@ impl Peer for RsyncSsh {
         ssh::serve(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, from)?;
         command
             .arg(ssh::remote(&item.name))
@@ -76,7 +83,14 @@ impl Peer for RsyncSsh {
         Ok(command)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, _streams: u32) -> Result<Command> {
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, to)?;
         command
             .arg(root.join(&item.name))
@@ -113,7 +127,9 @@ impl Peer for RsyncDaemon {
         let file = settings.path().join("rsyncd.conf");
         write(
             &file,
-            &format!("use chroot = no\nreverse lookup = no\n[served]\npath = {SERVED}\nread only = no\n"),
+            &format!(
+                "use chroot = no\nreverse lookup = no\n[served]\npath = {SERVED}\nread only = no\n"
+            ),
         )?;
         let arguments = [
             "--daemon",
@@ -125,15 +141,32 @@ impl Peer for RsyncDaemon {
         place.serve(&RSYNC, &arguments, settings, root, PORT)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = command(place, from)?;
         command
-            .arg(format!("rsync://{}/served/{}", from.endpoint.address, item.name))
+            .arg(format!(
+                "rsync://{}/served/{}",
+                from.endpoint.address, item.name
+            ))
             .arg(format!("{}/", to.display()));
         Ok(command)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, _streams: u32) -> Result<Command> {
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = command(place, to)?;
         command
             .arg(root.join(&item.name))

@@ -18,7 +18,9 @@ pub struct Scp;
 impl Scp {
     fn command(place: &Place, serving: &Serving) -> Result<Command> {
         let mut command = place.client(&SCP, serving)?;
-        command.args(["-q", "-r", "-F"]).arg(ssh::client_config(serving)?);
+        command
+            .args(["-q", "-r", "-F"])
+            .arg(ssh::client_config(serving)?);
         Ok(command)
     }
 }
@@ -47,13 +49,27 @@ impl Peer for Scp {
         ssh::serve(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, from)?;
         command.arg(ssh::remote(&item.name)).arg(to);
         Ok(command)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, _streams: u32) -> Result<Command> {
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, to)?;
         command
             .arg(root.join(&item.name))

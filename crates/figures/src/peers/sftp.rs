@@ -56,13 +56,30 @@ impl Peer for Sftp {
         ssh::serve(place, root)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let line = format!("get -r \"{SERVED}/{}\" \"{}\"\n", item.name, to.display());
         Self::command(place, from, &line)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, _streams: u32) -> Result<Command> {
-        let line = format!("put -r \"{}\" \"{SERVED}/\"\n", root.join(&item.name).display());
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        _streams: u32,
+    ) -> Result<Command> {
+        let line = format!(
+            "put -r \"{}\" \"{SERVED}/\"\n",
+            root.join(&item.name).display()
+        );
         Self::command(place, to, &line)
     }
 }

@@ -63,7 +63,10 @@ pub fn serve_with(place: &Place, root: &Path, more: &str) -> Result<Serving> {
     let settings = place.settings()?;
     let folder = settings.path().to_path_buf();
     let host_key = make_key(&folder.join("host"))?;
-    write(&folder.join("authorized_keys"), &make_key(&folder.join("user"))?)?;
+    write(
+        &folder.join("authorized_keys"),
+        &make_key(&folder.join("user"))?,
+    )?;
     // OpenSSH looks the host up by its alias, rclone by address and port.
     write(
         &folder.join("known_hosts"),

@@ -106,11 +106,17 @@ fn every_peer_copies_a_file_and_a_tree_in_each_direction() {
                         && (streams == 1 || able.streams);
                     match one_copy(peer.as_ref(), &job) {
                         Ok(timed) if expected => {
-                            assert_eq!((timed.contents.files, timed.contents.bytes), (files, bytes));
+                            assert_eq!(
+                                (timed.contents.files, timed.contents.bytes),
+                                (files, bytes)
+                            );
                             assert!(timed.seconds > 0.0);
                         }
                         Err(_) if !expected => {}
-                        Ok(_) => failures.push(format!("{} {direction:?}: more than it claims", peer.name())),
+                        Ok(_) => failures.push(format!(
+                            "{} {direction:?}: more than it claims",
+                            peer.name()
+                        )),
                         Err(error) => failures.push(format!(
                             "{} {direction:?} {} with {streams}: {error:#}",
                             peer.name(),
@@ -130,7 +136,10 @@ fn peers_go_through_the_relays_that_they_can_use() {
         return;
     };
     let mut failures = Vec::new();
-    for relay in relays().into_iter().filter(|relay| installed(relay.as_ref())) {
+    for relay in relays()
+        .into_iter()
+        .filter(|relay| installed(relay.as_ref()))
+    {
         for peer in all().into_iter().filter(|peer| installed(peer.as_ref())) {
             let able = peer.abilities();
             let passes = match relay.kind() {
@@ -149,7 +158,11 @@ fn peers_go_through_the_relays_that_they_can_use() {
                     peer.name(),
                     relay.name()
                 )),
-                Err(error) => failures.push(format!("{} through {}: {error:#}", peer.name(), relay.name())),
+                Err(error) => failures.push(format!(
+                    "{} through {}: {error:#}",
+                    peer.name(),
+                    relay.name()
+                )),
             }
         }
     }
@@ -214,7 +227,14 @@ impl Peer for Liar {
         Iperf3.serve(place)
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, _streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        _streams: u32,
+    ) -> Result<Command> {
         let mut command = place.client(&SHELL, from)?;
         command
             .args(["-c", "head -c 2097152 /dev/zero >\"$0\""])
@@ -231,7 +251,10 @@ fn success_with_other_bytes_is_an_error() {
     if !installed(&Iperf3) {
         return;
     }
-    let error = format!("{:#}", one_copy(&Liar, &bench.job(&bench.file)).unwrap_err());
+    let error = format!(
+        "{:#}",
+        one_copy(&Liar, &bench.job(&bench.file)).unwrap_err()
+    );
     assert!(error.contains("liar reported success"), "{error}");
     assert!(error.contains("arrived with other bytes"), "{error}");
 }
@@ -261,7 +284,10 @@ fn a_server_ends_with_all_its_processes_when_it_is_dropped() {
     };
     assert!(listening());
     drop(serving);
-    assert!(!listening(), "the port is free as soon as the server is dropped");
+    assert!(
+        !listening(),
+        "the port is free as soon as the server is dropped"
+    );
 }
 
 #[test]

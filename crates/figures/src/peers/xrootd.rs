@@ -82,10 +82,23 @@ impl Peer for Xrootd {
                 "all.export /\noss.localroot /run\nxrd.port {PORT}\nall.adminpath /run/admin\nall.pidpath /run/admin\n"
             ),
         )?;
-        place.serve(&SERVER, &["-c", &file.to_string_lossy()], settings, root, PORT)
+        place.serve(
+            &SERVER,
+            &["-c", &file.to_string_lossy()],
+            settings,
+            root,
+            PORT,
+        )
     }
 
-    fn fetch(&self, place: &Place, from: &Serving, item: &Item, to: &Path, streams: u32) -> Result<Command> {
+    fn fetch(
+        &self,
+        place: &Place,
+        from: &Serving,
+        item: &Item,
+        to: &Path,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, from, item, streams)?;
         command
             .arg(url(from, &item.name))
@@ -93,7 +106,14 @@ impl Peer for Xrootd {
         Ok(command)
     }
 
-    fn send(&self, place: &Place, to: &Serving, root: &Path, item: &Item, streams: u32) -> Result<Command> {
+    fn send(
+        &self,
+        place: &Place,
+        to: &Serving,
+        root: &Path,
+        item: &Item,
+        streams: u32,
+    ) -> Result<Command> {
         let mut command = Self::command(place, to, item, streams)?;
         command.arg(root.join(&item.name)).arg(url(to, ""));
         Ok(command)

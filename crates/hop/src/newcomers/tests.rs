@@ -28,7 +28,10 @@ fn the_oldest_of_the_fullest_source_makes_room() {
     let first = room.enter(ip("192.0.2.1"));
     let second = room.enter(ip("198.51.100.1"));
     let third = room.enter(ip("::ffff:198.51.100.1"));
-    assert_eq!((first.evicted, second.evicted, third.evicted), (None, None, None));
+    assert_eq!(
+        (first.evicted, second.evicted, third.evicted),
+        (None, None, None)
+    );
     room.enter(ip("203.0.113.1"));
     assert_eq!(room.enter(ip("192.0.2.9")).evicted, Some(second.number));
     assert_eq!(room.len(), 4);
@@ -101,7 +104,9 @@ fn a_busy_network_does_not_pay_for_one_crowding_address() {
 #[test]
 fn the_time_for_an_open_shrinks_as_the_room_fills() {
     let mut room = room(8);
-    let times: Vec<Duration> = (0..20).map(|_| room.enter(ip("192.0.2.1")).header).collect();
+    let times: Vec<Duration> = (0..20)
+        .map(|_| room.enter(ip("192.0.2.1")).header)
+        .collect();
     assert!(times[..4].iter().all(|&time| time == HEADER), "{times:?}");
     assert!(times.is_sorted_by(|a, b| a >= b), "{times:?}");
     assert_eq!(times[19], LEAST);

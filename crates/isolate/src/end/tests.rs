@@ -85,10 +85,11 @@ impl Program {
     }
 
     fn poll(&mut self, now: Duration) {
-        while self
-            .interface
-            .poll_egress(instant(now), &mut Pass::idle(&mut self.out), &mut self.sockets)
-            == PollResult::SocketStateChanged
+        while self.interface.poll_egress(
+            instant(now),
+            &mut Pass::idle(&mut self.out),
+            &mut self.sockets,
+        ) == PollResult::SocketStateChanged
         {}
     }
 
@@ -258,7 +259,10 @@ fn resets_in_each_direction() {
     link.end.abort();
     link.settle();
     assert_eq!(link.program.tcp().state(), State::Closed);
-    assert!(link.end.is_over() && !link.end.is_reset(), "it was this end");
+    assert!(
+        link.end.is_over() && !link.end.is_reset(),
+        "it was this end"
+    );
 
     // While it is answered: the program has gone.
     let mut program = Program::connecting();

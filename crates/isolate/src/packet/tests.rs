@@ -20,12 +20,17 @@ fn segment(
     ) -> etherparse::PacketBuilderStep<etherparse::TcpHeader>,
     payload: &[u8],
 ) -> Vec<u8> {
-    let tcp =
-        ip(pair.program.ip(), pair.far.ip())
-            .unwrap()
-            .tcp(pair.program.port(), pair.far.port(), 1000, 64);
+    let tcp = ip(pair.program.ip(), pair.far.ip()).unwrap().tcp(
+        pair.program.port(),
+        pair.far.port(),
+        1000,
+        64,
+    );
     let tcp = with(tcp);
-    written(tcp.size(payload.len()), |out| tcp.write(out, payload).is_ok()).unwrap()
+    written(tcp.size(payload.len()), |out| {
+        tcp.write(out, payload).is_ok()
+    })
+    .unwrap()
 }
 
 #[test]
@@ -58,7 +63,10 @@ fn a_connection_that_is_asked_for_and_refused() {
         let Packet::Tcp(_, reset) = Packet::read(&answer) else {
             panic!("{answer:?}")
         };
-        assert_eq!((reset.reset, reset.acknowledges, reset.number), (true, None, 77));
+        assert_eq!(
+            (reset.reset, reset.acknowledges, reset.number),
+            (true, None, 77)
+        );
     }
 }
 

@@ -29,7 +29,10 @@ fn it_runs_once_it_is_due_and_one_agent_at_a_time() {
     let claim = |life: Life, now| after(life, now, Event::Claim { until: now + LEASE });
     assert_eq!(claim(life, 99), Err(Refused::NotDue));
     let life = claim(life, 100).unwrap();
-    assert_eq!((life.state, life.attempts, life.fence), (State::Running, 1, 1));
+    assert_eq!(
+        (life.state, life.attempts, life.fence),
+        (State::Running, 1, 1)
+    );
     assert_eq!(claim(life, 200), Err(Refused::State(State::Running)));
     assert_eq!(ended(life, 300, End::Done).state, State::Done);
 }
@@ -96,7 +99,10 @@ fn what_breaks_off_is_tried_again_later_and_later_unless_it_advances() {
 
 #[test]
 fn one_that_runs_is_stopped_before_it_is_paused_or_cancelled() {
-    for (event, state) in [(Event::Pause, State::Paused), (Event::Cancel, State::Cancelled)] {
+    for (event, state) in [
+        (Event::Pause, State::Paused),
+        (Event::Cancel, State::Cancelled),
+    ] {
         let stopping = after(running(0), 1, event).unwrap();
         assert_eq!(stopping.state, State::Running);
         for end in [End::Stopped, End::BrokeOff { advanced: true }] {
@@ -121,7 +127,13 @@ fn one_that_runs_is_stopped_before_it_is_paused_or_cancelled() {
 #[test]
 fn an_end_is_an_end_until_somebody_retries() {
     let done = ended(running(0), 1, End::Done);
-    for event in [Event::Pause, Event::Resume, Event::Cancel, Event::Retry, LOST] {
+    for event in [
+        Event::Pause,
+        Event::Resume,
+        Event::Cancel,
+        Event::Retry,
+        LOST,
+    ] {
         assert_eq!(after(done, 2, event), Err(Refused::State(State::Done)));
     }
     let failed = ended(running(0), 1, End::Failed);
@@ -138,7 +150,9 @@ fn words_are_read_back() {
         assert_eq!(State::from_word(state.word()), Some(state));
         // In JSON they are the same.
         assert_eq!(
-            State::deserialize(IntoDeserializer::<ValueError>::into_deserializer(state.word())),
+            State::deserialize(IntoDeserializer::<ValueError>::into_deserializer(
+                state.word()
+            )),
             Ok(state)
         );
     }

@@ -94,7 +94,10 @@ fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
     job.claim(1);
     job.end(0, End::Done);
     job.ask(Event::Pause).unwrap();
-    assert_eq!((job.whole.state, job.whole.wish), (State::Split, Wish::Pause));
+    assert_eq!(
+        (job.whole.state, job.whole.wish),
+        (State::Split, Wish::Pause)
+    );
     assert_eq!(job.states(), [State::Done, State::Running, State::Paused]);
     job.end(1, End::Stopped);
     assert_eq!(job.whole.state, State::Paused);
@@ -123,7 +126,10 @@ fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
     // Its agent was killed in this very moment.
     assert!(job.part(1, Event::Lost { known: false }));
     assert_eq!(job.whole.state, State::Cancelled);
-    assert_eq!(job.states(), [State::Done, State::Cancelled, State::Cancelled]);
+    assert_eq!(
+        job.states(),
+        [State::Done, State::Cancelled, State::Cancelled]
+    );
     job.ask(Event::Retry).unwrap();
     assert_eq!(job.whole.state, State::Split);
     assert_eq!(job.states(), [State::Done, State::Queued, State::Queued]);

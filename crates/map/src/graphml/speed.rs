@@ -19,7 +19,8 @@ const MAX_TOKENS: usize = 64;
 /// The speed that a label gives, if it gives one; the first, if several.
 pub fn read(label: &str) -> Option<Capacity> {
     let tokens = tokens(label);
-    (0..tokens.len()).find_map(|at| read_at(tokens.get(at..).unwrap_or_default(), before(&tokens, at)))
+    (0..tokens.len())
+        .find_map(|at| read_at(tokens.get(at..).unwrap_or_default(), before(&tokens, at)))
 }
 
 /// The speed of a number and a unit in fields of their own: `10` and `G`.
@@ -78,7 +79,10 @@ fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity>
         };
     }
     if let [Word("nx" | "Nx" | "NX"), rest @ ..] = tokens {
-        return capacity(read_at(rest, None)?.rate.bits_per_second(), CapacitySource::Bound);
+        return capacity(
+            read_at(rest, None)?.rate.bits_per_second(),
+            CapacitySource::Bound,
+        );
     }
     let is_bound = matches!(before, Some(Sign('<' | '>' | '~' | '≤' | '≥')));
     let source = if is_bound {
@@ -98,7 +102,11 @@ fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity>
         // "10Gbps-40Gbps" is read by the next arm: the first, and as a bound.
         [Number(number), Word(unit), rest @ ..] => {
             let ranges = matches!(rest, [Sign('-' | '–'), Number(_), Word(_), ..]);
-            let source = if ranges { CapacitySource::Bound } else { source };
+            let source = if ranges {
+                CapacitySource::Bound
+            } else {
+                source
+            };
             capacity(number * factor(unit, rest)?, source)
         }
         [Word(line), Sign('-'), Number(level), ..] | [Word(line), Number(level), ..] => {
@@ -136,8 +144,8 @@ fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
     };
     let name = unit.get(1..)?;
     let lower = name.to_ascii_lowercase();
-    let is_ethernet =
-        matches!(lower.as_str(), "e" | "be" | "ige" | "igabitethernet") || starts_with(name, "base");
+    let is_ethernet = matches!(lower.as_str(), "e" | "be" | "ige" | "igabitethernet")
+        || starts_with(name, "base");
     if is_ethernet {
         return Some(factor);
     }

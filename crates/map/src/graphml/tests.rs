@@ -11,7 +11,9 @@ use crate::model::{CapacitySource, LatencySource, Map, SiteKind};
 use crate::{Graph, esnet};
 
 fn data(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("data").join(name);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("data")
+        .join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
@@ -33,7 +35,10 @@ fn known(map: &Map) -> (usize, usize) {
         .clone()
         .filter(|link| link.forward.capacity.is_some())
         .count();
-    (reported, links.filter(|link| link.latency.is_some()).count())
+    (
+        reported,
+        links.filter(|link| link.latency.is_some()).count(),
+    )
 }
 
 #[test]
@@ -179,7 +184,10 @@ fn speeds_are_read_as_people_write_them() {
     ] {
         assert_eq!(speed::read(label), None, "{label}");
     }
-    assert_eq!(with_unit("2.5", "G").unwrap().rate, Rate::new(2.5e9).unwrap());
+    assert_eq!(
+        with_unit("2.5", "G").unwrap().rate,
+        Rate::new(2.5e9).unwrap()
+    );
     assert_eq!(with_unit("10", ""), None);
 }
 
@@ -216,7 +224,11 @@ fn directed_edges_are_paired() {
         <edge source="a" target="b"/><edge source="b" target="a"/><edge source="b" target="a"/></graph></graphml>"#;
     let map = read(text, Path::new("d"), &Assumptions::default()).unwrap();
     holds(&map);
-    let both: Vec<bool> = map.links.iter().map(|link| link.backward.is_some()).collect();
+    let both: Vec<bool> = map
+        .links
+        .iter()
+        .map(|link| link.backward.is_some())
+        .collect();
     assert_eq!(both, [true, false]);
 }
 
@@ -237,15 +249,20 @@ fn defaults_of_keys_and_loops_count() {
 
 #[test]
 fn errors_say_where_and_what() {
-    let error = |text: &str| read(text, Path::new("x.graphml"), &Assumptions::default()).unwrap_err();
+    let error =
+        |text: &str| read(text, Path::new("x.graphml"), &Assumptions::default()).unwrap_err();
     let reported = |text: &str| error(text).to_string();
     assert!(
         reported("<graphml>\n<").starts_with("x.graphml:2: is no XML"),
         "{}",
         reported("<graphml>\n<")
     );
-    let no_node = "<graphml><graph>\n<node id=\"a\"/>\n<edge source=\"a\" target=\"b\"/></graph></graphml>";
-    assert_eq!(reported(no_node), "x.graphml:3: target: there is no node \"b\"");
+    let no_node =
+        "<graphml><graph>\n<node id=\"a\"/>\n<edge source=\"a\" target=\"b\"/></graph></graphml>";
+    assert_eq!(
+        reported(no_node),
+        "x.graphml:3: target: there is no node \"b\""
+    );
     let twice = "<graphml>\n<node id=\"a\"/><node id=\"a\"/></graphml>";
     assert!(reported(twice).starts_with("x.graphml:2: node \"a\" is there already"));
     assert!(matches!(error("<svg/>"), GraphmlError::Graph { .. }));
@@ -286,7 +303,10 @@ fn esnet_is_read_to_the_last_port() {
     assert_eq!(link.forward.rate(), Some(rate));
     let site = map.site("chic-cr5").unwrap();
     assert_eq!(site.kind, SiteKind::Router);
-    assert_eq!(site.drawn.map(|drawn| (drawn.x, drawn.y)), Some((-245.0, -91.0)));
+    assert_eq!(
+        site.drawn.map(|drawn| (drawn.x, drawn.y)),
+        Some((-245.0, -91.0))
+    );
     assert!(site.position.is_some());
     let broken = esnet::read(&esnet::Files {
         devices: "[]",

@@ -13,7 +13,9 @@ use crate::{CapacitySource, LatencySource, Map, Reservable, file};
 fn refused(line: &str, other: &str) -> String {
     assert!(EVERYTHING.contains(line));
     let text = EVERYTHING.replacen(line, other, 1);
-    file::read(&text, Path::new("map.toml")).unwrap_err().to_string()
+    file::read(&text, Path::new("map.toml"))
+        .unwrap_err()
+        .to_string()
 }
 
 #[test]
@@ -55,7 +57,10 @@ fn everything_is_read() {
     assert_eq!((spare.backward, spare.latency), (None, None));
     assert_eq!(spare.forward.reservable, Some(Reservable::Share(0.75)));
     assert_eq!(spare.forward.reservable_rate(), None);
-    assert_eq!(first.forward.capacity.unwrap().source, CapacitySource::Stated);
+    assert_eq!(
+        first.forward.capacity.unwrap().source,
+        CapacitySource::Stated
+    );
     assert_eq!(
         map.depots[0].addresses[1].endpoint.to_string(),
         "[2001:db8::1]:7777"
@@ -71,7 +76,11 @@ fn errors_say_where_and_what() {
             "\"much\"",
             "map.toml:20: reservable_back: write a share",
         ),
-        ("41.8967", "91.0", "map.toml:1: site[1]: latitude is -90 to 90"),
+        (
+            "41.8967",
+            "91.0",
+            "map.toml:1: site[1]: latitude is -90 to 90",
+        ),
         (
             "longitude = 4.9543\n",
             "",
@@ -103,7 +112,11 @@ fn errors_say_where_and_what() {
             "one_way = true\ncapacity_back = \"1 Gbit/s\"",
             "map.toml:33: capacity_back: the link is one_way",
         ),
-        ("metric = 10", "speed = 10", "map.toml:21: unknown field `speed`"),
+        (
+            "metric = 10",
+            "speed = 10",
+            "map.toml:21: unknown field `speed`",
+        ),
     ] {
         let error = refused(line, other);
         assert!(error.starts_with(reported), "{error}\nand not {reported}");
@@ -118,8 +131,12 @@ fn a_file_may_name_the_sites_of_another() {
     holds(&map);
     assert_eq!((map.sites.len(), map.links.len()), (4, 4));
     let before = map.clone();
-    let error =
-        file::read_onto(&mut map, "\n[[site]]\nname = \"lab\"\n", Path::new("again.toml")).unwrap_err();
+    let error = file::read_onto(
+        &mut map,
+        "\n[[site]]\nname = \"lab\"\n",
+        Path::new("again.toml"),
+    )
+    .unwrap_err();
     assert!(
         error
             .to_string()

@@ -16,7 +16,11 @@ fn each_direction_is_an_edge() {
     assert_eq!((graph.node("nowhere"), graph.name(3)), (None, None));
     let from = |node: u32| &graph.edges()[graph.edges_from(node)];
     assert_eq!(
-        (from(chicago).len(), from(amsterdam).len(), from(campus).len()),
+        (
+            from(chicago).len(),
+            from(amsterdam).len(),
+            from(campus).len()
+        ),
         (2, 1, 2)
     );
     assert!(graph.edges_from(3).is_empty() && graph.edges_from(u32::MAX).is_empty());
@@ -30,5 +34,8 @@ fn each_direction_is_an_edge() {
     assert_eq!(back.capacity, Rate::new(10e9));
     assert_eq!(back.reservable, Rate::new(2e9));
     assert_eq!(back.metric, Some(10));
-    assert_eq!(back.latency, map.links[0].latency.map(|latency| latency.one_way));
+    assert_eq!(
+        back.latency,
+        map.links[0].latency.map(|latency| latency.one_way)
+    );
 }

@@ -64,12 +64,22 @@ fn no_depot_has_the_name_of_an_address_key_host_or_site() {
         ("LHK1:x", NameConflict::Key),
     ] {
         let refused = names.check(name, &key(9)).unwrap_err();
-        let RegistrationProblem::NameReserved { conflict: found, .. } = refused else {
+        let RegistrationProblem::NameReserved {
+            conflict: found, ..
+        } = refused
+        else {
             panic!("{name}: {refused}")
         };
         assert_eq!(found, conflict, "{name}");
     }
-    for name in ["quad", "mid", "store.example", "pop-1.net", "quad 2", "depot.1"] {
+    for name in [
+        "quad",
+        "mid",
+        "store.example",
+        "pop-1.net",
+        "quad 2",
+        "depot.1",
+    ] {
         assert_eq!(names.check(name, &key(9)), Ok(()), "{name}");
     }
     // The depot that the operator listed may use its own address.
@@ -118,7 +128,11 @@ fn the_first_key_keeps_its_name_when_another_registers_it() {
     let merged = merge(&map, &both, &names, NOW, &RegistrationPolicy::default());
     assert_eq!(merged.map.depot("quad").unwrap().key, key(9));
     assert_eq!(merged.map.depot("mid").unwrap().key, key(1));
-    let others = merged.map.depots.iter().filter(|depot| depot.name.contains('~'));
+    let others = merged
+        .map
+        .depots
+        .iter()
+        .filter(|depot| depot.name.contains('~'));
     let others: Vec<_> = others.map(|depot| depot.key).collect();
     assert_eq!(others, [key(7), key(8)]);
 }
@@ -128,7 +142,12 @@ fn a_reserved_name_puts_no_depot_on_the_map() {
     let map = map();
     let mut names = DepotNames::of(&map);
     let own_key = key(6).to_string();
-    let all = [("dtn1", 9), ("west", 8), ("192.0.2.9", 7), (own_key.as_str(), 5)];
+    let all = [
+        ("dtn1", 9),
+        ("west", 8),
+        ("192.0.2.9", 7),
+        (own_key.as_str(), 5),
+    ];
     let all = all.map(|(name, number)| registration(number, name));
     let merged = merge(&map, &all, &names, NOW, &RegistrationPolicy::default());
     assert_eq!(merged.map.depots, map.depots);

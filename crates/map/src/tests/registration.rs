@@ -9,8 +9,8 @@ use quantities::Rate;
 use super::{everything, key};
 use crate::fuzzing::holds;
 use crate::{
-    DepotAddress, DepotLimits, DepotNames, DepotSource, DepotState, Merged, Registration, RegistrationPolicy,
-    RegistrationProblem, Transport, merge,
+    DepotAddress, DepotLimits, DepotNames, DepotSource, DepotState, Merged, Registration,
+    RegistrationPolicy, RegistrationProblem, Transport, merge,
 };
 
 const NOW: f64 = 1_800_000_000.0;
@@ -44,7 +44,10 @@ fn a_depot_comes_falls_silent_and_goes() {
     let state = |now| merged(&one, now).map.depot("quad").map(|depot| depot.state);
     let (heard, until) = (NOW, NOW + 90.0);
     assert_eq!(state(NOW - 1.0), Some(DepotState::Live { heard, until }));
-    assert_eq!(state(until - 0.001), Some(DepotState::Live { heard, until }));
+    assert_eq!(
+        state(until - 0.001),
+        Some(DepotState::Live { heard, until })
+    );
     assert_eq!(state(until), Some(DepotState::Stale { heard, until }));
     let week = 7.0 * 86_400.0;
     assert_eq!(
@@ -74,7 +77,10 @@ fn a_registration_holds_no_longer_than_the_policy_lets_it() {
 
 #[test]
 fn what_comes_from_the_future_does_not_count() {
-    let [now, ahead] = [registration(9, "now", NOW), registration(9, "ahead", NOW + 31.0)];
+    let [now, ahead] = [
+        registration(9, "now", NOW),
+        registration(9, "ahead", NOW + 31.0),
+    ];
     let merged = merged(&[ahead, now], NOW);
     assert!(merged.map.depot("now").is_some() && merged.map.depot("ahead").is_none());
     assert_eq!(
@@ -125,7 +131,9 @@ fn nobody_takes_a_name() {
     };
     assert_eq!(*file, "starlight");
     assert!(
-        taken.starts_with("starlight~") && first.starts_with("quad~") && second.starts_with("quad~"),
+        taken.starts_with("starlight~")
+            && first.starts_with("quad~")
+            && second.starts_with("quad~"),
         "{names:?}"
     );
     assert_eq!(merged.problems.len(), 3);
@@ -140,7 +148,10 @@ fn what_is_no_registration_is_reported() {
         change(&mut registration);
         registration.check().unwrap_err()
     };
-    assert_eq!(with(|of| of.name = "a~b".to_owned()), RegistrationProblem::Name);
+    assert_eq!(
+        with(|of| of.name = "a~b".to_owned()),
+        RegistrationProblem::Name
+    );
     assert_eq!(
         with(|of| of.name = "\u{202e}".to_owned()),
         RegistrationProblem::Name
@@ -149,7 +160,10 @@ fn what_is_no_registration_is_reported() {
         with(|of| of.version = "\n".to_owned()),
         RegistrationProblem::Version
     );
-    assert_eq!(with(|of| of.addresses.clear()), RegistrationProblem::Addresses);
+    assert_eq!(
+        with(|of| of.addresses.clear()),
+        RegistrationProblem::Addresses
+    );
     assert_eq!(
         with(|of| of.addresses[0].transports.clear()),
         RegistrationProblem::Addresses

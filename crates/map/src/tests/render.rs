@@ -40,7 +40,10 @@ campus - chicago     ?, one way                  ?, one way                ?
 
 #[test]
 fn nothing_is_said_to_be_nothing() {
-    assert_eq!(render::tables(&Map::default(), 0.0), "nothing is on the map\n");
+    assert_eq!(
+        render::tables(&Map::default(), 0.0),
+        "nothing is on the map\n"
+    );
 }
 
 #[test]
@@ -54,7 +57,9 @@ fn wide_letters_and_long_names_fit() {
     let printed = render::tables(&map, 0.0);
     assert!(printed.contains('…'));
     assert!(
-        printed.lines().all(|line| line.width() <= render::MAX_COLUMNS),
+        printed
+            .lines()
+            .all(|line| line.width() <= render::MAX_COLUMNS),
         "{printed}"
     );
 }

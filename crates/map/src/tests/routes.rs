@@ -11,7 +11,8 @@ use crate::routes::{ChosenRoute, ChosenRouteError, routes_toml};
 use crate::{DepotState, SessionEnd};
 
 fn read(text: &str) -> RouteTable {
-    RouteTable::parse(text, Path::new("routes.toml")).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    RouteTable::parse(text, Path::new("routes.toml"))
+        .unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
 #[test]
@@ -44,7 +45,11 @@ fn routes_through_a_map_are_read_as_they_were_meant() {
         panic!("{:?}", archive.end)
     };
     assert_eq!((at.port, *key), (OFFRAMP_PORT, Some(map.depots[0].key)));
-    assert!(table.rule(None, Some("dtn.archive.example"), 2811).is_some());
+    assert!(
+        table
+            .rule(None, Some("dtn.archive.example"), 2811)
+            .is_some()
+    );
     assert_eq!(laptop.end, End::Destination);
     assert!(laptop.via.is_direct() && laptop.always && !laptop.fall_back);
 }

@@ -30,7 +30,9 @@ pub enum ReadError {
     #[error("the run did not succeed: {0}")]
     Failed(String),
     /// A test of another type.
-    #[error("tests of type {0:?} are not read: only throughput, rtt, latency, latencybg and trace are")]
+    #[error(
+        "tests of type {0:?} are not read: only throughput, rtt, latency, latencybg and trace are"
+    )]
     Type(String),
     /// Something that must be there is not, or is not what it must be.
     #[error("{field}: {problem}")]
@@ -241,9 +243,9 @@ fn part<'a, T: Deserialize<'a>>(of: &'a Value) -> Result<T, ReadError> {
 /// From where to where the data went.
 fn ends(run: &Run) -> Result<(String, String), ReadError> {
     let participant = |index| match run.participants.get(index)? {
-        Participant::Name(host) | Participant::Host { host } | Participant::Named { participant: host } => {
-            Some(host.clone())
-        }
+        Participant::Name(host)
+        | Participant::Host { host }
+        | Participant::Named { participant: host } => Some(host.clone()),
         Participant::Other(_) => None,
     };
     let spec = &run.test.spec;
@@ -275,7 +277,12 @@ fn duration(run: &Run, start_ms: u64) -> Result<f64, ReadError> {
         field: "schedule.duration",
         problem: "is no duration as ISO 8601 writes it",
     };
-    if let Some(text) = run.schedule.duration.as_ref().or(run.test.spec.duration.as_ref()) {
+    if let Some(text) = run
+        .schedule
+        .duration
+        .as_ref()
+        .or(run.test.spec.duration.as_ref())
+    {
         return read_duration(text).ok_or(wrong);
     }
     let end = run.schedule.end.as_deref().and_then(read_moment);

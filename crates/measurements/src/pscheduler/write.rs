@@ -31,7 +31,9 @@ const ICMP_ERRORS: [&str; 16] = [
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// Nobody knows the host of an end: pScheduler names hosts.
-    #[error("{0:?} has no host name or address, by which pScheduler names the ends of a measurement")]
+    #[error(
+        "{0:?} has no host name or address, by which pScheduler names the ends of a measurement"
+    )]
     NoHost(String),
     /// A delay without a histogram.
     #[error("pScheduler reports delays one way by a histogram, and the measurement has none")]
@@ -112,7 +114,14 @@ fn id(record: &Record, test: &str) -> String {
     bits = bits & !(0x3 << 62) | 0x2 << 62;
     let digits = format!("{bits:032x}");
     let part = |range: std::ops::Range<usize>| digits.get(range).unwrap_or_default();
-    [part(0..8), part(8..12), part(12..16), part(16..20), part(20..32)].join("-")
+    [
+        part(0..8),
+        part(8..12),
+        part(12..16),
+        part(16..20),
+        part(20..32),
+    ]
+    .join("-")
 }
 
 fn first(bytes: &[u8; 32], from: usize) -> [u8; 8] {
@@ -124,7 +133,10 @@ fn first(bytes: &[u8; 32], from: usize) -> [u8; 8] {
 
 fn throughput(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, WriteError> {
     let rate = record.values.rate_bps.ok_or(WriteError::Missing("rate"))?;
-    spec.insert("duration".to_owned(), json!(write_duration(record.duration_s)));
+    spec.insert(
+        "duration".to_owned(),
+        json!(write_duration(record.duration_s)),
+    );
     if let Some(streams) = record.conditions.streams {
         spec.insert("parallel".to_owned(), json!(streams.max(1)));
     }
@@ -159,14 +171,23 @@ fn throughput(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, W
         }
         if let (Some(sent), Some(loss)) = (record.conditions.packets, values.loss) {
             summary.insert("sent".to_owned(), json!(sent));
-            summary.insert("lost".to_owned(), json!((sent as f64 * loss).round() as u64));
+            summary.insert(
+                "lost".to_owned(),
+                json!((sent as f64 * loss).round() as u64),
+            );
         }
     }
     let intervals: Vec<Value> = values
         .intervals
         .iter()
         .map(|of| {
-            let summary = flow(of.start_s, of.end_s, of.rate_bps, of.retransmits, of.omitted);
+            let summary = flow(
+                of.start_s,
+                of.end_s,
+                of.rate_bps,
+                of.retransmits,
+                of.omitted,
+            );
             json!({ "streams": [], "summary": summary })
         })
         .collect();
@@ -186,7 +207,10 @@ fn round_trips(record: &Record) -> Result<Value, WriteError> {
         max_s,
         stddev_s,
         ..
-    } = record.values.rtt.ok_or(WriteError::Missing("round-trip time"))?;
+    } = record
+        .values
+        .rtt
+        .ok_or(WriteError::Missing("round-trip time"))?;
     let loss = record.values.loss.unwrap_or(0.0).clamp(0.0, 1.0);
     let mut result = json!({
         "schema": 1,
@@ -242,10 +266,15 @@ fn latency(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, Writ
                 let lost = ((sent as f64 * loss).round() as u64).min(sent);
                 result.insert("packets-sent".to_owned(), json!(sent));
                 result.insert("packets-lost".to_owned(), json!(lost));
-                result.insert("packets-received".to_owned(), json!(sent.saturating_sub(lost)));
+                result.insert(
+                    "packets-received".to_owned(),
+                    json!(sent.saturating_sub(lost)),
+                );
             }
             (Some(sent), None) => drop(result.insert("packets-sent".to_owned(), json!(sent))),
-            (None, _) if record.kind == Kind::Loss => return Err(WriteError::Missing("number of packets")),
+            (None, _) if record.kind == Kind::Loss => {
+                return Err(WriteError::Missing("number of packets"));
+            }
             (None, _) => {}
         }
         if let Some(error) = record.conditions.clock_error_s {
@@ -271,7 +300,11 @@ fn hop(hop: &TraceHop) -> Value {
     if let Some(ip) = hop.ip {
         out.insert("ip".to_owned(), json!(ip.to_string()));
     }
-    if let Some(name) = hop.hostname.as_deref().filter(|name| Host::parse(name).is_ok()) {
+    if let Some(name) = hop
+        .hostname
+        .as_deref()
+        .filter(|name| Host::parse(name).is_ok())
+    {
         out.insert("hostname".to_owned(), json!(name));
     }
     if let Some(rtt) = hop.rtt_s {
@@ -280,7 +313,11 @@ fn hop(hop: &TraceHop) -> Value {
     if let Some(number) = hop.autonomous_system.filter(|number| *number > 0) {
         out.insert("as".to_owned(), json!({ "number": number }));
     }
-    if let Some(error) = hop.error.as_deref().filter(|error| ICMP_ERRORS.contains(error)) {
+    if let Some(error) = hop
+        .error
+        .as_deref()
+        .filter(|error| ICMP_ERRORS.contains(error))
+    {
         out.insert("error".to_owned(), json!(error));
     }
     Value::Object(out)

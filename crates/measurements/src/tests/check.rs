@@ -22,10 +22,16 @@ fn clocks_are_held_against_the_bounds() {
     let bounds = Bounds::default();
     let at = |now_ms| copy().check(now_ms, &bounds);
     assert_eq!(at(NOW_MS - 30_000), Ok(()));
-    assert_eq!(at(NOW_MS - 31_000), Err(RecordFault::Future { ahead_s: 31.0 }));
+    assert_eq!(
+        at(NOW_MS - 31_000),
+        Err(RecordFault::Future { ahead_s: 31.0 })
+    );
     let week = 7 * 86_400_000;
     assert_eq!(at(NOW_MS + week), Ok(()));
-    assert!(matches!(at(NOW_MS + week + 1_000), Err(RecordFault::Old { .. })));
+    assert!(matches!(
+        at(NOW_MS + week + 1_000),
+        Err(RecordFault::Old { .. })
+    ));
     let strict = Bounds {
         max_clock_ahead: Duration::ZERO,
         ..bounds
@@ -50,7 +56,10 @@ fn what_can_not_be_is_refused() {
     }
     assert_eq!(value(|of| of.values.loss = Some(1.1)), "values.loss");
     assert_eq!(value(|of| of.duration_s = f64::NAN), "duration_s");
-    assert_eq!(value(|of| of.conditions.streams = Some(0)), "conditions.streams");
+    assert_eq!(
+        value(|of| of.conditions.streams = Some(0)),
+        "conditions.streams"
+    );
     assert_eq!(
         value(|of| of.values.rtt = Distribution::of(&[61.0])),
         "values.rtt"
@@ -82,7 +91,9 @@ fn what_can_not_be_is_refused() {
     );
     assert_eq!(
         fault(|of| of.kind = Kind::Trace),
-        RecordFault::Missing { field: "values.hops" }
+        RecordFault::Missing {
+            field: "values.hops"
+        }
     );
     assert!(matches!(
         fault(|of| of.values.hops = vec![TraceHop::default(); 256]),
@@ -100,5 +111,10 @@ fn what_can_not_be_is_refused() {
             ..Distribution::default()
         });
     };
-    assert_eq!(fault(no_order), RecordFault::Order { field: "values.rtt" });
+    assert_eq!(
+        fault(no_order),
+        RecordFault::Order {
+            field: "values.rtt"
+        }
+    );
 }

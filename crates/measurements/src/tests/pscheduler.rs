@@ -31,7 +31,10 @@ fn throughput_is_read_with_its_intervals() {
         (record.kind, record.method, record.reporter),
         (Kind::Throughput, Method::Archive, reporter())
     );
-    assert_eq!((record.start_ms, record.duration_s), (1_791_990_400_000, 10.0));
+    assert_eq!(
+        (record.start_ms, record.duration_s),
+        (1_791_990_400_000, 10.0)
+    );
     assert_eq!(
         (record.values.rate_bps, record.values.retransmits),
         (Some(2e9), Some(4))
@@ -76,7 +79,10 @@ fn round_trips_and_delays_are_read() {
         (times.min_s, times.p50_s, times.max_s, times.count),
         (0.0881, Some(0.0882), 0.0891, Some(3))
     );
-    assert_eq!((rtt.values.loss, rtt.conditions.packets), (Some(0.25), Some(4)));
+    assert_eq!(
+        (rtt.values.loss, rtt.conditions.packets),
+        (Some(0.25), Some(4))
+    );
 
     let latency = record("latency");
     let times = latency.values.delay.unwrap();
@@ -151,7 +157,11 @@ fn what_archivers_are_handed_is_taken_out_of_its_wrapping() {
 #[test]
 fn a_moment_without_an_offset_is_of_utc_and_others_are_turned() {
     let at = |moment: &str| {
-        read(&text("rtt").replace("2026-10-14T15:06:40Z", moment), reporter()).map(|record| record.start_ms)
+        read(
+            &text("rtt").replace("2026-10-14T15:06:40Z", moment),
+            reporter(),
+        )
+        .map(|record| record.start_ms)
     };
     for moment in [
         "2026-10-14T15:06:40",

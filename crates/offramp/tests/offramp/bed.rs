@@ -39,7 +39,12 @@ impl Running {
     }
 
     /// How `me` gets to `server` by it, along `route`.
-    pub fn to(&self, me: &Arc<Identity>, server: impl Into<Endpoint>, route: &str) -> ConnectOptions {
+    pub fn to(
+        &self,
+        me: &Arc<Identity>,
+        server: impl Into<Endpoint>,
+        route: &str,
+    ) -> ConnectOptions {
         ConnectOptions::to_server(
             server.into(),
             route.parse().expect("route"),
@@ -49,7 +54,11 @@ impl Running {
         )
     }
 
-    pub async fn connect(&self, me: &Arc<Identity>, server: impl Into<Endpoint>) -> Result<Session, Error> {
+    pub async fn connect(
+        &self,
+        me: &Arc<Identity>,
+        server: impl Into<Endpoint>,
+    ) -> Result<Session, Error> {
         soon(connect(&self.to(me, server, "direct"))).await
     }
 
@@ -84,8 +93,9 @@ pub fn me() -> Arc<Identity> {
 
 /// A policy that lets `key` go to these servers at any port.
 pub fn policy(key: PublicKey, servers: &str, more: &str) -> Policy {
-    let text =
-        format!("[[allow]]\nprincipals = [\"{key}\"]\nservers = {servers}\nports = [\"any\"]\n{more}\n");
+    let text = format!(
+        "[[allow]]\nprincipals = [\"{key}\"]\nservers = {servers}\nports = [\"any\"]\n{more}\n"
+    );
     Policy::parse(&text, Path::new("test.toml")).expect(&text)
 }
 
@@ -149,7 +159,10 @@ pub async fn server() -> (TcpListener, SocketAddr) {
 pub async fn established(offramp: &Running, me: &Arc<Identity>) -> (Session, TcpStream) {
     let (listener, address) = server().await;
     let (session, accepted) = tokio::join!(offramp.connect(me, address), listener.accept());
-    (session.expect("a session"), accepted.expect("a connection").0)
+    (
+        session.expect("a session"),
+        accepted.expect("a connection").0,
+    )
 }
 
 /// An OPEN of `me` for `server`, as the off-ramp at `offramp` receives it.

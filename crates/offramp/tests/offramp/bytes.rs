@@ -36,7 +36,10 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
         soon(async { tokio::join!(serving, asking) }).await;
     }
     offramp
-        .until("longhaul_offramp_sessions_ended_total{ending=\"finished\"}", 2.0)
+        .until(
+            "longhaul_offramp_sessions_ended_total{ending=\"finished\"}",
+            2.0,
+        )
         .await;
     assert_eq!(
         offramp

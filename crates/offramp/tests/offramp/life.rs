@@ -66,7 +66,9 @@ async fn a_policy_is_read_again_on_sighup_and_a_mistake_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policy.toml");
     let rule = |key| {
-        format!("[[allow]]\nprincipals = [\"{key}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n")
+        format!(
+            "[[allow]]\nprincipals = [\"{key}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n"
+        )
     };
     std::fs::write(&file, rule(me.public())).unwrap();
     let offramp = offramp_with(Policy::load(&file).unwrap(), |_| {});
@@ -74,20 +76,30 @@ async fn a_policy_is_read_again_on_sighup_and_a_mistake_changes_nothing() {
     let (_listener, address) = crate::bed::server().await;
     assert!(offramp.connect(&other, address).await.is_err());
 
-    let hang_up = || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP);
+    let hang_up =
+        || rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::HUP);
     std::fs::write(&file, "[[allow]]\nprincipals = 5\n").unwrap();
     hang_up().unwrap();
     offramp
-        .until("longhaul_offramp_policy_reloads_total{outcome=\"refused\"}", 1.0)
+        .until(
+            "longhaul_offramp_policy_reloads_total{outcome=\"refused\"}",
+            1.0,
+        )
         .await;
     offramp.connect(&me, address).await.expect("the old rules");
 
     std::fs::write(&file, rule(other.public())).unwrap();
     hang_up().unwrap();
     offramp
-        .until("longhaul_offramp_policy_reloads_total{outcome=\"loaded\"}", 1.0)
+        .until(
+            "longhaul_offramp_policy_reloads_total{outcome=\"loaded\"}",
+            1.0,
+        )
         .await;
-    offramp.connect(&other, address).await.expect("the new rules");
+    offramp
+        .connect(&other, address)
+        .await
+        .expect("the new rules");
     assert!(offramp.connect(&me, address).await.is_err());
     // What is under way goes on.
     session.write_all(b"x").await.unwrap();

@@ -8,7 +8,8 @@ use longhaul_hop::unix_ms;
 use longhaul_policy::Policy;
 use longhaul_proto::{Endpoint, FailureKind, Open, SessionId, Status, StatusCode, StatusDecoder};
 use longhaul_session::{
-    ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, Service, Session, connect,
+    ConnectOptions, Error, Identity, ListenOptions, Listener, ServerTrust, Service, Session,
+    connect,
 };
 use rustix::io::Errno;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -54,7 +55,9 @@ async fn ask(to: SocketAddr, open: &Open) -> Status {
     stream.write_all(&bytes).await.unwrap();
     let mut decoder = StatusDecoder::new();
     loop {
-        let byte = soon(stream.read_u8()).await.expect("a status before the end");
+        let byte = soon(stream.read_u8())
+            .await
+            .expect("a status before the end");
         if let Some((status, _)) = decoder.feed(&[byte]).expect("status") {
             return status;
         }
@@ -66,11 +69,20 @@ async fn ask(to: SocketAddr, open: &Open) -> Status {
 async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
     let me = me();
     let names = policy(me.public(), "[\"127.0.0.0/8\", \"*.invalid\"]", "");
-    let offramp = offramp_with(names, |config| config.timeouts.dial = Duration::from_millis(500));
+    let offramp = offramp_with(names, |config| {
+        config.timeouts.dial = Duration::from_millis(500)
+    });
     // A port that is closed: somebody listened there a moment ago.
     let (listener, closed) = server().await;
     drop(listener);
-    assert_refused(&offramp, &me, closed, StatusCode::DialRefused, Errno::CONNREFUSED).await;
+    assert_refused(
+        &offramp,
+        &me,
+        closed,
+        StatusCode::DialRefused,
+        Errno::CONNREFUSED,
+    )
+    .await;
     // Reserved never to resolve (RFC 6761).
     let nowhere: Endpoint = "nobody.invalid:80".parse().unwrap();
     let (code, number, error) = refused(offramp.connect(&me, nowhere).await);
@@ -83,7 +95,14 @@ async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
     assert!(error.to_string().starts_with("the off-ramp ("), "{error}");
     // A server that takes no more connections is silent.
     let silent = full().await;
-    assert_refused(&offramp, &me, silent.1, StatusCode::DialTimeout, Errno::TIMEDOUT).await;
+    assert_refused(
+        &offramp,
+        &me,
+        silent.1,
+        StatusCode::DialTimeout,
+        Errno::TIMEDOUT,
+    )
+    .await;
 }
 
 /// A listener whose queue is full, so that its kernel lets further connections wait.
@@ -116,7 +135,8 @@ async fn no_rule_no_connection() {
     ] {
         let offramp = offramp_with(policy(me.public(), servers, ""), |_| {});
         let port = address.port();
-        let mut asked: Vec<Endpoint> = vec![address.into(), format!("localhost:{port}").parse().unwrap()];
+        let mut asked: Vec<Endpoint> =
+            vec![address.into(), format!("localhost:{port}").parse().unwrap()];
         asked.extend(
             [
                 "169.254.169.254",
@@ -162,7 +182,14 @@ async fn rules_of_depots_are_not_for_servers() {
     );
     let both = Policy::parse(&text, std::path::Path::new("test.toml")).unwrap();
     let offramp = offramp_with(both, |_| {});
-    assert_refused(&offramp, &me, address, StatusCode::Unauthorised, Errno::ACCESS).await;
+    assert_refused(
+        &offramp,
+        &me,
+        address,
+        StatusCode::Unauthorised,
+        Errno::ACCESS,
+    )
+    .await;
     offramp.connect(&other, address).await.expect("a session");
 }
 
@@ -235,13 +262,19 @@ async fn who_goes_during_the_dial_is_not_waited_for() {
     let offramp = offramp(&me);
     let silent = full().await;
     let mut bytes = bytes::BytesMut::new();
-    open(&me, offramp.address, silent.1).encode(&mut bytes).unwrap();
+    open(&me, offramp.address, silent.1)
+        .encode(&mut bytes)
+        .unwrap();
     let mut stream = TcpStream::connect(offramp.address).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
-    offramp.until("longhaul_offramp_sessions_setting_up", 1.0).await;
+    offramp
+        .until("longhaul_offramp_sessions_setting_up", 1.0)
+        .await;
     stream.set_zero_linger().unwrap();
     drop(stream);
-    offramp.until("longhaul_offramp_sessions_setting_up", 0.0).await;
+    offramp
+        .until("longhaul_offramp_sessions_setting_up", 0.0)
+        .await;
     assert_eq!(
         offramp
             .metric("longhaul_offramp_opens_refused_total{status=\"abandoned\"}")
@@ -277,11 +310,24 @@ async fn sessions_are_bounded_and_shared() {
     };
     assert_eq!(full.0, StatusCode::Overloaded, "{}", full.2);
     assert_eq!(mine.len(), 2, "half of the room");
-    offramp.connect(&other, address).await.expect("room for another");
+    offramp
+        .connect(&other, address)
+        .await
+        .expect("room for another");
 
-    let bounded = offramp_with(policy(me.public(), "[\"127.0.0.1\"]", "max_sessions = 1"), |_| {});
+    let bounded = offramp_with(
+        policy(me.public(), "[\"127.0.0.1\"]", "max_sessions = 1"),
+        |_| {},
+    );
     let _one = bounded.connect(&me, address).await.expect("a session");
-    assert_refused(&bounded, &me, address, StatusCode::Overloaded, Errno::NETUNREACH).await;
+    assert_refused(
+        &bounded,
+        &me,
+        address,
+        StatusCode::Overloaded,
+        Errno::NETUNREACH,
+    )
+    .await;
     keep.abort();
 }
 
@@ -298,7 +344,9 @@ async fn the_answer_waits_for_the_server() {
     patient.encode(&mut bytes).unwrap();
     let mut stream = TcpStream::connect(offramp.address).await.unwrap();
     stream.write_all(&bytes).await.unwrap();
-    offramp.until("longhaul_offramp_sessions_setting_up", 1.0).await;
+    offramp
+        .until("longhaul_offramp_sessions_setting_up", 1.0)
+        .await;
     let mut nothing = [0];
     assert_eq!(
         stream.try_read(&mut nothing).unwrap_err().kind(),
@@ -330,7 +378,14 @@ async fn what_is_stated_is_bounded_and_what_was_stated_is_held_to() {
     let bounds = "max_size = \"1 MB\"\nmax_duration = \"1h\"";
     let offramp = offramp_with(policy(me.public(), "[\"127.0.0.0/8\"]", bounds), |_| {});
     let (listener, address) = server().await;
-    assert_refused(&offramp, &me, address, StatusCode::WishRefused, Errno::ACCESS).await;
+    assert_refused(
+        &offramp,
+        &me,
+        address,
+        StatusCode::WishRefused,
+        Errno::ACCESS,
+    )
+    .await;
     let stating = |size, duration| ConnectOptions {
         size: Some(size),
         duration: Some(duration),
@@ -338,7 +393,10 @@ async fn what_is_stated_is_bounded_and_what_was_stated_is_held_to() {
     };
     let (code, _, error) = refused(soon(connect(&stating(1, 7200))).await);
     assert_eq!(code, StatusCode::WishRefused);
-    assert!(error.to_string().contains("(max_duration), not 2 h"), "{error}");
+    assert!(
+        error.to_string().contains("(max_duration), not 2 h"),
+        "{error}"
+    );
     let (session, accepted) = tokio::join!(connect_to(stating(1, 3600)), listener.accept());
     let (mut session, mut stream) = (session, accepted.unwrap().0);
     let sending = async {

@@ -39,15 +39,25 @@ fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
 #[test]
 fn a_rule_sends_by_its_route_what_gains_from_it() {
     let [direct, route, always, _] = rules();
-    let way = |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
+    let way =
+        |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
     let nothing = Known::default();
     assert_eq!(way(None, &far(None), &nothing), Way::Direct);
     assert_eq!(way(Some(&direct), &far(None), &nothing), Way::Direct);
     assert_eq!(way(Some(&route), &far(None), &nothing), Way::Route);
     assert_eq!(way(Some(&route), &far(Some(SMALL)), &nothing), Way::Direct);
-    assert_eq!(way(Some(&route), &far(Some(SMALL + 1)), &nothing), Way::Route);
-    assert_eq!(way(Some(&route), &far(None), &known(Some(9), None)), Way::Direct);
-    assert_eq!(way(Some(&route), &far(None), &known(Some(10), None)), Way::Route);
+    assert_eq!(
+        way(Some(&route), &far(Some(SMALL + 1)), &nothing),
+        Way::Route
+    );
+    assert_eq!(
+        way(Some(&route), &far(None), &known(Some(9), None)),
+        Way::Direct
+    );
+    assert_eq!(
+        way(Some(&route), &far(None), &known(Some(10), None)),
+        Way::Route
+    );
     assert_eq!(
         way(Some(&route), &far(None), &known(None, Some(SMALL))),
         Way::Direct
@@ -88,7 +98,11 @@ fn reasons_are_words() {
 }
 
 fn any_asked() -> impl Strategy<Value = (bool, Option<Named>, Option<u64>, bool)> {
-    let named = prop_oneof![Just(None), Just(Some(Named::Direct)), Just(Some(Named::Route))];
+    let named = prop_oneof![
+        Just(None),
+        Just(Some(Named::Direct)),
+        Just(Some(Named::Route))
+    ];
     (any::<bool>(), named, any::<Option<u64>>(), any::<bool>())
 }
 

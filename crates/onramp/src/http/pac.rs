@@ -176,7 +176,11 @@ fall_back = false
         let script = script(rules.rules(), "127.0.0.1:8118".parse().unwrap());
         let cases = [
             ("https://direct.example/", "direct.example", "DIRECT"),
-            ("https://a.example/", "A.Example", "PROXY 127.0.0.1:8118; DIRECT"),
+            (
+                "https://a.example/",
+                "A.Example",
+                "PROXY 127.0.0.1:8118; DIRECT",
+            ),
             ("http://a.example/", "a.example", "DIRECT"),
             (
                 "http://a.example:8042/x",
@@ -197,7 +201,8 @@ fall_back = false
             ),
             ("http://only.test/", "only.test", "PROXY 127.0.0.1:8118"),
         ];
-        let calls = cases.map(|(url, host, _)| format!("console.log(FindProxyForURL({url:?}, {host:?}));"));
+        let calls =
+            cases.map(|(url, host, _)| format!("console.log(FindProxyForURL({url:?}, {host:?}));"));
         let program = script.clone() + &calls.join("\n");
         let Ok(output) = Command::new("node").arg("-e").arg(program).output() else {
             eprintln!("not tested: node is not installed");
@@ -206,6 +211,10 @@ fall_back = false
         let said = String::from_utf8(output.stdout).unwrap();
         let expected: Vec<&str> = cases.iter().map(|(_, _, way)| *way).collect();
         let error = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(said.lines().collect::<Vec<_>>(), expected, "{error}\n{script}");
+        assert_eq!(
+            said.lines().collect::<Vec<_>>(),
+            expected,
+            "{error}\n{script}"
+        );
     }
 }

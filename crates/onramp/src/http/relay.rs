@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use hyper::header::{
-    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE,
-    TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHENTICATE, PROXY_AUTHORIZATION,
+    TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
 };
 use hyper::{StatusCode, Uri};
 use hyper_util::rt::TokioIo;
@@ -101,13 +101,16 @@ fn passed_on(request: hyper::Request<Incoming>) -> hyper::Request<Incoming> {
     // The authority of the target takes the place of any Host (RFC 9112, section 3.2.2).
     let host = head.uri.authority().map(|authority| {
         let text = authority.as_str();
-        text.rsplit_once('@').map_or(text, |(_, host)| host).to_owned()
+        text.rsplit_once('@')
+            .map_or(text, |(_, host)| host)
+            .to_owned()
     });
     if let Some(Ok(host)) = host.map(|host| HeaderValue::from_str(&host)) {
         head.headers.insert(HOST, host);
     }
     // One connection for each: what it carries is known, and how it ends.
-    head.headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    head.headers
+        .insert(CONNECTION, HeaderValue::from_static("close"));
     let target = head.uri.path_and_query().cloned();
     head.uri = target.map_or_else(|| Uri::from_static("/"), Uri::from);
     head.version = hyper::Version::HTTP_11;
@@ -159,13 +162,19 @@ impl AsyncRead for Counted {
         let before = buffer.filled().len();
         ready!(Pin::new(&mut self.exit).poll_read(cx, buffer))?;
         let read = buffer.filled().len().saturating_sub(before);
-        self.moved.received.fetch_add(read as u64, Ordering::Relaxed);
+        self.moved
+            .received
+            .fetch_add(read as u64, Ordering::Relaxed);
         Poll::Ready(Ok(()))
     }
 }
 
 impl AsyncWrite for Counted {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.exit).poll_write(cx, data))?;
         self.moved.sent.fetch_add(written as u64, Ordering::Relaxed);
         Poll::Ready(Ok(written))

@@ -98,7 +98,11 @@ impl Reply {
 
     /// The bytes of the answer in version 4, which knows only yes and no.
     pub(crate) const fn encode_4(self) -> [u8; 8] {
-        let code = if matches!(self, Self::Succeeded) { 90 } else { 91 };
+        let code = if matches!(self, Self::Succeeded) {
+            90
+        } else {
+            91
+        };
         [0, code, 0, 0, 0, 0, 0, 0]
     }
 }
@@ -157,7 +161,9 @@ pub(crate) fn login(bytes: &[u8]) -> Read<(Vec<u8>, Vec<u8>)> {
         let (length, rest) = bytes.split_first()?;
         rest.get(..usize::from(*length)).map(<[u8]>::to_vec)
     };
-    let Some(user) = text(rest) else { return Ok(None) };
+    let Some(user) = text(rest) else {
+        return Ok(None);
+    };
     let behind = rest.get(1 + user.len()..).unwrap_or_default();
     Ok(text(behind).map(|password| {
         let length = 3 + user.len() + password.len();
@@ -198,7 +204,8 @@ pub(crate) fn request(bytes: &[u8]) -> Read<Destination> {
                 return Ok(None);
             };
             let length = usize::from(*length);
-            let (Some(name), Some(port)) = (rest.get(..length), rest.get(length..length + 2)) else {
+            let (Some(name), Some(port)) = (rest.get(..length), rest.get(length..length + 2))
+            else {
                 return Ok(None);
             };
             (named(name, port_of(port)), 1 + length + 2)
@@ -218,7 +225,9 @@ fn request_4(bytes: &[u8]) -> Read<Destination> {
         return Err(Wrong::Refused(Reply::Command));
     }
     let port = u16::from_be_bytes([*high, *low]);
-    let Some(user) = text(rest)? else { return Ok(None) };
+    let Some(user) = text(rest)? else {
+        return Ok(None);
+    };
     let (destination, length) = match [*a, *b, *c, *d] {
         // No host has such an address: a name follows.
         [0, 0, 0, last] if last != 0 => {

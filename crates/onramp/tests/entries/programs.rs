@@ -36,7 +36,13 @@ async fn what_no_rule_names_is_direct_and_who_wants_no_direct_connection_has_non
     let _onramp = user.start();
     let program = Program::at(&user).await;
     assert_eq!(program.ask(FAR).await, Said::Direct);
-    let Said::Refuse(errno, _) = program.ask(Ask { closed: true, ..FAR }).await else {
+    let Said::Refuse(errno, _) = program
+        .ask(Ask {
+            closed: true,
+            ..FAR
+        })
+        .await
+    else {
         panic!("it is refused")
     };
     assert_eq!(errno, Errno::NETUNREACH.raw_os_error());
@@ -95,7 +101,11 @@ async fn who_remembers_is_informed_when_rules_change() {
         remembers: true,
         ..FAR
     };
-    assert_eq!(program.ask(remembers).await, Said::Direct, "it is to be measured");
+    assert_eq!(
+        program.ask(remembers).await,
+        Said::Direct,
+        "it is to be measured"
+    );
     program
         .say(&Request::Measured {
             address: FAR.address.unwrap(),
@@ -103,7 +113,11 @@ async fn who_remembers_is_informed_when_rules_change() {
         })
         .await;
     assert!(matches!(program.ask(remembers).await, Said::Remember(1..)));
-    assert_eq!(program.ask(FAR).await, Said::Direct, "who does not say so asks");
+    assert_eq!(
+        program.ask(FAR).await,
+        Said::Direct,
+        "who does not say so asks"
+    );
     let rule = "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n";
     user.write("routes.toml", "[[route]]\n");
     onramp.reload();
@@ -146,7 +160,10 @@ async fn a_program_reaches_one_that_listens() {
         program.say(&Request::Peer { local }).await;
         program.received().await.unwrap()
     };
-    assert_eq!(asked(&near, stream.local_addr().unwrap()).await, Said::Peer(at));
+    assert_eq!(
+        asked(&near, stream.local_addr().unwrap()).await,
+        Said::Peer(at)
+    );
     assert_eq!(
         asked(&far, accepted.local_addr().unwrap()).await,
         Said::Peer(peer)
@@ -294,7 +311,10 @@ async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
     let error = Onramp::start(user.config()).unwrap_err().to_string();
     assert!(error.starts_with("an on-ramp runs already at "), "{error}");
     onramp.stop().await;
-    assert!(!user.path("onramp/socket").exists(), "the name goes with it");
+    assert!(
+        !user.path("onramp/socket").exists(),
+        "the name goes with it"
+    );
     // As one leaves it that was killed.
     drop(tokio_seqpacket::UnixSeqpacketListener::bind(user.path("onramp/socket")).unwrap());
     assert!(user.path("onramp/socket").exists());
@@ -340,7 +360,12 @@ async fn what_it_has_done_and_knows_is_reported() {
         })
         .await;
     assert!(matches!(
-        program.ask(Ask { closed: true, ..FAR }).await,
+        program
+            .ask(Ask {
+                closed: true,
+                ..FAR
+            })
+            .await,
         Said::Refuse(..)
     ));
     let socket = user.path("onramp/socket");
@@ -360,7 +385,10 @@ async fn what_it_has_done_and_knows_is_reported() {
 
     let page = onramp.places().metrics.expect("a page");
     let mut stream = TcpStream::connect(page).await.unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").await.unwrap();
+    stream
+        .write_all(b"GET /metrics HTTP/1.1\r\n\r\n")
+        .await
+        .unwrap();
     let mut text = String::new();
     stream.read_to_string(&mut text).await.unwrap();
     let line = "longhaul_onramp_connections_total{entry=\"program\",outcome=\"direct\"} 1";

@@ -38,7 +38,12 @@ fn request(to: SocketAddr) -> Vec<u8> {
     let SocketAddr::V4(to) = to else {
         panic!("an IPv4 address")
     };
-    [&[5, 1, 0, 1][..], &to.ip().octets(), &to.port().to_be_bytes()].concat()
+    [
+        &[5, 1, 0, 1][..],
+        &to.ip().octets(),
+        &to.port().to_be_bytes(),
+    ]
+    .concat()
 }
 
 /// The reply to a request to go there.
@@ -118,7 +123,10 @@ async fn socks_says_why_not() {
     assert_eq!(talk::<10>(&mut stream, &[5, 2, 0, 1]).await[1], 7, "BIND");
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    assert!(stream.read(&mut [0]).await.is_err(), "another language is reset");
+    assert!(
+        stream.read(&mut [0]).await.is_err(),
+        "another language is reset"
+    );
 }
 
 #[tokio::test]
@@ -218,11 +226,15 @@ async fn a_forward_leads_to_one_destination() {
         ..user.config()
     });
     let onramp = onramp.unwrap();
-    let connected = TcpStream::connect(onramp.places().forwards[0]).await.unwrap();
+    let connected = TcpStream::connect(onramp.places().forwards[0])
+        .await
+        .unwrap();
     let (accepted, _) = server.accept().await.unwrap();
     carries(connected, accepted, 2_000_000).await;
     for client_resets in [true, false] {
-        let connected = TcpStream::connect(onramp.places().forwards[0]).await.unwrap();
+        let connected = TcpStream::connect(onramp.places().forwards[0])
+            .await
+            .unwrap();
         let (accepted, _) = server.accept().await.unwrap();
         let (gone, mut left) = match client_resets {
             true => (connected, accepted),
@@ -233,7 +245,9 @@ async fn a_forward_leads_to_one_destination() {
         assert!(left.read(&mut [0]).await.is_err(), "a reset is a reset");
     }
     drop(server);
-    let mut refused = TcpStream::connect(onramp.places().forwards[0]).await.unwrap();
+    let mut refused = TcpStream::connect(onramp.places().forwards[0])
+        .await
+        .unwrap();
     assert!(refused.read(&mut [0]).await.is_err());
 }
 
@@ -321,7 +335,10 @@ async fn http_opens_tunnels_and_says_why_not() {
         ),
     ] {
         let (answer, _) = head(proxy, &request).await;
-        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
     }
     let (answer, _) = head(proxy, "GET /proxy.pac HTTP/1.1\r\nHost: h\r\n\r\n").await;
     assert!(
@@ -387,10 +404,15 @@ async fn http_asks_for_the_password() {
     for wrong in ["", "Proxy-Authorization: Basic bWU6d29ydA==\r\n"] {
         let (answer, _) = head(proxy, &connect(wrong)).await;
         assert!(
-            answer.starts_with("HTTP/1.1 407 ") && answer.contains("proxy-authenticate: Basic realm="),
+            answer.starts_with("HTTP/1.1 407 ")
+                && answer.contains("proxy-authenticate: Basic realm="),
             "{answer}"
         );
     }
-    let (answer, _) = head(proxy, &connect("Proxy-Authorization: Basic bWU6d29yZA==\r\n")).await;
+    let (answer, _) = head(
+        proxy,
+        &connect("Proxy-Authorization: Basic bWU6d29yZA==\r\n"),
+    )
+    .await;
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }

@@ -79,12 +79,15 @@ impl From<Reply<'_>> for Said {
     fn from(reply: Reply<'_>) -> Self {
         match reply {
             Reply::Direct {
-                remember: Some(time), ..
+                remember: Some(time),
+                ..
             } => Self::Remember(time),
             Reply::Direct { .. } => Self::Direct,
             Reply::Forget => Self::Forget,
             Reply::Refuse { errno, reason } => Self::Refuse(errno, reason.to_owned()),
-            Reply::Via { listener, ticket, .. } => Self::Via(listener, ticket),
+            Reply::Via {
+                listener, ticket, ..
+            } => Self::Via(listener, ticket),
             Reply::Done { errno, reason } => Self::Done(errno, reason.to_owned()),
             Reply::Peer { address } => Self::Peer(address),
             Reply::Listening { at } => Self::Listening(at),
@@ -96,11 +99,18 @@ impl From<Reply<'_>> for Said {
 
 impl Program {
     pub async fn at(user: &User) -> Self {
-        Self(UnixSeqpacket::connect(user.path("onramp/socket")).await.unwrap())
+        Self(
+            UnixSeqpacket::connect(user.path("onramp/socket"))
+                .await
+                .unwrap(),
+        )
     }
 
     pub async fn say(&self, request: &Request<'_>) {
-        self.0.send(request.encode().finished().unwrap()).await.unwrap();
+        self.0
+            .send(request.encode().finished().unwrap())
+            .await
+            .unwrap();
     }
 
     pub async fn raw(&self, bytes: &[u8]) {
@@ -127,7 +137,9 @@ impl Program {
         let read = read.bytes_read();
         let mut descriptors = Vec::new();
         for message in ancillary.into_messages() {
-            if let tokio_seqpacket::ancillary::OwnedAncillaryMessage::FileDescriptors(given) = message {
+            if let tokio_seqpacket::ancillary::OwnedAncillaryMessage::FileDescriptors(given) =
+                message
+            {
                 descriptors.extend(given);
             }
         }
@@ -157,7 +169,12 @@ impl Program {
 
     pub async fn begin(&self, stream: &TcpStream, ticket: u64, fill: u32) {
         let local = stream.local_addr().unwrap();
-        self.say(&Request::Begin { ticket, local, fill }).await;
+        self.say(&Request::Begin {
+            ticket,
+            local,
+            fill,
+        })
+        .await;
     }
 
     /// Connects as a program with blocking sockets does; the number of the error if that failed.

@@ -16,7 +16,10 @@ fn target(rate: f64, rtt_ms: u64, mtu: u32, control: CongestionControl) -> Targe
 }
 
 fn close(found: f64, wanted: f64, part: f64) {
-    assert!((found / wanted - 1.0).abs() < part, "{found} is not {wanted}");
+    assert!(
+        (found / wanted - 1.0).abs() < part,
+        "{found} is not {wanted}"
+    );
 }
 
 #[test]
@@ -27,7 +30,11 @@ fn the_record_needs_what_its_slides_say() {
     // The slides' buffers for an STM-16, which the kernel of 2003 used up to a half, hold that window.
     assert!(plan.window_bytes < 128_388_607 / 2);
     // R = C * RTT^2 / (2 * MSS).
-    close(plan.recovery_s, 2.4e9 * 0.18 * 0.18 / (2.0 * 8948.0 * 8.0), 1e-9);
+    close(
+        plan.recovery_s,
+        2.4e9 * 0.18 * 0.18 / (2.0 * 8948.0 * 8.0),
+        1e-9,
+    );
     close(plan.recovery_s, 543.1, 1e-3);
     // With small frames an hour instead of nine minutes.
     let small = target(2.4e9, 180, 1500, Reno).plan();
@@ -39,7 +46,11 @@ fn the_record_needs_what_its_slides_say() {
 fn the_slides_loss_between_cern_and_chicago_takes_six_minutes() {
     // 622 Mbit/s at about 120 ms with frames of 1500: their plot of one loss takes more than six minutes to recover.
     let plan = target(622e6, 120, 1500, Reno).plan();
-    assert!((360.0..400.0).contains(&plan.recovery_s), "{}", plan.recovery_s);
+    assert!(
+        (360.0..400.0).contains(&plan.recovery_s),
+        "{}",
+        plan.recovery_s
+    );
 }
 
 #[test]
@@ -95,7 +106,10 @@ fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
     // Each hop does carry the target, and with one hop fewer it would not.
     let hop = |hops: u32| {
         let loss = Probability::new(2e-5 / f64::from(hops));
-        path.hop(path.rtt.0 / hops, loss).steady().rate.bits_per_second()
+        path.hop(path.rtt.0 / hops, loss)
+            .steady()
+            .rate
+            .bits_per_second()
     };
     assert!(hop(spread.depots + 1) >= 300e6 && hop(spread.depots) < 300e6);
 }
@@ -111,7 +125,11 @@ fn what_no_route_and_no_number_of_streams_can_do_is_said() {
 #[test]
 fn slow_start_takes_a_round_trip_a_doubling() {
     // 10 segments of 8948 bytes to 54 MB: ten doublings.
-    close(target(2.4e9, 180, 9000, Reno).plan().slow_start_s, 1.8, 1e-9);
+    close(
+        target(2.4e9, 180, 9000, Reno).plan().slow_start_s,
+        1.8,
+        1e-9,
+    );
     assert_eq!(target(1e3, 1, 1500, Reno).plan().slow_start_s, 0.0);
 }
 

@@ -70,7 +70,10 @@ async fn what_is_too_long_cut_or_nonsense_is_a_typed_error() {
         b"\0\0\0\x02{}",
         b"\0\0\0\x04null",
     ] {
-        assert!(matches!(read(bad).await, Err(Error::Protocol(_))), "{bad:?}");
+        assert!(
+            matches!(read(bad).await, Err(Error::Protocol(_))),
+            "{bad:?}"
+        );
     }
     for cut in [&b""[..], &[0, 0], b"\0\0\0\x09{\"mes"] {
         assert!(matches!(read(cut).await, Err(Error::Cut(_))), "{cut:?}");

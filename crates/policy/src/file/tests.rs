@@ -11,7 +11,8 @@ const KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 #[test]
 fn who_may_measure_is_named_key_by_key() {
     let key = KEY.parse().unwrap();
-    let parse = |text: &str| Policy::parse(text, Path::new("p.toml")).map_err(|error| error.to_string());
+    let parse =
+        |text: &str| Policy::parse(text, Path::new("p.toml")).map_err(|error| error.to_string());
     assert!(!parse("").unwrap().may_probe(&key), "nobody, unless named");
     let rule = format!("[[allow]]\nprincipals = [\"{KEY}\", \"*\"]\nto = [\"*\"]\n");
     assert!(
@@ -31,7 +32,10 @@ fn who_may_measure_is_named_key_by_key() {
 fn errors_name_file_line_and_field() {
     let head = format!("# a comment\n[[allow]]\nprincipals = [\"{KEY}\"]\n");
     for (rest, expected) in [
-        ("to = [\"10.0.0.0/8\"]\nports = [0]", "p.toml:5: allow[1].ports: "),
+        (
+            "to = [\"10.0.0.0/8\"]\nports = [0]",
+            "p.toml:5: allow[1].ports: ",
+        ),
         (
             "to = [\"10.0.0.0/8\",\n  \"10.0.0.1/8\"]",
             "p.toml:5: allow[1].to: ",
@@ -41,12 +45,24 @@ fn errors_name_file_line_and_field() {
             "to = [\"*\"]\nports = []",
             "p.toml:5: allow[1].ports: is empty: such a rule allows nothing; remove it",
         ),
-        ("to = [\"*\"]\nports = [\"+80\"]", "p.toml:5: allow[1].ports: "),
-        ("to = [\"*\"]\nports = [90000]", "p.toml:5: allow[1].ports: "),
-        ("to = [\"*\"]\nports = [\"9-8\"]", "p.toml:5: allow[1].ports: "),
+        (
+            "to = [\"*\"]\nports = [\"+80\"]",
+            "p.toml:5: allow[1].ports: ",
+        ),
+        (
+            "to = [\"*\"]\nports = [90000]",
+            "p.toml:5: allow[1].ports: ",
+        ),
+        (
+            "to = [\"*\"]\nports = [\"9-8\"]",
+            "p.toml:5: allow[1].ports: ",
+        ),
         ("to = [\"*\"]\nports = [[1]]", "p.toml:5: allow[1].ports: "),
         ("to = [\"*\"]\nname = \"\"", "p.toml:5: allow[1].name: "),
-        ("to = [\"*\"]\nname = \"a\\u001bb\"", "p.toml:5: allow[1].name: "),
+        (
+            "to = [\"*\"]\nname = \"a\\u001bb\"",
+            "p.toml:5: allow[1].name: ",
+        ),
         (
             "to = [\"*\"]\n\"a\\u001b\\u202eb\" = 1",
             "p.toml:5: unknown field `a\\u{1b}\\u{202e}b`",
@@ -151,11 +167,19 @@ fn deep_nesting_is_an_error() {
     let dotted = format!("{}a = 1", "a.".repeat(DEEP));
     let table = format!("[{}a]", "a.".repeat(DEEP));
     let list = format!("[[allow]]\nports = {}", "[".repeat(DEEP));
-    let closed = format!("[[allow]]\nports = {}{}", "[".repeat(DEEP), "]".repeat(DEEP));
+    let closed = format!(
+        "[[allow]]\nports = {}{}",
+        "[".repeat(DEEP),
+        "]".repeat(DEEP)
+    );
     let inline = format!("[[allow]]\nports = {}", "{a=".repeat(DEEP));
     for text in [dotted, table, list, closed, inline] {
         let error = Policy::parse(&text, Path::new("p.toml")).expect_err("nested too deep");
-        assert!(error.to_string().len() < 1000, "{}", error.to_string().len());
+        assert!(
+            error.to_string().len() < 1000,
+            "{}",
+            error.to_string().len()
+        );
     }
 }
 

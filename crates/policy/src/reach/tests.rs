@@ -97,7 +97,11 @@ fn each_range_that_is_not_for_the_whole_world_from_end_to_end() {
             "4000::",
             "5eff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
         ),
-        ("not assigned", "200::", "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"),
+        (
+            "not assigned",
+            "200::",
+            "1fff:ffff:ffff:ffff:ffff:ffff:ffff:ffff",
+        ),
     ] {
         for address in [first, last] {
             assert_eq!(reach(address), Reach::Private, "{range}: {address}");
@@ -187,10 +191,16 @@ fn what_is_no_destination_is_reached_by_nothing() {
                 "{network}: {address}"
             );
         }
-        assert!(leads_nowhere(&address.parse().expect("network")), "{address}");
+        assert!(
+            leads_nowhere(&address.parse().expect("network")),
+            "{address}"
+        );
     }
     for network in ["0.0.0.0/0", "::/0", "::1", "128.0.0.0/1", "192.0.2.0/24"] {
-        assert!(!leads_nowhere(&network.parse().expect("network")), "{network}");
+        assert!(
+            !leads_nowhere(&network.parse().expect("network")),
+            "{network}"
+        );
     }
 }
 
@@ -221,7 +231,11 @@ fn loopback_and_link_must_be_named_as_such() {
             "{wide} must not mean {address}"
         );
     }
-    assert!(network_leads("127.0.0.0/8", "127.0.0.9", &own(&["127.0.0.1"])));
+    assert!(network_leads(
+        "127.0.0.0/8",
+        "127.0.0.9",
+        &own(&["127.0.0.1"])
+    ));
 }
 
 #[test]
@@ -255,8 +269,14 @@ fn own_addresses_must_be_named_as_such() {
             "{wide} means {address} elsewhere"
         );
         let itself = ip(address).to_canonical().to_string();
-        assert!(network_leads(&itself, address, &own), "{itself} means {address}");
-        assert!(!leads(None, ip(address), &own), "no name leads to {address}");
+        assert!(
+            network_leads(&itself, address, &own),
+            "{itself} means {address}"
+        );
+        assert!(
+            !leads(None, ip(address), &own),
+            "no name leads to {address}"
+        );
     }
     assert!(
         network_leads("10.0.0.4/31", "10.0.0.5", &own),
@@ -276,7 +296,11 @@ fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
         ("NAT64", [0x64, 0xff9b, 0, 0, 0, 0, high, low], 96),
         ("IPv4-translated", [0, 0, 0, 0, 0xffff, 0, high, low], 96),
         ("6to4", [0x2002, high, low, 0, 0, 0, 0, 1], 16),
-        ("Teredo client", [0x2001, 0, 0x1400, 1, 0, 0, !high, !low], 96),
+        (
+            "Teredo client",
+            [0x2001, 0, 0x1400, 1, 0, 0, !high, !low],
+            96,
+        ),
     ]
     .map(|(what, groups, at)| {
         let [a, b, c, d, e, f, g, h] = groups;

@@ -26,7 +26,9 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
     let policy = Policy::parse(&text, Path::new("p.toml")).expect(&text);
     let server: Endpoint = "192.0.2.1:80".parse().expect("server");
     let found = policy.candidates(&key(), Asked::Server(&server), &OwnAddresses::default());
-    found.within(&key(), wishes).map_err(|unmet| unmet.to_string())
+    found
+        .within(&key(), wishes)
+        .map_err(|unmet| unmet.to_string())
 }
 
 /// LH-WISH-1.

@@ -17,8 +17,8 @@
 mod routed;
 
 pub use routed::{
-    getaddrinfo, gethostbyname, gethostbyname_r, gethostbyname2, gethostbyname2_r, getpeername, getsockname,
-    getsockopt, sendmsg, sendto,
+    getaddrinfo, gethostbyname, gethostbyname_r, gethostbyname2, gethostbyname2_r, getpeername,
+    getsockname, getsockopt, sendmsg, sendto,
 };
 
 use std::ffi::{c_int, c_long, c_uint, c_ulong};
@@ -79,7 +79,12 @@ pub unsafe fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) 
 ///
 /// # Safety
 /// As the function of the C library.
-pub unsafe fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int {
+pub unsafe fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
     // SAFETY: the program's arguments are passed on.
     let accepted = unsafe { real::accept4(fd, address, length, flags) };
     if accepted >= 0 {

@@ -55,8 +55,8 @@ pub fn find(variable: &'static str) -> Result<PathBuf, NoObject> {
 }
 
 fn beside_program(variable: &'static str) -> Result<PathBuf, NoObject> {
-    let program =
-        env::current_exe().map_err(|error| NoObject::Lost("this program's own folder".into(), error))?;
+    let program = env::current_exe()
+        .map_err(|error| NoObject::Lost("this program's own folder".into(), error))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     let folders = [folder.to_path_buf(), folder.join("../lib")];
     let candidates = folders

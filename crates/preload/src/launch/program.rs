@@ -145,7 +145,9 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     if first.file_name() != Some(OsStr::new("env")) {
         return Some(first);
     }
-    in_path(OsStr::from_bytes(words.find(|word| !word.starts_with(b"-"))?))
+    in_path(OsStr::from_bytes(
+        words.find(|word| !word.starts_with(b"-"))?,
+    ))
 }
 
 fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
@@ -156,7 +158,9 @@ fn check_elf(path: &Path, start: &[u8], starter: Starter) -> Result<(), Unfit> {
     };
     match FileKind::parse(start) {
         Ok(kind) if kind == own => {}
-        Ok(FileKind::Elf32 | FileKind::Elf64) => return Err(Unfit::Foreign(path.into(), starter.name)),
+        Ok(FileKind::Elf32 | FileKind::Elf64) => {
+            return Err(Unfit::Foreign(path.into(), starter.name));
+        }
         // Something that the kernel knows to run and this does not: the kernel shall say.
         _ => return Ok(()),
     }
@@ -224,12 +228,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
         fs::write(&file, "#!/bin/sh\n").unwrap();
-        assert!(matches!(find(file.as_os_str()), Err(Unfit::NotExecutable(..))));
+        assert!(matches!(
+            find(file.as_os_str()),
+            Err(Unfit::NotExecutable(..))
+        ));
 
         let setuid = folder.path().join("setuid");
         fs::copy(find(OsStr::new("sh")).unwrap(), &setuid).unwrap();
         fs::set_permissions(&setuid, fs::Permissions::from_mode(0o4755)).unwrap();
-        assert!(matches!(find(setuid.as_os_str()), Err(Unfit::Privileged(..))));
+        assert!(matches!(
+            find(setuid.as_os_str()),
+            Err(Unfit::Privileged(..))
+        ));
     }
 
     #[test]

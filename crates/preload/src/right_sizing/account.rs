@@ -78,7 +78,10 @@ impl Account {
 
     /// Takes in what the kernel says now.
     pub fn remember(&mut self, socket: BorrowedFd<'_>, info: &TcpInfo) {
-        self.moved = [info.bytes_acked.unwrap_or(0), info.bytes_received.unwrap_or(0)];
+        self.moved = [
+            info.bytes_acked.unwrap_or(0),
+            info.bytes_received.unwrap_or(0),
+        ];
         // Not to be known before the SYNs were exchanged.
         self.unscaled |= info.state == TcpState::Established && !info.window_scaling;
         if self.peer.socket().is_none() {

@@ -47,7 +47,10 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = listener.as_fd();
         let host = Host::default;
-        assert!(free_the_window(socket, host).is_none(), "nobody set anything");
+        assert!(
+            free_the_window(socket, host).is_none(),
+            "nobody set anything"
+        );
         sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();
         if Locks::read(socket).is_none() {
             eprintln!("left out: this kernel has no SO_BUF_LOCK");

@@ -80,7 +80,8 @@ impl RightSizing {
                 return false;
             }
             // Its end was not seen, and the socket is gone.
-            self.table.close(descriptor, |_, account| log.end(account, None));
+            self.table
+                .close(descriptor, |_, account| log.end(account, None));
         }
         let account = Account {
             inode,
@@ -94,14 +95,17 @@ impl RightSizing {
     /// A descriptor is about to be closed.
     pub fn closing(&self, descriptor: RawFd, log: &Log) {
         if self.table.find(descriptor).is_some() {
-            self.table
-                .close(descriptor, |descriptor, account| end(log, descriptor, account));
+            self.table.close(descriptor, |descriptor, account| {
+                end(log, descriptor, account)
+            });
         }
     }
 
     /// `new` has become a copy of `old`.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {
-        let Some(key) = self.table.find(old) else { return };
+        let Some(key) = self.table.find(old) else {
+            return;
+        };
         // Another thread may have closed it meanwhile, and its number may be another socket's.
         let inode = borrow(new).and_then(account::tcp_inode);
         if self
@@ -128,7 +132,8 @@ impl RightSizing {
 
 /// The last line of a connection.
 fn end(log: &Log, descriptor: RawFd, account: &mut Account) {
-    let socket = borrow(descriptor).filter(|socket| account::tcp_inode(*socket) == Some(account.inode));
+    let socket =
+        borrow(descriptor).filter(|socket| account::tcp_inode(*socket) == Some(account.inode));
     log.end(account, socket);
 }
 
@@ -163,9 +168,9 @@ impl HostLimits {
             return unsafe { (*self.limits.get()).assume_init() };
         }
         let host = Host::read();
-        let first = self
-            .state
-            .compare_exchange(UNREAD, WRITTEN, Ordering::Acquire, Ordering::Relaxed);
+        let first =
+            self.state
+                .compare_exchange(UNREAD, WRITTEN, Ordering::Acquire, Ordering::Relaxed);
         if first.is_ok() {
             // SAFETY: this thread moved `state` from UNREAD, which happens once; nobody reads before it is READ.
             unsafe { (*self.limits.get()).write(host) };

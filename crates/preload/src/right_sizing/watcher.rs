@@ -74,7 +74,11 @@ impl Watcher {
             }
             let began = now();
             let moved = self.round();
-            self.calm = if moved { 0 } else { self.calm.saturating_add(1) };
+            self.calm = if moved {
+                0
+            } else {
+                self.calm.saturating_add(1)
+            };
             let share = now().saturating_sub(began) * SHARE;
             if self.calm < MAX_IDLE_ROUNDS {
                 if let Ok(pause) = Timespec::try_from(BUSY_INTERVAL.max(share)) {
@@ -106,7 +110,9 @@ impl Watcher {
 /// Whether two pieces of advice ask for the same, whatever the numbers of their causes.
 fn same(one: Advice, other: Advice) -> bool {
     match (one, other) {
-        (Advice::Streams { streams: one, .. }, Advice::Streams { streams: other, .. }) => one == other,
+        (Advice::Streams { streams: one, .. }, Advice::Streams { streams: other, .. }) => {
+            one == other
+        }
         _ => std::mem::discriminant(&one) == std::mem::discriminant(&other),
     }
 }
@@ -188,7 +194,10 @@ impl Watched {
     ) -> bool {
         account.looks = account.looks.saturating_add(1);
         account.remember(socket, info);
-        let total = [info.bytes_acked.unwrap_or(0), info.bytes_received.unwrap_or(0)];
+        let total = [
+            info.bytes_acked.unwrap_or(0),
+            info.bytes_received.unwrap_or(0),
+        ];
         let [sent, received] = [0, 1].map(|side: usize| {
             let of = |from: &[u64; 2]| from.get(side).copied().unwrap_or(0);
             of(&total).saturating_sub(of(&self.moved))
@@ -200,9 +209,11 @@ impl Watched {
             self.side = Some(usize::from(received > sent));
         }
         let Some(side) = self.side else { return false };
-        let (Some(flow), Some(said), Some(name)) =
-            (self.flows.get_mut(side), self.said.get_mut(side), SIDES.get(side))
-        else {
+        let (Some(flow), Some(said), Some(name)) = (
+            self.flows.get_mut(side),
+            self.said.get_mut(side),
+            SIDES.get(side),
+        ) else {
             return moved;
         };
         let Ok(step) = flow.step(socket, now()) else {

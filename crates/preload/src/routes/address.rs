@@ -92,7 +92,8 @@ impl Destination {
         let octets = |at: usize| self.bytes.get(at..);
         if self.is_v6() {
             let v6 = octets(8).and_then(|bytes| bytes.first_chunk::<16>());
-            IpAddr::V6(v6.map_or(Ipv6Addr::UNSPECIFIED, |octets| Ipv6Addr::from(*octets))).to_canonical()
+            IpAddr::V6(v6.map_or(Ipv6Addr::UNSPECIFIED, |octets| Ipv6Addr::from(*octets)))
+                .to_canonical()
         } else {
             let v4 = octets(4).and_then(|bytes| bytes.first_chunk::<4>());
             IpAddr::V4(v4.map_or(Ipv4Addr::UNSPECIFIED, |octets| Ipv4Addr::from(*octets)))
@@ -112,7 +113,11 @@ impl Destination {
             IpAddr::V4(ip) => ip.is_broadcast(),
             IpAddr::V6(ip) => ip.is_unicast_link_local(),
         };
-        !local && !ip.is_loopback() && !ip.is_unspecified() && !ip.is_multicast() && self.port() != 0
+        !local
+            && !ip.is_loopback()
+            && !ip.is_unspecified()
+            && !ip.is_multicast()
+            && self.port() != 0
     }
 
     /// Gives it to the program, cut where there is less room, as the kernel does.
@@ -159,7 +164,9 @@ mod tests {
 
     #[test]
     fn what_is_near_has_no_route() {
-        let may = |text: &str| Destination::new(text.parse().unwrap(), text.contains('[')).may_have_route();
+        let may = |text: &str| {
+            Destination::new(text.parse().unwrap(), text.contains('[')).may_have_route()
+        };
         for near in [
             "127.0.0.1:80",
             "[::1]:80",

@@ -39,7 +39,11 @@ unsafe extern "C-unwind" {
 ///
 /// # Safety
 /// As for `connect`.
-pub unsafe fn connect(descriptor: RawFd, address: *const sockaddr, length: socklen_t) -> Option<c_int> {
+pub unsafe fn connect(
+    descriptor: RawFd,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> Option<c_int> {
     let may_have_route = |given: &Given| matches!(given, Given::To(to) if to.may_have_route());
     if filter::refuses_connections() {
         // SAFETY: the caller's promise.
@@ -62,7 +66,9 @@ pub unsafe fn connect(descriptor: RawFd, address: *const sockaddr, length: sockl
     let mut step = match aside(|_| routes.connect(descriptor, given)) {
         Some(step) => step,
         // Nothing can be asked here: on a stack with no room, or in a child that borrows its parent's memory.
-        None if may_have_route && routes.is_closed() && is_tcp(descriptor) => Step::Fails(libc::ENETUNREACH),
+        None if may_have_route && routes.is_closed() && is_tcp(descriptor) => {
+            Step::Fails(libc::ENETUNREACH)
+        }
         None => Step::Direct,
     };
     loop {
@@ -78,7 +84,8 @@ pub unsafe fn connect(descriptor: RawFd, address: *const sockaddr, length: sockl
                 // SAFETY: one byte of this function's. Where the thread is cancelled here the attempt goes on, as it does in the kernel.
                 let got = unsafe { real::recv(control, (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
                 let error = if got < 0 { errno() } else { 0 };
-                step = aside(|_| routes.waited(descriptor, error)).unwrap_or(Step::Fails(libc::EINTR));
+                step =
+                    aside(|_| routes.waited(descriptor, error)).unwrap_or(Step::Fails(libc::EINTR));
             }
         }
     }
@@ -125,7 +132,12 @@ impl Routes {
     }
 
     /// The program asks for a connection on a socket that is known.
-    fn connect_again(&self, descriptor: RawFd, socket: BorrowedFd<'_>, given: Given) -> Option<Step> {
+    fn connect_again(
+        &self,
+        descriptor: RawFd,
+        socket: BorrowedFd<'_>,
+        given: Given,
+    ) -> Option<Step> {
         let mut held = self.held(descriptor)?;
         match (held.kept().stage, given) {
             (Stage::Elsewhere | Stage::Unmeasured, _) | (_, Given::Nothing) => {
@@ -140,7 +152,9 @@ impl Routes {
                     socket::settle(socket);
                     Step::Connected
                 }
-                ramp::Result::Pending if socket::is_nonblocking(socket) => Step::Fails(libc::EALREADY),
+                ramp::Result::Pending if socket::is_nonblocking(socket) => {
+                    Step::Fails(libc::EALREADY)
+                }
                 ramp::Result::Pending => Step::Wait(held.kept().control),
                 ramp::Result::Failed(number) => {
                     self.give_up(held, descriptor);
@@ -197,7 +211,13 @@ impl Routes {
     }
 
     /// Begins an attempt. [`Step::Wait`] where it is under way.
-    fn start(&self, descriptor: RawFd, inode: u64, destination: Destination, is_filled: bool) -> Step {
+    fn start(
+        &self,
+        descriptor: RawFd,
+        inode: u64,
+        destination: Destination,
+        is_filled: bool,
+    ) -> Step {
         let Some(socket) = borrow(descriptor) else {
             return Step::Direct;
         };
@@ -250,7 +270,14 @@ impl Routes {
         let local = socket::local(socket)?;
         let fill = if is_filled { socket::fill(socket) } else { 0 };
         ramp::set_result_timeout(control, socket::connect_timeout(socket));
-        ramp::say(control, &Request::Begin { ticket, local, fill })
+        ramp::say(
+            control,
+            &Request::Begin {
+                ticket,
+                local,
+                fill,
+            },
+        )
     }
 
     /// Takes note of an attempt. `false` when there is no room for it.

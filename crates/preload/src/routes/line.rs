@@ -122,7 +122,9 @@ impl HeldLine<'_> {
         if let Ok(stat) = rustix::fs::fstat(&socket) {
             self.0.device.store(stat.st_dev, Ordering::Relaxed);
             self.0.inode.store(stat.st_ino, Ordering::Relaxed);
-            self.0.descriptor.store(socket.into_raw_fd(), Ordering::Release);
+            self.0
+                .descriptor
+                .store(socket.into_raw_fd(), Ordering::Release);
         }
     }
 
@@ -210,6 +212,9 @@ mod tests {
             scope.spawn(|| std::mem::forget(line.hold()));
         });
         line.after_fork();
-        assert!(line.hold().is_some(), "what another thread held is nobody's");
+        assert!(
+            line.hold().is_some(),
+            "what another thread held is nobody's"
+        );
     }
 }

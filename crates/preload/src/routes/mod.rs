@@ -142,7 +142,10 @@ impl Routes {
         if descriptor >= 0 && descriptor == self.ramp.line.descriptor() {
             return self.ramp.line.stands();
         }
-        let key = self.own.key(descriptor).and_then(|key| self.table.hold(key));
+        let key = self
+            .own
+            .key(descriptor)
+            .and_then(|key| self.table.hold(key));
         key.is_some_and(|mut held| held.kept().control == descriptor && socket::is_unix(descriptor))
     }
 
@@ -155,8 +158,8 @@ impl Routes {
         if held.kept().control != wanted {
             return;
         }
-        let moved =
-            borrow(wanted).and_then(|control| rustix::io::fcntl_dupfd_cloexec(control, wanted + 1).ok());
+        let moved = borrow(wanted)
+            .and_then(|control| rustix::io::fcntl_dupfd_cloexec(control, wanted + 1).ok());
         self.own.forget(wanted);
         let moved = moved.map_or(-1, ramp::keep);
         self.own.note(moved, held.key());
@@ -179,13 +182,16 @@ impl Routes {
     pub fn closing(&self, descriptor: RawFd) {
         if self.knows(descriptor) {
             self.measure(descriptor);
-            self.table.close(descriptor, |_, routed| self.hang_up(routed));
+            self.table
+                .close(descriptor, |_, routed| self.hang_up(routed));
         }
     }
 
     /// `new` has become a copy of `old`.
     pub fn duplicated(&self, old: RawFd, new: RawFd) {
-        let Some(key) = self.table.find(old) else { return };
+        let Some(key) = self.table.find(old) else {
+            return;
+        };
         let inode = borrow(new).and_then(socket::tcp_inode);
         if self
             .table
@@ -244,7 +250,8 @@ impl Routes {
         } else {
             Stage::Elsewhere
         };
-        self.table.open(descriptor, Routed::not_ours(inode, known, stage));
+        self.table
+            .open(descriptor, Routed::not_ours(inode, known, stage));
         leads.map(|_| Ok(known))
     }
 
@@ -261,7 +268,10 @@ impl Routes {
             routed.stage = Stage::Elsewhere;
             let address = routed.destination.ip();
             drop(held);
-            self.ramp.report(&Request::Measured { address, round_trip });
+            self.ramp.report(&Request::Measured {
+                address,
+                round_trip,
+            });
         }
     }
 
@@ -380,7 +390,9 @@ impl Own {
     }
 
     fn note(&self, descriptor: RawFd, key: Key) {
-        let slot = usize::try_from(descriptor).ok().and_then(|at| self.keys.get(at));
+        let slot = usize::try_from(descriptor)
+            .ok()
+            .and_then(|at| self.keys.get(at));
         if let Some(slot) = slot {
             slot.store(key.number(), Ordering::Release);
             self.lowest.fetch_min(descriptor, Ordering::AcqRel);
@@ -389,7 +401,9 @@ impl Own {
     }
 
     fn forget(&self, descriptor: RawFd) {
-        let slot = usize::try_from(descriptor).ok().and_then(|at| self.keys.get(at));
+        let slot = usize::try_from(descriptor)
+            .ok()
+            .and_then(|at| self.keys.get(at));
         if let Some(slot) = slot {
             slot.store(0, Ordering::Release);
         }

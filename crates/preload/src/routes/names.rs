@@ -159,11 +159,15 @@ mod tests {
     #[test]
     fn the_last_name_of_an_address_is_known() {
         let names = Names::new();
-        let remember = |name: &str, address: &str| names.remember(name.as_bytes(), address.parse().unwrap());
+        let remember =
+            |name: &str, address: &str| names.remember(name.as_bytes(), address.parse().unwrap());
         remember("one.example", "192.0.2.1");
         remember("two.example.", "2001:db8::1");
         assert_eq!(name(&names, "192.0.2.1").as_deref(), Some("one.example"));
-        assert_eq!(name(&names, "::ffff:192.0.2.1").as_deref(), Some("one.example"));
+        assert_eq!(
+            name(&names, "::ffff:192.0.2.1").as_deref(),
+            Some("one.example")
+        );
         assert_eq!(name(&names, "2001:db8::1").as_deref(), Some("two.example"));
         assert_eq!(name(&names, "192.0.2.2"), None);
         remember("other.example", "192.0.2.1");

@@ -9,8 +9,8 @@ use longhaul_ramp::{Ask, Reply, Request};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
-    socket_with,
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    send, socket_with,
 };
 
 use super::line::{HeldLine, Line};
@@ -118,10 +118,12 @@ impl Ramp {
         }
         again(|| connect(&socket, address)).ok()?;
         // High, and closed when another program is executed.
-        Some(match rustix::io::fcntl_dupfd_cloexec(&socket, MIN_DESCRIPTOR) {
-            Ok(high) => (high, true),
-            Err(_) => (socket, false),
-        })
+        Some(
+            match rustix::io::fcntl_dupfd_cloexec(&socket, MIN_DESCRIPTOR) {
+                Ok(high) => (high, true),
+                Err(_) => (socket, false),
+            },
+        )
     }
 
     /// Whether the answer is remembered that this destination is connected to directly. The on-ramp is then not asked.
@@ -191,16 +193,17 @@ impl Ramp {
                 measure, remember, ..
             })) => {
                 // From before it was asked, so that the on-ramp does not cease to report changes before this ends.
-                let until = remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
+                let until =
+                    remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
                 if let (Some(until), Over::Line(mut line)) = (until, over) {
                     line.remembered().remember(&ask, until);
                 }
                 Some(Way::Direct { measure })
             }
             Some(Ok(Reply::Refuse { errno, .. })) => Some(Way::Refused(errno)),
-            Some(Ok(Reply::Via { listener, ticket, .. }))
-                if listener.ip().to_canonical().is_loopback() && listener.is_ipv6() == ask.v6 =>
-            {
+            Some(Ok(Reply::Via {
+                listener, ticket, ..
+            })) if listener.ip().to_canonical().is_loopback() && listener.is_ipv6() == ask.v6 => {
                 Some(Way::Via(listener, ticket, over.take()?))
             }
             _ => {
@@ -314,7 +317,8 @@ fn receive<'a>(
     socket: &impl Fn() -> rustix::io::Result<BorrowedFd<'a>>,
     room: &mut [u8; MAX_REPLY],
 ) -> core::result::Result<usize, NoAnswer> {
-    let (_, length) = again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(NoAnswer::by)?;
+    let (_, length) =
+        again(|| recv(socket()?, &mut *room, RecvFlags::TRUNC)).map_err(NoAnswer::by)?;
     match length {
         0 => Err(NoAnswer::Closed),
         1..=MAX_REPLY => Ok(length),

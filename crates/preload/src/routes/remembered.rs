@@ -89,13 +89,17 @@ impl Remembered {
             return false;
         };
         self.answers.get(question.slot()).is_some_and(|answer| {
-            answer.generation == self.generation && now < answer.until && answer.question.is(&question)
+            answer.generation == self.generation
+                && now < answer.until
+                && answer.question.is(&question)
         })
     }
 
     /// Remembers the answer to this until then.
     pub fn remember(&mut self, ask: &Ask<'_>, until: u64) {
-        let Some(question) = Question::of(ask) else { return };
+        let Some(question) = Question::of(ask) else {
+            return;
+        };
         if let Some(answer) = self.answers.get_mut(question.slot()) {
             *answer = Answer {
                 generation: self.generation,
@@ -150,7 +154,10 @@ mod tests {
                 address: Some("192.0.2.2".parse().unwrap()),
                 ..ASK
             },
-            Ask { address: None, ..ASK },
+            Ask {
+                address: None,
+                ..ASK
+            },
         ] {
             assert!(!remembered.knows(&other, 0), "{other:?}");
         }
@@ -169,7 +176,9 @@ mod tests {
             remembered.remember(&ask(port), 10);
             assert!(remembered.knows(&ask(port), 0), "the last is known");
         }
-        let known = (1..1000).filter(|port| remembered.knows(&ask(*port), 0)).count();
+        let known = (1..1000)
+            .filter(|port| remembered.knows(&ask(*port), 0))
+            .count();
         assert!((2..=ANSWERS).contains(&known), "{known}");
         remembered.forget();
         assert!((1..1000).all(|port| !remembered.knows(&ask(port), 0)));

@@ -29,15 +29,16 @@ static ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
 /// The socket's identity, if it is one of TCP.
 pub fn tcp_inode(socket: BorrowedFd<'_>) -> Option<u64> {
     let protocol = sockopt::socket_protocol(socket).ok()??;
-    let is_tcp =
-        protocol == rustix::net::ipproto::TCP && sockopt::socket_type(socket) == Ok(SocketType::STREAM);
+    let is_tcp = protocol == rustix::net::ipproto::TCP
+        && sockopt::socket_type(socket) == Ok(SocketType::STREAM);
     is_tcp.then_some(())?;
     rustix::fs::fstat(socket).ok().map(|stat| stat.st_ino)
 }
 
 /// Whether a descriptor is a Unix socket: what closes descriptors that it does not know may have taken a control's number.
 pub fn is_unix(descriptor: RawFd) -> bool {
-    borrow(descriptor).is_some_and(|socket| sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX))
+    borrow(descriptor)
+        .is_some_and(|socket| sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX))
 }
 
 /// Whether its program does not wait in `connect`.
@@ -58,7 +59,9 @@ pub fn round_trip(socket: BorrowedFd<'_>) -> Option<u64> {
         TcpState::Close | TcpState::SynSent | TcpState::SynReceived | TcpState::Listen
     );
     let rtt = info.min_rtt.unwrap_or(info.rtt).as_micros();
-    u64::try_from(rtt).ok().filter(|rtt| is_connected && *rtt > 0)
+    u64::try_from(rtt)
+        .ok()
+        .filter(|rtt| is_connected && *rtt > 0)
 }
 
 /// What it is connected to.
@@ -144,7 +147,9 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: i32) -> bool
 pub fn fill(socket: BorrowedFd<'_>) -> u32 {
     let mut filled = 0_u32;
     loop {
-        let left = usize::try_from(MAX_FILL - filled).unwrap_or(0).min(ZEROS.len());
+        let left = usize::try_from(MAX_FILL - filled)
+            .unwrap_or(0)
+            .min(ZEROS.len());
         let some = ZEROS.get(..left).unwrap_or_default();
         if some.is_empty() {
             return filled;

@@ -144,7 +144,11 @@ fn names_that_led_to_addresses_are_reported() {
     let output = routed(&onramp, "open", &["names"])
         .env(
             "LD_PRELOAD",
-            format!("{}:{}", OBJECT.display(), PROGRAMS.path("resolves.so").display()),
+            format!(
+                "{}:{}",
+                OBJECT.display(),
+                PROGRAMS.path("resolves.so").display()
+            ),
         )
         .output()
         .unwrap();
@@ -155,8 +159,14 @@ fn names_that_led_to_addresses_are_reported() {
         reported(&output)
     );
     let asked = onramp.asked();
-    assert!(asked[0].starts_with("192.0.2.1:80 one.example "), "{asked:?}");
-    assert!(asked[1].starts_with("192.0.2.1:80 two.example "), "{asked:?}");
+    assert!(
+        asked[0].starts_with("192.0.2.1:80 one.example "),
+        "{asked:?}"
+    );
+    assert!(
+        asked[1].starts_with("192.0.2.1:80 two.example "),
+        "{asked:?}"
+    );
 }
 
 #[test]
@@ -207,7 +217,10 @@ fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
     let onramp = OnRamp::start();
     assert_eq!(seen(&onramp, &["remembers"]), "done\n");
     let asked = onramp.asked();
-    let asked: Vec<&str> = asked.iter().filter_map(|words| words.split(' ').next()).collect();
+    let asked: Vec<&str> = asked
+        .iter()
+        .filter_map(|words| words.split(' ').next())
+        .collect();
     // After each that changes something; once by the child.
     let all = ["10", "11", "10", "12", "10", "10", "9", "10"];
     assert_eq!(asked, all.map(|octet| format!("192.0.2.{octet}:80")));

@@ -11,13 +11,22 @@ use std::thread;
 
 use longhaul_ramp::{MAX_MESSAGE, Reply, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+};
 
 /// The sources of the program that connects to what this on-ramp knows, and prints all that it sees. They are found from the crate of the command as well,
 /// whose tests share this file.
 pub fn routed_sources() -> [PathBuf; 5] {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes");
-    ["routed.c", "seen.c", "connects.c", "disturbed.c", "questions.c"].map(|name| folder.join(name))
+    [
+        "routed.c",
+        "seen.c",
+        "connects.c",
+        "disturbed.c",
+        "questions.c",
+    ]
+    .map(|name| folder.join(name))
 }
 
 /// What is known while it runs. It ends with the process.
@@ -138,14 +147,18 @@ impl State {
         let mut destination = None;
         loop {
             let mut room = [0; MAX_MESSAGE];
-            let length =
-                rustix::net::recv(control, &mut room, RecvFlags::empty()).map_or(0, |(_, length)| length);
+            let length = rustix::net::recv(control, &mut room, RecvFlags::empty())
+                .map_or(0, |(_, length)| length);
             if length == 0 {
                 return;
             }
             let say = |reply: Reply<'_>| {
                 let bytes = reply.encode();
-                let _ = rustix::net::send(control.as_fd(), bytes.finished().unwrap(), SendFlags::NOSIGNAL);
+                let _ = rustix::net::send(
+                    control.as_fd(),
+                    bytes.finished().unwrap(),
+                    SendFlags::NOSIGNAL,
+                );
             };
             match Request::decode(&room[..length]).unwrap() {
                 Request::Ask(ask) => {
@@ -214,7 +227,11 @@ impl State {
                         }),
                     }
                 }
-                Request::Begin { ticket, local, fill } => {
+                Request::Begin {
+                    ticket,
+                    local,
+                    fill,
+                } => {
                     assert_eq!(ticket, 7);
                     let to = destination.unwrap();
                     let stream = self.arrival(local);
@@ -230,14 +247,18 @@ impl State {
                     };
                     say(Reply::Done { errno, reason: "" });
                     if errno != 0 {
-                        sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO)).unwrap();
+                        sockopt::set_socket_linger(&stream, Some(std::time::Duration::ZERO))
+                            .unwrap();
                         return;
                     }
                     thread::spawn(move || echo(stream, fill));
                 }
                 Request::Peer { local } => {
                     let peers = self.peers.lock().unwrap();
-                    let known = peers.iter().rev().find(|(known, _)| *known == canonical(local));
+                    let known = peers
+                        .iter()
+                        .rev()
+                        .find(|(known, _)| *known == canonical(local));
                     match known {
                         Some((_, address)) => say(Reply::Peer { address: *address }),
                         None => say(Reply::Refuse {
@@ -246,7 +267,10 @@ impl State {
                         }),
                     }
                 }
-                Request::Measured { address, round_trip } => {
+                Request::Measured {
+                    address,
+                    round_trip,
+                } => {
                     assert!(round_trip > 0);
                     self.measured.lock().unwrap().push(address);
                     self.changed_measured.notify_all();

@@ -26,7 +26,11 @@ pub static OBJECT: LazyLock<PathBuf> = LazyLock::new(|| {
 
 pub fn succeeded(command: &mut Command) -> Output {
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{command:?}: {}", reported(&output));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}",
+        reported(&output)
+    );
     output
 }
 

@@ -13,7 +13,10 @@ fn signed(change: impl FnOnce(&mut CircuitGrant)) -> (SigningKey, CircuitGrant) 
         end_unix_ms: 2_000,
         rate: 1_000_000,
         sessions: 4,
-        depots: vec![PublicKey::from_bytes([2; 32]), PublicKey::from_bytes([3; 32])],
+        depots: vec![
+            PublicKey::from_bytes([2; 32]),
+            PublicKey::from_bytes([3; 32]),
+        ],
         issuer: PublicKey::from_bytes([0; 32]),
         signature: [0; 64],
     };
@@ -40,10 +43,22 @@ fn a_grant_counts_for_its_holder_at_its_depots_in_its_time() {
     let (controller, grant) = signed(|_| {});
     assert_eq!(check(&grant, &controller, 1, 2, 1_000), Ok(()));
     assert_eq!(check(&grant, &controller, 1, 3, 1_999), Ok(()));
-    assert_eq!(check(&grant, &controller, 9, 2, 1_000), Err(GrantFault::Holder));
-    assert_eq!(check(&grant, &controller, 1, 9, 1_000), Err(GrantFault::Depot));
-    assert_eq!(check(&grant, &controller, 1, 2, 999), Err(GrantFault::Early(1)));
-    assert_eq!(check(&grant, &controller, 1, 2, 2_000), Err(GrantFault::Over(0)));
+    assert_eq!(
+        check(&grant, &controller, 9, 2, 1_000),
+        Err(GrantFault::Holder)
+    );
+    assert_eq!(
+        check(&grant, &controller, 1, 9, 1_000),
+        Err(GrantFault::Depot)
+    );
+    assert_eq!(
+        check(&grant, &controller, 1, 2, 999),
+        Err(GrantFault::Early(1))
+    );
+    assert_eq!(
+        check(&grant, &controller, 1, 2, 2_000),
+        Err(GrantFault::Over(0))
+    );
     let other = SigningKey::generate().unwrap();
     let issuer = GrantFault::Issuer(controller.public());
     assert_eq!(check(&grant, &other, 1, 2, 1_000), Err(issuer));
@@ -119,7 +134,9 @@ fn bytes_that_break_a_rule_are_no_grant() {
     let (_, grant) = signed(|grant| {
         grant.circuit = vec![b'c'; 128];
         (grant.from, grant.to) = ("f".repeat(64), "t".repeat(64));
-        grant.depots = (0..32).map(|byte| PublicKey::from_bytes([byte; 32])).collect();
+        grant.depots = (0..32)
+            .map(|byte| PublicKey::from_bytes([byte; 32]))
+            .collect();
     });
     assert_eq!(grant.to_bytes().unwrap().len(), MAX_GRANT_BYTES);
 }

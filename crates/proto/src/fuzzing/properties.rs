@@ -47,7 +47,9 @@ fn decoded_open(data: &[u8]) {
     if let Err(error) = &whole {
         assert_short_line(error);
     }
-    let Ok(Some((open, used))) = whole else { return };
+    let Ok(Some((open, used))) = whole else {
+        return;
+    };
     assert!(used <= MAX_OPEN);
     assert_short_line(&open.route);
     assert_short_line(&open.destination);
@@ -168,7 +170,12 @@ pub(super) fn texts(data: &[u8]) {
     written_and_read::<Service>(text);
     if let Ok(route) = text.parse::<Route>() {
         assert!(route.hops().len() <= crate::MAX_HOPS);
-        assert!(route.hops().iter().all(|Hop { endpoint, .. }| endpoint.port != 0));
+        assert!(
+            route
+                .hops()
+                .iter()
+                .all(|Hop { endpoint, .. }| endpoint.port != 0)
+        );
     }
     match Endpoint::parse_with_port(text, 7) {
         Ok(endpoint) => assert_eq!(endpoint.to_string().parse(), Ok(endpoint)),

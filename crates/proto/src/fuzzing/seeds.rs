@@ -6,8 +6,8 @@ use bytes::BytesMut;
 
 use super::Seed;
 use crate::{
-    CircuitGrant, Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey, Status, StatusCode,
-    TraceContext, UnknownOption, VersionRange,
+    CircuitGrant, Endpoint, Open, PublicKey, Route, Service, SessionId, SigningKey, Status,
+    StatusCode, TraceContext, UnknownOption, VersionRange,
 };
 
 /// Bytes of a frame before its options.
@@ -16,7 +16,8 @@ const HEADER: usize = 12;
 fn key(number: u8) -> SigningKey {
     // RFC 8410, section 7, with this number for every byte of the secret.
     const PREFIX: [u8; 16] = [
-        0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
+        0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04,
+        0x20,
     ];
     SigningKey::from_pkcs8(&[&PREFIX[..], &[number; 32]].concat()).unwrap()
 }
@@ -83,7 +84,11 @@ fn with_option(whole: &[u8], kind: u16, replaced: Option<&[u8]>) -> Vec<u8> {
     while let [a, b, c, d, ..] = *body {
         let (one, rest) = body.split_at(4 + usize::from(u16::from_be_bytes([c, d])));
         if u16::from_be_bytes([a, b]) == kind {
-            out.extend(replaced.map(|value| option(kind, value)).unwrap_or_default());
+            out.extend(
+                replaced
+                    .map(|value| option(kind, value))
+                    .unwrap_or_default(),
+            );
         } else {
             out.extend_from_slice(one);
         }
@@ -140,7 +145,9 @@ pub(super) fn open() -> Vec<Seed> {
     let server = signed("d1.example", to_a_server);
     let granted = signed("d1.example", |open| open.grant = Some(Box::new(grant())));
     let other_versions = |min, max| {
-        let mut bytes = signed("direct", |open| open.versions = VersionRange { min: 1, max });
+        let mut bytes = signed("direct", |open| {
+            open.versions = VersionRange { min: 1, max }
+        });
         bytes[4] = min;
         bytes
     };
@@ -162,7 +169,10 @@ pub(super) fn open() -> Vec<Seed> {
             signed("direct", |open| open.unknown = unknown()),
         ),
         ("hop-limit-0", signed("h", |open| open.hop_limit = 0)),
-        ("budget-0", signed("h", |open| open.setup_budget = Duration::ZERO)),
+        (
+            "budget-0",
+            signed("h", |open| open.setup_budget = Duration::ZERO),
+        ),
         (
             "early-data-behind",
             [&direct[..], b"\x16\x03\x01\x02\x00"].concat(),
@@ -185,7 +195,10 @@ pub(super) fn open() -> Vec<Seed> {
         ("body-every-option", full[HEADER..].to_vec()),
         ("to-a-server", server.clone()),
         ("body-to-a-server", server[HEADER..].to_vec()),
-        ("body-without-onward", with_option(&server, 0x8000 | 18, None)),
+        (
+            "body-without-onward",
+            with_option(&server, 0x8000 | 18, None),
+        ),
         (
             "body-onward-for-copy",
             with_option(&server, 0x8000 | 15, Some(b"copy")),
@@ -199,9 +212,18 @@ pub(super) fn open() -> Vec<Seed> {
         ("body-padding-0", with_option(&full, 20, Some(&[0; 2]))),
         ("body-padding-short", with_option(&full, 20, Some(&[9]))),
         ("body-rate-0", with_option(&server, 16, Some(&[0; 8]))),
-        ("body-duration-short", with_option(&server, 17, Some(&[0; 4]))),
-        ("body-without-service", with_option(&direct, 0x8000 | 15, None)),
-        ("body-service-empty", with_option(&direct, 0x8000 | 15, Some(b""))),
+        (
+            "body-duration-short",
+            with_option(&server, 17, Some(&[0; 4])),
+        ),
+        (
+            "body-without-service",
+            with_option(&direct, 0x8000 | 15, None),
+        ),
+        (
+            "body-service-empty",
+            with_option(&direct, 0x8000 | 15, Some(b"")),
+        ),
         (
             "body-service-upper-case",
             with_option(&direct, 0x8000 | 15, Some(b"COPY")),
@@ -315,7 +337,10 @@ pub(super) fn status() -> Vec<Seed> {
         ("cut-short", established[..20].to_vec()),
         ("length-65535", changed(&established, 6, &[0xff, 0xff])),
         ("another-protocol", b"SSH-2.0-OpenSSH_9\r\n".to_vec()),
-        ("body-established", [&[0][..], &established[HEADER..]].concat()),
+        (
+            "body-established",
+            [&[0][..], &established[HEADER..]].concat(),
+        ),
         ("padded", padded.clone()),
         ("body-padded", padded[HEADER..].to_vec()),
         ("body-padding-cut-short", padded[HEADER..300].to_vec()),

@@ -150,7 +150,9 @@ fn unknown_options_pass_on_unchanged_unless_critical() {
         Err(OpenError::UnknownCritical(100))
     );
     assert!(matches!(
-        decode(&resealed([&frame[..12], &[0, 0, 0, 0], &frame[12..]].concat())),
+        decode(&resealed(
+            [&frame[..12], &[0, 0, 0, 0], &frame[12..]].concat()
+        )),
         Err(OpenError::Malformed(_))
     ));
 

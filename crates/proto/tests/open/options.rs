@@ -15,7 +15,10 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
         open.onward = Some(server.clone());
     });
     let (found, _) = decode(&bytes(&open)).unwrap().unwrap();
-    assert_eq!((found.onward.as_ref(), found.verify()), (Some(&server), Ok(())));
+    assert_eq!(
+        (found.onward.as_ref(), found.verify()),
+        (Some(&server), Ok(()))
+    );
     // It is covered by the signature, and no depot changes it.
     let mut elsewhere = found.clone();
     elsewhere.onward = Some("[2001:db8::7]:22".parse().unwrap());
@@ -34,7 +37,13 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
         }
     }));
     assert!(
-        matches!(for_copy, Err(OpenError::Invalid { option: "onward", .. })),
+        matches!(
+            for_copy,
+            Err(OpenError::Invalid {
+                option: "onward",
+                ..
+            })
+        ),
         "{for_copy:?}"
     );
     let unmarked = decode(&edited(&open, |options| {
@@ -44,7 +53,10 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
             }
         }
     }));
-    assert!(matches!(unmarked, Err(OpenError::Invalid { .. })), "{unmarked:?}");
+    assert!(
+        matches!(unmarked, Err(OpenError::Invalid { .. })),
+        "{unmarked:?}"
+    );
 }
 
 /// LH-OPEN-15.
@@ -74,7 +86,10 @@ fn wishes_travel_as_they_were_signed() {
                     }
                 }
             }));
-            assert!(matches!(odd, Err(OpenError::Invalid { .. })), "{number}: {odd:?}");
+            assert!(
+                matches!(odd, Err(OpenError::Invalid { .. })),
+                "{number}: {odd:?}"
+            );
         }
     }
 }
@@ -89,7 +104,12 @@ fn padding_is_asked_for_within_its_bounds() {
     let mut less = found.clone();
     less.padding = None;
     assert_eq!(less.verify(), Err(Refusal::BadSignature));
-    for value in [&[0, 0][..], &(MAX_PADDING + 1).to_be_bytes(), &[1], &[0, 0, 1]] {
+    for value in [
+        &[0, 0][..],
+        &(MAX_PADDING + 1).to_be_bytes(),
+        &[1],
+        &[0, 0, 1],
+    ] {
         let odd = decode(&edited(&open, |options| {
             for (kind, found) in options {
                 if *kind == 20 {
@@ -206,7 +226,14 @@ fn senseless_values_are_refused() {
     assert!(decode(&edited(&open, |all| all.insert(7, (9, vec![b'a'; 65])))).is_err());
     assert!(decode(&edited(&open, |all| all.insert(7, (9, "a\u{202e}b".into())))).is_err());
     assert!(decode(&edited(&open, |all| all.insert(7, (10, Vec::new())))).is_err());
-    for service in [&b""[..], b"Copy", b"co py", &[b'a'; 33], b"caf\xc3\xa9", b"\xff"] {
+    for service in [
+        &b""[..],
+        b"Copy",
+        b"co py",
+        &[b'a'; 33],
+        b"caf\xc3\xa9",
+        b"\xff",
+    ] {
         assert!(decode(&edited(&open, |all| all[10].1 = service.to_vec())).is_err());
     }
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN, MAX_PADDING, Open, OpenDecoder, PublicKey, Route, Service,
-    SessionId, UnknownOption,
+    Endpoint, LAST_KNOWN_OPTION, MAX_OPEN, MAX_PADDING, Open, OpenDecoder, PublicKey, Route,
+    Service, SessionId, UnknownOption,
 };
 use proptest::prelude::*;
 

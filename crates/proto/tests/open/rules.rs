@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use longhaul_proto::{
-    Admission, MAX_PASSED, Next, Open, PublicKey, Refusal, Route, Service, SessionId, SigningKey, StatusCode,
-    TraceContext,
+    Admission, MAX_PASSED, Next, Open, PublicKey, Refusal, Route, Service, SessionId, SigningKey,
+    StatusCode, TraceContext,
 };
 
 use crate::{NOW, key, signed};
@@ -13,7 +13,9 @@ use crate::{NOW, key, signed};
 #[test]
 fn a_binding_is_the_opens_own() {
     let open = signed(|_| ());
-    let onward = open.passed_on(key().public(), Duration::from_secs(1)).unwrap();
+    let onward = open
+        .passed_on(key().public(), Duration::from_secs(1))
+        .unwrap();
     assert_eq!(onward.binding(), open.binding());
     let later = signed(|open| open.session_id = SessionId::from_bytes([1; 16]));
     assert_ne!(later.binding(), open.binding());
@@ -25,7 +27,10 @@ fn a_binding_is_the_opens_own() {
 /// LH-ADMIT-1, LH-ROUTE-8 and LH-ROUTE-4: what is refused before anybody is dialled.
 #[test]
 fn a_depot_is_the_one_that_the_route_names() {
-    let (mine, other) = (PublicKey::from_bytes([1; 32]), PublicKey::from_bytes([2; 32]));
+    let (mine, other) = (
+        PublicKey::from_bytes([1; 32]),
+        PublicKey::from_bytes([2; 32]),
+    );
     let admitted = |me: PublicKey, route: &str, change: fn(&mut Open)| {
         let mut open = signed(|open| open.route = route.parse().unwrap());
         change(&mut open);
@@ -109,7 +114,11 @@ fn the_signature_covers_what_depots_may_not_change() {
     for (index, change) in changes.iter().enumerate() {
         let mut forged = moved.clone();
         change(&mut forged);
-        assert_eq!(forged.verify(), Err(Refusal::BadSignature), "change {index}");
+        assert_eq!(
+            forged.verify(),
+            Err(Refusal::BadSignature),
+            "change {index}"
+        );
     }
 }
 
@@ -145,5 +154,8 @@ fn a_route_is_walked_place_by_place() {
     let last = third.passed_on(depot, Duration::ZERO).unwrap();
     assert_eq!(last.next(), Next::Here);
     assert_eq!(last.hop_limit, 0);
-    assert_eq!(last.passed_on(depot, Duration::ZERO), Err(Refusal::HopLimit));
+    assert_eq!(
+        last.passed_on(depot, Duration::ZERO),
+        Err(Refusal::HopLimit)
+    );
 }

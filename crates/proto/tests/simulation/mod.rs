@@ -177,7 +177,9 @@ pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>)
         events: BinaryHeap::new(),
         sequence: 0,
         now: 0,
-        places: (1..=depots + 1).map(|number| (number, place(number))).collect(),
+        places: (1..=depots + 1)
+            .map(|number| (number, place(number)))
+            .collect(),
         chain: Chain::new(&open, acceptor),
         route,
         open,
@@ -235,7 +237,9 @@ impl World {
         match event {
             Event::Connected(0, _) => self.initiator_sends(),
             Event::Connected(place, succeeded) => self.depot_connected(place, succeeded),
-            Event::Down(place, bytes) if place == self.delays.len() => self.acceptor_receives(&bytes),
+            Event::Down(place, bytes) if place == self.delays.len() => {
+                self.acceptor_receives(&bytes)
+            }
             Event::Down(place, bytes) => self.depot_receives(place, &bytes),
             Event::Up(0, bytes) => self.initiator_receives(&bytes),
             // Blindly (LH-DEPOT-6): a depot that sees bytes from below has long been relaying.
@@ -360,13 +364,14 @@ impl World {
             place.dead = true;
             return self.close_up(number);
         }
-        let onward = match open.passed_on(place.key.public(), Duration::from_micros(now - place.began)) {
-            Ok(onward) => onward,
-            Err(refusal) => {
-                status.code = Refusal::code(&refusal);
-                return self.fail(number, status);
-            }
-        };
+        let onward =
+            match open.passed_on(place.key.public(), Duration::from_micros(now - place.began)) {
+                Ok(onward) => onward,
+                Err(refusal) => {
+                    status.code = Refusal::code(&refusal);
+                    return self.fail(number, status);
+                }
+            };
         place.relaying = true;
         let mut flight = BytesMut::new();
         onward.encode(&mut flight).unwrap();
@@ -394,11 +399,12 @@ impl World {
             };
             payload = &bytes[used..];
             let position = open.position();
-            if let Err(refusal) =
-                place
-                    .admission
-                    .acceptor(&open, clock, |_| knows, |service| *service == Service::COPY)
-            {
+            if let Err(refusal) = place.admission.acceptor(
+                &open,
+                clock,
+                |_| knows,
+                |service| *service == Service::COPY,
+            ) {
                 return self.fail(number, Status::of_acceptor(refusal.code(), position));
             }
             place.relaying = true;

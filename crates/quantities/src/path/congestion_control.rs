@@ -60,7 +60,9 @@ impl CongestionControl {
         // A window of a segment or two bears any loss by the formula, which does not hold there.
         Probability::nearest(match self {
             Self::Reno => reno,
-            Self::Cubic => reno.max(rtt.as_secs_f64() * (cubic_factor() / segments).powf(4.0 / 3.0)),
+            Self::Cubic => {
+                reno.max(rtt.as_secs_f64() * (cubic_factor() / segments).powf(4.0 / 3.0))
+            }
         })
     }
 

@@ -14,7 +14,10 @@ fn loss(p: f64) -> Probability {
 }
 
 fn close(found: f64, wanted: f64, part: f64) {
-    assert!((found / wanted - 1.0).abs() < part, "{found} is not {wanted}");
+    assert!(
+        (found / wanted - 1.0).abs() < part,
+        "{found} is not {wanted}"
+    );
 }
 
 #[test]
@@ -32,8 +35,16 @@ fn average_windows_are_as_rfc_9438_tabulates_them() {
         for (rtt_ms, cubic) in [(100, cubic_100_ms), (10, cubic_10_ms)] {
             let rtt = Duration::from_millis(rtt_ms);
             // The tables take 1.2 where the square root of 1.5 is 1.2247.
-            close(CongestionControl::Reno.average_window(loss(p), rtt), reno, 0.03);
-            close(CongestionControl::Cubic.average_window(loss(p), rtt), cubic, 0.03);
+            close(
+                CongestionControl::Reno.average_window(loss(p), rtt),
+                reno,
+                0.03,
+            );
+            close(
+                CongestionControl::Cubic.average_window(loss(p), rtt),
+                cubic,
+                0.03,
+            );
         }
     }
 }
@@ -58,7 +69,11 @@ fn a_window_is_carried_once_a_round_trip() {
     let mut path = hop(20e6, 120);
     path.window = Some(ByteCount(65_536));
     assert_eq!(path.steady().bound, Bound::Window);
-    close(path.steady().rate.bits_per_second(), 65_536.0 * 8.0 / 0.12, 1e-12);
+    close(
+        path.steady().rate.bits_per_second(),
+        65_536.0 * 8.0 / 0.12,
+        1e-12,
+    );
     path.window = Some(ByteCount(300_000));
     assert_eq!(
         path.steady(),
@@ -108,7 +123,11 @@ fn slow_start_doubles_from_ten_segments() {
         (ByteCount(u64::MAX), 10, segments(10_230)),
     ] {
         let ramp = path.ramp(bytes);
-        assert_eq!((ramp.round_trips, ramp.bytes), (round_trips, sent), "{bytes}");
+        assert_eq!(
+            (ramp.round_trips, ramp.bytes),
+            (round_trips, sent),
+            "{bytes}"
+        );
     }
     assert_eq!(path.ramp(segments(50)).time, Duration::from_millis(250));
     let small = hop(1e6, 1);

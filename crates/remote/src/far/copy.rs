@@ -11,8 +11,8 @@ use longhaul_proto::Host;
 use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{
-    Client, Compare, ConnectError, Connector, DEFAULT_PATIENCE, Destination, Error, Event, Hello, Observer,
-    Outcome, Portion, Progress, Request, SessionConnector, Sources, Token, WriteOptions,
+    Client, Compare, ConnectError, Connector, DEFAULT_PATIENCE, Destination, Error, Event, Hello,
+    Observer, Outcome, Portion, Progress, Request, SessionConnector, Sources, Token, WriteOptions,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -92,7 +92,11 @@ impl Connector for Reached {
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
-        let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let first = self
+            .first
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
         match first {
             Some(session) => Ok(session),
             None => self.sessions.connect(route).await,
@@ -151,7 +155,8 @@ async fn carry_out(
         },
         Direction::Pull => Request::Pull {
             recursive: ask.recursive,
-            sources: beneath_root(&ask.sources).map_err(|error| Error::Refused(error.to_string()))?,
+            sources: beneath_root(&ask.sources)
+                .map_err(|error| Error::Refused(error.to_string()))?,
         },
     };
     let token = Token::random()?;
@@ -177,7 +182,9 @@ async fn carry_out(
         streams: ask.streams,
         // A far side leaves nothing behind but the copy.
         memory: None,
-        patience: ask.patience_ms.map_or(DEFAULT_PATIENCE, Duration::from_millis),
+        patience: ask
+            .patience_ms
+            .map_or(DEFAULT_PATIENCE, Duration::from_millis),
         progress,
         observer: reporting,
     };
@@ -231,7 +238,9 @@ fn kind(error: &Error) -> CopyErrorKind {
         Error::Connect(_) => CopyErrorKind::Connect,
         Error::Unauthorised(_) => CopyErrorKind::Unauthorised,
         Error::StreamsLost(_) | Error::Stream(_) | Error::CopyLost(_) => CopyErrorKind::BrokeOff,
-        Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => CopyErrorKind::Disagreement,
+        Error::Protocol(_) | Error::NotAsked(_) | Error::Disagreement => {
+            CopyErrorKind::Disagreement
+        }
         Error::Path { .. } => CopyErrorKind::Path,
         Error::Refused(_) | Error::Limit(_) => CopyErrorKind::Refused,
     }
@@ -253,8 +262,12 @@ impl Observer for Reporting {
     fn event(&self, event: Event) {
         let event = match event {
             Event::StreamOpened { stream, .. } => CopyEvent::StreamOpened { stream },
-            Event::StreamLost { is_silent: true, .. } => return,
-            Event::Waiting { .. } | Event::Back { .. } | Event::BegunAgain { .. } if !self.report_waiting => {
+            Event::StreamLost {
+                is_silent: true, ..
+            } => return,
+            Event::Waiting { .. } | Event::Back { .. } | Event::BegunAgain { .. }
+                if !self.report_waiting =>
+            {
                 return;
             }
             Event::Waiting { silence, patience } => CopyEvent::Waiting {

@@ -5,7 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use longhaul_transfer::files::message::{FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use longhaul_transfer::files::message::{
+    FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+};
 use longhaul_transfer::files::{Anything, Files};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
@@ -25,7 +27,8 @@ pub(super) struct LoginFiles {
 impl LoginFiles {
     /// Answers. Blocking.
     pub(super) fn answer(&mut self, home: &Path, ask: &FilesAsk) -> FilesAnswer {
-        self.try_answer(home, ask).unwrap_or_else(FilesAnswer::Failed)
+        self.try_answer(home, ask)
+            .unwrap_or_else(FilesAnswer::Failed)
     }
 
     fn try_answer(&mut self, home: &Path, ask: &FilesAsk) -> Result<FilesAnswer, FilesFailure> {
@@ -33,7 +36,8 @@ impl LoginFiles {
             Some(files) => files,
             None => {
                 let root = Dir::open(Path::new("/"));
-                let root = root.map_err(|errno| FilesFailure::of(errno, &PathBytes(b"/".to_vec())))?;
+                let root =
+                    root.map_err(|errno| FilesFailure::of(errno, &PathBytes(b"/".to_vec())))?;
                 self.files.insert(Files::new(Arc::new(root)))
             }
         };
@@ -63,7 +67,8 @@ struct Paths {
 
 impl Paths {
     fn real(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
-        let real = resolve::name(home, &typed.0).map_err(|error| FilesFailure::not_plain(error, typed))?;
+        let real =
+            resolve::name(home, &typed.0).map_err(|error| FilesFailure::not_plain(error, typed))?;
         Ok(self.keep(real, typed))
     }
 
@@ -73,9 +78,15 @@ impl Paths {
         if source_name(below_home(&typed.0)).is_empty() {
             return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));
         }
-        let slashes = typed.0.iter().rev().take_while(|&&byte| byte == b'/').count();
+        let slashes = typed
+            .0
+            .iter()
+            .rev()
+            .take_while(|&&byte| byte == b'/')
+            .count();
         let bare = typed.0.get(..typed.0.len() - slashes).unwrap_or_default();
-        let real = resolve::name(home, bare).map_err(|error| FilesFailure::not_plain(error, typed))?;
+        let real =
+            resolve::name(home, bare).map_err(|error| FilesFailure::not_plain(error, typed))?;
         Ok(self.keep(real, typed))
     }
 
@@ -84,7 +95,11 @@ impl Paths {
         match resolve::typed(home, &typed.0).is_dir() {
             true => {
                 let directory = PathBytes([&typed.0[..], b"/"].concat());
-                let directory = if typed.0.is_empty() { typed } else { &directory };
+                let directory = if typed.0.is_empty() {
+                    typed
+                } else {
+                    &directory
+                };
                 let real = resolve::name(home, &directory.0);
                 let real = real.map_err(|error| FilesFailure::not_plain(error, typed))?;
                 Ok(self.keep(real, typed))
@@ -157,7 +172,11 @@ fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailu
             path: paths.real(home, &path)?,
             parents,
         },
-        FilesAsk::Rename { from, to, overwrite } => FilesAsk::Rename {
+        FilesAsk::Rename {
+            from,
+            to,
+            overwrite,
+        } => FilesAsk::Rename {
             from: paths.own_name(home, &from)?,
             // A link to a directory is gone into.
             to: paths.listed(home, &to)?,
@@ -243,8 +262,15 @@ mod tests {
         };
         let more = FilesAsk::More { limit: None };
         let answered = files.answer(home.path(), &look);
-        assert!(matches!(answered, FilesAnswer::Entries { next: Some(_), .. }));
-        let FilesAnswer::Entries { entries, next: None } = files.answer(home.path(), &more) else {
+        assert!(matches!(
+            answered,
+            FilesAnswer::Entries { next: Some(_), .. }
+        ));
+        let FilesAnswer::Entries {
+            entries,
+            next: None,
+        } = files.answer(home.path(), &more)
+        else {
             panic!("no entries")
         };
         assert_eq!(entries[0].name, bytes("b"));
@@ -278,10 +304,17 @@ mod tests {
         std::os::unix::fs::symlink("one", at.join("link")).unwrap();
         let rename = |from: &str, to: &str, overwrite| {
             let (from, to) = (bytes(from), bytes(to));
-            change(FilesAsk::Rename { from, to, overwrite })
+            change(FilesAsk::Rename {
+                from,
+                to,
+                overwrite,
+            })
         };
         let error = rename("one", "two", false).unwrap_err().to_string();
-        assert!(error.starts_with("two: ") && !error.contains('\n'), "{error}");
+        assert!(
+            error.starts_with("two: ") && !error.contains('\n'),
+            "{error}"
+        );
         assert!(
             rename("none", "two", false)
                 .unwrap_err()

@@ -117,7 +117,8 @@ pub(super) fn destination(home: &Path, path: &[u8]) -> Result<Place, String> {
 }
 
 fn plain(typed: &[u8], real: &Path) -> Result<RelPath, String> {
-    RelPath::from_typed(real.as_os_str().as_bytes()).map_err(|error| format!("{}: {error}", printable(typed)))
+    RelPath::from_typed(real.as_os_str().as_bytes())
+        .map_err(|error| format!("{}: {error}", printable(typed)))
 }
 
 fn failed(typed: &[u8], error: &io::Error) -> String {

@@ -40,7 +40,8 @@ impl Serving {
         let client = ask.client;
         let resolved = tokio::task::spawn_blocking(move || granted(client, access, &typed, follow));
         let (grants, paths) = resolved.await.map_err(|error| error.to_string())??;
-        let root = Dir::open("/".as_ref()).map_err(|errno| std::io::Error::from(errno).to_string())?;
+        let root =
+            Dir::open("/".as_ref()).map_err(|errno| std::io::Error::from(errno).to_string())?;
         let server = Server::new(root, grants, limits);
         if ask.no_encrypt {
             server.allow_clear();
@@ -74,7 +75,14 @@ impl Serving {
             .iter()
             .map(|path| PathBytes(path.as_bytes().to_vec()))
             .collect();
-        Ok((serving, Answer::Serving { port, why_not, paths }))
+        Ok((
+            serving,
+            Answer::Serving {
+                port,
+                why_not,
+                paths,
+            },
+        ))
     }
 
     fn accept(&mut self, listener: Listener) {
@@ -103,7 +111,10 @@ impl Serving {
                 let deadline = Instant::now() + limit;
                 let dialled = longhaul_hop::dial(&[address], |_| options.clone(), deadline).await;
                 let conn = dialled.map_err(|error| error.to_string())?.conn;
-                acceptor.accept(conn).await.map_err(|error| error.to_string())
+                acceptor
+                    .accept(conn)
+                    .await
+                    .map_err(|error| error.to_string())
             }
         };
         let (session, address) = dial::race(addresses, limit, attempt).await?;

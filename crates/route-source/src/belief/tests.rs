@@ -248,7 +248,13 @@ fn what_makes_no_sense_is_left_out() {
             .map(|depot| option(&format!("d{depot}:1"), 0.01))
             .collect(),
     );
-    let choice = of_table(&many, &question("store.example:1", None), NOW, &Held::default()).unwrap();
+    let choice = of_table(
+        &many,
+        &question("store.example:1", None),
+        NOW,
+        &Held::default(),
+    )
+    .unwrap();
     assert_eq!(choice.at_once, MAX_AT_ONCE);
 }
 
@@ -258,7 +264,10 @@ fn a_route_that_failed_here_is_left_alone_whoever_names_it() {
     let mut held = Held::default();
     held.hold(&to.destination, &"c:3".parse().unwrap(), NOW);
     let both = table(vec![option("c:3", 0.9), option("a:1", 0.1)]);
-    assert_eq!(of_table(&both, &to, NOW, &held).unwrap().names(), "depot a:1");
+    assert_eq!(
+        of_table(&both, &to, NOW, &held).unwrap().names(),
+        "depot a:1"
+    );
     let one = table(vec![option("c:3", 1.0)]);
     assert_eq!(of_table(&one, &to, NOW, &held), Err(Ignored::Failed));
     let mut answer = RouteAnswer {
@@ -355,7 +364,11 @@ fn an_answer_promises_what_its_routes_take_beside_the_direct_one() {
             .seconds
             .unwrap()
     };
-    assert_eq!(promised(SMALL_BYTES), spread(30.0), "a small one goes direct");
+    assert_eq!(
+        promised(SMALL_BYTES),
+        spread(30.0),
+        "a small one goes direct"
+    );
     assert_eq!(
         promised(4 << 20),
         Spread {

@@ -36,7 +36,9 @@ async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
     server: &Acceptor,
     stream: S,
 ) -> Result<(Secured<S>, Open), Error> {
-    server.set_up(stream, Duration::from_secs(10), |_| Ok(())).await
+    server
+        .set_up(stream, Duration::from_secs(10), |_| Ok(()))
+        .await
 }
 
 fn options(identity: Identity, server: &Acceptor, route: &str) -> ConnectOptions {
@@ -75,9 +77,21 @@ fn open_signed_at(signed_at: u64, identity: &Identity, change: impl FnOnce(&mut 
 async fn verdict(mut near: impl AsyncRead + Unpin, sent: &[u8]) -> Result<Progress, FailureKind> {
     let mut answer = Vec::new();
     near.read_to_end(&mut answer).await.unwrap();
-    let readable = OpenDecoder::new().feed(sent).ok().flatten().map(|(open, _)| open);
+    let readable = OpenDecoder::new()
+        .feed(sent)
+        .ok()
+        .flatten()
+        .map(|(open, _)| open);
     let id = SessionId::from_bytes([0; 16]);
-    let any = || Open::new(id, Service::COPY, Route::direct(), destination(), Duration::ZERO);
+    let any = || {
+        Open::new(
+            id,
+            Service::COPY,
+            Route::direct(),
+            destination(),
+            Duration::ZERO,
+        )
+    };
     Chain::new(&readable.unwrap_or_else(any), None)
         .feed(&answer)
         .map_err(|failure| failure.kind)
@@ -93,7 +107,10 @@ async fn the_first_flight_carries_the_hello() {
     let connecting = connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
     let hearing = async {
         let (open, _, early) = receive_open(&mut far).await.unwrap();
-        assert_eq!((open.cursor, open.principal), (1, options.identity.public()));
+        assert_eq!(
+            (open.cursor, open.principal),
+            (1, options.identity.public())
+        );
         assert_eq!(open.verify(), Ok(()));
         // A TLS record with a handshake message in it (RFC 8446, section 5.1).
         assert_eq!(early.first(), Some(&0x16));
@@ -134,7 +151,10 @@ async fn both_ends_come_together() {
 #[tokio::test(start_paused = true)]
 async fn padding_comes_with_the_answer_of_who_takes_the_session() {
     let identity = Identity::generate().unwrap();
-    for (known, padding) in [(identity.public(), 11_920), (PublicKey::from_bytes([0; 32]), 0)] {
+    for (known, padding) in [
+        (identity.public(), 11_920),
+        (PublicKey::from_bytes([0; 32]), 0),
+    ] {
         let server = acceptor(known);
         let sent = open_of(&identity, |open| open.padding = Some(11_920));
         let (mut near, far) = duplex(1 << 16);
@@ -183,7 +203,9 @@ async fn an_open_that_does_not_come_in_time_is_refused() {
         let trickling = async {
             for byte in open.iter().filter(|_| trickle) {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                if near.write_all(&[*byte]).await.is_err() || began.elapsed() > Duration::from_secs(12) {
+                if near.write_all(&[*byte]).await.is_err()
+                    || began.elapsed() > Duration::from_secs(12)
+                {
                     break;
                 }
             }
@@ -192,8 +214,13 @@ async fn an_open_that_does_not_come_in_time_is_refused() {
             verdict
         };
         let (set_up, verdict) = tokio::join!(set_up(&server, far), trickling);
-        assert!(matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut));
-        assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::HeaderTimeout)));
+        assert!(
+            matches!(set_up, Err(Error::Peer(error)) if error.kind() == io::ErrorKind::TimedOut)
+        );
+        assert_eq!(
+            verdict,
+            Err(FailureKind::Acceptor(StatusCode::HeaderTimeout))
+        );
         assert!(
             began.elapsed() <= Duration::from_secs(13),
             "{:?}",
@@ -245,7 +272,10 @@ async fn opens_that_are_not_in_order_are_refused_with_their_code() {
     decoded.encode(&mut forged).unwrap();
     let cases = [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), StatusCode::BadOpen),
-        (open_of(&identity, |open| open.cursor = 0), StatusCode::Misrouted),
+        (
+            open_of(&identity, |open| open.cursor = 0),
+            StatusCode::Misrouted,
+        ),
         (open_of(&stranger, |_| ()), StatusCode::Unauthorised),
         (forged.to_vec(), StatusCode::BadSignature),
         (good.clone(), StatusCode::Ok),
@@ -286,7 +316,11 @@ async fn a_measured_clock_moves_the_window_and_widens_nothing() {
             let (_, verdict) = tokio::join!(set_up(&server, far), verdict(near, &bytes));
             match code {
                 StatusCode::Ok => assert!(matches!(verdict, Ok(Progress::Established { .. }))),
-                code => assert_eq!(verdict, Err(FailureKind::Acceptor(code)), "{ahead_ms} {age_ms}"),
+                code => assert_eq!(
+                    verdict,
+                    Err(FailureKind::Acceptor(code)),
+                    "{ahead_ms} {age_ms}"
+                ),
             }
         }
     }
@@ -316,7 +350,11 @@ async fn the_tls_client_must_be_the_principal() {
 #[tokio::test(start_paused = true)]
 async fn a_chain_that_falls_silent_times_out_at_its_hop() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
-    let options = options(Identity::generate().unwrap(), &server, "d1.example,d2.example");
+    let options = options(
+        Identity::generate().unwrap(),
+        &server,
+        "d1.example,d2.example",
+    );
     for answered in 0..=3u8 {
         let (near, mut far) = duplex(1 << 16);
         let depot = Identity::generate().unwrap();
@@ -369,7 +407,10 @@ async fn a_handshake_belongs_to_its_own_open() {
     let exchanged = async {
         let (one, _, early_one) = receive_open(&mut from_one).await.unwrap();
         let (two, _, early_two) = receive_open(&mut from_two).await.unwrap();
-        for (to, open, early) in [(&mut to_first, two, early_one), (&mut to_second, one, early_two)] {
+        for (to, open, early) in [
+            (&mut to_first, two, early_one),
+            (&mut to_second, one, early_two),
+        ] {
             let mut bytes = BytesMut::new();
             open.encode(&mut bytes).unwrap();
             bytes.extend_from_slice(&early);
@@ -380,7 +421,8 @@ async fn a_handshake_belongs_to_its_own_open() {
             tokio::io::copy_bidirectional(&mut from_two, &mut to_second)
         );
     };
-    let connecting = |near| connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
+    let connecting =
+        |near| connect::secure(near, &options, &options.route, deadline, unix_ms(), None);
     let (one, two, first, second, ()) = tokio::join!(
         connecting(one),
         connecting(two),

@@ -108,6 +108,10 @@ mod tests {
                 .map(|_| many.take())
                 .collect::<Vec<_>>(),
         );
-        assert_eq!(many.allocated(), MAX_SPARE_BUFFERS * SIZE, "a burst is let go");
+        assert_eq!(
+            many.allocated(),
+            MAX_SPARE_BUFFERS * SIZE,
+            "a burst is let go"
+        );
     }
 }

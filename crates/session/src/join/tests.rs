@@ -8,7 +8,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::{ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect};
+use crate::{
+    ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect,
+};
 
 /// More than all buffers on the way hold together.
 const MORE_THAN_BUFFERED: usize = 24 << 20;
@@ -38,7 +40,11 @@ async fn unjoined(options: JoinOptions) -> (Session, TcpStream, Join) {
     let programs = TcpListener::bind(LOOPBACK).await.unwrap();
     let address = programs.local_addr().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
-    let dialled = dial(std::slice::from_ref(&address), |_| Options::default(), deadline);
+    let dialled = dial(
+        std::slice::from_ref(&address),
+        |_| Options::default(),
+        deadline,
+    );
     let (dialled, accepted) = tokio::join!(dialled, programs.accept());
     let Dialled { conn, .. } = dialled.unwrap();
     let join = Join::new(far.unwrap(), conn, options);
@@ -64,7 +70,10 @@ async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
         ..JoinOptions::default()
     };
     let (near, program, join) = joined(options).await;
-    let (asked, answered) = (bytes(MORE_THAN_BUFFERED, 1), bytes(MORE_THAN_BUFFERED / 2, 2));
+    let (asked, answered) = (
+        bytes(MORE_THAN_BUFFERED, 1),
+        bytes(MORE_THAN_BUFFERED / 2, 2),
+    );
     let (mut near_reads, mut near_writes) = tokio::io::split(near);
     let (mut program_reads, mut program_writes) = program.into_split();
     let sending = async {
@@ -135,7 +144,10 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
     let error = program.read_u8().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
     let done = join.await.unwrap();
-    assert!(matches!(done.ending, Ending::Died(End::Session, _)), "{done:?}");
+    assert!(
+        matches!(done.ending, Ending::Died(End::Session, _)),
+        "{done:?}"
+    );
 }
 
 /// Where the program has died by the time that bytes for it arrive, writing them takes the connection's error, and what it seems to read then
@@ -209,7 +221,12 @@ async fn what_was_said_before_a_close_arrives() {
         received = answering => received,
         () = uploading => panic!("the upload broke off before the answer had been read"),
     };
-    assert!(received == answer, "{} of {} bytes", received.len(), answer.len());
+    assert!(
+        received == answer,
+        "{} of {} bytes",
+        received.len(),
+        answer.len()
+    );
     writes.shutdown().await.unwrap();
     let done = join.await.unwrap();
     assert!(matches!(done.ending, Ending::Closed), "{done:?}");

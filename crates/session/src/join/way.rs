@@ -144,7 +144,11 @@ impl Way {
     }
 
     /// Writes all that is held.
-    fn write(&mut self, cx: &mut Context<'_>, to: &mut (impl AsyncWrite + Unpin)) -> Poll<io::Result<()>> {
+    fn write(
+        &mut self,
+        cx: &mut Context<'_>,
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
         let Some(held) = &mut self.held else {
             return Poll::Ready(Ok(()));
         };

@@ -21,7 +21,10 @@ use super::record::HEADER;
 /// A connection of rustls, of either side.
 pub(crate) trait Handshaking {
     type Data;
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data>;
     fn state(&self) -> &CommonState;
     fn into_keys(self) -> Result<(ExtractedSecrets, Keys), rustls::Error>;
 }
@@ -29,7 +32,10 @@ pub(crate) trait Handshaking {
 impl Handshaking for UnbufferedClientConnection {
     type Data = ClientConnectionData;
 
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
     }
 
@@ -46,7 +52,10 @@ impl Handshaking for UnbufferedClientConnection {
 impl Handshaking for UnbufferedServerConnection {
     type Data = ServerConnectionData;
 
-    fn process<'c, 'i>(&'c mut self, incoming: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data> {
+    fn process<'c, 'i>(
+        &'c mut self,
+        incoming: &'i mut [u8],
+    ) -> UnbufferedStatus<'c, 'i, Self::Data> {
         self.process_tls_records(incoming)
     }
 
@@ -68,7 +77,9 @@ pub(crate) enum Keys {
 
 impl Keys {
     /// The next ones for what is sent, and the number of the first record.
-    pub(super) fn next_sending(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+    pub(super) fn next_sending(
+        &mut self,
+    ) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
         match self {
             Self::Client(keys) => keys.update_tx_secret(),
             Self::Server(keys) => keys.update_tx_secret(),
@@ -76,7 +87,9 @@ impl Keys {
     }
 
     /// The next ones for what is received.
-    pub(super) fn next_receiving(&mut self) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
+    pub(super) fn next_receiving(
+        &mut self,
+    ) -> Result<(u64, ConnectionTrafficSecrets), rustls::Error> {
         match self {
             Self::Client(keys) => keys.update_rx_secret(),
             Self::Server(keys) => keys.update_rx_secret(),
@@ -128,7 +141,9 @@ where
             }
             Ok(ConnectionState::WriteTraffic(_)) => Next::Established,
             Ok(ConnectionState::BlockedHandshake) => Next::Read,
-            Ok(_) => Next::Failed(rustls::Error::General("the peer ended the handshake".into())),
+            Ok(_) => Next::Failed(rustls::Error::General(
+                "the peer ended the handshake".into(),
+            )),
             Err(error) => Next::Failed(error),
         };
         incoming.consume(discard);
@@ -151,7 +166,9 @@ where
                 outgoing.clear();
             }
             Next::Established if !connection.state().is_handshaking() => return Ok(incoming),
-            Next::Established | Next::Read => offered = one_more(io, &mut incoming, offered).await?,
+            Next::Established | Next::Read => {
+                offered = one_more(io, &mut incoming, offered).await?
+            }
             Next::Failed(error) => failed = Some(error),
         }
     }

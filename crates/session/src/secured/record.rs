@@ -83,7 +83,10 @@ impl Keyed {
             _ => return Err(RecordError::Unexpected),
         };
         let key = UnboundKey::new(algorithm, key.as_ref()).map_err(|_| RecordError::Unexpected)?;
-        let iv = iv.as_ref().try_into().map_err(|_| RecordError::Unexpected)?;
+        let iv = iv
+            .as_ref()
+            .try_into()
+            .map_err(|_| RecordError::Unexpected)?;
         Ok(Self {
             key: LessSafeKey::new(key),
             iv,
@@ -189,7 +192,9 @@ impl Outgoing {
 
     /// What is still to be written.
     pub(super) fn left(&self) -> &[u8] {
-        self.bytes.get(self.written..self.filled).unwrap_or_default()
+        self.bytes
+            .get(self.written..self.filled)
+            .unwrap_or_default()
     }
 
     /// So many more bytes have been written.
@@ -205,18 +210,26 @@ impl Outgoing {
 pub(super) struct Opener(Keyed);
 
 impl Opener {
-    pub(super) fn new((sequence, secrets): (u64, ConnectionTrafficSecrets)) -> Result<Self, RecordError> {
+    pub(super) fn new(
+        (sequence, secrets): (u64, ConnectionTrafficSecrets),
+    ) -> Result<Self, RecordError> {
         Keyed::new(sequence, &secrets).map(Self)
     }
 
     /// Opens a record that is a header and `record_body_len` bytes behind it, into the front of `out`, which must have room for
     /// [`opened_len`] bytes. What it carries, and how many of those bytes that is.
-    pub(super) fn open(&mut self, record: &[u8], out: &mut [u8]) -> Result<(Content, usize), RecordError> {
+    pub(super) fn open(
+        &mut self,
+        record: &[u8],
+        out: &mut [u8],
+    ) -> Result<(Content, usize), RecordError> {
         let (header, body) = record
             .split_first_chunk::<HEADER>()
             .ok_or(RecordError::Malformed)?;
         let sealed_len = body.len().checked_sub(TAG).ok_or(RecordError::Malformed)?;
-        let (sealed, tag) = body.split_at_checked(sealed_len).ok_or(RecordError::Malformed)?;
+        let (sealed, tag) = body
+            .split_at_checked(sealed_len)
+            .ok_or(RecordError::Malformed)?;
         let out = out.get_mut(..sealed_len).ok_or(RecordError::Malformed)?;
         let nonce = self.0.nonce()?;
         self.0

@@ -209,7 +209,11 @@ async fn senseless_records_end_the_connection() {
             1,
         ),
         (Content::Handshake, &[1, 0, 0, 0], 1),
-        (Content::Handshake, &[NEW_SESSION_TICKET, 0, 0xff, 0xff, 1], 1),
+        (
+            Content::Handshake,
+            &[NEW_SESSION_TICKET, 0, 0xff, 0xff, 1],
+            1,
+        ),
         (Content::Alert, &[WARNING], 1),
     ];
     for (content, message, times) in senseless {
@@ -219,14 +223,21 @@ async fn senseless_records_end_the_connection() {
         }
         near.flush().await.unwrap();
         let failed = far.read_u8().await.unwrap_err();
-        assert_eq!(failed.kind(), io::ErrorKind::InvalidData, "{message:?}: {failed}");
+        assert_eq!(
+            failed.kind(),
+            io::ErrorKind::InvalidData,
+            "{message:?}: {failed}"
+        );
     }
     // Tickets are passed over, and so is a user's cancelling: what matters is the close.
     let (mut near, mut far) = both(1 << 16).await;
     near.seal(Content::Handshake, &[NEW_SESSION_TICKET, 0, 0, 1, 9])
         .unwrap();
-    near.seal(Content::Alert, &[WARNING, AlertDescription::UserCanceled.into()])
-        .unwrap();
+    near.seal(
+        Content::Alert,
+        &[WARNING, AlertDescription::UserCanceled.into()],
+    )
+    .unwrap();
     near.write_all(b"x").await.unwrap();
     near.flush().await.unwrap();
     assert_eq!(far.read_u8().await.unwrap(), b'x');

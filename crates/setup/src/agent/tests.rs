@@ -36,7 +36,9 @@ impl Driver for Memory {
                 parts.retain(|found| found.id != *id);
                 Ok(Reply::Done)
             }
-            Request::List { .. } => Ok(Reply::Parts { parts: parts.clone() }),
+            Request::List { .. } => Ok(Reply::Parts {
+                parts: parts.clone(),
+            }),
             Request::Counters { id, .. } => Err(DriverError::missing(id)),
         };
         Box::pin(std::future::ready(reply))
@@ -59,7 +61,8 @@ async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
 
 #[tokio::test]
 async fn nonsense_gets_an_error_and_the_next_request_its_answer() {
-    let answers = said(b"\n{}\n\xff\xfe\n{\"version\":1,\"do\":\"list\",\"owner\":\"us\"}\nhalf a li").await;
+    let answers =
+        said(b"\n{}\n\xff\xfe\n{\"version\":1,\"do\":\"list\",\"owner\":\"us\"}\nhalf a li").await;
     assert_eq!(answers.len(), 4);
     for answer in &answers[..3] {
         let nonsense = matches!(answer, Ok(Reply::Error(DriverError::Nonsense { .. })));
@@ -100,7 +103,9 @@ async fn a_driver_is_asked_through_a_socket() {
     );
     let there = list(&remote, name("us")).await.unwrap();
     assert_eq!(there[0].part, Some(part.clone()));
-    tear_down(&remote, name("us"), part.id.clone()).await.unwrap();
+    tear_down(&remote, name("us"), part.id.clone())
+        .await
+        .unwrap();
     let counted = crate::driver::counters(&remote, name("us"), part.id.clone()).await;
     assert_eq!(counted, Err(DriverError::missing(&part.id)));
 
@@ -112,7 +117,11 @@ async fn a_driver_is_asked_through_a_socket() {
     ));
     // What it left is no obstacle to the next, to which a new connection leads.
     let (_tell, stop) = watch::channel(false);
-    let _agent = tokio::spawn(listen(bind(&path).unwrap(), Arc::new(Memory::default()), stop));
+    let _agent = tokio::spawn(listen(
+        bind(&path).unwrap(),
+        Arc::new(Memory::default()),
+        stop,
+    ));
     assert_eq!(list(&remote, name("us")).await, Ok(vec![]));
 }
 
@@ -121,12 +130,18 @@ async fn nobody_else_can_enter_where_an_agent_listens() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let open = bind(&folder.path().join("agent")).unwrap_err();
-    assert!(matches!(open, ListenError::Open { mode: 0o755, .. }), "{open}");
+    assert!(
+        matches!(open, ListenError::Open { mode: 0o755, .. }),
+        "{open}"
+    );
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
     std::fs::write(folder.path().join("file"), "precious").unwrap();
     let file = bind(&folder.path().join("file")).unwrap_err();
     assert!(matches!(file, ListenError::NoSocket(_)), "{file}");
-    assert_eq!(std::fs::read(folder.path().join("file")).unwrap(), b"precious");
+    assert_eq!(
+        std::fs::read(folder.path().join("file")).unwrap(),
+        b"precious"
+    );
 }
 
 /// An agent that says the same to everybody.
@@ -168,5 +183,8 @@ async fn an_agent_that_says_nothing_is_not_waited_for() {
     let folder = tempfile::tempdir().unwrap();
     let remote = liar(folder.path(), Vec::new());
     let answer = list(&remote, name("us")).await;
-    assert!(matches!(answer, Err(DriverError::Failed { .. })), "{answer:?}");
+    assert!(
+        matches!(answer, Err(DriverError::Failed { .. })),
+        "{answer:?}"
+    );
 }

@@ -49,9 +49,15 @@ fn a_request_is_written_as_the_document_shows_it() {
             Reply::Error(DriverError::refused("no link wan here")),
             r#"{"answer":"error","kind":"refused","why":"no link wan here"}"#,
         ),
-        (Reply::Parts { parts: vec![] }, r#"{"answer":"parts","parts":[]}"#),
+        (
+            Reply::Parts { parts: vec![] },
+            r#"{"answer":"parts","parts":[]}"#,
+        ),
     ] {
-        assert_eq!(String::from_utf8(reply_line(&reply)).unwrap().trim_end(), text);
+        assert_eq!(
+            String::from_utf8(reply_line(&reply)).unwrap().trim_end(),
+            text
+        );
         assert_eq!(read_reply(text.as_bytes()), Ok(reply));
         assert!(page.contains(text), "docs/circuits.md does not show {text}");
     }
@@ -86,7 +92,8 @@ fn what_is_no_request_is_reported_in_one_line() {
 fn an_errors_text_is_made_fit_for_people() {
     let hostile = format!("a\u{1b}[2J\r\n  b{}", "x".repeat(1_000));
     let reply = serde_json::json!({"answer": "error", "kind": "failed", "why": hostile});
-    let Ok(Reply::Error(DriverError::Failed { why })) = read_reply(reply.to_string().as_bytes()) else {
+    let Ok(Reply::Error(DriverError::Failed { why })) = read_reply(reply.to_string().as_bytes())
+    else {
         panic!("no error");
     };
     assert!(why.starts_with("a [2J b"), "{why}");
@@ -95,8 +102,8 @@ fn an_errors_text_is_made_fit_for_people() {
 
 fn any_line() -> impl Strategy<Value = Vec<u8>> {
     let good = request_line(&set_up()).unwrap();
-    let damaged =
-        (any::<prop::sample::Index>(), any::<u8>(), any::<bool>()).prop_map(move |(at, byte, cut)| {
+    let damaged = (any::<prop::sample::Index>(), any::<u8>(), any::<bool>()).prop_map(
+        move |(at, byte, cut)| {
             let mut line = good.clone();
             let at = at.index(line.len());
             if cut {
@@ -105,7 +112,8 @@ fn any_line() -> impl Strategy<Value = Vec<u8>> {
                 line[at] = byte;
             }
             line
-        });
+        },
+    );
     prop_oneof![
         proptest::collection::vec(any::<u8>(), 0..300),
         damaged,

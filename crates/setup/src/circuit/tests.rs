@@ -36,7 +36,11 @@ fn circuit(pieces: Vec<(i64, i64, Vec<Route>)>) -> Circuit {
 
 #[test]
 fn a_part_is_there_from_before_the_start_to_the_end() {
-    let circuit = circuit(vec![(100, 200, vec![route(&[("a", "ab"), ("b", "bc")], 5)])]);
+    let circuit = circuit(vec![(
+        100,
+        200,
+        vec![route(&[("a", "ab"), ("b", "bc")], 5)],
+    )]);
     let count = |now| circuit.parts_at(&name("o"), now, SETUP_LEAD_MS).len();
     assert_eq!([89, 90, 199, 200].map(count), [0, 2, 2, 0]);
     assert_eq!(circuit.window(), Window::new(100, 200));
@@ -50,7 +54,10 @@ fn a_piece_that_follows_another_waits_for_its_end() {
     ]);
     let rate = |now| {
         let parts = circuit.parts_at(&name("o"), now, SETUP_LEAD_MS);
-        parts.into_values().map(|part| part.rate).collect::<Vec<_>>()
+        parts
+            .into_values()
+            .map(|part| part.rate)
+            .collect::<Vec<_>>()
     };
     assert_eq!(rate(195), [5]);
     assert_eq!(rate(200), [7]);
@@ -68,7 +75,10 @@ fn routes_with_the_same_streams_over_the_same_link_are_one_part() {
     let both = vec![route(&[("a", "ab")], 5), route(&[("a", "ab")], 6)];
     let parts = circuit(vec![(0, 9, both)]).parts_at(&name("o"), 0, SETUP_LEAD_MS);
     assert_eq!(
-        parts.into_values().map(|part| part.rate).collect::<Vec<_>>(),
+        parts
+            .into_values()
+            .map(|part| part.rate)
+            .collect::<Vec<_>>(),
         [11]
     );
 }
@@ -78,7 +88,10 @@ fn what_is_no_circuit_is_refused() {
     let good = route(&[("a", "ab")], 5);
     assert_eq!(circuit(vec![(0, 9, vec![good.clone()])]).check(), Ok(()));
     let overlap = circuit(vec![(0, 9, vec![]), (8, 10, vec![])]);
-    assert_eq!(overlap.check(), Err(CircuitFault::Window(Window::new(8, 10))));
+    assert_eq!(
+        overlap.check(),
+        Err(CircuitFault::Window(Window::new(8, 10)))
+    );
     let none = circuit(vec![(0, 9, vec![route(&[("a", "ab")], 0)])]);
     assert_eq!(none.check(), Err(CircuitFault::Rate(0)));
     let two = circuit(vec![(0, 9, vec![good.clone(), route(&[("a", "ac")], 5)])]);

@@ -34,7 +34,9 @@ impl Driver for Slow {
             tokio::time::sleep(self.time).await;
             if self
                 .panics
-                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+                .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| {
+                    left.checked_sub(1)
+                })
                 .is_ok()
             {
                 panic!("as it was told to");
@@ -116,7 +118,10 @@ async fn drivers_are_asked_until_all_is_there_and_again_when_it_changes() {
     assert_eq!(there(), [1, 1]);
 
     conductor.with(|reconciler| reconciler.want([circuit(1)]));
-    let standing = until(&conductor, |standing| *standing == Standing::Over { left: 0 }).await;
+    let standing = until(&conductor, |standing| {
+        *standing == Standing::Over { left: 0 }
+    })
+    .await;
     assert_eq!(standing, Standing::Over { left: 0 });
     assert_eq!(there(), [0, 0]);
 }
@@ -130,7 +135,10 @@ async fn a_driver_that_is_not_there_or_never_answers_fails_the_circuit() {
         (Some(never as Arc<dyn Driver>), "no answer within 120 s"),
     ] {
         let conductor = conductor(good(), of_b);
-        let standing = until(&conductor, |standing| matches!(standing, Standing::Failed { .. })).await;
+        let standing = until(&conductor, |standing| {
+            matches!(standing, Standing::Failed { .. })
+        })
+        .await;
         let Standing::Failed { why: said, .. } = standing else {
             panic!("{standing:?}");
         };

@@ -11,7 +11,11 @@ use crate::circuit::PartId;
 use crate::streams::Family;
 
 impl LinuxRouter {
-    pub(super) async fn tear_down(&self, id: &PartId, record: &mut Record) -> Result<Reply, DriverError> {
+    pub(super) async fn tear_down(
+        &self,
+        id: &PartId,
+        record: &mut Record,
+    ) -> Result<Reply, DriverError> {
         let slot = record.slot(id).map(|(slot, _)| slot);
         // A number that the record knows by now is somebody's, and has an id.
         let unknown = id
@@ -77,10 +81,18 @@ impl LinuxRouter {
     }
 
     /// Gives packets without a circuit what is free, and an interface without circuits, where nothing is to stay, back its own queueing discipline.
-    pub(super) async fn settle_bases(&self, record: &Record, gone: Option<u16>) -> Result<(), DriverError> {
+    pub(super) async fn settle_bases(
+        &self,
+        record: &Record,
+        gone: Option<u16>,
+    ) -> Result<(), DriverError> {
         let snapshot = self.kernel.snapshot(&self.config).await?;
         for (name, link) in &self.config.links {
-            let Some(at) = snapshot.interfaces.get(name).filter(|at| at.root == Root::Ours) else {
+            let Some(at) = snapshot
+                .interfaces
+                .get(name)
+                .filter(|at| at.root == Root::Ours)
+            else {
                 continue;
             };
             if at.is_idle() && !link.standing {
@@ -89,7 +101,8 @@ impl LinuxRouter {
                     .tc(&format!("qdisc del dev {device} root handle {handle:x}:"))
                     .await?;
             } else {
-                self.make_base(link, at, reserved(record, name, gone)).await?;
+                self.make_base(link, at, reserved(record, name, gone))
+                    .await?;
             }
         }
         Ok(())

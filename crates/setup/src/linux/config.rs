@@ -87,7 +87,9 @@ impl Default for Numbers {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFault {
     /// It is no interface's name.
-    #[error("link {link}: {interface:?} is no interface's name: write it as ip link shows it, up to an @")]
+    #[error(
+        "link {link}: {interface:?} is no interface's name: write it as ip link shows it, up to an @"
+    )]
     Interface {
         /// The link.
         link: Name,

@@ -110,7 +110,9 @@ fn address(steps: &mut Vec<Step>, at: u32, prefix: Prefix) {
         }
     };
     for (place, word) in (0..).zip(words) {
-        let bits = u32::from(prefix.length()).saturating_sub(32 * place).min(32);
+        let bits = u32::from(prefix.length())
+            .saturating_sub(32 * place)
+            .min(32);
         if bits == 0 {
             break;
         }

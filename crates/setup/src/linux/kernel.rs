@@ -38,9 +38,18 @@ impl Kernel {
     }
 
     /// Runs a program with words that are separated by blanks, and then others as they are.
-    pub async fn run(&self, program: &str, words: &str, more: &[&str]) -> Result<String, DriverError> {
-        let failed = |why: &dyn std::fmt::Display| DriverError::failed(format!("{program} {words}: {why}"));
-        let arguments: Vec<&str> = words.split_whitespace().chain(more.iter().copied()).collect();
+    pub async fn run(
+        &self,
+        program: &str,
+        words: &str,
+        more: &[&str],
+    ) -> Result<String, DriverError> {
+        let failed =
+            |why: &dyn std::fmt::Display| DriverError::failed(format!("{program} {words}: {why}"));
+        let arguments: Vec<&str> = words
+            .split_whitespace()
+            .chain(more.iter().copied())
+            .collect();
         let command = (self.start)(program, &arguments).map_err(|error| failed(&error))?;
         let ran = run(command, &[], COMMAND_TIME, MAX_OUTPUT_BYTES).await;
         let ran = ran.map_err(|error| failed(&format!("{error} (it is in iproute2)")))?;

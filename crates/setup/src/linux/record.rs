@@ -119,7 +119,8 @@ impl Record {
         let Some(before) = self.parts.remove(&slot) else {
             return Ok(());
         };
-        self.save().inspect_err(|_| drop(self.parts.insert(slot, before)))
+        self.save()
+            .inspect_err(|_| drop(self.parts.insert(slot, before)))
     }
 
     /// Writes all of it beside the file, and puts it in the file's place.

@@ -41,7 +41,9 @@ pub(super) fn slot_of_class(minor: u16) -> Option<u16> {
 
 /// What packets without a circuit have of a link for themselves, in bit/s.
 pub(super) fn rest(link: Rate, circuits: Rate) -> Rate {
-    link.saturating_sub(circuits).max(link / MIN_REST_DIVISOR).max(1)
+    link.saturating_sub(circuits)
+        .max(link / MIN_REST_DIVISOR)
+        .max(1)
 }
 
 /// What a class of a rate may send at once, in bytes.

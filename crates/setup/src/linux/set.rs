@@ -22,7 +22,11 @@ impl From<RecordError> for DriverError {
 }
 
 impl LinuxRouter {
-    pub(super) async fn set_up(&self, part: &Part, record: &mut Record) -> Result<Reply, DriverError> {
+    pub(super) async fn set_up(
+        &self,
+        part: &Part,
+        record: &mut Record,
+    ) -> Result<Reply, DriverError> {
         part.check()?;
         let link = self.link(part)?;
         if part.rate < MIN_RATE {
@@ -35,7 +39,9 @@ impl LinuxRouter {
         if let Some(Root::Others(other)) = snapshot.interfaces.get(&part.link).map(|at| &at.root) {
             return Err(anothers(link, other));
         }
-        let before = record.slot(&part.id).map(|(slot, before)| (slot, before.clone()));
+        let before = record
+            .slot(&part.id)
+            .map(|(slot, before)| (slot, before.clone()));
         if let Some((slot, before)) = &before
             && before == part
             && snapshot.is_whole(*slot, part)
@@ -69,7 +75,9 @@ impl LinuxRouter {
         let others = record
             .parts()
             .filter(|(_, other)| other.link == part.link && other.id != part.id);
-        let taken: Rate = others.map(|(_, other)| other.rate).fold(0, Rate::saturating_add);
+        let taken: Rate = others
+            .map(|(_, other)| other.rate)
+            .fold(0, Rate::saturating_add);
         let reservable = link.reservable.of(link.rate);
         if part.rate > reservable {
             return Err(DriverError::refused(format!(
@@ -86,7 +94,12 @@ impl LinuxRouter {
 
     /// The first slot of which nothing is there, neither of the router's nor of anybody else's. Filters and rules count in the order of slots, so
     /// parts for some of the streams between two ends come before those for all of them.
-    async fn free_slot(&self, part: &Part, snapshot: &Snapshot, record: &Record) -> Result<u16, DriverError> {
+    async fn free_slot(
+        &self,
+        part: &Part,
+        snapshot: &Snapshot,
+        record: &Record,
+    ) -> Result<u16, DriverError> {
         let used = snapshot.slots();
         let family = part.streams.family();
         let is_for_some = part.streams.source_ports.is_some() || part.streams.mark.is_some();
@@ -97,7 +110,12 @@ impl LinuxRouter {
         };
         for slot in slots.filter(|slot| !used.contains(slot) && !snapshot.taken.contains(slot)) {
             let free = record.part(slot).is_none();
-            if free && self.kernel.is_free(family, self.config.numbers.table(slot)).await {
+            if free
+                && self
+                    .kernel
+                    .is_free(family, self.config.numbers.table(slot))
+                    .await
+            {
                 return Ok(slot);
             }
         }
@@ -122,7 +140,11 @@ impl LinuxRouter {
         let numbers = &self.config.numbers;
         let device = &link.interface;
         let handle = format!("{:x}", numbers.handle);
-        let at = snapshot.interfaces.get(&part.link).cloned().unwrap_or_default();
+        let at = snapshot
+            .interfaces
+            .get(&part.link)
+            .cloned()
+            .unwrap_or_default();
         self.make_base(link, &at, reserved(record, &part.link, None))
             .await?;
 
@@ -155,7 +177,9 @@ impl LinuxRouter {
         self.kernel.run("tc", &filter, &[&bytecode]).await?;
 
         let (option, table, maker) = (option(family), numbers.table(slot), numbers.protocol);
-        let via = link.gateway(family).map(|gateway| format!("via {gateway} "));
+        let via = link
+            .gateway(family)
+            .map(|gateway| format!("via {gateway} "));
         let via = via.unwrap_or_default();
         self.kernel
             .ip(&format!(
@@ -187,7 +211,9 @@ impl LinuxRouter {
             Root::Ours => {}
             Root::Others(other) => return Err(anothers(link, other)),
             Root::Kernels => {
-                let add = format!("qdisc add dev {device} root handle {handle}: htb default {REST_CLASS:x}");
+                let add = format!(
+                    "qdisc add dev {device} root handle {handle}: htb default {REST_CLASS:x}"
+                );
                 self.kernel.tc(&add).await?;
             }
         }
@@ -239,7 +265,9 @@ fn anothers(link: &RouterLink, other: &str) -> DriverError {
 pub(super) fn reserved(record: &Record, link: &Name, gone: Option<u16>) -> Rate {
     let parts = record.parts();
     let parts = parts.filter(|(slot, part)| part.link == *link && Some(*slot) != gone);
-    parts.map(|(_, part)| part.rate).fold(0, Rate::saturating_add)
+    parts
+        .map(|(_, part)| part.rate)
+        .fold(0, Rate::saturating_add)
 }
 
 /// Which packets a rule is for, as `ip rule` takes it.

@@ -55,7 +55,10 @@ pub(super) struct Snapshot {
 impl Interface {
     /// Whether the root is the router's own, and of no use to anybody.
     pub fn is_idle(&self) -> bool {
-        self.root == Root::Ours && self.classes.is_empty() && self.filters.is_empty() && !self.shared
+        self.root == Root::Ours
+            && self.classes.is_empty()
+            && self.filters.is_empty()
+            && !self.shared
     }
 }
 
@@ -77,7 +80,8 @@ impl Snapshot {
     /// Slots of which anything is there.
     pub fn slots(&self) -> BTreeSet<u16> {
         let interfaces = self.interfaces.values();
-        let at_interfaces = interfaces.flat_map(|interface| interface.classes.union(&interface.filters));
+        let at_interfaces =
+            interfaces.flat_map(|interface| interface.classes.union(&interface.filters));
         let routing = self.rules.union(&self.routes).map(|(_, slot)| slot);
         at_interfaces.chain(routing).copied().collect()
     }
@@ -103,10 +107,15 @@ impl Kernel {
         }
         for (family, option) in [(Family::V4, "-4"), (Family::V6, "-6")] {
             let rules = self.ip(&format!("-j -N {option} rule show")).await;
-            let routes = format!("-j -N {option} route show table all proto {}", numbers.protocol);
+            let routes = format!(
+                "-j -N {option} route show table all proto {}",
+                numbers.protocol
+            );
             let rules = match (family, rules) {
                 // A kernel without IPv6 has nothing of it.
-                (Family::V6, Err(DriverError::Failed { why })) if why.contains("not supported") => continue,
+                (Family::V6, Err(DriverError::Failed { why })) if why.contains("not supported") => {
+                    continue;
+                }
                 (_, rules) => rules?,
             };
             read_rules(&rules, numbers, family, &mut snapshot)?;
@@ -130,8 +139,12 @@ impl Kernel {
     pub async fn is_free(&self, family: Family, table: u32) -> bool {
         let option = option(family);
         // A table that isn't there is an error, and is free.
-        let routes = self.ip(&format!("-j -N {option} route show table {table}")).await;
-        routes.map_or(true, |routes| rows(&routes).is_ok_and(|rows| rows.is_empty()))
+        let routes = self
+            .ip(&format!("-j -N {option} route show table {table}"))
+            .await;
+        routes.map_or(true, |routes| {
+            rows(&routes).is_ok_and(|rows| rows.is_empty())
+        })
     }
 }
 
@@ -219,7 +232,9 @@ fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
         match Numbers::slot_of(numbers.filters.into(), preference) {
             // The first line of a preference says only that it is used.
             Some(slot) => match word_after(line, "flowid") {
-                Some(class) if class == class_of(numbers, slot) => drop(interface.filters.insert(slot)),
+                Some(class) if class == class_of(numbers, slot) => {
+                    drop(interface.filters.insert(slot))
+                }
                 Some(_) => interface.shared = true,
                 None => {}
             },

@@ -14,7 +14,10 @@ fn config(text: &str) -> Result<RouterConfig, String> {
 #[test]
 fn the_documents_configuration_is_one() {
     let page = include_str!("../../../../docs/circuits.md");
-    let example = page.lines().find(|line| line.contains("\"interface\"")).unwrap();
+    let example = page
+        .lines()
+        .find(|line| line.contains("\"interface\""))
+        .unwrap();
     let config = config(example).unwrap();
     assert_eq!(config.links[&name("wan")].rate, 9_900_000_000);
     assert_eq!(config.numbers, Numbers::default());
@@ -47,7 +50,10 @@ fn a_configuration_that_makes_no_sense_is_reported_in_one_line() {
             link(r#""interface":"eth1.7@eth1","rate":1000000"#),
             "is no interface's name",
         ),
-        (link(r#""interface":"","rate":1000000"#), "is no interface's name"),
+        (
+            link(r#""interface":"","rate":1000000"#),
+            "is no interface's name",
+        ),
         (link(r#""interface":"eth1","rate":1"#), "64000 to"),
         (
             link(r#""interface":"eth1","rate":1000000,"reservable":1000001"#),
@@ -58,13 +64,25 @@ fn a_configuration_that_makes_no_sense_is_reported_in_one_line() {
             "two gateways",
         ),
         (two.to_owned(), "links a and b are both interface eth1"),
-        (numbers(r#""handle":0"#), "the handle from 0: take 1 to 32767"),
-        (numbers(r#""rules":32000"#), "rules from 32000: take 1 to 30766"),
+        (
+            numbers(r#""handle":0"#),
+            "the handle from 0: take 1 to 32767",
+        ),
+        (
+            numbers(r#""rules":32000"#),
+            "rules from 32000: take 1 to 30766",
+        ),
         (numbers(r#""tables":254"#), "tables from 254: take 256"),
-        (numbers(r#""protocol":2"#), "the protocol from 2: take 5 to 255"),
+        (
+            numbers(r#""protocol":2"#),
+            "the protocol from 2: take 5 to 255",
+        ),
     ] {
         let error = config(&text).unwrap_err();
-        assert!(error.contains(why) && !error.contains('\n'), "{text}: {error}");
+        assert!(
+            error.contains(why) && !error.contains('\n'),
+            "{text}: {error}"
+        );
     }
 }
 
@@ -76,7 +94,10 @@ fn numbers_are_found_again() {
             Numbers::slot_of(numbers.rules.into(), numbers.rule(slot).into()),
             Some(slot)
         );
-        assert_eq!(Numbers::slot_of(numbers.tables, numbers.table(slot)), Some(slot));
+        assert_eq!(
+            Numbers::slot_of(numbers.tables, numbers.table(slot)),
+            Some(slot)
+        );
         let class = room::class_of(&numbers, slot);
         let minor = u16::from_str_radix(class.split_once(':').unwrap().1, 16).unwrap();
         assert_eq!(room::slot_of_class(minor), Some(slot));
@@ -108,7 +129,10 @@ fn a_record_is_what_it_was_when_it_is_opened_again() {
     record.put(4, other.clone()).unwrap();
     record.remove(4).unwrap();
     record.remove(9).unwrap();
-    assert!(matches!(Record::open(&directory), Err(RecordError::Taken(_))));
+    assert!(matches!(
+        Record::open(&directory),
+        Err(RecordError::Taken(_))
+    ));
     drop(record);
     let record = Record::open(&directory).unwrap();
     assert_eq!(record.slot(&one.id), Some((3, &one)));
@@ -117,7 +141,10 @@ fn a_record_is_what_it_was_when_it_is_opened_again() {
     for text in ["", "{\"3\":", "{\"2000\":null}", "[]", "{\"99999\":1}"] {
         std::fs::write(directory.join("parts.json"), text).unwrap();
         let error = Record::open(&directory).unwrap_err();
-        assert!(matches!(error, RecordError::Unreadable { .. }), "{text}: {error}");
+        assert!(
+            matches!(error, RecordError::Unreadable { .. }),
+            "{text}: {error}"
+        );
     }
 }
 

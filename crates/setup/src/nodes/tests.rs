@@ -22,7 +22,10 @@ fn each_node_has_its_driver_and_alike_ones_share_it() {
 #[test]
 fn what_makes_no_sense_is_reported_in_one_line() {
     for (node, why) in [
-        (serde_json::json!({}), "name one of agent, command and program"),
+        (
+            serde_json::json!({}),
+            "name one of agent, command and program",
+        ),
         (
             serde_json::json!({"agent": "unix:/a", "program": ["b"]}),
             "name one of",
@@ -34,7 +37,9 @@ fn what_makes_no_sense_is_reported_in_one_line() {
             "time_s is 1 to 100",
         ),
     ] {
-        let error = config(serde_json::json!({ "west": node })).unwrap().drivers();
+        let error = config(serde_json::json!({ "west": node }))
+            .unwrap()
+            .drivers();
         let error = error.err().unwrap().to_string();
         assert!(
             error.starts_with("setup.nodes.west: ") && error.contains(why),

@@ -114,7 +114,9 @@ impl Wanted {
 
     /// Whether a piece of it is to be there.
     pub fn held_at(&self, now: Moment) -> bool {
-        self.circuit.held(SETUP_LEAD_MS).any(|(held, _)| held.holds(now))
+        self.circuit
+            .held(SETUP_LEAD_MS)
+            .any(|(held, _)| held.holds(now))
     }
 
     /// Notes whether something of it is missing.
@@ -138,17 +140,25 @@ impl Wanted {
             .circuit
             .held(SETUP_LEAD_MS)
             .find(|(held, _)| held.holds(now))?;
-        Some(since.max(piece.window.start).saturating_add_unsigned(GRACE_MS))
+        Some(
+            since
+                .max(piece.window.start)
+                .saturating_add_unsigned(GRACE_MS),
+        )
     }
 
     /// The moments at which something changes by itself.
     pub fn turns(&self) -> impl Iterator<Item = Moment> {
         let pieces = self.circuit.held(SETUP_LEAD_MS);
         let changes = pieces.flat_map(move |(held, piece)| {
-            let late = self
-                .missing_since
-                .map(|since| since.max(piece.window.start).saturating_add_unsigned(GRACE_MS));
-            [Some(held.start), Some(held.end), late].into_iter().flatten()
+            let late = self.missing_since.map(|since| {
+                since
+                    .max(piece.window.start)
+                    .saturating_add_unsigned(GRACE_MS)
+            });
+            [Some(held.start), Some(held.end), late]
+                .into_iter()
+                .flatten()
         });
         changes.filter(|_| self.failure.is_none())
     }

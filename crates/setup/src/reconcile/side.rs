@@ -48,7 +48,9 @@ struct Pause {
 impl Pause {
     fn longer(&mut self, error: &DriverError, now: Moment) {
         let doublings = self.failures.min(16); // more would be beyond the longest in any case
-        let wait = FIRST_BACK_OFF.saturating_mul(1 << doublings).min(MAX_BACK_OFF);
+        let wait = FIRST_BACK_OFF
+            .saturating_mul(1 << doublings)
+            .min(MAX_BACK_OFF);
         self.failures = self.failures.saturating_add(1);
         self.until = now.saturating_add_unsigned(wait);
         self.no_room = matches!(error, DriverError::NoRoom { .. });
@@ -120,7 +122,8 @@ impl Side {
         if self.under_way.is_some() || !self.pause.is_over(now) {
             return None;
         }
-        let list_is_due = |listed: Moment| now < listed || now >= listed.saturating_add_unsigned(LIST_EVERY);
+        let list_is_due =
+            |listed: Moment| now < listed || now >= listed.saturating_add_unsigned(LIST_EVERY);
         if self.listed.is_none_or(list_is_due) {
             return Some(Doing::List);
         }
@@ -168,7 +171,8 @@ impl Side {
                 None
             }
             (Doing::SetUp(part), Ok(Reply::Done)) => {
-                self.there.insert(part.id.clone(), There::Whole(part.clone()));
+                self.there
+                    .insert(part.id.clone(), There::Whole(part.clone()));
                 self.set_ups.remove(&part.id);
                 None
             }
@@ -196,7 +200,12 @@ impl Side {
             part.or_default().longer(&error, now);
         }
         // A driver that said why it won't or can't is there, and can be asked for other parts at once.
-        if !refuses || matches!(error, DriverError::Failed { .. } | DriverError::Nonsense { .. }) {
+        if !refuses
+            || matches!(
+                error,
+                DriverError::Failed { .. } | DriverError::Nonsense { .. }
+            )
+        {
             self.pause.longer(&error, now);
         }
         Some((doing, error))
@@ -209,7 +218,9 @@ impl Side {
             let is_it = |part: &Part| part.owner == found.owner && part.id == found.id;
             // A driver need not keep the description of what it has.
             let part = match (found.part.filter(is_it), before.remove(&found.id)) {
-                (Some(part), _) | (None, Some(There::Whole(part))) if found.whole => There::Whole(part),
+                (Some(part), _) | (None, Some(There::Whole(part))) if found.whole => {
+                    There::Whole(part)
+                }
                 _ => There::Unsure,
             };
             self.there.insert(found.id, part);

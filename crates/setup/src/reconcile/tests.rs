@@ -71,8 +71,15 @@ fn before_anything_else_a_driver_lists_what_it_has() {
     reconciler.want([circuit("c", 5, START, END)]);
     let asks = reconciler.next(START);
     assert_eq!(asks.len(), 2);
-    assert!(asks.iter().all(|ask| matches!(ask.request, Request::List { .. })));
-    assert_eq!(reconciler.left(&name("c")), 2, "each driver may have something");
+    assert!(
+        asks.iter()
+            .all(|ask| matches!(ask.request, Request::List { .. }))
+    );
+    assert_eq!(
+        reconciler.left(&name("c")),
+        2,
+        "each driver may have something"
+    );
     assert_eq!(reconciler.next(START), [], "one thing at a time");
 }
 
@@ -96,8 +103,12 @@ fn after_a_crash_what_nobody_wants_is_removed_and_what_is_wanted_stays() {
     assert_eq!(standing(&after, START + 5), Standing::Provisioned);
     let set_up = |request: &Request| matches!(request, Request::SetUp { .. });
     let anothers = part("others", "x", "a", "ab", 7).id;
-    let touches = |request: &Request| matches!(request, Request::TearDown { id, .. } if *id == anothers);
-    assert!(!network.asked.iter().any(touches), "it is not even asked for");
+    let touches =
+        |request: &Request| matches!(request, Request::TearDown { id, .. } if *id == anothers);
+    assert!(
+        !network.asked.iter().any(touches),
+        "it is not even asked for"
+    );
     assert!(
         !network.asked.iter().any(set_up),
         "what is there is not set up again"
@@ -140,12 +151,14 @@ fn what_fails_is_asked_again_later_each_time_and_given_up_after_the_grace() {
     let late = START + GRACE_MS as Moment;
     network.run(&mut reconciler, EARLY, late - 1, &mut failing);
     assert_eq!(standing(&reconciler, late - 1), Standing::SettingUp);
-    let times =
-        network.times_of(|request| matches!(request, Request::SetUp { part } if part.node == name("b")));
+    let times = network
+        .times_of(|request| matches!(request, Request::SetUp { part } if part.node == name("b")));
     let waits: Vec<Moment> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert_eq!(waits[..5], [1_000, 2_000, 4_000, 8_000, 16_000]);
     assert!(
-        waits[5..].iter().all(|wait| *wait == MAX_BACK_OFF as Moment),
+        waits[5..]
+            .iter()
+            .all(|wait| *wait == MAX_BACK_OFF as Moment),
         "{waits:?}"
     );
     network.run(&mut reconciler, late, late, &mut failing);
@@ -161,7 +174,9 @@ fn what_fails_is_asked_again_later_each_time_and_given_up_after_the_grace() {
 #[test]
 fn a_driver_that_is_silent_fails_new_circuits_and_no_old_ones() {
     let silent = || {
-        Answers::by(|driver, _| (driver == "driver of b").then(|| DriverError::failed("no route to host")))
+        Answers::by(|driver, _| {
+            (driver == "driver of b").then(|| DriverError::failed("no route to host"))
+        })
     };
     let late = START + GRACE_MS as Moment;
     let (mut new, mut network) = (reconciler(), Network::default());
@@ -196,7 +211,10 @@ fn what_a_driver_lost_is_set_up_again() {
 fn a_circuit_that_waits_for_room_is_set_up_when_another_ends() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     network.room = Some(5);
-    reconciler.want([circuit("c", 5, START, END), circuit("d", 5, END, END + 500_000)]);
+    reconciler.want([
+        circuit("c", 5, START, END),
+        circuit("d", 5, END, END + 500_000),
+    ]);
     network.run(&mut reconciler, START, END - 1, &mut Answers::good());
     let d = name("d");
     assert_eq!(
@@ -218,7 +236,10 @@ fn another_rate_changes_what_is_there() {
     network.run(&mut reconciler, START + 1, START + 1, &mut Answers::good());
     assert_eq!(network.rates("us"), [3, 3]);
     let torn = |request: &Request| matches!(request, Request::TearDown { .. });
-    assert!(!network.asked.iter().any(torn), "its streams are not interrupted");
+    assert!(
+        !network.asked.iter().any(torn),
+        "its streams are not interrupted"
+    );
 }
 
 #[test]
@@ -226,8 +247,14 @@ fn what_has_changed_is_taken_and_all_else_stays() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END), circuit("d", 2, START, END)]);
     network.run(&mut reconciler, START, START, &mut Answers::good());
-    reconciler.want_instead([(name("d"), None), (name("e"), Some(circuit("e", 1, START, END)))]);
-    reconciler.want_instead([(name("c"), Some(circuit("c", 5, START, END))), (name("x"), None)]);
+    reconciler.want_instead([
+        (name("d"), None),
+        (name("e"), Some(circuit("e", 1, START, END))),
+    ]);
+    reconciler.want_instead([
+        (name("c"), Some(circuit("c", 5, START, END))),
+        (name("x"), None),
+    ]);
     assert_eq!(
         standing(&reconciler, START),
         Standing::Provisioned,
@@ -262,7 +289,11 @@ fn an_answer_of_another_kind_or_number_is_no_answer() {
     for ask in asks {
         reconciler.answered(ask.number, Ok(Reply::Done), START);
     }
-    assert_eq!(reconciler.next(START), [], "a list was asked for: later again");
+    assert_eq!(
+        reconciler.next(START),
+        [],
+        "a list was asked for: later again"
+    );
     let soon = START + FIRST_BACK_OFF as Moment;
     assert_eq!(reconciler.wake(START), Some(soon));
     assert_eq!(reconciler.next(soon).len(), 2);
@@ -272,8 +303,9 @@ fn an_answer_of_another_kind_or_number_is_no_answer() {
 fn what_may_have_been_set_up_is_torn_down_without_waiting_for_a_list() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
-    let mut halves =
-        Answers::wrong(|_, request| matches!(request, Request::SetUp { .. }).then_some(Wrong::Half));
+    let mut halves = Answers::wrong(|_, request| {
+        matches!(request, Request::SetUp { .. }).then_some(Wrong::Half)
+    });
     network.run(&mut reconciler, START, START, &mut halves);
     assert_eq!(network.count("us"), 2);
     reconciler.want([]);
@@ -293,7 +325,11 @@ fn a_circuit_that_changed_meanwhile_is_not_failed_by_what_was_asked_before() {
     let asks = reconciler.next(START);
     reconciler.want([circuit("c", 5, START, END)]);
     for ask in asks {
-        reconciler.answered(ask.number, Err(DriverError::refused("9 is too much")), START);
+        reconciler.answered(
+            ask.number,
+            Err(DriverError::refused("9 is too much")),
+            START,
+        );
     }
     let soon = START + FIRST_BACK_OFF as Moment;
     network.run(&mut reconciler, START, soon, &mut Answers::good());

@@ -21,7 +21,10 @@ fn a_prefix_that_is_none_is_refused_in_one_line() {
     }
     let all: Prefix = "0.0.0.0/0".parse().unwrap();
     assert_eq!(all.length(), 0);
-    assert_eq!("10.0.0.1/32".parse::<Prefix>().unwrap().to_string(), "10.0.0.1");
+    assert_eq!(
+        "10.0.0.1/32".parse::<Prefix>().unwrap().to_string(),
+        "10.0.0.1"
+    );
 }
 
 #[test]

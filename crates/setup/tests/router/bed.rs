@@ -38,7 +38,13 @@ pub fn lab() -> Option<Arc<Lab>> {
     }
     let scenario = Scenario::from_text("the router's bed", SCENARIO);
     let lab = Arc::new(Lab::up(&scenario, &Overrides::default()).unwrap());
-    let runs = |program: &str| lab.command("router", program).unwrap().arg("-V").output().is_ok();
+    let runs = |program: &str| {
+        lab.command("router", program)
+            .unwrap()
+            .arg("-V")
+            .output()
+            .is_ok()
+    };
     if !runs("tc") {
         eprintln!("left out: tc is not installed");
         return None;
@@ -90,7 +96,8 @@ pub fn router(lab: &Arc<Lab>, record: &Path) -> LinuxRouter {
 
 /// What goes from the client to the server from TCP ports of this range.
 pub fn streams(lab: &Lab, first: u16, last: u16) -> Streams {
-    let [from, to] = ["client", "server"].map(|node| Prefix::one(lab.address(node).unwrap().into()));
+    let [from, to] =
+        ["client", "server"].map(|node| Prefix::one(lab.address(node).unwrap().into()));
     Streams {
         from,
         to,

@@ -54,7 +54,10 @@ async fn is_put_right(lab: &Arc<Lab>, record: &Path, wanted: &[Circuit]) {
     let there = list(&after, name("us")).await.unwrap();
     assert_eq!(there.len(), wanted.len(), "{there:?}");
     for circuit in wanted {
-        let found = there.iter().find(|found| found.id.is_of(&circuit.id)).unwrap();
+        let found = there
+            .iter()
+            .find(|found| found.id.is_of(&circuit.id))
+            .unwrap();
         let rate = found.part.as_ref().unwrap().rate;
         assert!(
             found.whole && rate == circuit.pieces[0].routes[0].rate,

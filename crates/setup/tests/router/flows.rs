@@ -28,7 +28,9 @@ const HELPER: &str = "ROUTER_TEST_HELPER";
 #[test]
 #[ignore = "does nothing by itself"]
 fn helper() {
-    let Ok(words) = std::env::var(HELPER) else { return };
+    let Ok(words) = std::env::var(HELPER) else {
+        return;
+    };
     match words.split_whitespace().collect::<Vec<_>>()[..] {
         ["receive", streams] => receive(streams.parse().unwrap()),
         ["send", port, to] => send(port.parse().unwrap(), to.parse().unwrap()),
@@ -204,7 +206,9 @@ async fn each_stream_takes_its_own_class_and_link() {
     );
     assert!(count(&router, &faster).await.bytes >= by_near.bytes);
 
-    tear_down(&router, name("us"), near.id.clone()).await.unwrap();
+    tear_down(&router, name("us"), near.id.clone())
+        .await
+        .unwrap();
     tear_down(&router, name("us"), far.id).await.unwrap();
     send_from(&lab, &[22_001]);
     assert!(!said(&lab, "tc qdisc show").contains("4c48:"));
@@ -273,7 +277,10 @@ async fn both_versions_of_ip_marks_and_prefixes_are_set_up() {
         set_up(&router, part.clone()).await.unwrap();
         assert_eq!(count(&router, &part).await, Counters::default());
         let rules = said(&lab, "ip -4 rule show") + &said(&lab, "ip -6 rule show");
-        assert!(rules.contains(rule) && rules.contains("fwmark 0x4c"), "{rules}");
+        assert!(
+            rules.contains(rule) && rules.contains("fwmark 0x4c"),
+            "{rules}"
+        );
     }
     let filters = said(&lab, "tc filter show dev near parent 4c48:");
     assert!(

@@ -34,14 +34,19 @@ async fn what_is_anothers_is_neither_used_nor_touched() {
     set_up(&router, other.clone()).await.unwrap();
     set_up(&router, other.clone()).await.unwrap();
     let rules = said(&lab, "ip rule show");
-    assert!(rules.contains("12003:") && rules.contains("12004:"), "{rules}");
+    assert!(
+        rules.contains("12003:") && rules.contains("12004:"),
+        "{rules}"
+    );
     let there = list(&router, name("us")).await.unwrap();
     assert!(
         there.len() == 2 && there.iter().all(|found| found.whole),
         "{there:?}"
     );
 
-    tear_down(&router, name("us"), one.id.clone()).await.unwrap();
+    tear_down(&router, name("us"), one.id.clone())
+        .await
+        .unwrap();
     tear_down(&router, name("us"), one.id).await.unwrap();
     tear_down(&router, name("us"), other.id).await.unwrap();
     assert_eq!(state(&lab), before);
@@ -75,7 +80,10 @@ async fn an_interface_with_somebodys_queues_and_anothers_circuits_are_refused() 
             "near has a queueing discipline of somebody else's (htb 1:)",
         ),
         (anothers, "this router is us's, and them asks"),
-        (elsewhere, "this router has no link nowhere: it has far, near"),
+        (
+            elsewhere,
+            "this router has no link nowhere: it has far, near",
+        ),
         (too_much, "link far has 50000000 bit/s for circuits"),
         (too_little, "1 bit/s can't be kept"),
     ] {

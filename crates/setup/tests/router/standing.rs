@@ -25,12 +25,17 @@ async fn what_stands_is_there_from_the_beginning_and_stays() {
         "{link}: {error}"
     );
     let standing = state(&lab);
-    assert!(standing.contains("class htb 4c48:2 parent 4c48:1"), "{standing}");
+    assert!(
+        standing.contains("class htb 4c48:2 parent 4c48:1"),
+        "{standing}"
+    );
 
     let part = part("c", "near", LINK / 4, streams(&lab, 21_000, 21_009));
     set_up(&router, part.clone()).await.unwrap();
     assert_ne!(state(&lab), standing);
-    tear_down(&router, name("us"), part.id.clone()).await.unwrap();
+    tear_down(&router, name("us"), part.id.clone())
+        .await
+        .unwrap();
     assert_eq!(list(&router, name("us")).await, Ok(vec![]));
     assert_eq!(state(&lab), standing);
 

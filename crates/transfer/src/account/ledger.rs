@@ -77,11 +77,18 @@ impl Ledger {
         }
     }
 
-    pub(super) fn take(&mut self, what: Resource, who: &PublicKey, units: u64) -> Result<(), Exhausted> {
-        self.shares(what).take(who, units).map_err(|full| match full {
-            Full::All => Exhausted::All(what),
-            Full::Share => Exhausted::Share(what),
-        })
+    pub(super) fn take(
+        &mut self,
+        what: Resource,
+        who: &PublicKey,
+        units: u64,
+    ) -> Result<(), Exhausted> {
+        self.shares(what)
+            .take(who, units)
+            .map_err(|full| match full {
+                Full::All => Exhausted::All(what),
+                Full::Share => Exhausted::Share(what),
+            })
     }
 }
 

@@ -173,13 +173,24 @@ impl<C: Connector> Attempt<C> {
                     agreed: AtomicBool::new(false),
                 };
                 let greeted = match takes_a_place {
-                    true => greet(queue, &counters, &mut reader, &mut writer, &greeting, &clear).await,
+                    true => {
+                        greet(
+                            queue,
+                            &counters,
+                            &mut reader,
+                            &mut writer,
+                            &greeting,
+                            &clear,
+                        )
+                        .await
+                    }
                     false => Ok(greeting),
                 };
                 match greeted {
                     Ok(greeting) => {
                         let (stream, reader, writer) = (counters.number, &mut reader, &mut writer);
-                        send_stream(queue, stream, &counters, reader, writer, greeting, &clear).await
+                        send_stream(queue, stream, &counters, reader, writer, greeting, &clear)
+                            .await
                     }
                     Err(error) => Err(error),
                 }

@@ -64,14 +64,18 @@ impl Joining {
             0 => USUAL_MSS,
             mss => u64::from(mss),
         };
-        let first_flights = (FIRST_FLIGHT_SEGMENTS * mss).saturating_mul(view.streams.max(1) as u64);
+        let first_flights =
+            (FIRST_FLIGHT_SEGMENTS * mss).saturating_mul(view.streams.max(1) as u64);
         let latest = view.moved.saturating_sub(self.moved_at(last).unwrap_or(0));
         let earlier = self.moved_at(last).zip(self.moved_at(one_before));
         let earlier = earlier.map_or(0, |(last, before)| last.saturating_sub(before));
         let (each, growth) = match (latest, earlier) {
             // A round trip that brought nothing, or the first that did, says nothing yet of how it goes on.
             (_, 0) => (latest.max(first_flights), MAX_GROWTH),
-            _ => (latest, (latest as f64 / earlier as f64).clamp(1.0, MAX_GROWTH)),
+            _ => (
+                latest,
+                (latest as f64 / earlier as f64).clamp(1.0, MAX_GROWTH),
+            ),
         };
         let rtts = (1..=MIN_LEFT_RTTS).map(|rtt| growth.powf(f64::from(rtt)));
         each as f64 * rtts.sum::<f64>()

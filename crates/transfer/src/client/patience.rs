@@ -105,7 +105,10 @@ impl Patience {
     /// Takes a look.
     pub(super) fn look(&mut self, view: &PatienceView) -> Outlook {
         let before = self.looked_at.replace(view.now).unwrap_or(view.now);
-        let passed = view.now.saturating_duration_since(before).min(MAX_COUNTED_GAP);
+        let passed = view
+            .now
+            .saturating_duration_since(before)
+            .min(MAX_COUNTED_GAP);
         // One may have come and gone between two looks.
         if (view.has_stream || view.arrivals > 0) && !self.has_stood {
             self.has_stood = true;
@@ -241,7 +244,10 @@ mod tests {
         trial.view.has_stream = false;
         trial.pass(100, false);
         trial.view.now += seconds(100_000);
-        assert_eq!(trial.given_up_after(), 300 - 100 - MAX_COUNTED_GAP.as_secs());
+        assert_eq!(
+            trial.given_up_after(),
+            300 - 100 - MAX_COUNTED_GAP.as_secs()
+        );
     }
 
     #[test]

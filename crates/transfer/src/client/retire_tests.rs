@@ -40,8 +40,8 @@ impl Bench {
             grants.add(access, &key.to_string()).unwrap();
         }
         let root = Dir::open(&tmp.path().join("root")).unwrap();
-        let content =
-            (0..BYTES / 8).flat_map(|n| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+        let content = (0..BYTES / 8)
+            .flat_map(|n| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
         Self {
             server: Server::new(root, grants, Limits::default()),
             content: content.collect(),
@@ -118,7 +118,15 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
             let mut reader = FrameReader::new(reader);
             let id = counters.number;
             let clear = ClearData::never();
-            let sending = send_stream(&queue, id, &counters, &mut reader, &mut writer, greeting, &clear);
+            let sending = send_stream(
+                &queue,
+                id,
+                &counters,
+                &mut reader,
+                &mut writer,
+                greeting,
+                &clear,
+            );
             let retiring = async {
                 while retired && counters.bytes.load(Ordering::Relaxed) == 0 {
                     tokio::task::yield_now().await;

@@ -140,7 +140,12 @@ pub(super) struct Steering {
 impl Steering {
     /// These routes and these reserved ways are used from now on, beside the direct one; others no longer.
     pub(super) fn set_used(&mut self, beside: &[usize], reserved: &[usize]) {
-        let most = beside.iter().chain(reserved).copied().max().unwrap_or(DIRECT);
+        let most = beside
+            .iter()
+            .chain(reserved)
+            .copied()
+            .max()
+            .unwrap_or(DIRECT);
         if self.routes.len() <= most {
             self.routes.resize(most + 1, Known::default());
         }
@@ -158,7 +163,9 @@ impl Steering {
     /// The routes that are used, the direct one first.
     pub(super) fn used(&self) -> impl Iterator<Item = usize> + '_ {
         let numbered = self.routes.iter().enumerate();
-        numbered.filter(|(_, route)| route.used).map(|(number, _)| number)
+        numbered
+            .filter(|(_, route)| route.used)
+            .map(|(number, _)| number)
     }
 
     /// The most streams that a route has, where there would be so many over one route.
@@ -173,7 +180,10 @@ impl Steering {
             Standing::Slower | Standing::Late | Standing::Stalled => 1,
             Standing::Trial { .. } => (streams / 2).max(1),
             _ if route != DIRECT => usize::MAX,
-            _ => match self.others().any(|other| other.standing == Standing::Better) {
+            _ => match self
+                .others()
+                .any(|other| other.standing == Standing::Better)
+            {
                 true => 1,
                 false => usize::MAX,
             },
@@ -203,7 +213,12 @@ impl Steering {
     }
 
     /// Looks at all routes, by their numbers, with the round trip over the longest of them. What stands differently is returned.
-    pub(super) fn look(&mut self, now: Duration, rtt: Duration, looks: &[RouteLook]) -> Vec<Judged> {
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        rtt: Duration,
+        looks: &[RouteLook],
+    ) -> Vec<Judged> {
         let mut judged = Vec::new();
         for (known, look) in self.routes.iter_mut().zip(looks) {
             if look.tried {
@@ -256,7 +271,9 @@ impl Steering {
         judged.push(Judged {
             route,
             standing: match standing {
-                Standing::Probation(_) | Standing::Even | Standing::Trial { .. } => RouteStanding::Even,
+                Standing::Probation(_) | Standing::Even | Standing::Trial { .. } => {
+                    RouteStanding::Even
+                }
                 Standing::Better => RouteStanding::Better,
                 Standing::Slower => RouteStanding::Slower,
                 Standing::Late => RouteStanding::Late,
@@ -268,7 +285,12 @@ impl Steering {
     }
 
     /// What follows from whether it can be opened.
-    fn of_attempts(&self, route: usize, now: Duration, looks: &[RouteLook]) -> Option<(Standing, String)> {
+    fn of_attempts(
+        &self,
+        route: usize,
+        now: Duration,
+        looks: &[RouteLook],
+    ) -> Option<(Standing, String)> {
         let (known, look) = (self.routes.get(route)?, looks.get(route)?);
         if !known.used {
             return None;
@@ -292,7 +314,9 @@ impl Steering {
             DIRECT => self.others().filter_map(took).min(),
             _ => self.routes.first().and_then(took),
         };
-        let allowed = others?.saturating_mul(LATE_FACTOR).max(others? + MIN_LATENESS);
+        let allowed = others?
+            .saturating_mul(LATE_FACTOR)
+            .max(others? + MIN_LATENESS);
         let waited = now.saturating_sub(tried);
         (waited >= allowed && known.standing != Standing::Late).then(|| {
             let reason = format!("it is not open after {} ms", waited.as_millis());
@@ -311,9 +335,14 @@ impl Steering {
         let (known, look) = (self.routes.get(route)?, looks.get(route)?);
         let direct = self.routes.get(DIRECT)?;
         let silent = now.saturating_sub(known.grew.1);
-        let least = if known.reserved { RESERVED_STALL } else { MIN_STALL };
+        let least = if known.reserved {
+            RESERVED_STALL
+        } else {
+            MIN_STALL
+        };
         let bound = least.max(rtt.saturating_mul(STALL_RTTS));
-        let direct_moves = direct.grew.1 > known.grew.1 && now.saturating_sub(direct.grew.1) < silent / 2;
+        let direct_moves =
+            direct.grew.1 > known.grew.1 && now.saturating_sub(direct.grew.1) < silent / 2;
         if known.standing == Standing::Stalled {
             let moves = look.open > 0 && silent.is_zero() && look.moved > known.marked.moved;
             return moves.then(|| (Standing::Slower, "it moves again".to_owned()));
@@ -325,7 +354,13 @@ impl Steering {
     }
 
     /// Compares what the routes carried since the last mark, `seconds` ago.
-    fn compare(&mut self, now: Duration, seconds: f64, looks: &[RouteLook], judged: &mut Vec<Judged>) {
+    fn compare(
+        &mut self,
+        now: Duration,
+        seconds: f64,
+        looks: &[RouteLook],
+        judged: &mut Vec<Judged>,
+    ) {
         let carried = |known: &Known, look: &RouteLook| {
             let whole = look.open > 0 && known.marked.open > 0;
             whole.then(|| look.moved.saturating_sub(known.marked.moved) as f64 / seconds)
@@ -342,12 +377,14 @@ impl Steering {
         let Some((direct, direct_look)) = self.routes.first().zip(looks.first()) else {
             return;
         };
-        let (Some(direct_all), Some(direct_each)) = (carried(direct, direct_look), each(direct, direct_look))
+        let (Some(direct_all), Some(direct_each)) =
+            (carried(direct, direct_look), each(direct, direct_look))
         else {
             return;
         };
         for route in DIRECT + 1..self.routes.len() {
-            let (Some(known), Some(look)) = (self.routes.get(route).copied(), looks.get(route)) else {
+            let (Some(known), Some(look)) = (self.routes.get(route).copied(), looks.get(route))
+            else {
                 continue;
             };
             if known.reserved {
@@ -394,7 +431,10 @@ impl Steering {
                             before: all,
                             left: TRIAL_SPANS,
                         };
-                        (trial, "a direct stream carries more than its own".to_owned())
+                        (
+                            trial,
+                            "a direct stream carries more than its own".to_owned(),
+                        )
                     })
                 }
                 Standing::Trial { before, left: 0 } => {

@@ -366,11 +366,16 @@ impl StreamCount {
         let Some((since, all_open)) = self.opening else {
             return false;
         };
-        let late = view.now.saturating_sub(since) > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
+        let late = view.now.saturating_sub(since)
+            > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let open = all_open.or((view.open >= self.wanted || late).then_some(view.now));
         self.opening = Some((since, open));
         // At the start nothing was measured that they could be held against: what they meet counts at once.
-        let rtts = if self.trial.is_some() { SLOW_START_RTTS } else { 0 };
+        let rtts = if self.trial.is_some() {
+            SLOW_START_RTTS
+        } else {
+            0
+        };
         let slow_start = view.rtt.saturating_mul(rtts);
         let opens = open.is_none_or(|open| view.now.saturating_sub(open) < slow_start);
         if !opens {
@@ -508,16 +513,26 @@ impl StreamCount {
             return;
         };
         // So many have enough in flight to fill the path when its queue has drained.
-        let filling = match view.min_rtt.saturating_add(view.queue.at_least).as_secs_f64() {
+        let filling = match view
+            .min_rtt
+            .saturating_add(view.queue.at_least)
+            .as_secs_f64()
+        {
             0.0 => self.wanted,
             rtt => (self.wanted as f64 * view.min_rtt.as_secs_f64() / rtt).ceil() as usize,
         };
         let (next, (stands, rtts)) = if filling < self.wanted {
-            (filling.max(self.wanted / 2), (QUEUE_STANDS, QUEUE_STANDS_RTTS))
+            (
+                filling.max(self.wanted / 2),
+                (QUEUE_STANDS, QUEUE_STANDS_RTTS),
+            )
         } else if view.can_spare_least() {
             (self.wanted - 1, (QUEUE_STANDS, QUEUE_STANDS_RTTS))
         } else {
-            (self.wanted - 1, (SHORT_QUEUE_STANDS, SHORT_QUEUE_STANDS_RTTS))
+            (
+                self.wanted - 1,
+                (SHORT_QUEUE_STANDS, SHORT_QUEUE_STANDS_RTTS),
+            )
         };
         if self.queue_stood < stands.max(view.rtt.saturating_mul(rtts)) {
             return;
@@ -555,5 +570,8 @@ impl StreamCount {
 
 /// Whether each stream meets the limit by itself, so that more streams carry more.
 fn is_per_stream(limit: Limit) -> bool {
-    matches!(limit, Limit::SendBuffer | Limit::ReceiveWindow | Limit::Loss)
+    matches!(
+        limit,
+        Limit::SendBuffer | Limit::ReceiveWindow | Limit::Loss
+    )
 }

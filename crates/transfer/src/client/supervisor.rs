@@ -203,7 +203,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
     fn start_due(&mut self) {
         let now = Instant::now();
         for number in 0..self.slots.len() {
-            let is_due = |slot: &&Slot| slot.due().is_some_and(|at| at <= now) && self.may_start(slot);
+            let is_due =
+                |slot: &&Slot| slot.due().is_some_and(|at| at <= now) && self.may_start(slot);
             if self.slots.get(number).filter(is_due).is_none() {
                 continue;
             }

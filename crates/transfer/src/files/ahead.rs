@@ -117,8 +117,7 @@ impl Ahead {
 
     /// Whether the server does not know what was asked ahead: it is of an earlier release (LH-FILES-1).
     fn is_to_be_asked_anew(&mut self, step: &Step, answer: &FilesAnswer) -> bool {
-        let is_unknown =
-            matches!(answer, FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood);
+        let is_unknown = matches!(answer, FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood);
         if step.is_ahead && is_unknown {
             self.is_unknown = true;
             self.listing = None;
@@ -129,9 +128,14 @@ impl Ahead {
 
     fn received(&mut self, ask: &FilesAsk, answer: &FilesAnswer) {
         self.listing = match (ask, answer) {
-            (FilesAsk::Look { path, list: true, .. }, FilesAnswer::Entries { next: Some(next), .. }) => {
-                Some((path.clone(), next.clone()))
-            }
+            (
+                FilesAsk::Look {
+                    path, list: true, ..
+                },
+                FilesAnswer::Entries {
+                    next: Some(next), ..
+                },
+            ) => Some((path.clone(), next.clone())),
             _ => None,
         };
     }
@@ -171,7 +175,12 @@ mod tests {
             }
         }
 
-        fn look(&mut self, path: &PathBytes, after: Option<&PathBytes>, limit: Option<u32>) -> FilesAnswer {
+        fn look(
+            &mut self,
+            path: &PathBytes,
+            after: Option<&PathBytes>,
+            limit: Option<u32>,
+        ) -> FilesAnswer {
             let count = self.names[usize::from(path.0 == b"b")];
             let from = after.map_or(0, |after| u16::from_be_bytes([after.0[0], after.0[1]]) + 1);
             let most = limit.unwrap_or(u32::MAX).clamp(1, 5) as u16;
@@ -213,10 +222,9 @@ mod tests {
                 FilesAsk::Look {
                     path, after, limit, ..
                 } => self.look(&path, after.as_ref(), limit),
-                FilesAsk::More { .. } if !self.knows_more => FilesAnswer::Failed(FilesFailure::new(
-                    FilesFailureKind::NotUnderstood,
-                    &PathBytes::default(),
-                )),
+                FilesAsk::More { .. } if !self.knows_more => FilesAnswer::Failed(
+                    FilesFailure::new(FilesFailureKind::NotUnderstood, &PathBytes::default()),
+                ),
                 FilesAsk::More { limit } => match self.listing.take() {
                     Some((path, after)) => self.look(&path, Some(&after), limit),
                     None => FilesAnswer::Entries {
@@ -288,7 +296,8 @@ mod tests {
         let (mut ahead, mut server) = (Ahead::default(), Server::new([500, 0], true));
         let (mut after, mut under_way) = (None, Vec::new());
         for _ in 0..12 {
-            let FilesAnswer::Entries { next, .. } = ask(&mut ahead, &mut server, &look("a", after, None))
+            let FilesAnswer::Entries { next, .. } =
+                ask(&mut ahead, &mut server, &look("a", after, None))
             else {
                 unreachable!()
             };

@@ -72,7 +72,9 @@ impl<C: Connector> FilesClient<C> {
         // A server closes sessions in which nothing is asked (LH-FILES-4), as when a pager is left alone. Looking again costs nothing.
         let again = self.session.is_some() && matches!(ask, FilesAsk::Look { .. });
         match self.ask_once(ask).await {
-            Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => self.ask_once(ask).await,
+            Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => {
+                self.ask_once(ask).await
+            }
             answered => answered,
         }
     }
@@ -139,7 +141,9 @@ impl<S: crate::Transport> Session<S> {
             let line = match line.map_err(|_| FilesError::Silent)? {
                 Ok(Some(line)) => line,
                 Ok(None) | Err(LineError::Cut) => {
-                    return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ended early").into());
+                    return Err(
+                        io::Error::new(io::ErrorKind::UnexpectedEof, "it ended early").into(),
+                    );
                 }
                 Err(LineError::Io(error)) => return Err(error.into()),
                 Err(error) => return Err(FilesError::Protocol(error.to_string())),
@@ -148,7 +152,10 @@ impl<S: crate::Transport> Session<S> {
                 FilesAnswer::Ready { version } if !self.is_ready && version == FILES_VERSION => {
                     self.is_ready = true
                 }
-                FilesAnswer::Refused { unauthorised, reason } => {
+                FilesAnswer::Refused {
+                    unauthorised,
+                    reason,
+                } => {
                     let reason = printable(reason.as_bytes());
                     return Err(match unauthorised {
                         true => FilesError::Unauthorised(reason),

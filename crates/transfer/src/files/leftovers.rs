@@ -84,7 +84,10 @@ mod tests {
     fn removed(dir: &Arc<Dir>, seconds: u64) -> Vec<LeftoverOutcome> {
         let (reported, next) = page(dir, None, Some(seconds)).unwrap();
         assert_eq!(next, None);
-        reported.into_iter().map(|leftover| leftover.outcome).collect()
+        reported
+            .into_iter()
+            .map(|leftover| leftover.outcome)
+            .collect()
     }
 
     #[test]
@@ -98,7 +101,8 @@ mod tests {
         let now = std::time::SystemTime::now();
         let set_age = |seconds| {
             let file = std::fs::File::options().write(true).open(&file).unwrap();
-            file.set_modified(now - Duration::from_secs(seconds)).unwrap();
+            file.set_modified(now - Duration::from_secs(seconds))
+                .unwrap();
         };
         set_age(2 * 86400);
         assert_eq!(removed(&dir, 7 * 86400), [LeftoverOutcome::Kept]);

@@ -30,7 +30,8 @@ pub(super) type Failed = (Errno, RelPath);
 /// is gone.
 pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result<(), Failed> {
     let at_top = |errno| (errno, RelPath::root());
-    let plain = |name: &OsStr| RelPath::from_bytes(name.as_bytes()).map_err(|_| at_top(Errno::INVAL));
+    let plain =
+        |name: &OsStr| RelPath::from_bytes(name.as_bytes()).map_err(|_| at_top(Errno::INVAL));
     let top = parent.open_dir(&plain(name)?).map_err(at_top)?;
     let mut room = MAX_NAME_BYTES;
     let mut levels = vec![empty(&top, RelPath::root(), &mut room, stop)?];
@@ -76,7 +77,12 @@ fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Resul
     Ok(level)
 }
 
-fn empty_into(top: &Dir, level: &mut Level, room: &mut usize, stop: &AtomicBool) -> Result<(), Errno> {
+fn empty_into(
+    top: &Dir,
+    level: &mut Level,
+    room: &mut usize,
+    stop: &AtomicBool,
+) -> Result<(), Errno> {
     let dir = top.open_dir(&level.path)?;
     for found in dir.entries()? {
         if stop.load(Ordering::Relaxed) {
@@ -173,12 +179,16 @@ mod tests {
         assert!(tmp.path().join("tree/f").exists());
         // Deeper than any path: 40 times 200 letters.
         let name = "x".repeat(200);
-        let mut below = fs::open(tmp.path().join("tree"), fs::OFlags::PATH, fs::Mode::empty()).unwrap();
+        let mut below =
+            fs::open(tmp.path().join("tree"), fs::OFlags::PATH, fs::Mode::empty()).unwrap();
         for _ in 0..40 {
             fs::mkdirat(&below, &name, fs::Mode::RWXU).unwrap();
             below = fs::openat(&below, &name, fs::OFlags::PATH, fs::Mode::empty()).unwrap();
         }
-        assert_eq!(remove(tmp.path(), "tree").unwrap_err().0, Errno::NAMETOOLONG);
+        assert_eq!(
+            remove(tmp.path(), "tree").unwrap_err().0,
+            Errno::NAMETOOLONG
+        );
         // Half of it at a time.
         let half: String = vec![name.as_str(); 19].join("/");
         std::fs::rename(tmp.path().join("tree").join(&half), tmp.path().join("half")).unwrap();

@@ -55,7 +55,8 @@ struct Granted(&'static [(Access, &'static str)]);
 impl Permission for Granted {
     fn may(&self, access: Access, path: &RelPath) -> bool {
         self.0.iter().any(|(granted, directory)| {
-            let covers = *granted == access || (*granted == Access::Write && access == Access::Create);
+            let covers =
+                *granted == access || (*granted == Access::Write && access == Access::Create);
             covers && path.is_within(&RelPath::from_bytes(directory.as_bytes()).unwrap())
         })
     }
@@ -134,7 +135,10 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
             );
         }
     }
-    assert_eq!(world.failure(&mv("in/f", "in", true), &Anything), Some(Exists));
+    assert_eq!(
+        world.failure(&mv("in/f", "in", true), &Anything),
+        Some(Exists)
+    );
     for ask in [rm(""), mv("", "x", true), mkdir("", false)] {
         assert_eq!(world.failure(&ask, &Anything), Some(RefusedPath), "{ask:?}");
     }
@@ -143,7 +147,10 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
         panic!("no entries")
     };
     assert_eq!(entries[0].target, Some(bytes("../../outside")));
-    assert_eq!(world.failure(&mv("in/way-out", "link", false), &Anything), None);
+    assert_eq!(
+        world.failure(&mv("in/way-out", "link", false), &Anything),
+        None
+    );
     assert_eq!(world.failure(&rm("link"), &Anything), None);
     assert!(world.0.path().join("outside/kept").exists());
 }
@@ -225,7 +232,11 @@ fn lh_files_9_what_belongs_to_copies_is_left_to_them() {
         mv("in/f", ".longhaul-x", false),
         mkdir("in/.longhaul-d/x", true),
     ] {
-        assert_eq!(world.failure(&ask, &Anything), Some(ReservedName), "{ask:?}");
+        assert_eq!(
+            world.failure(&ask, &Anything),
+            Some(ReservedName),
+            "{ask:?}"
+        );
     }
     let FilesAnswer::Leftovers {
         leftovers: found,

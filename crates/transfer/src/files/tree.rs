@@ -10,7 +10,9 @@ use rustix::fs::Stat;
 use rustix::io::Errno;
 
 use super::listing::Listing;
-use super::message::{Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes};
+use super::message::{
+    Entry, EntryKind, FilesAnswer, FilesAsk, FilesFailure, FilesFailureKind, PathBytes,
+};
 use super::{leftovers, remove};
 use crate::grants::Access;
 use crate::path::RelPath;
@@ -97,7 +99,12 @@ impl Files {
     }
 
     /// Answers. Blocking; what takes long ends early once `stop` is set.
-    pub fn answer(&mut self, ask: &FilesAsk, permission: &dyn Permission, stop: &AtomicBool) -> FilesAnswer {
+    pub fn answer(
+        &mut self,
+        ask: &FilesAsk,
+        permission: &dyn Permission,
+        stop: &AtomicBool,
+    ) -> FilesAnswer {
         let ask = self.spelled_out(ask.clone());
         let answered = match &ask {
             FilesAsk::Look {
@@ -108,7 +115,9 @@ impl Files {
             } => {
                 let answered = self.look(path, *list, after.as_ref(), *limit, permission);
                 self.reported = match &answered {
-                    Ok(FilesAnswer::Entries { next: Some(next), .. }) => Some((path.clone(), next.clone())),
+                    Ok(FilesAnswer::Entries {
+                        next: Some(next), ..
+                    }) => Some((path.clone(), next.clone())),
                     _ => None,
                 };
                 answered
@@ -117,8 +126,14 @@ impl Files {
                 entries: Vec::new(),
                 next: None,
             }),
-            FilesAsk::MakeDirectory { path, parents } => self.make_directory(path, *parents, permission),
-            FilesAsk::Rename { from, to, overwrite } => self.rename(from, to, *overwrite, permission),
+            FilesAsk::MakeDirectory { path, parents } => {
+                self.make_directory(path, *parents, permission)
+            }
+            FilesAsk::Rename {
+                from,
+                to,
+                overwrite,
+            } => self.rename(from, to, *overwrite, permission),
             FilesAsk::Remove { path, recursive } => self.remove(path, *recursive, permission, stop),
             FilesAsk::Leftovers {
                 path,
@@ -163,7 +178,12 @@ impl Files {
         })
     }
 
-    fn make_directory(&self, path: &PathBytes, parents: bool, permission: &dyn Permission) -> Answered {
+    fn make_directory(
+        &self,
+        path: &PathBytes,
+        parents: bool,
+        permission: &dyn Permission,
+    ) -> Answered {
         let place = plain(path)?;
         let failed = |errno| FilesFailure::of(errno, path);
         // It is there, for whoever may make something in it.
@@ -362,7 +382,11 @@ fn demand_change(
     }
 }
 
-fn change_refused(permission: &dyn Permission, access: Access, place: &RelPath) -> Option<FilesFailureKind> {
+fn change_refused(
+    permission: &dyn Permission,
+    access: Access,
+    place: &RelPath,
+) -> Option<FilesFailureKind> {
     let Some((parent, _)) = place.split_last() else {
         return Some(FilesFailureKind::RefusedPath);
     };

@@ -4,7 +4,9 @@ use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, texts};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::files::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES, MAX_ASK_BYTES, PathBytes};
+use crate::files::message::{
+    FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES, MAX_ASK_BYTES, PathBytes,
+};
 use crate::files::{Lines, read_answer};
 
 /// Lines off a stream, none over its bound.
@@ -57,7 +59,9 @@ pub(super) fn answer(data: &[u8]) {
 }
 
 fn said<T: Serialize>(values: &[T]) -> String {
-    let lines = values.iter().map(|value| serde_json::to_string(value).unwrap());
+    let lines = values
+        .iter()
+        .map(|value| serde_json::to_string(value).unwrap());
     lines.map(|line| line + "\n").collect()
 }
 
@@ -100,7 +104,10 @@ pub(super) fn asks() -> Vec<Seed> {
             "no-base64",
             "{\"files\":\"remove\",\"path\":\"?\",\"recursive\":true}\n",
         ),
-        ("unknown", "{\"files\":\"chmod\",\"path\":\"\",\"mode\":511}\n"),
+        (
+            "unknown",
+            "{\"files\":\"chmod\",\"path\":\"\",\"mode\":511}\n",
+        ),
         ("deep", &"[".repeat(4000)),
         (
             "large-limit",
@@ -119,8 +126,10 @@ pub(super) fn answers() -> Vec<Seed> {
     let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\"modified\":-1,\"target\":\"Zw==\"}";
     let entries = format!("{{\"files\":\"entries\",\"entries\":[{entry}],\"next\":\"Zg==\"}}\n");
     let leftover = "{\"names\":[\"Zg==\"],\"target\":null,\"size\":null,\"durable_bytes\":0,\"disk_bytes\":1,\"age_seconds\":2,\"usage\":\"idle\",\"outcome\":\"kept\"}";
-    let leftovers = format!("{{\"files\":\"leftovers\",\"leftovers\":[{leftover}],\"next\":null}}\n");
-    let steering = "{\"files\":\"failed\",\"kind\":\"io\",\"path\":\"G1sybQ==\",\"detail\":\"\\u001b[2J\"}\n";
+    let leftovers =
+        format!("{{\"files\":\"leftovers\",\"leftovers\":[{leftover}],\"next\":null}}\n");
+    let steering =
+        "{\"files\":\"failed\",\"kind\":\"io\",\"path\":\"G1sybQ==\",\"detail\":\"\\u001b[2J\"}\n";
     texts(&[
         ("answers", &(ready + &entries + &leftovers)),
         ("steering", steering),

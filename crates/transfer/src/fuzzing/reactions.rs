@@ -210,8 +210,15 @@ pub(super) fn receiver(data: &[u8]) {
             let mut reader = FrameReader::new(said);
             reader.allow_clear(Arc::default());
             let after_done = AfterDone::Leave;
-            let ended =
-                receive_stream(&receiver, &counters, &mut reader, &mut received, b"", after_done).await;
+            let ended = receive_stream(
+                &receiver,
+                &counters,
+                &mut reader,
+                &mut received,
+                b"",
+                after_done,
+            )
+            .await;
             if let Err(error) = ended {
                 assert_short_line(&error);
             }
@@ -258,7 +265,11 @@ async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
 struct Discarded(Arc<AtomicUsize>);
 
 impl AsyncWrite for Discarded {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, data: &[u8]) -> Poll<std::io::Result<usize>> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<std::io::Result<usize>> {
         self.0.fetch_add(data.len(), Ordering::SeqCst);
         Poll::Ready(Ok(data.len()))
     }

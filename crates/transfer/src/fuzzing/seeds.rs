@@ -12,8 +12,8 @@ use crate::path::RelPath;
 use crate::progress::NotKeptCounts;
 use crate::tree_hash::{BlockHash, BlockHasher, Subtree};
 use crate::wire::{
-    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request, Token,
-    VERSION, Written,
+    Block, Extent, FlowReport, Frame, HardLink, Head, Hello, Meta, Offer, RefusalKind, Request,
+    Token, VERSION, Written,
 };
 
 pub(super) use exchanges::{receivers, senders};
@@ -152,7 +152,13 @@ fn all() -> Vec<(&'static str, Frame)> {
                 BlockHash::from_bytes([5; 32]),
             ),
         ),
-        ("file-end", Frame::FileEnd { id: 5, hash: [1; 32] }),
+        (
+            "file-end",
+            Frame::FileEnd {
+                id: 5,
+                hash: [1; 32],
+            },
+        ),
         (
             "failed",
             Frame::Failed {

@@ -32,7 +32,10 @@ fn a_renewed_grant_leaves_its_way_as_it_is() {
         let Some(Mark::Grant(shown)) = &paths.all[0].mark else {
             panic!("it has a grant")
         };
-        assert_eq!(shown.end_unix_ms, end, "what is opened now shows the last one");
+        assert_eq!(
+            shown.end_unix_ms, end,
+            "what is opened now shows the last one"
+        );
     }
     assert_ne!(
         paths.number(way(60_000, 6)),

@@ -38,7 +38,9 @@ pub struct NotKeptCounts {
 impl NotKept {
     /// An entry of the source was found.
     pub(crate) fn note_entry(&self, stat: &Stat) {
-        let own = *self.own_user.get_or_init(|| rustix::process::geteuid().as_raw());
+        let own = *self
+            .own_user
+            .get_or_init(|| rustix::process::geteuid().as_raw());
         self.note_owner(stat.st_uid, own);
         // A link has no bits of its own.
         if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::Symlink {
@@ -47,17 +49,21 @@ impl NotKept {
     }
 
     fn note_owner(&self, owner: u32, own: u32) {
-        self.owners.fetch_add(u64::from(owner != own), Ordering::Relaxed);
+        self.owners
+            .fetch_add(u64::from(owner != own), Ordering::Relaxed);
     }
 
     fn note_mode(&self, mode: u32) {
         let has_bits = mode & SET_ID_BITS != 0;
-        self.set_id_bits.fetch_add(u64::from(has_bits), Ordering::Relaxed);
+        self.set_id_bits
+            .fetch_add(u64::from(has_bits), Ordering::Relaxed);
     }
 
     /// A file was opened that has extended attributes of these names, each ended by NUL.
     pub(crate) fn note_attributes(&self, names: &[u8]) {
-        let mut names = names.split(|byte| *byte == 0).filter(|name| !name.is_empty());
+        let mut names = names
+            .split(|byte| *byte == 0)
+            .filter(|name| !name.is_empty());
         let is_acl = |name: &[u8]| name.starts_with(ACL_PREFIX);
         let is_label = |name: &[u8]| SYSTEM_LABELS.iter().any(|label| name.starts_with(label));
         let has_acl = names.clone().any(is_acl);
@@ -70,7 +76,8 @@ impl NotKept {
     /// Takes over the counts of the end that reads the sources. Counts never fall: an older report may arrive later.
     pub(crate) fn raise(&self, counts: NotKeptCounts) {
         self.owners.fetch_max(counts.owners, Ordering::Relaxed);
-        self.set_id_bits.fetch_max(counts.set_id_bits, Ordering::Relaxed);
+        self.set_id_bits
+            .fetch_max(counts.set_id_bits, Ordering::Relaxed);
         self.acls.fetch_max(counts.acls, Ordering::Relaxed);
         self.attributes
             .fetch_max(counts.extended_attributes, Ordering::Relaxed);
@@ -78,7 +85,12 @@ impl NotKept {
 
     /// Starts from nothing.
     pub(super) fn reset(&self) {
-        for counter in [&self.owners, &self.set_id_bits, &self.acls, &self.attributes] {
+        for counter in [
+            &self.owners,
+            &self.set_id_bits,
+            &self.acls,
+            &self.attributes,
+        ] {
             counter.store(0, Ordering::Relaxed);
         }
     }
@@ -104,7 +116,9 @@ impl NotKeptCounts {
             ("extended attributes", self.extended_attributes),
         ];
         let some = parts.iter().filter(|(_, count)| *count > 0);
-        let list: Vec<String> = some.map(|(what, count)| format!("{what} ({count})")).collect();
+        let list: Vec<String> = some
+            .map(|(what, count)| format!("{what} ({count})"))
+            .collect();
         (!list.is_empty()).then(|| format!("not kept: {}", list.join(", ")))
     }
 }
@@ -117,7 +131,12 @@ mod tests {
     fn what_is_not_kept_is_counted_and_said_in_one_line() {
         let not_kept = NotKept::default();
         assert_eq!(not_kept.counts().line(), None);
-        for (owner, mode) in [(0, 0o100_644), (7, 0o104_755), (7, 0o042_775), (0, 0o041_777)] {
+        for (owner, mode) in [
+            (0, 0o100_644),
+            (7, 0o104_755),
+            (7, 0o042_775),
+            (0, 0o041_777),
+        ] {
             not_kept.note_owner(owner, 0);
             not_kept.note_mode(mode);
         }

@@ -69,11 +69,18 @@ impl KnownEnds {
     }
 
     fn all(&self) -> Ends {
-        let here = self.watch.as_ref().map(|watch| watch.seen()).unwrap_or_default();
+        let here = self
+            .watch
+            .as_ref()
+            .map(|watch| watch.seen())
+            .unwrap_or_default();
         let mut ends = self.ended.clone();
         ends.go_on(Ends {
             here,
-            there: self.reported.map(|report| report.tally()).unwrap_or_default(),
+            there: self
+                .reported
+                .map(|report| report.tally())
+                .unwrap_or_default(),
             advised_there: self
                 .reported
                 .map(|report| report.streams.into())
@@ -269,7 +276,11 @@ impl StreamCounters {
     /// Resolves when it is.
     pub(crate) async fn retirement(&self) {
         // The sender lives in here: it can't be gone.
-        let _ = self.retiring.subscribe().wait_for(|retiring| *retiring).await;
+        let _ = self
+            .retiring
+            .subscribe()
+            .wait_for(|retiring| *retiring)
+            .await;
     }
 }
 

@@ -209,7 +209,9 @@ impl<P: Parts> Ledger<P> {
     /// Whether there is room for `more` bytes.
     fn fits(&self, more: u64) -> Result<(), Exhausted> {
         match self.memory.refusal {
-            Some(exhausted) if self.bytes().saturating_add(more) > self.memory.room => Err(exhausted),
+            Some(exhausted) if self.bytes().saturating_add(more) > self.memory.room => {
+                Err(exhausted)
+            }
             _ => Ok(()),
         }
     }
@@ -230,7 +232,9 @@ impl<P: Parts> Ledger<P> {
             return Err(Rejected::Protocol("it reports a failure of no entry"));
         }
         if self.end.is_some_and(|entries| head.id >= entries) {
-            return Err(Rejected::Protocol("it sends more entries than it has announced"));
+            return Err(Rejected::Protocol(
+                "it sends more entries than it has announced",
+            ));
         }
         if (head.source as usize) >= self.sources {
             return Err(Rejected::Protocol("it speaks of a source nobody named"));
@@ -317,7 +321,15 @@ impl<P: Parts> Ledger<P> {
         self.memory.directories = 0;
         let notes = failed.into_iter().take(MAX_NOTES);
         self.notes = notes
-            .map(|(head, failure)| (Head { id: NO_ENTRY, ..head }, failure))
+            .map(|(head, failure)| {
+                (
+                    Head {
+                        id: NO_ENTRY,
+                        ..head
+                    },
+                    failure,
+                )
+            })
             .collect();
         self.stage = Stage::Done(self.manifest.hash());
     }
@@ -369,8 +381,13 @@ impl<P: Parts> Ledger<P> {
         if let Some(recorded) = self.recorded(head.id) {
             return recorded;
         }
-        let record = if outcome.is_ok() { record } else { Record::Failed };
-        self.manifest.record(head.id, head.source, &head.path, record);
+        let record = if outcome.is_ok() {
+            record
+        } else {
+            Record::Failed
+        };
+        self.manifest
+            .record(head.id, head.source, &head.path, record);
         self.outcomes.insert(head.id, &outcome);
         // Reported to whatever stream brings more.
         self.memory.exhausted = self.memory.exhausted.or(self.fits(0).err());

@@ -166,7 +166,10 @@ impl<S: Store> Receiver<S> {
         (result, out)
     }
 
-    fn event<R>(&self, event: impl FnOnce(&mut Ledger<Carried<S>>, &mut Actions<S>) -> R) -> (R, Actions<S>) {
+    fn event<R>(
+        &self,
+        event: impl FnOnce(&mut Ledger<Carried<S>>, &mut Actions<S>) -> R,
+    ) -> (R, Actions<S>) {
         self.event_of(0, event)
     }
 
@@ -200,7 +203,9 @@ impl<S: Store> Receiver<S> {
         match why {
             Rejected::Protocol(what) => Error::Protocol(what.into()),
             Rejected::Limit(exhausted) => exhausted.into(),
-            Rejected::NotAsked(head, what) => Error::NotAsked(format!("{}: {what}", (self.label)(&head))),
+            Rejected::NotAsked(head, what) => {
+                Error::NotAsked(format!("{}: {what}", (self.label)(&head)))
+            }
         }
     }
 
@@ -221,28 +226,42 @@ impl<S: Store> Receiver<S> {
 
     /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or HARD_LINK; as long as somebody `is_waiting` for the
     /// answer. Blocking.
-    pub(crate) fn entry(self: &Arc<Self>, frame: Frame, reply: Reply, is_waiting: &dyn Fn() -> bool) {
+    pub(crate) fn entry(
+        self: &Arc<Self>,
+        frame: Frame,
+        reply: Reply,
+        is_waiting: &dyn Fn() -> bool,
+    ) {
         let actions = match frame {
-            Frame::Offer(offer) => {
-                self.claimed(Claim::Offer(&offer), reply, || self.compare(&offer, is_waiting))
+            Frame::Offer(offer) => self.claimed(Claim::Offer(&offer), reply, || {
+                self.compare(&offer, is_waiting)
+            }),
+            Frame::HardLink(link) => {
+                self.claimed(Claim::Link(&link), reply, || self.store.link(&link))
             }
-            Frame::HardLink(link) => self.claimed(Claim::Link(&link), reply, || self.store.link(&link)),
             Frame::FileEnd { id, hash } => {
                 // Nothing but a file that was described gets here: see `check`.
-                self.event(|ledger, out| ledger.file_end(id, hash, reply, out)).1
+                self.event(|ledger, out| ledger.file_end(id, hash, reply, out))
+                    .1
             }
             Frame::Failed { head, failure } => {
                 self.event(|ledger, out| ledger.failed(&head, failure, reply, out))
                     .1
             }
             Frame::Directory { head, meta } => {
-                let (wanted, mut actions) = self.event(|ledger, out| ledger.entry(&head, true, reply, out));
+                let (wanted, mut actions) =
+                    self.event(|ledger, out| ledger.entry(&head, true, reply, out));
                 if wanted {
-                    let made = self.store.make_dir(&head, &meta).map_err(Failure::at_destination);
+                    let made = self
+                        .store
+                        .make_dir(&head, &meta)
+                        .map_err(Failure::at_destination);
                     let finish = made.as_ref().is_ok_and(|made| self.store.finishes(*made));
                     actions.extend(
-                        self.event(|ledger, out| ledger.directory_made(&head, meta, made, finish, out))
-                            .1,
+                        self.event(|ledger, out| {
+                            ledger.directory_made(&head, meta, made, finish, out)
+                        })
+                        .1,
                     );
                 }
                 actions
@@ -253,7 +272,8 @@ impl<S: Store> Receiver<S> {
                 hash,
                 data,
             } => {
-                let (wanted, actions) = self.event(|ledger, out| ledger.entry(&head, false, reply, out));
+                let (wanted, actions) =
+                    self.event(|ledger, out| ledger.entry(&head, false, reply, out));
                 if wanted {
                     let done = self.small_committed(head.clone(), data.len() as u64, hash);
                     match blake3::hash(&data) == hash {
@@ -265,7 +285,8 @@ impl<S: Store> Receiver<S> {
                 actions
             }
             Frame::Symlink { head, meta, target } => {
-                let (wanted, mut actions) = self.event(|ledger, out| ledger.entry(&head, false, reply, out));
+                let (wanted, mut actions) =
+                    self.event(|ledger, out| ledger.entry(&head, false, reply, out));
                 if wanted {
                     let record = Record::Symlink { target: &target };
                     let outcome = self.store.write_symlink(&head, &meta, &target);
@@ -285,7 +306,11 @@ impl<S: Store> Receiver<S> {
     /// What is there of a file that was offered. A server reads one file at a time to compare it for one key: to offer costs next to
     /// nothing, and to read a large file much.
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
-        let reading = self.account.comparing.as_ref().filter(|_| offer.hash.is_some());
+        let reading = self
+            .account
+            .comparing
+            .as_ref()
+            .filter(|_| offer.hash.is_some());
         let _one_at_a_time = reading.map(|comparing| comparing.locked());
         self.store.compare(offer, is_waiting)
     }
@@ -299,7 +324,10 @@ impl<S: Store> Receiver<S> {
         let (wanted, mut actions) = self.event(|ledger, out| ledger.claimed(claim, reply, out));
         if wanted {
             let compared = compare().map_err(Failure::at_destination);
-            actions.extend(self.event(|ledger, out| ledger.compared(claim, compared, out)).1);
+            actions.extend(
+                self.event(|ledger, out| ledger.compared(claim, compared, out))
+                    .1,
+            );
         }
         actions
     }
@@ -319,7 +347,8 @@ impl<S: Store> Receiver<S> {
     /// FILE: a file that will come in blocks. Nothing is created yet, but what an earlier copy has left of it is gone on with.
     pub(crate) async fn file(self: &Arc<Self>, announced: Announced) -> Result<(), Error> {
         let id = announced.head.id;
-        if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok() {
+        if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok()
+        {
             return self.announce(announced, &[]);
         }
         loop {
@@ -328,7 +357,8 @@ impl<S: Store> Receiver<S> {
                 Resumption::Nothing => return self.announce(announced, &[]),
                 Resumption::Some((file, in_place)) => {
                     self.announce(announced, &in_place)?;
-                    let (_spare, actions) = self.event(|ledger, out| ledger.give_place(id, Ok(file), out));
+                    let (_spare, actions) =
+                        self.event(|ledger, out| ledger.give_place(id, Ok(file), out));
                     self.perform(actions);
                     return Ok(());
                 }
@@ -343,7 +373,9 @@ impl<S: Store> Receiver<S> {
     fn announce(self: &Arc<Self>, announced: Announced, in_place: &[Subtree]) -> Result<(), Error> {
         let more = Ledger::<Carried<S>>::bytes_of(in_place);
         let shown = (announced.head.clone(), announced.size);
-        let (result, actions) = self.event_of(more, |ledger, out| ledger.announce(announced, in_place, out));
+        let (result, actions) = self.event_of(more, |ledger, out| {
+            ledger.announce(announced, in_place, out)
+        });
         // Only of what was in place when the file was described first.
         let counted = actions.iter().map(|action| match action {
             Action::Count(bytes) => bytes.unsigned_abs(),
@@ -433,7 +465,8 @@ impl<S: Store> Receiver<S> {
                 _place: place,
             });
             // Another stream may have been faster.
-            let (_spare, actions) = self.event(|ledger, out| ledger.give_place(block.id, place, out));
+            let (_spare, actions) =
+                self.event(|ledger, out| ledger.give_place(block.id, place, out));
             self.perform(actions);
         }
         Ok(Some(size))

@@ -72,7 +72,13 @@ where
     let (answers, waiting) = mpsc::channel::<Answer>(MAX_WAITING_ANSWERS);
     let (haves, in_place) = mpsc::channel::<Frame>(1);
     let workers = Workers::default();
-    let read = read_frames(receiver, counters, reader, (answers.clone(), haves), &workers);
+    let read = read_frames(
+        receiver,
+        counters,
+        reader,
+        (answers.clone(), haves),
+        &workers,
+    );
     let waiting = Waiting {
         answers: &answers,
         waiting,
@@ -187,12 +193,21 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
     // Frames of a batch hold on to what was read around them, so that this is what they take.
     let mut batch_from = 0;
     loop {
-        let full = batch.len() >= MAX_BATCH_ENTRIES || reader.taken() - batch_from >= MAX_BATCH_BYTES;
+        let full =
+            batch.len() >= MAX_BATCH_ENTRIES || reader.taken() - batch_from >= MAX_BATCH_BYTES;
         if !batch.is_empty() && (full || !reader.has_small_frame()) {
             // Only so many batches at once, lest a fast peer outrun the disk.
-            let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
+            let permit = in_memory
+                .clone()
+                .acquire_owned()
+                .await
+                .map_err(|_| closed())?;
             let place = receiver.account.wait(Resource::Buffers).await;
-            let (receiver, batch, answers) = (receiver.clone(), std::mem::take(&mut batch), answers.clone());
+            let (receiver, batch, answers) = (
+                receiver.clone(),
+                std::mem::take(&mut batch),
+                answers.clone(),
+            );
             workers.spawn(move || {
                 let (_permit, _place) = (permit, place);
                 for (frame, reply) in batch {
@@ -216,7 +231,11 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     }
                     _ => None,
                 };
-                let permit = in_memory.clone().acquire_owned().await.map_err(|_| closed())?;
+                let permit = in_memory
+                    .clone()
+                    .acquire_owned()
+                    .await
+                    .map_err(|_| closed())?;
                 let place = receiver.account.wait(Resource::Buffers).await;
                 let mut buffer = receiver.account.buffers().take();
                 let len = block.data_len();
@@ -240,7 +259,11 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                     clear.fetch_add(len as u64, Ordering::Relaxed);
                 }
                 if let (Some(size), Some(_)) = (size, &holes) {
-                    let (known, back) = receiver.account.hole_hasher().hash(&block, buffer, size).await?;
+                    let (known, back) = receiver
+                        .account
+                        .hole_hasher()
+                        .hash(&block, buffer, size)
+                        .await?;
                     (hash, buffer) = (Some(known), back);
                 }
                 drop(holes);
@@ -295,7 +318,9 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::HardLink(_)
                 | Frame::FileEnd { .. }) => {
                     if let Frame::Small { data, .. } = &frame {
-                        counters.bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+                        counters
+                            .bytes
+                            .fetch_add(data.len() as u64, Ordering::Relaxed);
                     }
                     if batch.is_empty() {
                         batch_from = taken_before;
@@ -335,7 +360,9 @@ async fn read_frames<S: Store, R: AsyncRead + Unpin>(
                 | Frame::Retire
                 | Frame::Block(_)
                 | Frame::ClearBlock(..) => {
-                    return Err(Error::Protocol("it sends what only a receiver sends".into()));
+                    return Err(Error::Protocol(
+                        "it sends what only a receiver sends".into(),
+                    ));
                 }
             },
         }

@@ -47,7 +47,12 @@ struct Huge;
 
 impl Source for Huge {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
-        sink.found(0, RelPath::root(), Meta::default(), Found::File { size: SIZE })
+        sink.found(
+            0,
+            RelPath::root(),
+            Meta::default(),
+            Found::File { size: SIZE },
+        )
     }
 
     fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
@@ -220,7 +225,9 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
     assert_eq!(blocks.len(), 5);
     assert_eq!(*kept.placed.locked(), Some((SIZE, tree.root().unwrap())));
     assert_eq!(
-        progress.bytes_resumed.load(std::sync::atomic::Ordering::Relaxed),
+        progress
+            .bytes_resumed
+            .load(std::sync::atomic::Ordering::Relaxed),
         THERE
     );
 }

@@ -20,8 +20,8 @@ use crate::path::RelPath;
 use crate::progress::{Event, NotKeptCounts, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
 use crate::send::schedule::{
-    EntryResult, Found, IN_FLIGHT_BYTES, Inode, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say, Schedule,
-    StreamId, Wake, Work, entry_memory,
+    EntryResult, Found, IN_FLIGHT_BYTES, Inode, MAX_BATCH_ENTRIES, Next, Presence, Resumed, Say,
+    Schedule, StreamId, Wake, Work, entry_memory,
 };
 use crate::send::source::Sources;
 use crate::send::walk::WalkSink;
@@ -178,7 +178,8 @@ impl Queue {
         let mut state = self.state.locked();
         state.schedule.walk_ended(complete);
         let found = state.schedule.totals();
-        self.progress.set_found(found.entries, found.bytes, complete);
+        self.progress
+            .set_found(found.entries, found.bytes, complete);
         self.act(state);
     }
 

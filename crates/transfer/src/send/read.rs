@@ -300,7 +300,10 @@ impl Reader<'_> {
         match self.source.open(&entry.head) {
             Ok(file) => {
                 self.reports.has_attributes(&file.attribute_names());
-                match self.reports.opened(id, OpenFile::new(file, self.resume, place)) {
+                match self
+                    .reports
+                    .opened(id, OpenFile::new(file, self.resume, place))
+                {
                     Some(open) => self.block(entry, &open, 0),
                     None => 0,
                 }

@@ -295,7 +295,10 @@ impl Schedule {
                 file: entry,
                 offered: matches!(tracked.offered, Offered::WithData),
             }),
-            (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block { file: entry, offset }),
+            (Stage::Blocks(Some(_)), Part::Block(offset)) => Some(Work::Block {
+                file: entry,
+                offset,
+            }),
             (Stage::Blocks(blocks), Part::Whole) => match tracked.content {
                 Some((_, hash)) => Some(Work::FileEnd { file: entry, hash }),
                 None => {
@@ -321,7 +324,9 @@ impl Schedule {
             true => MAX_ANSWER_WAIT,
             false => MIN_AGE_TO_REPEAT.max(usual * MIN_ANSWER_TIMES_TO_REPEAT),
         };
-        let is_idle = self.in_flight.delivers_within(stream, MAX_BACKLOG_TO_REPEAT);
+        let is_idle = self
+            .in_flight
+            .delivers_within(stream, MAX_BACKLOG_TO_REPEAT);
         if let Some((since, subject)) = oldest
             && is_idle
             && now.saturating_sub(since) >= age

@@ -82,7 +82,10 @@ impl Sources {
     /// Local sources as a person names them, with the name each takes in a destination directory (empty for `.`, `..` and
     /// `/`, whose content goes there). A source that can't be opened is reported as a failure when its turn comes; it is an error if
     /// none can. Without `recursive` a symbolic link named here is followed, as `cp` does.
-    pub fn local(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
+    pub fn local(
+        paths: &[impl AsRef<Path>],
+        recursive: bool,
+    ) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (tree, names) = LocalTree::open(paths, recursive)?;
         Ok((Self::all_of(tree), names))
     }
@@ -120,7 +123,9 @@ impl Sources {
     /// An entry's name as the user knows it: beneath `prefixes[source]`.
     pub(crate) fn labels(prefixes: Vec<String>) -> Box<dyn Fn(&Head) -> String + Send + Sync> {
         Box::new(move |head| {
-            let prefix = prefixes.get(head.source as usize).map_or("?", String::as_str);
+            let prefix = prefixes
+                .get(head.source as usize)
+                .map_or("?", String::as_str);
             match (head.path.is_root(), prefix.ends_with('/')) {
                 (true, _) => prefix.to_owned(),
                 (false, true) => format!("{prefix}{}", head.path),

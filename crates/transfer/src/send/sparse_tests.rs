@@ -36,7 +36,12 @@ struct Hole;
 
 impl Source for Hole {
     fn walk(&self, sink: &dyn WalkSink) -> bool {
-        sink.found(0, RelPath::root(), Meta::default(), Found::File { size: SIZE })
+        sink.found(
+            0,
+            RelPath::root(),
+            Meta::default(),
+            Found::File { size: SIZE },
+        )
     }
 
     fn open(&self, _: &Head) -> Result<Box<dyn SourceFile>, Failure> {
@@ -127,7 +132,11 @@ impl Store for Keeper {
     }
 }
 
-async fn send(queue: &Arc<Queue>, stream: StreamId, near: DuplexStream) -> Result<StreamEnd, Error> {
+async fn send(
+    queue: &Arc<Queue>,
+    stream: StreamId,
+    near: DuplexStream,
+) -> Result<StreamEnd, Error> {
     let (read, mut write) = tokio::io::split(near);
     let counters = queue.progress.add_stream("here", None, false);
     let (mut read, clear) = (FrameReader::new(read), ClearData::never());
@@ -147,7 +156,15 @@ async fn receive(receiver: &Arc<Receiver<Keeper>>, far: DuplexStream) -> Result<
     let (read, mut write) = tokio::io::split(far);
     let counters = receiver.progress.add_stream("here", None, false);
     let mut read = FrameReader::new(read);
-    receive_stream(receiver, &counters, &mut read, &mut write, &[], AfterDone::Leave).await
+    receive_stream(
+        receiver,
+        &counters,
+        &mut read,
+        &mut write,
+        &[],
+        AfterDone::Leave,
+    )
+    .await
 }
 
 #[tokio::test(start_paused = true)]
@@ -156,7 +173,15 @@ async fn lh_copy_30_a_hole_waits_for_the_stream_that_is_behind() {
     let labels = || Sources::labels(vec!["hole".into()]);
     let (sender, account) = (Account::alone(), Account::alone());
     let sources = Sources::of(Hole);
-    let queue = Queue::new(sources, false, sender, Arc::default(), Arc::new(()), labels()).unwrap();
+    let queue = Queue::new(
+        sources,
+        false,
+        sender,
+        Arc::default(),
+        Arc::new(()),
+        labels(),
+    )
+    .unwrap();
     queue.set_blocks_ahead(AHEAD);
     let receiver = Receiver::new(
         Keeper(kept.clone()),

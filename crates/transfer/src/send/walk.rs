@@ -62,10 +62,14 @@ pub(crate) fn walk(number: u32, source: &SourceRoot, recursive: bool, sink: &dyn
         Err(errno) => return walk.failed(RelPath::root(), errno.into()),
     };
     match kind_of(&stat) {
-        Kind::Directory if !recursive => walk.failed(RelPath::root(), Failure::new(FailureKind::IsDirectory)),
+        Kind::Directory if !recursive => {
+            walk.failed(RelPath::root(), Failure::new(FailureKind::IsDirectory))
+        }
         Kind::Directory => walk.descend(RelPath::root(), &stat),
         // A local link was followed before the walk; a server follows none.
-        Kind::Symlink if !recursive => walk.failed(RelPath::root(), Failure::new(FailureKind::IsLink)),
+        Kind::Symlink if !recursive => {
+            walk.failed(RelPath::root(), Failure::new(FailureKind::IsLink))
+        }
         _ => walk.one(RelPath::root(), &stat),
     }
 }
@@ -99,11 +103,16 @@ impl Walk<'_> {
                     Err(failure) => self.failed(path, failure),
                 }
             }
-            Kind::Directory | Kind::Other => self.failed(path, Failure::new(FailureKind::NotRegular)),
+            Kind::Directory | Kind::Other => {
+                self.failed(path, Failure::new(FailureKind::NotRegular))
+            }
         }
     }
 
-    #[allow(clippy::useless_conversion, reason = "it has 32 bits on some processors")]
+    #[allow(
+        clippy::useless_conversion,
+        reason = "it has 32 bits on some processors"
+    )]
     fn file(&self, path: RelPath, meta: Meta, stat: &Stat) -> bool {
         let (size, names) = (stat.st_size as u64, u64::from(stat.st_nlink));
         if names < 2 {
@@ -160,8 +169,14 @@ impl Walk<'_> {
                     Ok(child) => child,
                     // Named by its directory, since its own path can't be carried.
                     Err(error) => {
-                        let detail = format!("{}: {error}", longhaul_proto::text::printable(name.as_bytes()));
-                        if !self.failed(path.clone(), Failure::with(FailureKind::RefusedPath, detail)) {
+                        let detail = format!(
+                            "{}: {error}",
+                            longhaul_proto::text::printable(name.as_bytes())
+                        );
+                        if !self.failed(
+                            path.clone(),
+                            Failure::with(FailureKind::RefusedPath, detail),
+                        ) {
                             return false;
                         }
                         continue;
@@ -275,7 +290,9 @@ mod tests {
         let names: Vec<&str> = found.iter().map(|(p, _)| p.as_str()).collect();
         assert_eq!(
             names,
-            [".", "a", "link", "z", "b", "b/f", "b/c", "b/c/g", "d", "d/h"]
+            [
+                ".", "a", "link", "z", "b", "b/f", "b/c", "b/c/g", "d", "d/h"
+            ]
         );
         assert_eq!(
             found[2].1,

@@ -95,7 +95,11 @@ impl Copy {
         principal: PublicKey,
         order: u64,
     ) -> Result<Arc<Self>, Refusal> {
-        let take = |what, units| account.take(what, units).map_err(|exhausted| full(&exhausted));
+        let take = |what, units| {
+            account
+                .take(what, units)
+                .map_err(|exhausted| full(&exhausted))
+        };
         let held = (
             take(Resource::Copies, 1)?,
             take(Resource::Bookkeeping, hello_bytes(&hello))?,
@@ -151,10 +155,12 @@ impl Copy {
                 Error::Refused("another copy of the same goes on in its place".into())
             }
             // No refusal: the client waits until the directory is back, as for any server that is away.
-            Some(EarlyEnd::RootDisplaced) => {
-                Error::StreamsLost("the served directory was moved, replaced or mounted over".into())
-            }
-            _ => Error::Unauthorised("the server's operator has withdrawn the grant for this copy".into()),
+            Some(EarlyEnd::RootDisplaced) => Error::StreamsLost(
+                "the served directory was moved, replaced or mounted over".into(),
+            ),
+            _ => Error::Unauthorised(
+                "the server's operator has withdrawn the grant for this copy".into(),
+            ),
         }
     }
 }
@@ -194,7 +200,9 @@ impl Server {
                     detail: "this stream does not belong to that copy".into(),
                 });
             }
-            if copy.streams.fetch_add(1, Ordering::Relaxed) >= u32::from(self.limits.streams_per_copy) {
+            if copy.streams.fetch_add(1, Ordering::Relaxed)
+                >= u32::from(self.limits.streams_per_copy)
+            {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
                 return Err(Refusal {
                     kind: RefusalKind::When,
@@ -206,7 +214,11 @@ impl Server {
             }
             copy
         };
-        let begun = copy.side.get_or_try_init(|| self.begin(&copy)).await.map(|_| ());
+        let begun = copy
+            .side
+            .get_or_try_init(|| self.begin(&copy))
+            .await
+            .map(|_| ());
         match begun {
             Ok(()) => Ok(copy),
             Err(error) => {
@@ -218,7 +230,11 @@ impl Server {
     }
 
     /// LH-COPY-11.
-    pub(super) fn authorise(&self, request: &Request, principal: &PublicKey) -> Result<(), Refusal> {
+    pub(super) fn authorise(
+        &self,
+        request: &Request,
+        principal: &PublicKey,
+    ) -> Result<(), Refusal> {
         let grants = self.grants.now();
         let denied = match request {
             Request::Push {
@@ -228,7 +244,11 @@ impl Server {
             } => {
                 let denied = !grants.allow(principal, access_of(*overwrite), destination);
                 let creates = grants.allow(principal, Access::Create, destination);
-                let verb = if creates { "replace what is in" } else { "write" };
+                let verb = if creates {
+                    "replace what is in"
+                } else {
+                    "write"
+                };
                 denied.then_some((verb, destination))
             }
             Request::Pull { sources, .. } => sources
@@ -302,7 +322,8 @@ impl Server {
                 let opened = blocking(move || {
                     let root = server.current_root()?;
                     let base = root.clone();
-                    let destination = Destination::beneath(base, target, into, names, options, token)?;
+                    let destination =
+                        Destination::beneath(base, target, into, names, options, token)?;
                     // LH-COPY-53.
                     let destination = destination.placed(placement).held_to(within, may_compare);
                     let present = destination.has_something();
@@ -335,7 +356,11 @@ impl Server {
 
 /// What a push asks for.
 fn access_of(overwrite: bool) -> Access {
-    if overwrite { Access::Write } else { Access::Create }
+    if overwrite {
+        Access::Write
+    } else {
+        Access::Create
+    }
 }
 
 /// A stream's membership of its copy. The last one to leave decides what becomes of it (LH-COPY-27).

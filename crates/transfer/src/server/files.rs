@@ -159,7 +159,11 @@ impl Server {
             false => files.kept_bytes(),
         };
         if let Err(exhausted) = kept.set(bytes as u64) {
-            let failure = FilesFailure::with(FilesFailureKind::Limit, &path_of(&ask), &exhausted.to_string());
+            let failure = FilesFailure::with(
+                FilesFailureKind::Limit,
+                &path_of(&ask),
+                &exhausted.to_string(),
+            );
             return Ok((files, FilesAnswer::Failed(failure)));
         }
         let permission = Granted {

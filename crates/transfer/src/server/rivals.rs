@@ -117,7 +117,8 @@ fn ending<'a>(copies: &'a mut Copies, copy: &'a Copy) -> impl Iterator<Item = &'
 impl Copies {
     /// Forgets copies that have let go of their files.
     pub(super) fn forget_ended(&mut self) {
-        let is_over = |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
+        let is_over =
+            |ended: &mpsc::Receiver<()>| ended.try_recv() == Err(mpsc::TryRecvError::Disconnected);
         self.ending.retain(|ending| !is_over(&ending.ended));
     }
 }
@@ -158,7 +159,10 @@ mod tests {
             ..LIVELY
         };
         assert_eq!(silent.judge(LOOKING), Some(Rival::Older));
-        let abandoned = Signs { streams: 0, ..silent };
+        let abandoned = Signs {
+            streams: 0,
+            ..silent
+        };
         assert_eq!(abandoned.judge(LOOKING), None);
     }
 

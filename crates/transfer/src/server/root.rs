@@ -156,7 +156,9 @@ impl Server {
                 tracing::info!(%path, "the directory at the root's path is another one than before, and is served now");
                 self.end_copies(EarlyEnd::RootDisplaced, |_| true);
             }
-            Ok(false) if was_displaced => tracing::info!(%path, "the root is back, and served again"),
+            Ok(false) if was_displaced => {
+                tracing::info!(%path, "the root is back, and served again")
+            }
             Ok(false) => {}
             Err(errno) => {
                 tracing::error!(%path, "cannot open the root: {}", Failure::from(errno));

@@ -96,7 +96,10 @@ impl Dir {
     /// The file `path` beneath this one, for reading. Never waits, whatever `path` is: what is not a regular file shows
     /// by its `fstat`.
     pub fn open_file(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
-        self.resolve(path.as_os(), OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY)
+        self.resolve(
+            path.as_os(),
+            OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY,
+        )
     }
 
     /// What `path` is; a symbolic link at its end is itself.
@@ -134,10 +137,19 @@ impl Dir {
         if self.resolver == Resolver::Steps {
             return fallback::open(&self.fd, path, flags);
         }
-        let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let resolve =
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
         let mut tries = 0;
         loop {
-            let open = || fs::openat2(&self.fd, path, flags | OFlags::CLOEXEC, Mode::empty(), resolve);
+            let open = || {
+                fs::openat2(
+                    &self.fd,
+                    path,
+                    flags | OFlags::CLOEXEC,
+                    Mode::empty(),
+                    resolve,
+                )
+            };
             match with_descriptor(open) {
                 Err(Errno::AGAIN | Errno::INTR) if tries < RETRIES => tries += 1,
                 result => return result,
@@ -220,7 +232,8 @@ impl Dir {
 
     /// Creates a file that wasn't there, for writing, readable by its owner alone.
     pub(crate) fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         with_descriptor(|| fs::openat(&self.fd, name, flags, Mode::RUSR | Mode::WUSR))
     }
 
@@ -256,7 +269,9 @@ impl Dir {
             false => claim::rename_to_free_name(self, from, directory, to),
         };
         match renamed {
-            Err(Errno::NOENT) if self.stat_name(from).is_ok() => Err(directory.missing_or_refused()),
+            Err(Errno::NOENT) if self.stat_name(from).is_ok() => {
+                Err(directory.missing_or_refused())
+            }
             renamed => renamed,
         }
     }
@@ -367,7 +382,12 @@ mod tests {
         symlink("/proc/self/root", root.join("magic")).unwrap();
         let dir = open(&root, resolver);
         assert!(dir.open_file(&path("d/f")).is_ok());
-        assert!(dir.open_dir(&path("d")).unwrap().open_file(&path("f")).is_ok());
+        assert!(
+            dir.open_dir(&path("d"))
+                .unwrap()
+                .open_file(&path("f"))
+                .is_ok()
+        );
         assert_eq!(dir.open_dir(&path("d/f")).unwrap_err(), Errno::NOTDIR);
         assert_eq!(dir.open_file(&path("d/f/x")).unwrap_err(), Errno::NOTDIR);
         assert_eq!(dir.open_file(&path("nothing/f")).unwrap_err(), Errno::NOENT);
@@ -375,7 +395,11 @@ mod tests {
         assert_eq!(dir.open_dir(&path("d")).unwrap().resolver, resolver);
         assert_eq!(dir.handle(&path("d")).unwrap().resolver, resolver);
         for link in ["out", "up", "slash", "inside", "magic"] {
-            assert_eq!(dir.open_dir(&path(link)).unwrap_err(), Errno::LOOP, "{link}");
+            assert_eq!(
+                dir.open_dir(&path(link)).unwrap_err(),
+                Errno::LOOP,
+                "{link}"
+            );
             assert_eq!(dir.handle(&path(link)).unwrap_err(), Errno::LOOP, "{link}");
         }
         for bad in [
@@ -392,7 +416,8 @@ mod tests {
         assert_eq!(dir.read_link(&path("out")).unwrap(), b"../secret");
         assert_eq!(dir.stat(&path("inside/f")).unwrap_err(), Errno::LOOP);
         let mut made = Vec::new();
-        let mut make = |at: &str| dir.make_dirs(&path(at), 0o700, &mut |p| made.push(p.to_string()));
+        let mut make =
+            |at: &str| dir.make_dirs(&path(at), 0o700, &mut |p| made.push(p.to_string()));
         assert_eq!(make("up/new").unwrap_err(), Errno::LOOP);
         assert_eq!(make("inside").unwrap_err(), Errno::LOOP);
         assert!(make("x/y/z").unwrap());
@@ -409,7 +434,10 @@ mod tests {
             std::fs::create_dir_all(outside.join("b")).unwrap();
             std::fs::write(outside.join("b/f"), "secret").unwrap();
             symlink("../outside", root.join("link")).unwrap();
-            let (dir, stop) = (open(&root, resolver), std::sync::atomic::AtomicBool::new(false));
+            let (dir, stop) = (
+                open(&root, resolver),
+                std::sync::atomic::AtomicBool::new(false),
+            );
             std::thread::scope(|threads| {
                 threads.spawn(|| {
                     let flags = fs::RenameFlags::EXCHANGE;
@@ -433,7 +461,8 @@ mod tests {
         std::fs::write(tmp.path().join("b"), "b").unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
         assert_eq!(
-            dir.rename(OsStr::new("a"), OsStr::new("b"), false).unwrap_err(),
+            dir.rename(OsStr::new("a"), OsStr::new("b"), false)
+                .unwrap_err(),
             Errno::EXIST
         );
         dir.rename(OsStr::new("a"), OsStr::new("b"), true).unwrap();

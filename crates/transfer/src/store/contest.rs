@@ -59,7 +59,12 @@ impl Patience {
 
     /// Returns the pause before the file is looked at again, or `None` if it is not worth waiting
     /// any longer.
-    pub(crate) fn pause(&mut self, contest: Contest, rivals: &[Rival], now: Duration) -> Option<Duration> {
+    pub(crate) fn pause(
+        &mut self,
+        contest: Contest,
+        rivals: &[Rival],
+        now: Duration,
+    ) -> Option<Duration> {
         let looking = self.since_first_look(now);
         let contested = match contest {
             Contest::Possible => None,
@@ -87,7 +92,12 @@ mod tests {
 
     /// Virtual time until a copy that begins at `now` gives up on a file, which others hold all the
     /// time.
-    fn wait(patience: &mut Patience, contest: Contest, rivals: &[Rival], now: &mut Duration) -> Duration {
+    fn wait(
+        patience: &mut Patience,
+        contest: Contest,
+        rivals: &[Rival],
+        now: &mut Duration,
+    ) -> Duration {
         let began = *now;
         while let Some(pause) = patience.pause(contest, rivals, *now) {
             *now += pause;
@@ -108,7 +118,10 @@ mod tests {
                 .map(|_| wait(&mut patience, Contest::Held, &rivals, &mut now))
                 .collect();
             assert_eq!(waits[0], limit, "{rivals:?}");
-            assert!(waits[1..].iter().all(Duration::is_zero), "{rivals:?}: {waits:?}");
+            assert!(
+                waits[1..].iter().all(Duration::is_zero),
+                "{rivals:?}: {waits:?}"
+            );
         }
     }
 
@@ -118,7 +131,9 @@ mod tests {
         let mut wait = |rivals: &[Rival]| wait(&mut patience, Contest::Possible, rivals, &mut now);
         assert_eq!(wait(&[]), Duration::ZERO);
         let first = wait(&[Rival::Older]);
-        assert!((MAYBE_RIVAL_TIMEOUT..MAYBE_RIVAL_TIMEOUT + CONTEST_POLL_INTERVAL).contains(&first));
+        assert!(
+            (MAYBE_RIVAL_TIMEOUT..MAYBE_RIVAL_TIMEOUT + CONTEST_POLL_INTERVAL).contains(&first)
+        );
         assert_eq!(wait(&[Rival::Older]), Duration::ZERO);
     }
 

@@ -60,7 +60,8 @@ fn temp_prefix(token: Token) -> String {
 /// Whether a file of this name is one that is being written without a journal.
 pub(super) fn is_temp_name(name: &[u8]) -> bool {
     let rest = name.strip_prefix(TEMP_PREFIX.as_bytes());
-    let Some((token, entry)) = rest.and_then(|rest| rest.split_at_checked(TEMP_TOKEN_LETTERS)) else {
+    let Some((token, entry)) = rest.and_then(|rest| rest.split_at_checked(TEMP_TOKEN_LETTERS))
+    else {
         return false;
     };
     let hex = |bytes: &[u8]| !bytes.is_empty() && bytes.iter().all(u8::is_ascii_hexdigit);
@@ -164,9 +165,9 @@ impl Destination {
                         directories.made.locked().insert(&target);
                     }
                     if options.fsync {
-                        parent_dir
-                            .sync()
-                            .map_err(|errno| Error::path(&parent, open_dirs::sync_failure(errno)))?;
+                        parent_dir.sync().map_err(|errno| {
+                            Error::path(&parent, open_dirs::sync_failure(errno))
+                        })?;
                     }
                 }
                 must_be_dir
@@ -267,14 +268,14 @@ impl Destination {
             .filter(|p| !p.as_os_str().is_empty())
             .unwrap_or(Path::new("."));
         let into = names_directory(path.as_os_str().as_bytes());
-        let target =
-            RelPath::from_typed(path.file_name().unwrap_or_default().as_bytes()).map_err(|error| {
-                Error::Path {
-                    path: shown(),
-                    failure: error.into(),
-                }
-            })?;
-        let beneath = Self::beneath(open(parent)?, target, into, names, options, token).map_err(named)?;
+        let target = RelPath::from_typed(path.file_name().unwrap_or_default().as_bytes()).map_err(
+            |error| Error::Path {
+                path: shown(),
+                failure: error.into(),
+            },
+        )?;
+        let beneath =
+            Self::beneath(open(parent)?, target, into, names, options, token).map_err(named)?;
         Ok(Self {
             is_local: true,
             ..beneath
@@ -304,7 +305,9 @@ impl Destination {
 
     /// The directory an entry goes into, made if need be, its path beneath the base, and the entry's name there.
     fn parent(&self, place: &RelPath) -> Result<Parent, Failure> {
-        let (parent, name) = place.split_last().ok_or(Failure::new(FailureKind::WrongKind))?;
+        let (parent, name) = place
+            .split_last()
+            .ok_or(Failure::new(FailureKind::WrongKind))?;
         let name = OsString::from_vec(name.to_vec());
         if !parent.is_within(&self.within) {
             return Err(Failure::new(FailureKind::RefusedPath));

@@ -91,7 +91,10 @@ mod tests {
         assert_eq!(Durability::from_type(EXT), Durability::Grouped);
         assert_eq!(Durability::from_type(BTRFS), Durability::Grouped);
         assert_eq!(Durability::from_type(RAMFS), Durability::Volatile);
-        assert_eq!(Durability::from_type(0xffff_ffff_8584_58f6), Durability::Volatile);
+        assert_eq!(
+            Durability::from_type(0xffff_ffff_8584_58f6),
+            Durability::Volatile
+        );
         // FUSE, NFS, and what nobody has heard of.
         for other in [0x6573_5546, 0x6969, 0] {
             assert_eq!(Durability::from_type(other), Durability::Single);
@@ -100,8 +103,15 @@ mod tests {
 
     #[test]
     fn errors_of_writing_come_out() {
-        let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-        assert_eq!(flush(&full, true), Err(Errno::INVAL), "devices have no fsync");
+        let full = std::fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .unwrap();
+        assert_eq!(
+            flush(&full, true),
+            Err(Errno::INVAL),
+            "devices have no fsync"
+        );
         assert_eq!(flush(&full, false), Ok(()));
     }
 }

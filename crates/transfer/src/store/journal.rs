@@ -351,7 +351,9 @@ impl<S: Storage> Journal<S> {
     }
 
     fn record(&self, disk: &mut Disk<S::File>, batch: &TreeHash) -> Flushed {
-        let recorded = disk.log.record(&self.storage, &self.names, &self.header, batch);
+        let recorded = disk
+            .log
+            .record(&self.storage, &self.names, &self.header, batch);
         // Room may come back, and what is scattered becomes whole.
         let again = matches!(
             recorded,
@@ -363,9 +365,10 @@ impl<S: Storage> Journal<S> {
         match recorded {
             Ok(Recorded::All) => Flushed::Recorded,
             Ok(Recorded::AnotherCopy) => Flushed::Nothing,
-            Ok(Recorded::TooScattered) => {
-                Flushed::Unrecorded(Failure::with(FailureKind::Limit, "its blocks come too scattered"))
-            }
+            Ok(Recorded::TooScattered) => Flushed::Unrecorded(Failure::with(
+                FailureKind::Limit,
+                "its blocks come too scattered",
+            )),
             Err(errno) => Flushed::Unrecorded(errno.into()),
         }
     }
@@ -417,6 +420,9 @@ impl ResumePoint {
 
     /// How many bytes that is.
     pub fn bytes(&self) -> u64 {
-        self.ranges().iter().map(|range| range.end - range.start).sum()
+        self.ranges()
+            .iter()
+            .map(|range| range.end - range.start)
+            .sum()
     }
 }

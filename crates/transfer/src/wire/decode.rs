@@ -16,7 +16,8 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             if version != VERSION {
                 return Err(WireError::Version(version, version));
             }
-            let (mut instance, mut clear, mut present, mut hard_links) = (None, false, false, false);
+            let (mut instance, mut clear, mut present, mut hard_links) =
+                (None, false, false, false);
             let mut placement = None;
             decode_options(&mut fields, |kind, value| {
                 match kind {
@@ -111,7 +112,9 @@ pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireEr
             }
         }
         FrameType::Block => Frame::Block(fields.block()?),
-        FrameType::ClearBlock => Frame::ClearBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?)),
+        FrameType::ClearBlock => {
+            Frame::ClearBlock(fields.block()?, BlockHash::from_bytes(fields.hash()?))
+        }
         FrameType::FileEnd => Frame::FileEnd {
             id: fields.id()?,
             hash: fields.hash()?,
@@ -358,7 +361,12 @@ impl Fields {
     }
 
     fn block(&mut self) -> Result<Block, WireError> {
-        let (id, offset, len, count) = (self.id()?, self.id()?, self.u32()?, usize::from(self.u16()?));
+        let (id, offset, len, count) = (
+            self.id()?,
+            self.id()?,
+            self.u32()?,
+            usize::from(self.u16()?),
+        );
         if len == 0 || len > 1 << BLOCK_LOG2.end() || count > MAX_EXTENTS {
             return Err(WireError::Bound);
         }
@@ -369,7 +377,10 @@ impl Fields {
                 offset: self.u32()?,
                 len: self.u32()?,
             };
-            let end = extent.offset.checked_add(extent.len).ok_or(WireError::Bound)?;
+            let end = extent
+                .offset
+                .checked_add(extent.len)
+                .ok_or(WireError::Bound)?;
             // LH-COPY-4.
             if extent.len == 0 || extent.offset < free_from || end > len {
                 return Err(WireError::Value("extent"));

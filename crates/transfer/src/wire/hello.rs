@@ -305,7 +305,10 @@ impl Hello {
 }
 
 impl Fields {
-    fn list<T>(&mut self, item: impl Fn(&mut Fields) -> Result<T, WireError>) -> Result<Vec<T>, WireError> {
+    fn list<T>(
+        &mut self,
+        item: impl Fn(&mut Fields) -> Result<T, WireError>,
+    ) -> Result<Vec<T>, WireError> {
         let count = self.u32()? as usize;
         if count == 0 || count > MAX_SOURCES {
             return Err(WireError::Bound);

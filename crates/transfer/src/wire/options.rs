@@ -114,11 +114,18 @@ mod tests {
         };
         assert_eq!(two(5, 6), Ok((None, None)));
         for (first, second) in [(5, 5), (6, 5), (5, 0x8005), (0, 5)] {
-            assert_eq!(two(first, second), Err(WireError::Value("order of options")));
+            assert_eq!(
+                two(first, second),
+                Err(WireError::Value("order of options"))
+            );
         }
         let mut bytes = Vec::new();
         put(&mut bytes, 0x8001, &[7, 0, 0]);
-        assert_eq!(read(&bytes), Err(WireError::Long), "a known value is read whole");
+        assert_eq!(
+            read(&bytes),
+            Err(WireError::Long),
+            "a known value is read whole"
+        );
         assert_eq!(read(&bytes[..3]), Err(WireError::Short));
         let mut long = Vec::new();
         put(&mut long, 5, &[0; MAX_OPTION_BYTES]);

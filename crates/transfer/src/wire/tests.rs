@@ -7,7 +7,9 @@ use crate::part::{MAX_PARTS, Part, Portion};
 
 fn path() -> impl Strategy<Value = RelPath> {
     proptest::collection::vec(proptest::collection::vec(1u8..=255, 1..20), 0..4)
-        .prop_filter_map("plain", |names| RelPath::from_bytes(&names.join(&b'/')).ok())
+        .prop_filter_map("plain", |names| {
+            RelPath::from_bytes(&names.join(&b'/')).ok()
+        })
 }
 
 fn head() -> impl Strategy<Value = Head> {
@@ -15,7 +17,10 @@ fn head() -> impl Strategy<Value = Head> {
 }
 
 fn meta() -> impl Strategy<Value = Meta> {
-    (0u32..=0o777, any::<i64>(), 0u32..1_000_000_000).prop_map(|(mode, s, n)| Meta { mode, mtime: (s, n) })
+    (0u32..=0o777, any::<i64>(), 0u32..1_000_000_000).prop_map(|(mode, s, n)| Meta {
+        mode,
+        mtime: (s, n),
+    })
 }
 
 fn failure() -> impl Strategy<Value = Failure> {
@@ -88,8 +93,8 @@ fn hello() -> impl Strategy<Value = Hello> {
     let pull = (any::<bool>(), proptest::collection::vec(path(), 1..5))
         .prop_map(|(recursive, sources)| Request::Pull { recursive, sources });
     let compare = prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)];
-    let part =
-        (1..=MAX_PARTS).prop_flat_map(|of| (1..=of).prop_map(move |number| Part::new(number, of).unwrap()));
+    let part = (1..=MAX_PARTS)
+        .prop_flat_map(|of| (1..=of).prop_map(move |number| Part::new(number, of).unwrap()));
     let portion = prop_oneof![
         Just(Portion::Whole),
         part.prop_map(Portion::Part),
@@ -149,28 +154,35 @@ fn frame() -> impl Strategy<Value = Frame> {
             ),
         (head(), 0..MAX_FILE, (any::<u32>(), path()))
             .prop_map(|(head, size, first)| Frame::HardLink(HardLink { head, size, first })),
-        (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(|(head, meta, size, hash)| {
-            Frame::Offer(Offer {
-                head,
-                meta,
-                size,
-                hash,
-            })
-        }),
+        (head(), meta(), 0..MAX_FILE, any::<Option<[u8; 32]>>()).prop_map(
+            |(head, meta, size, hash)| {
+                Frame::Offer(Offer {
+                    head,
+                    meta,
+                    size,
+                    hash,
+                })
+            }
+        ),
         (0..MAX_FILE).prop_map(|id| Frame::Want { id }),
         (0u8..3, "[ -~]{0,50}").prop_map(|(kind, detail)| Frame::Refuse {
             kind: RefusalKind::from_code(kind).unwrap(),
             detail,
         }),
-        (head(), meta(), 0..MAX_FILE, BLOCK_LOG2, any::<Option<[u8; 32]>>()).prop_map(
-            |(head, meta, size, block_log2, identity)| Frame::File {
+        (
+            head(),
+            meta(),
+            0..MAX_FILE,
+            BLOCK_LOG2,
+            any::<Option<[u8; 32]>>()
+        )
+            .prop_map(|(head, meta, size, block_log2, identity)| Frame::File {
                 head,
                 meta,
                 size,
                 block_log2,
                 identity
-            }
-        ),
+            }),
         (
             head(),
             meta(),
@@ -199,29 +211,33 @@ fn frame() -> impl Strategy<Value = Frame> {
             any::<(u64, u64)>(),
             any::<u16>()
         )
-            .prop_map(|(held_ms, retransmits, rtt_us, (window, send_buffer), streams)| {
-                Frame::Flow(FlowReport {
-                    held_ms,
-                    retransmits,
-                    rtt_us,
-                    window,
-                    send_buffer,
-                    streams,
-                })
-            }),
-        (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(entries, bytes, complete)| Frame::Totals {
-            entries,
-            bytes,
-            complete
+            .prop_map(
+                |(held_ms, retransmits, rtt_us, (window, send_buffer), streams)| {
+                    Frame::Flow(FlowReport {
+                        held_ms,
+                        retransmits,
+                        rtt_us,
+                        window,
+                        send_buffer,
+                        streams,
+                    })
+                }
+            ),
+        (any::<u64>(), any::<u64>(), any::<bool>()).prop_map(|(entries, bytes, complete)| {
+            Frame::Totals {
+                entries,
+                bytes,
+                complete,
+            }
         }),
-        any::<[u64; 4]>().prop_map(|[owners, set_id_bits, acls, extended_attributes]| Frame::NotKept(
-            NotKeptCounts {
+        any::<[u64; 4]>().prop_map(|[owners, set_id_bits, acls, extended_attributes]| {
+            Frame::NotKept(NotKeptCounts {
                 owners,
                 set_id_bits,
                 acls,
                 extended_attributes,
-            }
-        )),
+            })
+        }),
         (0..MAX_FILE, 0..MAX_FILE).prop_map(|(id, offset)| Frame::Ack { id, offset }),
         (
             0..MAX_FILE,
@@ -454,8 +470,17 @@ fn lh_copy_4_extents_of_a_block_ascend_within_it() {
         decode(FrameType::Block, body.into())
     };
     assert!(block(10, &[(0, 2), (2, 3), (7, 3)]).is_ok());
-    for extents in [&[(0, 3), (2, 1)][..], &[(5, 1), (0, 1)], &[(0, 11)], &[(0, 0)]] {
-        assert_eq!(block(10, extents), Err(WireError::Value("extent")), "{extents:?}");
+    for extents in [
+        &[(0, 3), (2, 1)][..],
+        &[(5, 1), (0, 1)],
+        &[(0, 11)],
+        &[(0, 0)],
+    ] {
+        assert_eq!(
+            block(10, extents),
+            Err(WireError::Value("extent")),
+            "{extents:?}"
+        );
     }
     assert_eq!(block(10, &[(u32::MAX, 5)]), Err(WireError::Bound));
     assert_eq!(block((1 << 20) + 1, &[]), Err(WireError::Bound));
@@ -469,7 +494,10 @@ fn hostile_names_are_refused() {
         encode::put_bytes(&mut body, name);
         body.extend_from_slice(&[0; 16]);
         assert!(
-            matches!(decode(FrameType::Directory, body.into()), Err(WireError::Path(_))),
+            matches!(
+                decode(FrameType::Directory, body.into()),
+                Err(WireError::Path(_))
+            ),
             "{name:?}"
         );
     }
@@ -494,10 +522,18 @@ fn lh_copy_36_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
         [(1 << 20, 20), (0, 20)],
         [(0, 15), (1 << 20, 20)],
     ] {
-        assert_eq!(have(2, &parts), Err(WireError::Value("subtree")), "{parts:?}");
+        assert_eq!(
+            have(2, &parts),
+            Err(WireError::Value("subtree")),
+            "{parts:?}"
+        );
     }
     for part in [(0, 63), (0, 255), (1 << 16, 17)] {
-        assert_eq!(have(1, &[part]), Err(WireError::Value("subtree")), "{part:?}");
+        assert_eq!(
+            have(1, &[part]),
+            Err(WireError::Value("subtree")),
+            "{part:?}"
+        );
     }
     assert!(have(0, &[]).is_ok(), "nothing is in place");
     assert_eq!(have(u16::MAX, &[]), Err(WireError::Bound));

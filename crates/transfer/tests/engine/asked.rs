@@ -44,7 +44,11 @@ async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
         ]
         .concat(),
         // First a file that is in order, then more of it.
-        [wire::file(0, b"", 1 << 20), wire::honest_small(1, b"", b"twice")].concat(),
+        [
+            wire::file(0, b"", 1 << 20),
+            wire::honest_small(1, b"", b"twice"),
+        ]
+        .concat(),
         [
             wire::file(0, b"", 1 << 20),
             wire::honest_small(1, b".bashrc", b"evil"),
@@ -97,7 +101,11 @@ async fn with_recursion_nothing_lies_beneath_what_is_no_directory_and_something_
         wire::end(0),
     ] {
         let result = pull_hostile(&bench.local("new"), true, bytes, Arc::new(())).await;
-        assert!(matches!(result, Err(Error::NotAsked(_))), "{:?}", result.err());
+        assert!(
+            matches!(result, Err(Error::NotAsked(_))),
+            "{:?}",
+            result.err()
+        );
         let _ = std::fs::remove_file(bench.local("new"));
     }
 }

@@ -145,14 +145,21 @@ async fn names_that_climb_are_refused_before_anything_happens() {
                 wire::honest_small(0, name, b"evil"),
             ]
             .concat(),
-            [wire::push_hello(b"d", &[b"s"]), wire::symlink(0, name, b"/")].concat(),
+            [
+                wire::push_hello(b"d", &[b"s"]),
+                wire::symlink(0, name, b"/"),
+            ]
+            .concat(),
             [wire::push_hello(b"d", &[b"s"]), wire::directory(0, name)].concat(),
             [wire::push_hello(b"d", &[b"s"]), wire::file(0, name, 10)].concat(),
             wire::push_hello(name, &[b"s"]),
             wire::push_hello(b"d", &[name]),
         ] {
             let (result, answer) = attack(&bench, &bytes).await;
-            assert!(matches!(result, Err(Error::Protocol(_))), "{name:?}: {result:?}");
+            assert!(
+                matches!(result, Err(Error::Protocol(_))),
+                "{name:?}: {result:?}"
+            );
             assert!(!answer.is_empty(), "it gets the reason");
         }
     }
@@ -173,7 +180,12 @@ async fn frames_out_of_place_end_that_stream_and_no_other() {
         [hello(), hello()].concat(),
         [hello(), wire::block(0, 0, 3, b"abc")].concat(),
         [hello(), wire::file_end(0, good)].concat(),
-        [hello(), wire::file(0, b"x", 3), wire::block(0, 1, 3, b"abc")].concat(),
+        [
+            hello(),
+            wire::file(0, b"x", 3),
+            wire::block(0, 1, 3, b"abc"),
+        ]
+        .concat(),
         [hello(), wire::file(0, b"x", 3), wire::block(0, 0, 2, b"ab")].concat(),
         [
             hello(),
@@ -204,7 +216,12 @@ async fn frames_out_of_place_end_that_stream_and_no_other() {
     }
     std::fs::write(bench.local("f"), "fine").unwrap();
     bench
-        .push(bench.pipes(), &[bench.local("f")], "/f", WriteOptions::default())
+        .push(
+            bench.pipes(),
+            &[bench.local("f")],
+            "/f",
+            WriteOptions::default(),
+        )
         .await
         .ok();
 }
@@ -230,7 +247,10 @@ async fn what_does_not_hash_to_what_was_said_is_not_kept() {
     // RESULT of entries 0 and 1: failure code 11, verification.
     for id in [0u64, 1] {
         let result = [&[14u8][..], &id.to_le_bytes(), &[11]].concat();
-        assert!(answer.windows(result.len()).any(|w| w == result), "entry {id}");
+        assert!(
+            answer.windows(result.len()).any(|w| w == result),
+            "entry {id}"
+        );
     }
     assert_no_temps(&bench.root(""));
 }
@@ -251,7 +271,9 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
         .await
         .ok();
     for to in ["/f", "/in2", "/"] {
-        let run = bench.push(as_second(), &[bench.local("f")], to, options()).await;
+        let run = bench
+            .push(as_second(), &[bench.local("f")], to, options())
+            .await;
         assert!(
             matches!(run.result, Err(Error::Unauthorised(_))),
             "{to}: {:?}",
@@ -373,7 +395,9 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
         wire::end(6),
     ]
     .concat();
-    pull_from_hostile(&bench, &bench.local("d"), bytes).await.unwrap();
+    pull_from_hostile(&bench, &bench.local("d"), bytes)
+        .await
+        .unwrap();
     assert_eq!(surroundings(&bench), before);
     assert_eq!(std::fs::read(bench.local("d/s/good")).unwrap(), b"good");
     for name in [
@@ -382,9 +406,13 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
         b"/tmp/evil",
         b"there/../../evil",
     ] {
-        let error = pull_from_hostile(&bench, &bench.local("d"), wire::honest_small(0, name, b"evil"))
-            .await
-            .unwrap_err();
+        let error = pull_from_hostile(
+            &bench,
+            &bench.local("d"),
+            wire::honest_small(0, name, b"evil"),
+        )
+        .await
+        .unwrap_err();
         assert!(matches!(error, Error::Protocol(_)), "{error}");
     }
     assert_eq!(surroundings(&bench), before);
@@ -396,7 +424,9 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
 async fn a_server_that_lies_about_content_or_talks_nonsense_is_caught() {
     let bench = with_surroundings();
     let bytes = [wire::small(0, 0, b"", b"abc", [1; 32]), wire::end(1)].concat();
-    pull_from_hostile(&bench, &bench.local("x"), bytes).await.unwrap();
+    pull_from_hostile(&bench, &bench.local("x"), bytes)
+        .await
+        .unwrap();
     assert!(!bench.local("x").exists());
     for nonsense in [
         b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec(),

@@ -35,7 +35,10 @@ impl AsyncRead for Changed {
         let (first, place) = (self.read, self.at);
         let new = &mut buf.filled_mut()[before..];
         self.read += new.len() as u64;
-        if let Some(byte) = place.checked_sub(first).and_then(|at| new.get_mut(at as usize)) {
+        if let Some(byte) = place
+            .checked_sub(first)
+            .and_then(|at| new.get_mut(at as usize))
+        {
             *byte ^= 1;
         }
         poll
@@ -43,7 +46,11 @@ impl AsyncRead for Changed {
 }
 
 impl AsyncWrite for Changed {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(cx, data)
     }
 
@@ -228,13 +235,17 @@ async fn a_block_that_was_changed_on_the_way_fails_its_file() {
             ..Default::default()
         };
         let to = bench.local("got");
-        let destination = Destination::local(&to, vec![b"f".to_vec()], options, client.hello.token).unwrap();
+        let destination =
+            Destination::local(&to, vec![b"f".to_vec()], options, client.hello.token).unwrap();
         client.pull(destination, vec!["f".into()]).await.unwrap();
         assert!(!to.exists());
         assert_no_temps(&bench.local(""));
         assert_eq!(progress.failures.load(Ordering::SeqCst), 1);
         let failure = events.failures().pop().unwrap();
         assert_eq!(failure.kind, FailureKind::Verification);
-        assert!(failure.to_string().contains("changed on the way"), "{failure}");
+        assert!(
+            failure.to_string().contains("changed on the way"),
+            "{failure}"
+        );
     }
 }

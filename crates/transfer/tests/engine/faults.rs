@@ -74,7 +74,11 @@ async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
             .await;
         run.ok();
         assert!(run.streams_lost() >= 1, "cut at {cut}");
-        assert_eq!(describe(&bench.local(&n.to_string())), whole, "cut at {cut}");
+        assert_eq!(
+            describe(&bench.local(&n.to_string())),
+            whole,
+            "cut at {cut}"
+        );
         assert_no_temps(&bench.local(&n.to_string()));
         std::fs::remove_dir_all(bench.local(&n.to_string())).unwrap();
     }
@@ -91,11 +95,20 @@ async fn several_streams_that_die_one_after_the_other_lose_nothing() {
             .collect();
         let to = format!("/f{seed}");
         let run = bench
-            .push_with(pipes, &[bench.local("f")], &to, WriteOptions::default(), Some(3))
+            .push_with(
+                pipes,
+                &[bench.local("f")],
+                &to,
+                WriteOptions::default(),
+                Some(3),
+            )
             .await;
         run.ok();
         assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), 6_000_000);
-        assert_eq!(std::fs::read(bench.root(&to[1..])).unwrap(), noise(6_000_000, 7));
+        assert_eq!(
+            std::fs::read(bench.root(&to[1..])).unwrap(),
+            noise(6_000_000, 7)
+        );
     }
 }
 
@@ -109,7 +122,13 @@ async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
     *pipes.cuts.lock().unwrap() = vec![900_000];
     let started = tokio::time::Instant::now();
     let run = bench
-        .push_with(pipes, &[bench.local("f")], "/f", WriteOptions::default(), Some(2))
+        .push_with(
+            pipes,
+            &[bench.local("f")],
+            "/f",
+            WriteOptions::default(),
+            Some(2),
+        )
         .await;
     run.ok();
     assert!(
@@ -137,13 +156,24 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
                     .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())
                     .await
             }
-            false => bench.pull(pipes, &["g"], "g", WriteOptions::default()).await,
+            false => {
+                bench
+                    .pull(pipes, &["g"], "g", WriteOptions::default())
+                    .await
+            }
         };
         let error = run.result.unwrap_err();
         assert!(matches!(error, Error::StreamsLost(_)), "{error:?}");
-        assert!(error.to_string().contains("depot d:1 does not answer"), "{error}");
+        assert!(
+            error.to_string().contains("depot d:1 does not answer"),
+            "{error}"
+        );
         let patience = DEFAULT_PATIENCE..DEFAULT_PATIENCE + Duration::from_secs(10);
-        assert!(patience.contains(&started.elapsed()), "{:?}", started.elapsed());
+        assert!(
+            patience.contains(&started.elapsed()),
+            "{:?}",
+            started.elapsed()
+        );
         // Nothing half-written stays: here at once, on the server when nobody has come back.
         tokio::time::sleep(Limits::default().grace * 2).await;
         assert_eq!(bench.server.copies(), 0);
@@ -237,12 +267,17 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
         1_000_000,
         Box::new(move || gone.iter().for_each(|f| std::fs::remove_file(f).unwrap())),
     ));
-    let run = bench.pull(pipes, &["s"], "s", WriteOptions::default()).await;
+    let run = bench
+        .pull(pipes, &["s"], "s", WriteOptions::default())
+        .await;
     assert!(run.result.is_ok());
     let vanished = |name: &str| (name.to_owned(), FailureKind::Vanished);
     // The walk of four names was over long before a million bytes had passed.
     assert_eq!(run.failures(), [vanished("b"), vanished("d")]);
-    assert_eq!(std::fs::read(bench.local("s/c")).unwrap(), noise(1_000_000, 3));
+    assert_eq!(
+        std::fs::read(bench.local("s/c")).unwrap(),
+        noise(1_000_000, 3)
+    );
     assert!(!bench.local("s/b").exists());
 }
 
@@ -258,7 +293,10 @@ async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
     let mut received = Vec::new();
     for id in first..first + count {
         while wire::result_of(&received, id).is_none() {
-            assert!(ours.read_buf(&mut received).await.unwrap() > 0, "entry {id}");
+            assert!(
+                ours.read_buf(&mut received).await.unwrap() > 0,
+                "entry {id}"
+            );
         }
     }
     // Cut in the middle of a frame: the copy waits for a stream to come back.
@@ -285,7 +323,12 @@ fn tiny_disk() -> Option<Dir> {
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
     fsconfig_set_string(&context, "size", "1048576").ok()?;
     fsconfig_create(&context).ok()?;
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty()).ok()?;
+    let mount = fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::empty(),
+    )
+    .ok()?;
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&mount));
     Some(Dir::open(Path::new(&path)).unwrap())
 }
@@ -328,10 +371,15 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
     // While the huge one fills the disk there may be no room for the others either: each is reported, and what is not reported is there.
     let failures = run.failures();
     assert!(
-        failures.iter().all(|(_, kind)| *kind == FailureKind::DiskFull),
+        failures
+            .iter()
+            .all(|(_, kind)| *kind == FailureKind::DiskFull),
         "{failures:?}"
     );
-    assert!(failures.iter().any(|(name, _)| name == "huge"), "{failures:?}");
+    assert!(
+        failures.iter().any(|(name, _)| name == "huge"),
+        "{failures:?}"
+    );
     let arrived = [("fits", 100_000), ("small", 9)]
         .iter()
         .filter(|(name, _)| !failures.iter().any(|(failed, _)| failed == name))
@@ -343,7 +391,12 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
     pipes.server = server.clone();
     std::fs::write(bench.local("half"), noise(800_000, 3)).unwrap();
     bench
-        .push(pipes, &[bench.local("half")], "/half", WriteOptions::default())
+        .push(
+            pipes,
+            &[bench.local("half")],
+            "/half",
+            WriteOptions::default(),
+        )
         .await
         .ok();
     let mut pipes = bench.pipes();
@@ -382,9 +435,18 @@ async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_g
     });
     std::fs::write(bench.local("f"), "x").unwrap();
     let run = bench
-        .push(bench.pipes(), &[bench.local("f")], "/f", WriteOptions::default())
+        .push(
+            bench.pipes(),
+            &[bench.local("f")],
+            "/f",
+            WriteOptions::default(),
+        )
         .await;
-    assert!(matches!(run.result, Err(Error::Limit(_))), "{:?}", run.result);
+    assert!(
+        matches!(run.result, Err(Error::Limit(_))),
+        "{:?}",
+        run.result
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -425,7 +487,9 @@ async fn failures_know_which_end_failed() {
         std::fs::write(from.join("b"), "a directory is in its way").unwrap();
         std::os::unix::net::UnixListener::bind(from.join("c")).unwrap();
         std::fs::create_dir_all(to.join("b")).unwrap();
-        let run = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        let run = way
+            .copy(&bench, bench.pipes(), WriteOptions::default())
+            .await;
         assert!(run.result.is_ok(), "{:?}", run.result);
         let end = |event: &Event| match event {
             Event::Failed { failure, .. } => Some((failure.kind, failure.at_destination)),
@@ -433,7 +497,10 @@ async fn failures_know_which_end_failed() {
         };
         let mut ends: Vec<_> = run.events.iter().filter_map(end).collect();
         ends.sort_by_key(|(kind, _)| *kind as u8);
-        let expected = [(FailureKind::NotRegular, false), (FailureKind::WrongKind, true)];
+        let expected = [
+            (FailureKind::NotRegular, false),
+            (FailureKind::WrongKind, true),
+        ];
         assert_eq!(ends, expected, "{way:?}");
     }
 }

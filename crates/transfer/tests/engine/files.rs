@@ -159,14 +159,21 @@ async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
         .collect();
     let (names, round_trips) = listed(&bench, 50).await;
     assert!(names == expected);
-    assert!((1.0..5.1).contains(&round_trips), "{round_trips} round trips");
+    assert!(
+        (1.0..5.1).contains(&round_trips),
+        "{round_trips} round trips"
+    );
     let (names, round_trips) = listed(&bench, 1000).await;
     assert!(names == expected);
-    assert!((0.9..1.1).contains(&round_trips), "{round_trips} round trips");
+    assert!(
+        (0.9..1.1).contains(&round_trips),
+        "{round_trips} round trips"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long_as_it_is_granted() {
+async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long_as_it_is_granted()
+{
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         std::fs::write(bench.root(name), name).unwrap();
@@ -180,7 +187,10 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
         .iter()
         .map(|line| line["entries"][0]["name"].as_str())
         .collect();
-    assert_eq!(names, [None, Some("YQ=="), Some("Yg=="), Some("Yw=="), None]);
+    assert_eq!(
+        names,
+        [None, Some("YQ=="), Some("Yg=="), Some("Yw=="), None]
+    );
     assert_eq!(
         (&received[2]["next"], received[4]["next"].as_str()),
         (&"YQ==".into(), None)
@@ -193,14 +203,24 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
         .await
         .unwrap();
     for expected in ["ready", "entries"] {
-        assert!(answers.next_line().await.unwrap().unwrap().contains(expected));
+        assert!(
+            answers
+                .next_line()
+                .await
+                .unwrap()
+                .unwrap()
+                .contains(expected)
+        );
     }
     bench.server.replace_grants(Grants::default());
     writer.write_all(more.repeat(2).as_bytes()).await.unwrap();
     let refused = answers.next_line().await.unwrap().unwrap();
     assert!(refused.contains("not_granted"), "{refused}");
     let ended = answers.next_line().await.unwrap().unwrap();
-    assert_eq!(ended, "{\"files\":\"entries\",\"entries\":[],\"next\":null}");
+    assert_eq!(
+        ended,
+        "{\"files\":\"entries\",\"entries\":[],\"next\":null}"
+    );
 }
 
 /// It asks for more than it takes: the server reads no question before it has said the answer to the one before, and does not wait for ever.
@@ -261,7 +281,10 @@ async fn lh_files_8_grants_hold_from_the_next_question_on() {
         panic!("still granted")
     };
     assert_eq!(failure.kind, FilesFailureKind::NotGranted);
-    assert!(failure.to_string().contains(&key(4).to_string()), "{failure}");
+    assert!(
+        failure.to_string().contains(&key(4).to_string()),
+        "{failure}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,8 +294,9 @@ async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
     assert_eq!((&received[0]["files"], closed), (&"refused".into(), true));
     let (received, closed) = say(open(&bench.server, 1), "GET / HTTP/1.1\n", 1).await;
     assert_eq!((&received[0]["files"], closed), (&"refused".into(), true));
-    let lines =
-        format!("{HELLO}{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"later\":[1]}}\n");
+    let lines = format!(
+        "{HELLO}{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"later\":[1]}}\n"
+    );
     let (received, _) = say(open(&bench.server, 1), &lines, 2).await;
     assert_eq!(
         (&received[0]["version"], &received[1]["files"]),
@@ -369,7 +393,10 @@ async fn lh_files_5_a_server_that_works_is_waited_for_and_a_silent_one_is_not() 
         (20, "{\"files\":\"changed\"}\n"),
     ];
     assert_eq!(scripted(&long).await.unwrap(), FilesAnswer::Changed);
-    assert!(matches!(scripted(&[(0, READY)]).await, Err(FilesError::Silent)));
+    assert!(matches!(
+        scripted(&[(0, READY)]).await,
+        Err(FilesError::Silent)
+    ));
 }
 
 #[tokio::test(start_paused = true)]

@@ -52,7 +52,10 @@ fn names(root: &Path) -> Vec<Vec<PathBuf>> {
                 ahead.push(path);
             } else if meta.is_file() {
                 let name = path.strip_prefix(root).unwrap().to_owned();
-                files.entry((meta.dev(), meta.ino())).or_default().push(name);
+                files
+                    .entry((meta.dev(), meta.ino()))
+                    .or_default()
+                    .push(name);
             }
         }
     }
@@ -96,7 +99,11 @@ async fn names_of_one_file_stay_that_and_it_travels_once() {
         run.ok();
         assert!(describe(&to) == describe(&from), "{way:?}");
         assert_eq!(names(&to), names(&from), "{way:?}");
-        assert_eq!(linked(&run), (LINKS, 2 * LARGE + (LINKS - 2) * SMALL), "{way:?}");
+        assert_eq!(
+            linked(&run),
+            (LINKS, 2 * LARGE + (LINKS - 2) * SMALL),
+            "{way:?}"
+        );
         assert_eq!(run.progress.bytes_travelled(), UNIQUE, "{way:?}");
         // The same again moves nothing.
         let again = way.copy(&bench, bench.pipes(), options(false)).await;

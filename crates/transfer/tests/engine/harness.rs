@@ -46,8 +46,12 @@ impl Bench {
         let mut grants = Grants::default();
         grants.add(Access::Read, &key(1).to_string()).unwrap();
         grants.add(Access::Write, &key(1).to_string()).unwrap();
-        grants.add(Access::Write, &format!("{}=in", key(2))).unwrap();
-        grants.add(Access::Create, &format!("{}=in", key(3))).unwrap();
+        grants
+            .add(Access::Write, &format!("{}=in", key(2)))
+            .unwrap();
+        grants
+            .add(Access::Create, &format!("{}=in", key(3)))
+            .unwrap();
         grants.add(Access::Read, &key(4).to_string()).unwrap();
         let server = Server::new(Dir::open(&tmp.path().join("root")).unwrap(), grants, limits);
         let compare = Compare::default();
@@ -86,7 +90,13 @@ impl Bench {
         }
     }
 
-    pub async fn push(&self, pipes: Pipes, sources: &[PathBuf], to: &str, options: WriteOptions) -> Run {
+    pub async fn push(
+        &self,
+        pipes: Pipes,
+        sources: &[PathBuf],
+        to: &str,
+        options: WriteOptions,
+    ) -> Run {
         self.push_with(pipes, sources, to, options, None).await
     }
 
@@ -107,14 +117,21 @@ impl Bench {
             names,
         };
         let labels = sources.iter().map(|s| s.display().to_string()).collect();
-        let (mut client, events, progress) = client(pipes, request, streams, options.resume, self.compare);
+        let (mut client, events, progress) =
+            client(pipes, request, streams, options.resume, self.compare);
         client.hello.hard_links = self.hard_links;
         let result = client.push(found, labels).await;
         finish(result, events, progress).await
     }
 
     /// With `-r`.
-    pub async fn pull(&self, pipes: Pipes, sources: &[&str], to: &str, options: WriteOptions) -> Run {
+    pub async fn pull(
+        &self,
+        pipes: Pipes,
+        sources: &[&str],
+        to: &str,
+        options: WriteOptions,
+    ) -> Run {
         self.pull_with(pipes, sources, to, options, true).await
     }
 
@@ -140,7 +157,8 @@ impl Bench {
             self.compare,
         );
         client.hello.hard_links = self.hard_links;
-        let destination = Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
+        let destination =
+            Destination::local(&self.local(to), names, options, client.hello.token).unwrap();
         let result = client.pull(destination, labels).await;
         finish(result, events, progress).await
     }
@@ -179,7 +197,11 @@ pub fn client<C: Connector>(
     (client, events, progress)
 }
 
-pub async fn finish(result: Result<Outcome, Error>, events: Arc<Events>, progress: Arc<Progress>) -> Run {
+pub async fn finish(
+    result: Result<Outcome, Error>,
+    events: Arc<Events>,
+    progress: Arc<Progress>,
+) -> Run {
     let ended = Instant::now();
     let result = match result {
         Ok(outcome) => {
@@ -246,9 +268,10 @@ impl Run {
     /// Failures: the end of the path and the kind.
     pub fn failures(&self) -> Vec<(String, FailureKind)> {
         let failed = |event: &Event| match event {
-            Event::Failed { path, failure } => {
-                Some((path.rsplit('/').next().unwrap_or(path).to_owned(), failure.kind))
-            }
+            Event::Failed { path, failure } => Some((
+                path.rsplit('/').next().unwrap_or(path).to_owned(),
+                failure.kind,
+            )),
             _ => None,
         };
         let mut list: Vec<_> = self.events.iter().filter_map(failed).collect();
@@ -345,7 +368,13 @@ impl Connector for Pipes {
 
     async fn connect(&self, _: usize) -> Result<Cut, ConnectError> {
         let number = self.opened.fetch_add(1, Ordering::SeqCst);
-        let left = self.cuts.lock().unwrap().get(number).copied().unwrap_or(u64::MAX);
+        let left = self
+            .cuts
+            .lock()
+            .unwrap()
+            .get(number)
+            .copied()
+            .unwrap_or(u64::MAX);
         if left == 0 {
             return Err(ConnectError {
                 message: "depot d:1 does not answer".into(),
@@ -490,7 +519,11 @@ impl AsyncRead for Cut {
 }
 
 impl AsyncWrite for Cut {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let budget = self.budget.load(Ordering::SeqCst);
         if budget == 0 && self.stalls {
             return Poll::Pending;
@@ -499,11 +532,15 @@ impl AsyncWrite for Cut {
             let _ = Pin::new(&mut self.inner).poll_shutdown(cx);
             return Poll::Ready(Err(broken()));
         }
-        let data = &data[..data.len().min(usize::try_from(budget).unwrap_or(usize::MAX))];
+        let data = &data[..data
+            .len()
+            .min(usize::try_from(budget).unwrap_or(usize::MAX))];
         let poll = Pin::new(&mut self.inner).poll_write(cx, data);
         if let Poll::Ready(Ok(n)) = poll {
             if budget != u64::MAX && self.counts.load(Ordering::SeqCst) {
-                let before = self.budget.fetch_sub((n as u64).min(budget), Ordering::SeqCst);
+                let before = self
+                    .budget
+                    .fetch_sub((n as u64).min(budget), Ordering::SeqCst);
                 if before <= n as u64 {
                     self.budget.store(0, Ordering::SeqCst);
                 }
@@ -575,8 +612,17 @@ pub fn describe(root: &Path) -> Vec<(Vec<u8>, String)> {
                 blake3::hash(&std::fs::read(&path).unwrap())
             )
         };
-        let mode = if meta.is_symlink() { 0 } else { meta.mode() & 0o777 };
-        let name = path.strip_prefix(root).unwrap().as_os_str().as_bytes().to_vec();
+        let mode = if meta.is_symlink() {
+            0
+        } else {
+            meta.mode() & 0o777
+        };
+        let name = path
+            .strip_prefix(root)
+            .unwrap()
+            .as_os_str()
+            .as_bytes()
+            .to_vec();
         list.push((
             name,
             format!("{what} {mode:o} {}.{}", meta.mtime(), meta.mtime_nsec()),

@@ -63,7 +63,10 @@ fn check_counts(run: &Run) {
     assert_eq!(number(&progress.bytes_done), BYTES);
     assert_eq!(number(&progress.bytes_found), BYTES);
     assert_eq!(number(&progress.failures), 0);
-    assert_eq!(number(&progress.entries_done), number(&progress.entries_found));
+    assert_eq!(
+        number(&progress.entries_done),
+        number(&progress.entries_found)
+    );
     // At most what had arrived without its answer counts as there before.
     let there = number(&progress.bytes_unchanged) + number(&progress.bytes_resumed);
     assert!(there <= 8 * 256 * 1024, "{there}");
@@ -88,7 +91,10 @@ async fn copy_dropped_in_an_outage_is_replaced_in_the_same_run() {
                         .await;
                     (run, bench.root("d"))
                 }
-                Way::Pull => (bench.pull(pipes, &["s"], "d", options()).await, bench.local("d")),
+                Way::Pull => (
+                    bench.pull(pipes, &["s"], "d", options()).await,
+                    bench.local("d"),
+                ),
             };
             run.ok();
             let begun_again = count(&run, |event| matches!(event, Event::BegunAgain { .. }));
@@ -167,7 +173,9 @@ async fn server_that_loses_each_copy_is_given_up() {
     let pipes = bench.pipes();
     // Each stream breaks at the same place, and the next one comes after the server has dropped the
     // copy.
-    *pipes.cuts.lock().unwrap() = (0..4000).map(|n| if n % 8 == 0 { 200_000 } else { 0 }).collect();
+    *pipes.cuts.lock().unwrap() = (0..4000)
+        .map(|n| if n % 8 == 0 { 200_000 } else { 0 })
+        .collect();
     let from = [bench.local("f")];
     let copy = bench.push(pipes, &from, "/f", WriteOptions::default());
     let run = tokio::time::timeout(Duration::from_secs(3600), copy)

@@ -28,7 +28,11 @@ fn tree(at: &Path) {
     std::fs::write(at.join("a/large"), noise(LARGE as usize, 1)).unwrap();
     for n in 0..7 {
         std::fs::hard_link(at.join("a/large"), at.join(format!("links/large{n}"))).unwrap();
-        std::fs::hard_link(at.join(format!("f{}", 5 * n)), at.join(format!("links/f{n}"))).unwrap();
+        std::fs::hard_link(
+            at.join(format!("f{}", 5 * n)),
+            at.join(format!("links/f{n}")),
+        )
+        .unwrap();
         std::os::unix::fs::symlink("nowhere", at.join(format!("links/to{n}"))).unwrap();
     }
     std::fs::set_permissions(at.join("closed"), PermissionsExt::from_mode(0o555)).unwrap();
@@ -124,7 +128,8 @@ fn marked(root: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_nothing_travels_twice() {
+async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_nothing_travels_twice()
+ {
     for way in [Way::Push, Way::Pull] {
         for hard_links in [false, true] {
             let bench = bench(hard_links);
@@ -152,7 +157,11 @@ async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_n
             assert!(describe(&to) == describe(&from), "{way:?} {hard_links}");
             assert_eq!(marked(&to), [""; 0], "{way:?}");
             let inode = |name: &str| std::fs::metadata(to.join(name)).unwrap().ino();
-            assert_eq!(inode("a/large") == inode("links/large3"), hard_links, "{way:?}");
+            assert_eq!(
+                inode("a/large") == inode("links/large3"),
+                hard_links,
+                "{way:?}"
+            );
             assert_no_temps(&to);
         }
     }

@@ -106,7 +106,9 @@ async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
     let (mut all, mut most) = (0, 0);
     for (n, cut) in cuts().into_iter().enumerate() {
         let (to, target) = (format!("/{n}/"), bench.root(&format!("{n}/s")));
-        let first = bench.push(cut_for_good(&bench, cut), &from, &to, options()).await;
+        let first = bench
+            .push(cut_for_good(&bench, cut), &from, &to, options())
+            .await;
         assert!(first.result.is_err(), "cut at {cut}");
         if n % 2 == 0 {
             // Nobody came back in time: the server has let go of it.
@@ -280,7 +282,13 @@ async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
             ..Default::default()
         };
         let cut = cut_for_good(&bench, 8 * BLOCK);
-        assert!(bench.push(cut, &from, "/f", with(first)).await.result.is_err());
+        assert!(
+            bench
+                .push(cut, &from, "/f", with(first))
+                .await
+                .result
+                .is_err()
+        );
         tokio::time::sleep(Limits::default().grace * 2).await;
         if !first {
             assert_no_temps(bench.tmp.path());
@@ -310,7 +318,8 @@ async fn push_whose_server_is_started_again_resumes_in_the_same_run() {
             fsync: false,
             names,
         };
-        let (client, events, progress) = client(connector, request, Some(1), true, Compare::default());
+        let (client, events, progress) =
+            client(connector, request, Some(1), true, Compare::default());
         let copy = client.push(sources, vec!["s".into()]);
         let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
         let ended = ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}"));
@@ -346,7 +355,8 @@ async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice()
         let target = bench.local(&format!("{n}"));
         std::fs::create_dir_all(&target).unwrap();
         let names = vec![b"s".to_vec()];
-        let destination = Destination::local(&target, names, options(), client.hello.token).unwrap();
+        let destination =
+            Destination::local(&target, names, options(), client.hello.token).unwrap();
         let copy = client.pull(destination, vec!["s".into()]);
         let ended = tokio::time::timeout(Duration::from_secs(20), copy).await;
         let ended = ended.unwrap_or_else(|_| panic!("it hangs: cut at {cut}"));
@@ -367,7 +377,11 @@ async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
     for name in [".longhaul-mine", ".longhaul-0011aaff-3", "plain"] {
         std::fs::write(bench.local("s").join(name), "x").unwrap();
     }
-    std::fs::write(bench.local("s").join(format!(".longhaul-{stem}.journal")), "x").unwrap();
+    std::fs::write(
+        bench.local("s").join(format!(".longhaul-{stem}.journal")),
+        "x",
+    )
+    .unwrap();
     let run = bench
         .push(bench.pipes(), &[bench.local("s")], "/s", options())
         .await;
@@ -389,7 +403,11 @@ async fn a_copy_whose_client_fell_silent_lets_go_of_its_files() {
     pipes.stalls = true;
     *pipes.cuts.lock().unwrap() = vec![8 * BLOCK];
     let copy = bench.push(pipes, &from, "/f", options());
-    assert!(tokio::time::timeout(Duration::from_secs(1), copy).await.is_err());
+    assert!(
+        tokio::time::timeout(Duration::from_secs(1), copy)
+            .await
+            .is_err()
+    );
     assert_eq!(bench.server.copies(), 1);
     let next = bench.push(bench.pipes(), &from, "/f", options()).await;
     next.ok();

@@ -44,7 +44,9 @@ async fn a_copy_costs_one_round_trip_beyond_the_session() {
         );
         let started = Instant::now();
         let to = format!("pulled-{}", what.len());
-        let run = bench.pull(pipes(), &[what], &to, WriteOptions::default()).await;
+        let run = bench
+            .pull(pipes(), &[what], &to, WriteOptions::default())
+            .await;
         let elapsed = run.ended - started;
         run.ok();
         assert!(
@@ -79,10 +81,16 @@ async fn a_stream_that_ends_late_costs_a_pull_no_round_trip() {
         client.hello.token,
     )
     .unwrap();
-    let outcome = client.pull(destination, vec!["large".into()]).await.unwrap();
+    let outcome = client
+        .pull(destination, vec!["large".into()])
+        .await
+        .unwrap();
     let reported = Instant::now();
     outcome.closing.join_all().await;
     assert!(reported.elapsed() < ONE_WAY, "{:?}", reported.elapsed());
     assert_eq!(events.streams_lost(), 0);
-    assert_eq!(std::fs::read(bench.local("large")).unwrap(), noise(3 << 20, 3));
+    assert_eq!(
+        std::fs::read(bench.local("large")).unwrap(),
+        noise(3 << 20, 3)
+    );
 }

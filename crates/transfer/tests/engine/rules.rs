@@ -13,7 +13,13 @@ fn cited(family: &str, text: &str) -> BTreeSet<u32> {
 }
 
 /// What the files beneath `dir` cite: the code, and the tests.
-fn read(family: &str, dir: &Path, is_test: bool, code: &mut BTreeSet<u32>, tests: &mut BTreeSet<u32>) {
+fn read(
+    family: &str,
+    dir: &Path,
+    is_test: bool,
+    code: &mut BTreeSet<u32>,
+    tests: &mut BTreeSet<u32>,
+) {
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_stem().unwrap().to_string_lossy();

@@ -114,7 +114,11 @@ async fn streams_that_say_nothing_are_those_of_their_key() {
         }
         said
     };
-    assert_eq!(said.iter().filter(|&&answer| answer == 2).count(), 4, "{said:?}");
+    assert_eq!(
+        said.iter().filter(|&&answer| answer == 2).count(),
+        4,
+        "{said:?}"
+    );
     honest(&bench, 1, "/g").await;
 }
 
@@ -137,7 +141,10 @@ async fn open_files_are_shared_and_who_has_none_left_is_reported_so() {
         })
         .collect();
     let mut stream = open(&bench, 1);
-    stream.write_all(&wire::push_hello(b"d", &[b""])).await.unwrap();
+    stream
+        .write_all(&wire::push_hello(b"d", &[b""]))
+        .await
+        .unwrap();
     std::fs::create_dir_all(bench.root("d")).unwrap();
     stream.write_all(&files).await.unwrap();
     // The last file has failed with `limit`.
@@ -164,7 +171,9 @@ async fn memory_of_copies_is_shared() {
         .flat_map(|id| wire::file(id, &name(id), 1 << 40))
         .collect();
     let gaps: Vec<u8> = (1..40_000).flat_map(|id| wire::failed(id, b"x")).collect();
-    let directories: Vec<u8> = (0..6000).flat_map(|id| wire::directory(id, &name(id))).collect();
+    let directories: Vec<u8> = (0..6000)
+        .flat_map(|id| wire::directory(id, &name(id)))
+        .collect();
     let scattered: Vec<u8> = (0..40_000u64)
         .flat_map(|n| wire::block(0, n << 17, 1 << 16, b""))
         .collect();
@@ -292,8 +301,14 @@ async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
     let _ = revoked.read_to_end(&mut rest).await;
     assert!(matches!(served.await.unwrap(), Err(Error::Unauthorised(_))));
     assert_eq!(bench.server.copies(), 1);
-    assert_eq!(answer(&mut open(&bench, 4), &wire::pull_hello(b"f")).await, 3);
-    assert_eq!(answer(&mut open(&bench, 1), &wire::pull_hello(b"f")).await, 2);
+    assert_eq!(
+        answer(&mut open(&bench, 4), &wire::pull_hello(b"f")).await,
+        3
+    );
+    assert_eq!(
+        answer(&mut open(&bench, 1), &wire::pull_hello(b"f")).await,
+        2
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

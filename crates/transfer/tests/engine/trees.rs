@@ -38,7 +38,9 @@ pub fn make_tree(at: &Path) {
     let sparse = std::fs::File::create(at.join("sparse")).unwrap();
     sparse.set_len(64 << 20).unwrap();
     sparse.write_all_at(&noise(4096, 5), 20 << 20).unwrap();
-    sparse.write_all_at(&noise(4096, 6), (40 << 20) + 12288).unwrap();
+    sparse
+        .write_all_at(&noise(4096, 6), (40 << 20) + 12288)
+        .unwrap();
     for (name, mode) in [
         ("small", 0o400),
         ("large", 0o755),
@@ -76,12 +78,18 @@ async fn a_tree_of_everything_goes_there_and_back_the_same() {
         )
         .await;
     pushed.ok();
-    assert_eq!(describe(&bench.local("src")), describe(&bench.root("there")));
+    assert_eq!(
+        describe(&bench.local("src")),
+        describe(&bench.root("there"))
+    );
     let pulled = bench
         .pull(bench.pipes(), &["there"], "back", WriteOptions::default())
         .await;
     pulled.ok();
-    assert_eq!(describe(&bench.local("src")), describe(&bench.local("back")));
+    assert_eq!(
+        describe(&bench.local("src")),
+        describe(&bench.local("back"))
+    );
     assert_eq!(
         pushed.result.as_ref().unwrap(),
         pulled.result.as_ref().unwrap(),
@@ -189,7 +197,10 @@ async fn names_follow_cp() {
         error.contains("no such file or directory") && error.contains("no/such"),
         "{error}"
     );
-    bench.pull(bench.pipes(), &["/"], "whole", options()).await.ok();
+    bench
+        .pull(bench.pipes(), &["/"], "whole", options())
+        .await
+        .ok();
     assert_eq!(describe(&bench.root("")), describe(&bench.local("whole")));
 }
 
@@ -236,7 +247,10 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
     };
     bench.push(bench.pipes(), &from, "/d", overwrite).await.ok();
     // The directory that was there keeps its own permissions and time.
-    assert_eq!(describe(&bench.local("s"))[1..], describe(&bench.root("d"))[1..]);
+    assert_eq!(
+        describe(&bench.local("s"))[1..],
+        describe(&bench.root("d"))[1..]
+    );
     let again = bench
         .push(bench.pipes(), &from, "/d", WriteOptions::default())
         .await;
@@ -304,7 +318,12 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
     let mut pipes = bench.pipes();
     pipes.routes = vec!["a".into(), "b".into()];
     let run = bench
-        .push(pipes, &[bench.local("big")], "/big", WriteOptions::default())
+        .push(
+            pipes,
+            &[bench.local("big")],
+            "/big",
+            WriteOptions::default(),
+        )
         .await;
     assert_eq!(run.ok().streams_opened(), 2, "each route has a stream");
     let carried: u64 = run
@@ -317,7 +336,12 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
     let mut pipes = bench.pipes();
     pipes.routes = vec!["a".into(), "b".into()];
     let run = bench
-        .push(pipes, &[bench.local("tiny")], "/tiny", WriteOptions::default())
+        .push(
+            pipes,
+            &[bench.local("tiny")],
+            "/tiny",
+            WriteOptions::default(),
+        )
         .await;
     assert_eq!(run.ok().streams_opened(), 1);
     let run = bench
@@ -330,7 +354,10 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
         )
         .await;
     assert!(run.ok().streams_opened() <= 4);
-    assert_eq!(std::fs::read(bench.root("big4")).unwrap(), noise(24 << 20, 1));
+    assert_eq!(
+        std::fs::read(bench.root("big4")).unwrap(),
+        noise(24 << 20, 1)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -105,7 +105,10 @@ async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
         );
         assert!(carried(&run) <= bound(way), "{way:?}: {}", carried(&run));
         let passed = passed.load(Ordering::SeqCst);
-        assert!(passed <= bound(way) + 300 * FILES, "{way:?}: {passed} passed");
+        assert!(
+            passed <= bound(way) + 300 * FILES,
+            "{way:?}: {passed} passed"
+        );
         let (count, bytes) = unchanged(&run);
         let whole = FILES * FILE + LARGE;
         assert!(bytes + carried(&run) >= whole, "{way:?}: {bytes}");
@@ -191,7 +194,9 @@ async fn content_is_compared_where_that_is_asked_for() {
         let mut bench = Bench::new();
         let (from, to) = way.places(&bench);
         tree(&from);
-        let first = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        let first = way
+            .copy(&bench, bench.pipes(), WriteOptions::default())
+            .await;
         // Other content under the same size and time; the same content at another time.
         for (n, path) in (0..).zip(["d0/f7", "d0/large"]) {
             let meta = std::fs::metadata(to.join(path)).unwrap();
@@ -205,9 +210,15 @@ async fn content_is_compared_where_that_is_asked_for() {
             set_mtime(&from.join("d2/f200"), 1_000_000_002, 5);
         }
         bench.compare = Compare::Content;
-        let refused = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        let refused = way
+            .copy(&bench, bench.pipes(), WriteOptions::default())
+            .await;
         let exists = |name: &str| (name.to_owned(), FailureKind::Exists);
-        assert_eq!(refused.failures(), [exists("f7"), exists("large")], "{way:?}");
+        assert_eq!(
+            refused.failures(),
+            [exists("f7"), exists("large")],
+            "{way:?}"
+        );
         assert_eq!(carried(&refused), 0);
         let run = way.copy(&bench, bench.pipes(), overwriting()).await;
         assert_eq!(travelled(run.ok()), ["f7", "large"], "{way:?}");
@@ -230,7 +241,9 @@ async fn what_can_not_be_replaced_is_reported_without_its_data() {
         }
         std::fs::write(to.join("large"), "short").unwrap();
         std::os::unix::fs::symlink("large", to.join("link")).unwrap();
-        let run = way.copy(&bench, bench.pipes(), WriteOptions::default()).await;
+        let run = way
+            .copy(&bench, bench.pipes(), WriteOptions::default())
+            .await;
         assert!(run.result.is_ok());
         let failed = |name: &str, kind| (name.to_owned(), kind);
         assert_eq!(
@@ -311,8 +324,15 @@ async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
             tokio::time::sleep(Limits::default().grace * 2).await;
             // Those that have their names.
             let named = describe(&to).into_iter();
-            let named = named.filter(|(name, _)| !String::from_utf8_lossy(name).contains(TEMP_PREFIX));
-            let size = |what: &str| what.strip_prefix("file ")?.split(' ').next()?.parse::<u64>().ok();
+            let named =
+                named.filter(|(name, _)| !String::from_utf8_lossy(name).contains(TEMP_PREFIX));
+            let size = |what: &str| {
+                what.strip_prefix("file ")?
+                    .split(' ')
+                    .next()?
+                    .parse::<u64>()
+                    .ok()
+            };
             let there: u64 = named.filter_map(|(_, what)| size(&what)).sum();
             let run = way.copy(&bench, bench.pipes(), overwriting()).await;
             run.ok();

@@ -2,8 +2,8 @@
 
 use longhaul_hostile::frames::{self, PushFlags};
 pub use longhaul_hostile::frames::{
-    beneath_a_link, block, directory, end, file, file_end, file_in_blocks, frame, honest_small, push_hello,
-    result_of, small, symlink, token_hello,
+    beneath_a_link, block, directory, end, file, file_end, file_in_blocks, frame, honest_small,
+    push_hello, result_of, small, symlink, token_hello,
 };
 
 /// A pull of one tree.
@@ -13,7 +13,12 @@ pub fn pull_hello(source: &[u8]) -> Vec<u8> {
 
 /// A push that replaces nothing.
 pub fn create_hello(destination: &[u8], names: &[&[u8]]) -> Vec<u8> {
-    frames::push(frames::fresh_token(), destination, names, PushFlags::default())
+    frames::push(
+        frames::fresh_token(),
+        destination,
+        names,
+        PushFlags::default(),
+    )
 }
 
 /// FAILED: kind 1, without more words.

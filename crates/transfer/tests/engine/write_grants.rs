@@ -20,7 +20,10 @@ async fn say_until(bench: &Bench, who: u8, bytes: &[u8], id: u64, code: u8) -> C
     ours.write_all(bytes).await.unwrap();
     let mut received = Vec::new();
     while wire::result_of(&received, id) != Some(code) {
-        assert!(ours.read_buf(&mut received).await.unwrap() > 0, "{received:?}");
+        assert!(
+            ours.read_buf(&mut received).await.unwrap() > 0,
+            "{received:?}"
+        );
     }
     Client {
         ours,
@@ -83,7 +86,12 @@ async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_sende
     for dir in ["in", "in/d", "in/d/old"] {
         std::fs::set_permissions(bench.root(dir), PermissionsExt::from_mode(0o711)).unwrap();
     }
-    let time = |dir: &str| std::fs::metadata(bench.root(dir)).unwrap().modified().unwrap();
+    let time = |dir: &str| {
+        std::fs::metadata(bench.root(dir))
+            .unwrap()
+            .modified()
+            .unwrap()
+    };
     let before = time("in/d/old");
     let frames = [
         // What lies in a directory may come before it, over another stream.
@@ -127,8 +135,13 @@ async fn what_a_broken_off_copy_made_is_marked() {
     .concat();
     say_until(&bench, 1, &bytes, 1, 0).await.leave().await;
     // For the next copy to finish (LH-COPY-51).
-    let marks =
-        ["d", "d/sub"].map(|dir| std::fs::metadata(bench.root(dir)).unwrap().permissions().mode() & 0o7777);
+    let marks = ["d", "d/sub"].map(|dir| {
+        std::fs::metadata(bench.root(dir))
+            .unwrap()
+            .permissions()
+            .mode()
+            & 0o7777
+    });
     assert_eq!(marks, [0o1700, 0o1700]);
 }
 

@@ -14,7 +14,8 @@ use crate::spec::{CodelSpec, CrossSpec, JitterSpec, ReorderSpec};
 
 /// So many independent delays make the deviation of jitter known well enough.
 const JITTER_DRAWS: u32 = 200;
-const JITTER_TIME: std::ops::RangeInclusive<Duration> = Duration::from_secs(2)..=Duration::from_secs(10);
+const JITTER_TIME: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(2)..=Duration::from_secs(10);
 const JITTER_SPACING: Duration = Duration::from_millis(1);
 /// Probes that may be held up, at most a second and at most of the rate.
 const REORDER_PROBES_PER_SECOND: f64 = 15_000.0;
@@ -84,8 +85,14 @@ impl Bench<'_> {
     }
 
     pub(super) fn rate(&self) -> Result<Finding> {
-        let deviation = self.way.jitter.map_or(Duration::ZERO, |jitter| jitter.deviation);
-        let held = self.way.reorder.map_or(Duration::ZERO, |reorder| reorder.by);
+        let deviation = self
+            .way
+            .jitter
+            .map_or(Duration::ZERO, |jitter| jitter.deviation);
+        let held = self
+            .way
+            .reorder
+            .map_or(Duration::ZERO, |reorder| reorder.by);
         let least = deviation.max(held / 2) * RATE_TIME_PER_DEVIATION;
         self.while_still("rate", |asked| {
             let Some(rate) = asked.rate else {
@@ -115,7 +122,10 @@ impl Bench<'_> {
     }
 
     /// Runs a measurement, and gives with it how many bytes of cross traffic had been sent at which moments.
-    fn with_cross_traffic<T>(&self, measure: impl FnOnce() -> Result<T>) -> Result<(T, Vec<(Instant, u64)>)> {
+    fn with_cross_traffic<T>(
+        &self,
+        measure: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Vec<(Instant, u64)>)> {
         let done = AtomicBool::new(false);
         thread::scope(|scope| {
             let watcher = scope.spawn(|| {
@@ -174,14 +184,18 @@ impl Bench<'_> {
                     "unlimited: nothing ever waits".to_owned(),
                 ));
             };
-            let base = asked.delay + Duration::from_secs_f64(judge::line_time(asked, self.mtu as usize));
+            let base =
+                asked.delay + Duration::from_secs_f64(judge::line_time(asked, self.mtu as usize));
             let before = self.counters()?;
             let load = self
                 .probe
                 .load(rate, base, aqm, self.way.ecn, || self.counters())?;
             let after = self.counters()?;
             marks = self.way.ecn.then(|| noise::marks(&before, &after, &load));
-            let amplitude = self.way.jitter.map_or(0, |jitter| jitter_amplitude(&jitter));
+            let amplitude = self
+                .way
+                .jitter
+                .map_or(0, |jitter| jitter_amplitude(&jitter));
             Ok(noise::codel(
                 &aqm,
                 base,
@@ -198,13 +212,19 @@ impl Bench<'_> {
         // The rate in the long run takes many bursts to show.
         let enough = ((cross.on + cross.off) * SUFFICIENT_BURSTS).min(MAX_CROSS_TIME);
         thread::sleep(enough.saturating_sub(self.lab.age()));
-        Ok(noise::cross(&cross, self.mtu, self.lab.age(), &self.counters()?))
+        Ok(noise::cross(
+            &cross,
+            self.mtu,
+            self.lab.age(),
+            &self.counters()?,
+        ))
     }
 
     /// How packets arrive when the trace makes the delay fall, where it does before long.
     pub(super) fn fall(&self) -> Result<Option<Finding>> {
         let age = self.lab.age();
-        let Some((at, before, after)) = next_fall(|at| in_force(self.way, at), age + FALL_LEAD) else {
+        let Some((at, before, after)) = next_fall(|at| in_force(self.way, at), age + FALL_LEAD)
+        else {
             return Ok(None);
         };
         let (Some(rate), true) = (
@@ -221,7 +241,9 @@ impl Bench<'_> {
         let time = (FALL_LEAD + before.delay + FALL_TAIL).as_secs_f64();
         let count = (per_second * time) as u32;
         let spacing = Duration::from_secs_f64(1.0 / per_second);
-        let received = self.probe.train(bytes, spacing, count, self.slack(before))?;
+        let received = self
+            .probe
+            .train(bytes, spacing, count, self.slack(before))?;
         let fall = Fall {
             from: before.delay,
             to: after.delay,

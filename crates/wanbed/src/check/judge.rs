@@ -104,8 +104,8 @@ pub(super) fn delay(asked: Asked, delays: &[f64], crossed: bool) -> Finding {
     let asked = asked.delay.as_secs_f64() + line_time(asked, super::probe::DELAY_BYTES);
     let median = sorted[sorted.len() / 2];
     let measured = if crossed { sorted[0] } else { median };
-    let good =
-        measured >= asked - CLOCK_SLACK && measured <= asked + DELAY_SLACK.as_secs_f64().max(0.02 * asked);
+    let good = measured >= asked - CLOCK_SLACK
+        && measured <= asked + DELAY_SLACK.as_secs_f64().max(0.02 * asked);
     let text = format!(
         "asked {:.3} ms, median {:.3} ms, fastest {:.3} ms",
         1e3 * asked,
@@ -141,7 +141,10 @@ pub(super) fn rate(asked: Asked, rate: BitRate, overload: &Overload, crossed: f6
         measured / 1e6
     );
     if crossed > 0.0 {
-        text.push_str(&format!(", of which cross traffic {:.3} Mbit/s", crossed / 1e6));
+        text.push_str(&format!(
+            ", of which cross traffic {:.3} Mbit/s",
+            crossed / 1e6
+        ));
     }
     Finding::new("rate", wanted, measured, good, text)
 }
@@ -255,8 +258,9 @@ mod tests {
 
     #[test]
     fn losses_are_judged_by_what_luck_allows() {
-        let verdict =
-            |probability, sent, received| loss(asked(probability), Losses { sent, received }).verdict;
+        let verdict = |probability, sent, received| {
+            loss(asked(probability), Losses { sent, received }).verdict
+        };
         assert_eq!(verdict(0.0, 1000, 1000), Verdict::AsAsked);
         assert_eq!(verdict(0.0, 1000, 999), Verdict::Off);
         assert_eq!(verdict(0.01, 100_000, 99_100), Verdict::AsAsked);

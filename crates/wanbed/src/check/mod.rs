@@ -118,7 +118,8 @@ impl Bench<'_> {
             if self.way.cross.is_some() {
                 // What the queue had no room for, beside the others' traffic, is no loss on the wire.
                 let after = self.counters()?;
-                let queue = |counters: &DirectionSnapshot| counters.drops_queue + counters.drops_aqm;
+                let queue =
+                    |counters: &DirectionSnapshot| counters.drops_queue + counters.drops_aqm;
                 losses.sent = losses.sent.saturating_sub(queue(&after) - queue(&before));
             }
             Ok(judge::loss(asked, losses))
@@ -126,7 +127,11 @@ impl Bench<'_> {
     }
 
     /// Measures a property while the trace of the direction, if it has one, changes nothing.
-    fn while_still(&self, what: &str, mut measure: impl FnMut(Asked) -> Result<Finding>) -> Result<Finding> {
+    fn while_still(
+        &self,
+        what: &str,
+        mut measure: impl FnMut(Asked) -> Result<Finding>,
+    ) -> Result<Finding> {
         until_as_asked(|| match hold_still(self.way, || self.lab.age()) {
             Ok(asked) => measure(asked),
             Err(why) => Ok(Finding::unmeasured(what, why)),
@@ -142,7 +147,10 @@ impl Bench<'_> {
         let queue = asked
             .rate
             .map_or(Duration::ZERO, |rate| drain_time(self.way.queue, rate));
-        let held = self.way.reorder.map_or(Duration::ZERO, |reorder| reorder.by);
+        let held = self
+            .way
+            .reorder
+            .map_or(Duration::ZERO, |reorder| reorder.by);
         let jitter = self
             .way
             .jitter
@@ -205,7 +213,9 @@ fn in_force(way: &DirectionSpec, age: Duration) -> (Asked, Option<Duration>) {
             let rounds = age.as_nanos() / cycle.as_nanos();
             (
                 rounds,
-                Duration::from_nanos(u64::try_from(age.as_nanos() % cycle.as_nanos()).unwrap_or(u64::MAX)),
+                Duration::from_nanos(
+                    u64::try_from(age.as_nanos() % cycle.as_nanos()).unwrap_or(u64::MAX),
+                ),
             )
         }
         _ => (0, age),

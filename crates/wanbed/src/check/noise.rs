@@ -54,7 +54,8 @@ pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
         .map(|(probe, _)| probe.delay())
         .collect();
     let within = |delay: &&f64| {
-        **delay >= mean - amplitude - CLOCK_SLACK && **delay <= mean + amplitude + DELAY_SLACK.as_secs_f64()
+        **delay >= mean - amplitude - CLOCK_SLACK
+            && **delay <= mean + amplitude + DELAY_SLACK.as_secs_f64()
     };
     let kept: Vec<f64> = all.iter().filter(within).copied().collect();
     let outside = all.len() - kept.len();
@@ -82,7 +83,8 @@ pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
     );
     let of_delay = Finding::new("delay", mean, measured_mean, good, text);
 
-    let tolerance = MAX_DEVIATIONS / (2.0 * wanted.draws.max(2.0)).sqrt() * deviation + DEVIATION_SLACK;
+    let tolerance =
+        MAX_DEVIATIONS / (2.0 * wanted.draws.max(2.0)).sqrt() * deviation + DEVIATION_SLACK;
     let ordered = wanted.overtakes || !overtaken.contains(&true);
     let good = (measured - deviation).abs() <= tolerance && ordered;
     let text = format!(
@@ -93,13 +95,20 @@ pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
         overtaken.iter().filter(|overtaken| **overtaken).count(),
         received.len()
     );
-    [of_delay, Finding::new("jitter", deviation, measured, good, text)]
+    [
+        of_delay,
+        Finding::new("jitter", deviation, measured, good, text),
+    ]
 }
 
 fn moments(values: &[f64]) -> (f64, f64) {
     let count = values.len().max(1) as f64;
     let mean = values.iter().sum::<f64>() / count;
-    let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+    let variance = values
+        .iter()
+        .map(|value| (value - mean).powi(2))
+        .sum::<f64>()
+        / count;
     (mean, variance.sqrt())
 }
 
@@ -147,7 +156,8 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
     let luck = MAX_DEVIATIONS * (expected * (1.0 - spec.probability)).sqrt() + 3.0;
     let share_good = (held.len() as f64 - expected).abs() <= luck;
     let median = late.get(late.len() / 2).copied();
-    let late_good = median.is_none_or(|median| (median - by).abs() <= HELD_SLACK.max(HELD_SHARE * by));
+    let late_good =
+        median.is_none_or(|median| (median - by).abs() <= HELD_SLACK.max(HELD_SHARE * by));
     let text = format!(
         "asked {:.3e} by {:.3} ms, {} of {count} overtaken, {:.3e}, by {:.3} ms; {expected:.1} expected",
         spec.probability,
@@ -157,7 +167,13 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
         1e3 * median.unwrap_or(0.0)
     );
     let share = held.len() as f64 / count;
-    Finding::new("reorder", spec.probability, share, share_good && late_good, text)
+    Finding::new(
+        "reorder",
+        spec.probability,
+        share,
+        share_good && late_good,
+        text,
+    )
 }
 
 /// The delay that stands at the queue under a load that answers to CoDel.
@@ -172,7 +188,9 @@ pub(super) fn codel(
     let mut delays = load.delays.clone();
     delays.sort_by(f64::total_cmp);
     let (target, base) = (aqm.target.as_secs_f64(), base.as_secs_f64());
-    let standing = delays.get(delays.len() / 2).map_or(0.0, |median| median - base);
+    let standing = delays
+        .get(delays.len() / 2)
+        .map_or(0.0, |median| median - base);
     let (drops, marks) = (
         after.drops_aqm - before.drops_aqm,
         after.marks_ecn - before.marks_ecn,
@@ -184,7 +202,8 @@ pub(super) fn codel(
         );
         return Finding::unmeasured("codel", why);
     }
-    let most = STANDING_TARGETS.end() * target + amplitude.as_secs_f64() + DELAY_SLACK.as_secs_f64();
+    let most =
+        STANDING_TARGETS.end() * target + amplitude.as_secs_f64() + DELAY_SLACK.as_secs_f64();
     let least = STANDING_TARGETS.start() * target - amplitude.as_secs_f64();
     let good = drops + marks > 0 && (least..=most).contains(&standing);
     let text = format!(
@@ -214,7 +233,12 @@ pub(super) fn marks(before: &DirectionSnapshot, after: &DirectionSnapshot, load:
 }
 
 /// The mean rate of cross traffic since the link started, at `age`.
-pub(super) fn cross(spec: &CrossSpec, mtu: u32, age: Duration, counters: &DirectionSnapshot) -> Finding {
+pub(super) fn cross(
+    spec: &CrossSpec,
+    mtu: u32,
+    age: Duration,
+    counters: &DirectionSnapshot,
+) -> Finding {
     let time = age.as_secs_f64().max(1e-9);
     let bytes = counters.cross_bytes + counters.cross_drops * u64::from(mtu);
     let (asked, measured) = (spec.mean_rate(), bytes as f64 * 8.0 / time);
@@ -266,7 +290,10 @@ pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
         );
         return Finding::unmeasured("fall", why);
     }
-    let mut times: Vec<f64> = received.iter().map(|probe| probe.at.as_secs_f64()).collect();
+    let mut times: Vec<f64> = received
+        .iter()
+        .map(|probe| probe.at.as_secs_f64())
+        .collect();
     times.sort_by(f64::total_cmp);
     let mut most = 0;
     for (first, time) in times.iter().enumerate() {

@@ -126,7 +126,9 @@ impl Probe {
         loop {
             match self.sender.send(packets) {
                 Ok(_) => return Ok(()),
-                Err(error) if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) => {
+                Err(error)
+                    if matches!(error.raw_os_error(), Some(libc::ENOBUFS | libc::EAGAIN)) =>
+                {
                     thread::yield_now()
                 }
                 Err(error) => return Err(error).doing(|| "sending probes".to_owned()),
@@ -145,8 +147,13 @@ impl Probe {
 
     /// Sets the byte of the type of service of what is sent.
     pub(super) fn type_of_service(&self, value: i32) -> Result<()> {
-        set_option(&self.sender, libc::IPPROTO_IP, libc::IP_TOS, &value.to_ne_bytes())
-            .doing(|| "setting a probe's type of service".to_owned())
+        set_option(
+            &self.sender,
+            libc::IPPROTO_IP,
+            libc::IP_TOS,
+            &value.to_ne_bytes(),
+        )
+        .doing(|| "setting a probe's type of service".to_owned())
     }
 
     /// How long the receiver waits for the next packet.
@@ -164,7 +171,12 @@ impl Probe {
 
     /// Offers more than `rate` and measures what arrives, from when the queue has filled some way to the last packet.
     /// It lasts for `least` at least, where a first or last packet that is early or late by the noise would count for much.
-    pub(super) fn overload(&self, rate: BitRate, least: Duration, slack: Duration) -> Result<Overload> {
+    pub(super) fn overload(
+        &self,
+        rate: BitRate,
+        least: Duration,
+        slack: Duration,
+    ) -> Result<Overload> {
         let payload = (self.mtu - HEADERS).min(1472);
         let bits = ((payload + HEADERS) * 8) as f64;
         let per_second = OVERLOAD * rate.bits_per_second().max(1) as f64 / bits;
@@ -179,7 +191,11 @@ impl Probe {
             _ => 0.0,
         };
         let counted = (tally.packets - tally.packets_at_first) as f64;
-        let received = if span > 0.0 { counted * bits / span } else { 0.0 };
+        let received = if span > 0.0 {
+            counted * bits / span
+        } else {
+            0.0
+        };
         Ok(Overload {
             offered: count as f64 * bits / taken.as_secs_f64().max(1e-9),
             received,
@@ -214,7 +230,8 @@ impl Probe {
         slack: Duration,
     ) -> Result<(Tally, Duration)> {
         // A batch takes at most a millisecond of line time, or the queue would feel it.
-        let batch = ((per_second / 1000.0) as usize).clamp(1, MAX_PACKETS_PER_SEND.min(60_000 / payload));
+        let batch =
+            ((per_second / 1000.0) as usize).clamp(1, MAX_PACKETS_PER_SEND.min(60_000 / payload));
         let batch = if batch > 1 && self.segment(payload) {
             batch
         } else {
@@ -265,11 +282,23 @@ fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
     tally
 }
 
-pub(super) fn set_option(socket: &UdpSocket, level: i32, option: i32, value: &[u8]) -> io::Result<()> {
+pub(super) fn set_option(
+    socket: &UdpSocket,
+    level: i32,
+    option: i32,
+    value: &[u8],
+) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).unwrap_or(0);
     // SAFETY: the kernel reads `length` bytes, which are `value`'s.
-    let result =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value.as_ptr().cast(), length) };
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            value.as_ptr().cast(),
+            length,
+        )
+    };
     if result < 0 {
         Err(io::Error::last_os_error())
     } else {

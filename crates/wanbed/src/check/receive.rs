@@ -63,7 +63,8 @@ pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Datag
             // SAFETY: the message has a byte.
             datagram.marked = unsafe { *data } & CE == CE;
         }
-        if kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) && bytes >= size_of::<libc::timespec>() {
+        if kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) && bytes >= size_of::<libc::timespec>()
+        {
             // SAFETY: the message holds a `timespec`, perhaps not aligned.
             let time = unsafe { data.cast::<libc::timespec>().read_unaligned() };
             let since_epoch = Duration::new(

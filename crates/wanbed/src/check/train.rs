@@ -167,7 +167,11 @@ impl Probe {
     }
 
     /// Sends the packets of a load and gives how many it sent.
-    fn offer_load(&self, flow: &Flow, counters: impl Fn() -> Result<DirectionSnapshot>) -> Result<u64> {
+    fn offer_load(
+        &self,
+        flow: &Flow,
+        counters: impl Fn() -> Result<DirectionSnapshot>,
+    ) -> Result<u64> {
         let bits = ((flow.payload + HEADERS) * 8) as f64;
         let signals = |counters: &DirectionSnapshot| counters.drops_aqm + counters.marks_ecn;
         let mut seen = signals(&counters()?);
@@ -218,7 +222,8 @@ impl Probe {
             for (number, sent) in probes(&buffer[..datagram.length], flow.payload, flow.train) {
                 load.received += 1;
                 load.marked += u64::from(datagram.marked);
-                flow.arrived.fetch_max(u64::from(number) + 1, Ordering::Relaxed);
+                flow.arrived
+                    .fetch_max(u64::from(number) + 1, Ordering::Relaxed);
                 if settled {
                     load.delays.push(at.saturating_sub(sent).as_secs_f64());
                 }
@@ -244,6 +249,7 @@ fn probes(received: &[u8], payload: usize, train: u32) -> impl Iterator<Item = (
         let (number, rest) = packet.split_first_chunk()?;
         let (of, rest) = rest.split_first_chunk()?;
         let sent = u64::from_ne_bytes(*rest.first_chunk()?);
-        (u32::from_ne_bytes(*of) == train).then(|| (u32::from_ne_bytes(*number), Duration::from_nanos(sent)))
+        (u32::from_ne_bytes(*of) == train)
+            .then(|| (u32::from_ne_bytes(*number), Duration::from_nanos(sent)))
     })
 }

@@ -36,9 +36,15 @@ impl Check {
             }
             .attach()?,
         };
-        let links: Vec<String> = lab.link_ends().map(|(name, _, _)| name.to_owned()).collect();
+        let links: Vec<String> = lab
+            .link_ends()
+            .map(|(name, _, _)| name.to_owned())
+            .collect();
         if let Some(unknown) = self.only.iter().find(|name| !links.contains(name)) {
-            anyhow::bail!("there is no link {unknown:?}: there are {}", links.join(", "));
+            anyhow::bail!(
+                "there is no link {unknown:?}: there are {}",
+                links.join(", ")
+            );
         }
         let measured = |name: &String| self.only.is_empty() || self.only.contains(name);
         let mut checks = Vec::new();

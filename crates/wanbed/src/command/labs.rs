@@ -22,7 +22,9 @@ pub(super) struct Up {
 impl Up {
     pub(super) fn act(self) -> anyhow::Result<ExitCode> {
         let mut overrides = self.asked.overrides();
-        overrides.name.get_or_insert_with(|| DEFAULT_NAME.to_owned());
+        overrides
+            .name
+            .get_or_insert_with(|| DEFAULT_NAME.to_owned());
         let lab = Lab::up_detached(&Scenario::read(&self.scenario)?, &overrides)?;
         print_line!(
             "lab {} is up: {} (seed {}, {})",
@@ -55,7 +57,8 @@ impl Exec {
         let mut command = self.which.attach()?.command(&self.node, program)?;
         command.args(arguments);
         let error = wanbed::become_command(command);
-        Err(error).with_context(|| format!("{}: cannot run in node {}", program.display(), self.node))
+        Err(error)
+            .with_context(|| format!("{}: cannot run in node {}", program.display(), self.node))
     }
 }
 
@@ -92,7 +95,12 @@ pub(super) fn list() -> anyhow::Result<ExitCode> {
     for name in Lab::list()? {
         // One that goes down between listing and asking is not up.
         if let Ok(lab) = Lab::attach(&name) {
-            print_line!("{name}\t{}\tseed {}\t{}", lab.title(), lab.seed(), lab.backend());
+            print_line!(
+                "{name}\t{}\tseed {}\t{}",
+                lab.title(),
+                lab.seed(),
+                lab.backend()
+            );
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -106,7 +106,13 @@ impl Running {
             title: self.network.title.clone(),
             seed: self.network.seed,
             backend: self.port.name().to_owned(),
-            nodes: self.network.nodes.iter().zip(&self.nodes).map(node).collect(),
+            nodes: self
+                .network
+                .nodes
+                .iter()
+                .zip(&self.nodes)
+                .map(node)
+                .collect(),
             links: self
                 .network
                 .links
@@ -125,7 +131,12 @@ impl Running {
             .map(LinkHandle::counters)
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| Error::Refused(error.to_string()))?;
-        let ends = self.network.links.iter().zip(&self.loop_rtt_ms).zip(snapshots);
+        let ends = self
+            .network
+            .links
+            .iter()
+            .zip(&self.loop_rtt_ms)
+            .zip(snapshots);
         let links: Vec<LinkReport> = ends
             .map(|((link, rtt), counters)| LinkReport {
                 a: self.network.nodes[link.a].name.clone(),
@@ -228,7 +239,13 @@ fn configure(
 ) -> Result<()> {
     let routes = route::tables(network);
     for (index, thread) in nodes.iter().enumerate() {
-        let lines = setup::node_lines(network, index, &routes[index], kind, congestion[index].as_deref());
+        let lines = setup::node_lines(
+            network,
+            index,
+            &routes[index],
+            kind,
+            congestion[index].as_deref(),
+        );
         let name = network.nodes[index].name.clone();
         thread.run(move || setup::batch("ip", &name, &lines))??;
     }
@@ -245,7 +262,12 @@ fn tun_ports(network: &Network, nodes: &[NodeThread]) -> Result<Vec<[Port; 2]>> 
     network
         .links
         .iter()
-        .map(|link| Ok([port(link.a, &link.spec.name)?, port(link.b, &link.spec.name)?]))
+        .map(|link| {
+            Ok([
+                port(link.a, &link.spec.name)?,
+                port(link.b, &link.spec.name)?,
+            ])
+        })
         .collect()
 }
 

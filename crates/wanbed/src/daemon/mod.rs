@@ -78,7 +78,8 @@ fn start(launch: &Launch, events: &Sender<End>) -> Result<(Arc<Running>, Claim)>
     let running = Running::build(launch, network, &claim.directory, reaper)?;
     let lab = Arc::new(running);
     let socket = place::socket(&claim.directory);
-    let listener = UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
+    let listener =
+        UnixListener::bind(&socket).doing(|| format!("listening on {}", socket.display()))?;
     {
         let (lab, events) = (lab.clone(), events.clone());
         // One probe at a time: two would measure each other.

@@ -136,7 +136,11 @@ impl Bottleneck {
     }
 
     fn put(&mut self, of: Owner, sizes: Sizes, markable: bool) -> u32 {
-        let Sizes { segments, full, last } = sizes;
+        let Sizes {
+            segments,
+            full,
+            last,
+        } = sizes;
         let mut room = match self.schedule.rate {
             None => u64::MAX,
             Some(_) => self.limit.saturating_sub(self.queue_bytes()),
@@ -219,7 +223,8 @@ impl Bottleneck {
             };
             if let Some(rate) = self.schedule.rate.map(u128::from) {
                 let left = u128::from(until - self.clock);
-                let Some(needed) = needed(service.work, rate).filter(|needed| *needed <= left) else {
+                let Some(needed) = needed(service.work, rate).filter(|needed| *needed <= left)
+                else {
                     service.work -= rate * left;
                     self.clock = until;
                     return;
@@ -391,7 +396,9 @@ fn most_at_once(span: &Span, rate: Option<u64>) -> u32 {
     };
     let bytes = u128::from(rate) * u128::from(MAX_PIECE_TIME) / (8 * SECOND);
     let segments = bytes / u128::from(span.sizes.full.max(1));
-    u32::try_from(segments).unwrap_or(u32::MAX).clamp(1, span.count)
+    u32::try_from(segments)
+        .unwrap_or(u32::MAX)
+        .clamp(1, span.count)
 }
 
 /// Nanoseconds that `work` takes, rounded up; `None` is for ever.

@@ -70,7 +70,10 @@ impl Codel {
                     self.drop_next = self.control_law(self.drop_next);
                     break;
                 }
-                segment.take().into_iter().for_each(|segment| queue.drop(segment));
+                segment
+                    .take()
+                    .into_iter()
+                    .for_each(|segment| queue.drop(segment));
                 (segment, ok_to_drop) = self.do_dequeue(now, queue);
                 if ok_to_drop {
                     self.drop_next = self.control_law(self.drop_next);
@@ -80,7 +83,10 @@ impl Codel {
             }
         } else if ok_to_drop {
             if !Self::marked(queue, &mut segment) {
-                segment.take().into_iter().for_each(|segment| queue.drop(segment));
+                segment
+                    .take()
+                    .into_iter()
+                    .for_each(|segment| queue.drop(segment));
                 (segment, _) = self.do_dequeue(now, queue);
             }
             self.dropping = true;

@@ -141,7 +141,8 @@ fn mend_transport(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
     let len = transport.len() + is.body;
     match cut.transport {
         Transport::Tcp => {
-            let sequence = u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
+            let sequence =
+                u32::from_be_bytes([transport[4], transport[5], transport[6], transport[7]]);
             let sequence = sequence.wrapping_add(is.skipped as u32);
             transport[4..8].copy_from_slice(&sequence.to_be_bytes());
             if !is.last {
@@ -154,7 +155,11 @@ fn mend_transport(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
         Transport::Udp => put(transport, 4, len as u16),
     }
     // The rest of the checksum is the receiving kernel's, when anyone needs it.
-    let addresses = if ip[0] >> 4 == 6 { &ip[8..40] } else { &ip[12..20] };
+    let addresses = if ip[0] >> 4 == 6 {
+        &ip[8..40]
+    } else {
+        &ip[12..20]
+    };
     let pseudo = add(len as u64 + u64::from(cut.transport.protocol()), addresses);
     put(
         transport,

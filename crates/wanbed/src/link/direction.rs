@@ -214,7 +214,8 @@ impl Direction {
     /// Until when the next delivery may be put off so that one wake-up, which is costly, serves several pieces.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
-        self.next_event().map(|next| next.saturating_add(self.batching()))
+        self.next_event()
+            .map(|next| next.saturating_add(self.batching()))
     }
 
     /// How long a delivery may be put off.
@@ -229,7 +230,10 @@ impl Direction {
     /// When the last piece is due that is due by `deadline`: no sense in waiting any longer.
     #[must_use]
     pub fn last_due_by(&self, deadline: Nanos) -> Option<Nanos> {
-        let due = self.transit.line.partition_point(|passed| passed.due <= deadline);
+        let due = self
+            .transit
+            .line
+            .partition_point(|passed| passed.due <= deadline);
         match due.checked_sub(1) {
             Some(last) => self.transit.line.get(last).map(|last| last.due),
             None => self.next_event().filter(|next| *next <= deadline),
@@ -269,7 +273,9 @@ impl Transit {
         match passed.fate {
             Fate::Lost => self.counters.drops_loss += count,
             Fate::Dropped => self.counters.drops_aqm += count,
-            Fate::Arrives { .. } if self.line.len() < self.most_pieces => return self.stand_in_line(passed),
+            Fate::Arrives { .. } if self.line.len() < self.most_pieces => {
+                return self.stand_in_line(passed);
+            }
             Fate::Arrives { .. } => self.counters.ring_overflow += count,
         }
         self.settle(&passed, ring);
@@ -299,7 +305,8 @@ impl Transit {
     }
 
     fn held(&mut self, packet: u64) -> Option<&mut Held> {
-        self.packets.get_mut(packet.checked_sub(self.oldest)? as usize)
+        self.packets
+            .get_mut(packet.checked_sub(self.oldest)? as usize)
     }
 
     /// The fate of these segments is decided; packets of which no segment is open leave the ring, oldest first.
@@ -333,7 +340,10 @@ fn memory(spec: &DirectionSpec) -> u64 {
         .max()
         .unwrap_or(spec.delay);
     let late = spec.reorder.map_or(Duration::ZERO, |reorder| reorder.by)
-        + Duration::from_nanos(spec.jitter.map_or(0, |jitter| 2 * jitter::amplitude(&jitter)));
+        + Duration::from_nanos(
+            spec.jitter
+                .map_or(0, |jitter| 2 * jitter::amplitude(&jitter)),
+        );
     let line = rate.bytes_in(delay + late);
     let packets = line.saturating_add(spec.queue);
     let all = packets

@@ -69,8 +69,10 @@ pub fn start(spec: LinkSpec, a: Port, b: Port) -> Result<LinkHandle, LinkError> 
         let link = name.clone();
         move |source| LinkError::Thread { link, what, source }
     };
-    let forward = Flow::new(Direction::new(&spec, &spec.forward, 0)?).map_err(failed("record lag"))?;
-    let backward = Flow::new(Direction::new(&spec, &spec.backward, 1)?).map_err(failed("record lag"))?;
+    let forward =
+        Flow::new(Direction::new(&spec, &spec.forward, 0)?).map_err(failed("record lag"))?;
+    let backward =
+        Flow::new(Direction::new(&spec, &spec.backward, 1)?).map_err(failed("record lag"))?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(io::Error::from)
         .map_err(failed("make an eventfd"))?;
@@ -174,7 +176,8 @@ struct Flow {
 
 impl Flow {
     fn new(direction: Direction) -> io::Result<Self> {
-        let lag = Histogram::new_with_bounds(1, MAX_RECORDED_LAG_US, 2).map_err(io::Error::other)?;
+        let lag =
+            Histogram::new_with_bounds(1, MAX_RECORDED_LAG_US, 2).map_err(io::Error::other)?;
         Ok(Self {
             direction,
             lag,
@@ -297,7 +300,11 @@ impl Engine {
         for (flow, ready) in self.flows.iter_mut().zip(ready) {
             flow.drained = !ready;
         }
-        if ready[2] { self.obey() } else { Ok(Asked::Nothing) }
+        if ready[2] {
+            self.obey()
+        } else {
+            Ok(Asked::Nothing)
+        }
     }
 
     fn obey(&mut self) -> Result<Asked, Errno> {

@@ -59,7 +59,11 @@ pub fn correlation_time(spec: &JitterSpec) -> Nanos {
 
 fn scale(spec: &JitterSpec) -> f64 {
     // The variance between two independent points is two thirds of theirs, on average over a straight line.
-    let interpolated = if spec.reorder { 1.0 } else { (2.0_f64 / 3.0).sqrt() };
+    let interpolated = if spec.reorder {
+        1.0
+    } else {
+        (2.0_f64 / 3.0).sqrt()
+    };
     spec.deviation.as_nanos() as f64 / (TRUNCATED_NORMAL_DEVIATION * interpolated)
 }
 
@@ -95,7 +99,11 @@ impl Jitter {
     pub fn arrival(&mut self, mean: Nanos) -> Nanos {
         let off = match &mut self.kind {
             Kind::BySegment => self.scale * truncated_normal(&mut self.random),
-            Kind::OverTime { step, seed, section } => {
+            Kind::OverTime {
+                step,
+                seed,
+                section,
+            } => {
                 let (number, within) = (mean / *step, mean % *step);
                 let (_, from, to) = match *section {
                     Some(section) if section.0 == number => section,
@@ -151,7 +159,11 @@ mod tests {
             .collect();
         let count = added.len() as f64;
         let mean = added.iter().sum::<f64>() / count;
-        let variance = added.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / count;
+        let variance = added
+            .iter()
+            .map(|value| (value - mean).powi(2))
+            .sum::<f64>()
+            / count;
         (mean, variance.sqrt())
     }
 
@@ -199,7 +211,10 @@ mod tests {
             one.arrival(mean);
         });
         assert_eq!(one.arrival(late), two.arrival(late));
-        assert_ne!(one.arrival(late), jitter(MS, false, 10 * MS, 8).arrival(late));
+        assert_ne!(
+            one.arrival(late),
+            jitter(MS, false, 10 * MS, 8).arrival(late)
+        );
     }
 
     proptest! {

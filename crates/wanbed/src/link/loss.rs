@@ -291,7 +291,10 @@ mod tests {
             loss_in_bad: 1e-300,
         };
         let mut loss = process(model, 1, 0);
-        assert_eq!(loss.next_run(u32::MAX), Run::Kept(MAX_SEGMENTS_PER_DRAW as u32));
+        assert_eq!(
+            loss.next_run(u32::MAX),
+            Run::Kept(MAX_SEGMENTS_PER_DRAW as u32)
+        );
     }
 
     #[test]

@@ -47,15 +47,21 @@ pub fn open(name: &str, peer: Mac) -> Result<PacketPort, LinkError> {
     };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     // Protocol 0 receives nothing until the socket is bound to the one interface.
-    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, flags, None::<Protocol>)
-        .map_err(io::Error::from)
-        .map_err(failed("open a packet socket"))?;
+    let socket = socket_with(
+        AddressFamily::PACKET,
+        SocketType::RAW,
+        flags,
+        None::<Protocol>,
+    )
+    .map_err(io::Error::from)
+    .map_err(failed("open a packet socket"))?;
     let index = rustix::net::netdevice::name_to_index(&socket, name)
         .map_err(io::Error::from)
         .map_err(failed("find the interface"))?;
 
     set_option(&socket, libc::PACKET_VNET_HDR, &1_i32).map_err(failed("turn virtio headers on"))?;
-    set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32).map_err(failed("ignore own packets"))?;
+    set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32)
+        .map_err(failed("ignore own packets"))?;
     // Going round the queueing discipline saves time, and so does a deep buffer; neither is needed.
     let _ = set_option(&socket, libc::PACKET_QDISC_BYPASS, &1_i32);
     let _ = set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER)
@@ -138,7 +144,12 @@ impl PacketPort {
         })
     }
 
-    pub(super) fn send(&mut self, virtio: VirtioHeader, headers: &[u8], body: &[u8]) -> Result<(), Errno> {
+    pub(super) fn send(
+        &mut self,
+        virtio: VirtioHeader,
+        headers: &[u8],
+        body: &[u8],
+    ) -> Result<(), Errno> {
         let mut prefix = [0; VIRTIO_HEADER + ETHERNET_HEADER];
         prefix[..VIRTIO_HEADER].copy_from_slice(&virtio.behind(ETHERNET_HEADER as u16).to_bytes());
         let frame = &mut prefix[VIRTIO_HEADER..];
@@ -153,7 +164,11 @@ impl PacketPort {
         });
         writev(
             &self.socket,
-            &[IoSlice::new(&prefix), IoSlice::new(headers), IoSlice::new(body)],
+            &[
+                IoSlice::new(&prefix),
+                IoSlice::new(headers),
+                IoSlice::new(body),
+            ],
         )?;
         Ok(())
     }

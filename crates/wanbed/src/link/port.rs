@@ -47,7 +47,12 @@ impl Port {
     }
 
     /// Gives a packet, in two parts, to the node.
-    pub(super) fn send(&mut self, virtio: VirtioHeader, headers: &[u8], body: &[u8]) -> Result<(), Errno> {
+    pub(super) fn send(
+        &mut self,
+        virtio: VirtioHeader,
+        headers: &[u8],
+        body: &[u8],
+    ) -> Result<(), Errno> {
         match self {
             Self::Tun(port) => port.send(virtio, headers, body),
             Self::Packet(port) => port.send(virtio, headers, body),

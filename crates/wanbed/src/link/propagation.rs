@@ -96,6 +96,8 @@ impl Propagation {
     #[must_use]
     pub fn earliest(&self, at: Nanos, delay: Nanos) -> Nanos {
         let mean = at.saturating_add(delay).max(self.last);
-        self.jitter.as_ref().map_or(mean, |jitter| jitter.earliest(mean))
+        self.jitter
+            .as_ref()
+            .map_or(mean, |jitter| jitter.earliest(mean))
     }
 }

@@ -73,7 +73,12 @@ mod tests {
 
     #[test]
     fn sequences_differ_by_process_and_direction_and_repeat_by_seed() {
-        let processes = [Process::Loss, Process::Jitter, Process::Reorder, Process::Cross];
+        let processes = [
+            Process::Loss,
+            Process::Jitter,
+            Process::Reorder,
+            Process::Cross,
+        ];
         let first = |seed, process, direction| sequence(seed, process, direction).random::<u64>();
         let all = |seed| -> Vec<u64> {
             processes
@@ -95,7 +100,11 @@ mod tests {
         let count = 200_000;
         let moments = |values: &[f64]| {
             let mean = values.iter().sum::<f64>() / f64::from(count);
-            let variance = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / f64::from(count);
+            let variance = values
+                .iter()
+                .map(|value| (value - mean).powi(2))
+                .sum::<f64>()
+                / f64::from(count);
             (mean, variance.sqrt())
         };
         let normal: Vec<f64> = (0..count).map(|_| truncated_normal(&mut random)).collect();
@@ -105,7 +114,11 @@ mod tests {
             (deviation - TRUNCATED_NORMAL_DEVIATION).abs() < 0.005,
             "{deviation}"
         );
-        assert!(normal.iter().all(|value| value.abs() <= TRUNCATED_NORMAL_BOUND));
+        assert!(
+            normal
+                .iter()
+                .all(|value| value.abs() <= TRUNCATED_NORMAL_BOUND)
+        );
         let waits: Vec<f64> = (0..count).map(|_| exponential(&mut random)).collect();
         let (mean, deviation) = moments(&waits);
         assert!(

@@ -99,7 +99,10 @@ mod tests {
                     let Some((at, len, mark)) = held.pop_front() else {
                         break;
                     };
-                    assert!(ring.get(at, len).iter().all(|b| *b == mark), "packet overwritten");
+                    assert!(
+                        ring.get(at, len).iter().all(|b| *b == mark),
+                        "packet overwritten"
+                    );
                     ring.release(held.front().map(|(at, ..)| *at));
                 }
             }

@@ -46,7 +46,9 @@ impl Sample {
     }
 
     pub fn payload(&self) -> Vec<u8> {
-        (0..self.payload).map(|i| (i * 7 + (i >> 8) * 13) as u8).collect()
+        (0..self.payload)
+            .map(|i| (i * 7 + (i >> 8) * 13) as u8)
+            .collect()
     }
 
     /// As the kernel would hand it over, but with the full checksum in its place.
@@ -54,19 +56,24 @@ impl Sample {
         let ip = if self.v6 {
             PacketBuilder::ipv6([0x20; 16], [0x30; 16], 64)
         } else {
-            let mut ip = Ipv4Header::new(0, 64, ip_number::TCP, [10, 0, 0, 1], [10, 200, 3, 4]).unwrap();
+            let mut ip =
+                Ipv4Header::new(0, 64, ip_number::TCP, [10, 0, 0, 1], [10, 200, 3, 4]).unwrap();
             ip.identification = self.id;
             ip.options = vec![1; self.ip_options * 4].as_slice().try_into().unwrap();
             PacketBuilder::ip(IpHeaders::Ipv4(ip, etherparse::Ipv4Extensions::default()))
         };
         let mut packet = Vec::new();
         if self.udp {
-            ip.udp(4000, 5000).write(&mut packet, &self.payload()).unwrap();
+            ip.udp(4000, 5000)
+                .write(&mut packet, &self.payload())
+                .unwrap();
         } else {
             let mut tcp = TcpHeader::new(4000, 5000, self.sequence, 1234);
             (tcp.fin, tcp.psh, tcp.cwr, tcp.ack) = (self.fin, self.psh, self.cwr, true);
             tcp.set_options_raw(&vec![1; self.options * 4]).unwrap();
-            ip.tcp_header(tcp).write(&mut packet, &self.payload()).unwrap();
+            ip.tcp_header(tcp)
+                .write(&mut packet, &self.payload())
+                .unwrap();
         }
         (self.virtio(), packet)
     }

@@ -86,7 +86,12 @@ fn set_offloads(device: &OwnedFd) -> io::Result<()> {
 }
 
 fn set_queue_length(name: &str) -> io::Result<()> {
-    let any = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    let any = socket_with(
+        AddressFamily::INET,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     let mut request = interface_request(name)?;
     request.ifr_ifru.ifru_metric = DEVICE_QUEUE; // `ifr_qlen` is another name of it
     // SAFETY: SIOCSIFTXQLEN reads one `ifreq`, which `request` is.
@@ -97,7 +102,10 @@ fn interface_request(name: &str) -> io::Result<libc::ifreq> {
     // SAFETY: `ifreq` is plain data, for which all zeroes is a value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     let room = request.ifr_name.len() - 1;
-    if name.is_empty() || name.len() > room || name.bytes().any(|b| b == 0 || b == b'/' || b == b'%') {
+    if name.is_empty()
+        || name.len() > room
+        || name.bytes().any(|b| b == 0 || b == b'/' || b == b'%')
+    {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "an interface name has 1 to 15 characters",
@@ -148,11 +156,20 @@ impl TunPort {
         }
     }
 
-    pub(super) fn send(&mut self, virtio: VirtioHeader, headers: &[u8], body: &[u8]) -> Result<(), Errno> {
+    pub(super) fn send(
+        &mut self,
+        virtio: VirtioHeader,
+        headers: &[u8],
+        body: &[u8],
+    ) -> Result<(), Errno> {
         let prefix = virtio.to_bytes();
         writev(
             &self.device,
-            &[IoSlice::new(&prefix), IoSlice::new(headers), IoSlice::new(body)],
+            &[
+                IoSlice::new(&prefix),
+                IoSlice::new(headers),
+                IoSlice::new(body),
+            ],
         )?;
         Ok(())
     }

@@ -38,7 +38,11 @@ impl Value {
 }
 
 /// Reads `text`, the content of `file`, and lays the settings over it.
-pub(super) fn parse(file: &str, text: &str, settings: &[Setting]) -> Result<Located, ScenarioError> {
+pub(super) fn parse(
+    file: &str,
+    text: &str,
+    settings: &[Setting],
+) -> Result<Located, ScenarioError> {
     let line_of = |offset: usize| {
         1 + text.as_bytes()[..offset.min(text.len())]
             .iter()
@@ -46,7 +50,10 @@ pub(super) fn parse(file: &str, text: &str, settings: &[Setting]) -> Result<Loca
             .count()
     };
     let table = DeTable::parse(text).map_err(|error| ScenarioError {
-        place: format!("{file}:{}", error.span().map_or(1, |span| line_of(span.start))),
+        place: format!(
+            "{file}:{}",
+            error.span().map_or(1, |span| line_of(span.start))
+        ),
         field: String::new(),
         problem: format!("not TOML: {}", error.message().replace('\n', " ")),
     })?;
@@ -61,7 +68,10 @@ pub(super) fn parse(file: &str, text: &str, settings: &[Setting]) -> Result<Loca
     Ok(root)
 }
 
-fn table_value(table: &DeTable<'_>, place: &impl Fn(usize) -> String) -> Result<Value, ScenarioError> {
+fn table_value(
+    table: &DeTable<'_>,
+    place: &impl Fn(usize) -> String,
+) -> Result<Value, ScenarioError> {
     let mut entries: Vec<(usize, String, Located)> = Vec::new();
     for (key, value) in table {
         let at = key.span().start;
@@ -70,7 +80,10 @@ fn table_value(table: &DeTable<'_>, place: &impl Fn(usize) -> String) -> Result<
     }
     entries.sort_by_key(|entry| entry.0);
     Ok(Value::Table(
-        entries.into_iter().map(|(_, key, value)| (key, value)).collect(),
+        entries
+            .into_iter()
+            .map(|(_, key, value)| (key, value))
+            .collect(),
     ))
 }
 
@@ -91,9 +104,13 @@ fn located(
             i64::from_str_radix(number.as_str(), number.radix())
                 .map_err(|_| wrong("the integer is too large"))?,
         ),
-        DeValue::Float(number) => Value::Float(number.as_str().parse().map_err(|_| wrong("not a number"))?),
+        DeValue::Float(number) => {
+            Value::Float(number.as_str().parse().map_err(|_| wrong("not a number"))?)
+        }
         DeValue::Boolean(value) => Value::Bool(*value),
-        DeValue::Datetime(_) => return Err(wrong("a scenario has no dates: put the value in quotes")),
+        DeValue::Datetime(_) => {
+            return Err(wrong("a scenario has no dates: put the value in quotes"));
+        }
         DeValue::Array(items) => Value::List(
             items
                 .iter()
@@ -156,7 +173,10 @@ fn put(at: &mut Located, path: &[&str], value: &Located) -> Result<usize, String
         ));
     };
     if *first == "*" {
-        return entries.iter_mut().map(|(_, entry)| put(entry, rest, value)).sum();
+        return entries
+            .iter_mut()
+            .map(|(_, entry)| put(entry, rest, value))
+            .sum();
     }
     if let Some((_, entry)) = entries.iter_mut().find(|(key, _)| key == first) {
         return put(entry, rest, value);

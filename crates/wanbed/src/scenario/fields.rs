@@ -29,7 +29,10 @@ impl Field {
     }
 
     fn not(&self, wanted: &str) -> ScenarioError {
-        self.wrong(format!("is {}, should be {wanted}", self.located.value.kind()))
+        self.wrong(format!(
+            "is {}, should be {wanted}",
+            self.located.value.kind()
+        ))
     }
 
     fn child(&self, key: &str, located: Located) -> Field {
@@ -49,7 +52,10 @@ impl Field {
     }
 
     /// Text run through one of the quantity readers.
-    pub(super) fn quantity<T>(&self, read: impl FnOnce(&str) -> std::result::Result<T, String>) -> Result<T> {
+    pub(super) fn quantity<T>(
+        &self,
+        read: impl FnOnce(&str) -> std::result::Result<T, String>,
+    ) -> Result<T> {
         read(self.text()?).map_err(|problem| self.wrong(problem))
     }
 
@@ -149,9 +155,10 @@ impl Fields {
     pub(super) fn finish(self) -> Result<()> {
         match self.unread.first() {
             None => Ok(()),
-            Some((_, field)) => {
-                Err(field.wrong(format!("no such field here: there are {}", self.known.join(", "))))
-            }
+            Some((_, field)) => Err(field.wrong(format!(
+                "no such field here: there are {}",
+                self.known.join(", ")
+            ))),
         }
     }
 }

@@ -182,7 +182,9 @@ impl FromStr for Backend {
             "user" => Ok(Backend::User),
             "tun" => Ok(Backend::Tun),
             "packet" => Ok(Backend::Packet),
-            _ => Err(format!("{text:?} is no backend: choose user, tun or packet")),
+            _ => Err(format!(
+                "{text:?} is no backend: choose user, tun or packet"
+            )),
         }
     }
 }

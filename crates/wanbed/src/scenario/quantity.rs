@@ -91,7 +91,9 @@ pub(super) fn queue_length(text: &str) -> Result<QueueLength, String> {
     };
     let at_least = match floor {
         None => 0,
-        Some(floor) => bytes(floor.strip_prefix("at least ").ok_or_else(wrong)?).map_err(|_| wrong())?,
+        Some(floor) => {
+            bytes(floor.strip_prefix("at least ").ok_or_else(wrong)?).map_err(|_| wrong())?
+        }
     };
     Ok(QueueLength::Bdp {
         multiple,
@@ -150,7 +152,10 @@ mod tests {
             assert_eq!(bytes(text), Ok(1 << 20), "{text}");
         }
         assert_eq!((bytes("1 GB"), bytes("1 GiB")), (Ok(1 << 30), Ok(1 << 30)));
-        assert_eq!((probability("none"), probability("1%")), (Ok(0.0), Ok(0.01)));
+        assert_eq!(
+            (probability("none"), probability("1%")),
+            (Ok(0.0), Ok(0.01))
+        );
     }
 
     #[test]
@@ -164,7 +169,10 @@ mod tests {
             assert!(bit_rate(text).is_err(), "{text:?} passed as a rate");
         }
         for text in ["101%", "1.1", "-0.1", "1 %%"] {
-            assert!(probability(text).is_err(), "{text:?} passed as a probability");
+            assert!(
+                probability(text).is_err(),
+                "{text:?} passed as a probability"
+            );
         }
         for text in ["64", "-1 KB", "1e16 B", "64 mb"] {
             assert!(bytes(text).is_err(), "{text:?} passed as a size");

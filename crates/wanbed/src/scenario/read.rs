@@ -19,7 +19,12 @@ const MAX_ROUTES: usize = 500;
 /// Under this, TCP's window cannot be named by `buffers` alone.
 const UNSCALED_WINDOW: u64 = 65_536;
 
-pub(super) fn network(file: &str, directory: &Path, text: &str, overrides: &Overrides) -> Result<Network> {
+pub(super) fn network(
+    file: &str,
+    directory: &Path,
+    text: &str,
+    overrides: &Overrides,
+) -> Result<Network> {
     let root = Field::root(document::parse(file, text, &overrides.settings)?);
     let mut fields = root.fields()?;
     let title = fields
@@ -28,7 +33,9 @@ pub(super) fn network(file: &str, directory: &Path, text: &str, overrides: &Over
         .transpose()?
         .unwrap_or_default();
     let file_seed = match fields.optional("seed") {
-        Some(field) => u64::try_from(field.integer()?).map_err(|_| field.wrong("a seed is not negative"))?,
+        Some(field) => {
+            u64::try_from(field.integer()?).map_err(|_| field.wrong("a seed is not negative"))?
+        }
         None => 1,
     };
     let seed = overrides.seed.unwrap_or(file_seed);
@@ -128,7 +135,12 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
                 sysctls.push((sysctl_name(&value, &key)?, value.sysctl_value()?));
             }
         }
-        let mut flag = |key| fields.optional(key).map(|field| field.boolean()).transpose();
+        let mut flag = |key| {
+            fields
+                .optional(key)
+                .map(|field| field.boolean())
+                .transpose()
+        };
         let (forwards, relays) = (flag("forwards")?, flag("relays")?);
         fields.finish()?;
         // 10.77.0.1 and on, in the order of the file: MAX_NODES fits the last byte.
@@ -179,7 +191,8 @@ fn buffers(field: &Field) -> Located<Vec<(String, String)>> {
         ]);
     }
     if !(2 * UNSCALED_WINDOW..=1 << 30).contains(&size) {
-        return Err(field.wrong("buffers are \"64 KB\" (no window scaling), or from \"128 KB\" to \"1 GB\""));
+        return Err(field
+            .wrong("buffers are \"64 KB\" (no window scaling), or from \"128 KB\" to \"1 GB\""));
     }
     // Linux counts its own bookkeeping into the buffer: twice the window holds the window.
     Ok(vec![
@@ -203,7 +216,9 @@ fn sysctl_name(field: &Field, key: &str) -> Located<String> {
     if name.starts_with("net.") && plain {
         Ok(name)
     } else {
-        Err(field.wrong("only sysctls under net. belong to a node; a name without a dot means net.ipv4.NAME"))
+        Err(field.wrong(
+            "only sysctls under net. belong to a node; a name without a dot means net.ipv4.NAME",
+        ))
     }
 }
 
@@ -220,7 +235,8 @@ fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
         .unwrap_or_default();
     fields.finish()?;
     // Half the link's own round trip, so that a link with unequal directions loses alike in both.
-    let delay = |link: &Link| (link.spec.forward.delay + link.spec.backward.delay).as_secs_f64() / 2.0;
+    let delay =
+        |link: &Link| (link.spec.forward.delay + link.spec.backward.delay).as_secs_f64() / 2.0;
     let whole: f64 = path.iter().map(|&link| delay(&links[link])).sum();
     if whole <= 0.0 {
         return Err(path_field.wrong("this path has no delay to share the loss by"));
@@ -304,7 +320,11 @@ fn pinned_route(field: &Field, network: &Network) -> Located<Vec<PinnedRoute>> {
         links,
         ports,
     };
-    Ok(if one_way { vec![there] } else { vec![there, back] })
+    Ok(if one_way {
+        vec![there]
+    } else {
+        vec![there, back]
+    })
 }
 
 /// The links from `from` to `to` through every name in `via`: a link is crossed, a node is gone to by the one link that leads there.

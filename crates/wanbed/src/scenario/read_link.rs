@@ -157,7 +157,9 @@ impl Asked {
             .rate
             .ok_or_else(|| link.wrong("`rate` is missing: \"unlimited\" is possible"))?;
         if rate == Some(0) && self.trace.is_none() {
-            return Err(link.wrong("a rate of zero carries nothing: only a trace may begin with an outage"));
+            return Err(
+                link.wrong("a rate of zero carries nothing: only a trace may begin with an outage")
+            );
         }
         let (place, length) = match (&self.queue, rate) {
             (Some((field, length)), _) => (field, *length),

@@ -3,7 +3,9 @@
 use super::Located;
 use super::fields::{Field, Fields};
 use super::quantity;
-use crate::spec::{BitRate, CodelSpec, CrossSpec, DirectionSpec, JitterSpec, ReorderSpec, SpecError};
+use crate::spec::{
+    BitRate, CodelSpec, CrossSpec, DirectionSpec, JitterSpec, ReorderSpec, SpecError,
+};
 
 /// Turns one of these off, where a file or the link as a whole turns it on.
 const NONE: &str = "none";
@@ -68,7 +70,9 @@ impl Noise {
         }
         if let Some((place, true)) = self.ecn {
             if direction.aqm.is_none() {
-                return Err(place.wrong("what is marked is what an AQM would drop: add aqm = \"codel\""));
+                return Err(
+                    place.wrong("what is marked is what an AQM would drop: add aqm = \"codel\"")
+                );
             }
             direction.ecn = true;
         }
@@ -81,10 +85,17 @@ fn is_none(field: &Field) -> bool {
 }
 
 /// The spec's own check, with the field that it names.
-fn checked<T>(field: &Field, spec: T, check: impl FnOnce(&T) -> Result<(), SpecError>) -> Located<Option<T>> {
+fn checked<T>(
+    field: &Field,
+    spec: T,
+    check: impl FnOnce(&T) -> Result<(), SpecError>,
+) -> Located<Option<T>> {
     match check(&spec) {
         Ok(()) => Ok(Some(spec)),
-        Err(SpecError { field: name, wanted }) => Err(field.wrong(format!("{name} {wanted}"))),
+        Err(SpecError {
+            field: name,
+            wanted,
+        }) => Err(field.wrong(format!("{name} {wanted}"))),
     }
 }
 
@@ -136,7 +147,9 @@ fn reorder(field: &Field) -> Located<Option<ReorderSpec>> {
 fn aqm(field: &Field) -> Located<Option<CodelSpec>> {
     let known = |field: &Field| match field.text()?.trim() {
         "codel" => Ok(()),
-        other => Err(field.wrong(format!("{other:?} is no AQM: there is \"codel\", or \"none\""))),
+        other => Err(field.wrong(format!(
+            "{other:?} is no AQM: there is \"codel\", or \"none\""
+        ))),
     };
     if is_none(field) {
         return Ok(None);

@@ -57,7 +57,10 @@ fn a_scenario_is_worked_out() {
     assert_eq!(wan.forward.rate, Some(BitRate(155_000_000)));
     // One bandwidth-delay product of the link's own round trip: 155e6 / 8 * 0.093.
     assert_eq!(wan.forward.queue, 1_801_875);
-    assert_eq!(wan.forward.loss, LossModel::Independent { probability: 0.001 });
+    assert_eq!(
+        wan.forward.loss,
+        LossModel::Independent { probability: 0.001 }
+    );
     let LossModel::GilbertElliott {
         good_to_bad,
         bad_to_good,
@@ -94,7 +97,10 @@ fn settings_and_seeds_go_over_the_file() {
         network.links[0].spec.forward.loss,
         LossModel::Independent { probability: 0.005 }
     );
-    assert_eq!(network.links[0].spec.backward.rate, Some(BitRate(10_000_000)));
+    assert_eq!(
+        network.links[0].spec.backward.rate,
+        Some(BitRate(10_000_000))
+    );
     let first = scenario.resolve(&Overrides::default()).unwrap();
     assert_ne!(
         first.links[0].spec.seed, network.links[0].spec.seed,
@@ -107,15 +113,22 @@ fn noise_is_worked_out_for_each_direction() {
     let with = |settings: &[(&str, &str)]| {
         let overrides = settings
             .iter()
-            .fold(Overrides::default(), |all, (path, value)| all.set(*path, *value));
-        let network = Scenario::from_text("s.toml", GOOD).resolve(&overrides).unwrap();
+            .fold(Overrides::default(), |all, (path, value)| {
+                all.set(*path, *value)
+            });
+        let network = Scenario::from_text("s.toml", GOOD)
+            .resolve(&overrides)
+            .unwrap();
         let link = network.links.into_iter().next().unwrap().spec;
         (link.forward, link.backward)
     };
     let ms = Duration::from_millis;
     let (forward, backward) = with(&[
         ("links.wan.jitter", "1 ms"),
-        ("links.*.reorder", "{ probability = \"0.1%\", by = \"3 ms\" }"),
+        (
+            "links.*.reorder",
+            "{ probability = \"0.1%\", by = \"3 ms\" }",
+        ),
         ("links.wan.aqm", "codel"),
         ("links.wan.backward.aqm", "none"),
         ("links.wan.forward.ecn", "true"),
@@ -143,7 +156,10 @@ fn noise_is_worked_out_for_each_direction() {
         by: ms(3),
     });
     assert_eq!((forward.reorder, backward.reorder), (reorder, reorder));
-    assert_eq!((forward.aqm, backward.aqm), (Some(CodelSpec::RFC_8289), None));
+    assert_eq!(
+        (forward.aqm, backward.aqm),
+        (Some(CodelSpec::RFC_8289), None)
+    );
     assert_eq!((forward.ecn, backward.ecn), (true, false));
     assert_eq!(forward.cross, backward.cross);
     assert_eq!(forward.cross.unwrap().mean_rate(), 20e6);
@@ -175,7 +191,11 @@ fn mistakes_in_noise_name_the_field() {
             "{ reorder = true }",
             "links.wan.jitter: `deviation` is missing",
         ),
-        ("reorder", "0.1%", "links.wan.reorder: is text, should be a table"),
+        (
+            "reorder",
+            "0.1%",
+            "links.wan.reorder: is text, should be a table",
+        ),
         (
             "reorder",
             "{ probability = \"0.1%\", by = \"0 s\" }",
@@ -276,7 +296,11 @@ fn mistakes_name_file_line_and_field() {
     // (what to replace in the good file, with what, the message)
     let cases = [
         ("title = \"two hosts\"", "title = ", "s.toml:1: not TOML: "),
-        ("seed = 7", "seed = -7", "s.toml:2: seed: a seed is not negative"),
+        (
+            "seed = 7",
+            "seed = -7",
+            "s.toml:2: seed: a seed is not negative",
+        ),
         (
             "seed = 7",
             "sead = 7",
@@ -407,7 +431,11 @@ fn mistakes_name_file_line_and_field() {
             "mtu = 100",
             "s.toml:14: links.wan.mtu: an MTU is 576 to 65535 bytes",
         ),
-        ("queue = \"1 bdp\"", "trace = \"no-such-file\"", "no-such-file: "),
+        (
+            "queue = \"1 bdp\"",
+            "trace = \"no-such-file\"",
+            "no-such-file: ",
+        ),
         (
             "queue = \"1 bdp\"",
             "when = 1979-05-27",
@@ -416,7 +444,9 @@ fn mistakes_name_file_line_and_field() {
     ];
     for (old, new, expected) in cases {
         assert!(GOOD.contains(old), "{old} is not in the file");
-        let error = resolve(&GOOD.replacen(old, new, 1)).expect_err(new).to_string();
+        let error = resolve(&GOOD.replacen(old, new, 1))
+            .expect_err(new)
+            .to_string();
         assert!(
             error.contains(expected),
             "for {new:?}\n  got    {error}\n  wanted {expected}"
@@ -473,7 +503,9 @@ bc = { ends = ["b", "c"], delay = "1 ms", rate = "1 Gbit/s" }
         ),
     ];
     for (route, expected) in cases {
-        let error = resolve(&format!("{row}{route}\n")).expect_err(route).to_string();
+        let error = resolve(&format!("{row}{route}\n"))
+            .expect_err(route)
+            .to_string();
         assert!(
             error.starts_with(expected),
             "for {route:?}\n  got    {error}\n  wanted {expected}"

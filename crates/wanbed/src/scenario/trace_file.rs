@@ -54,7 +54,10 @@ pub(super) fn trace(field: &Field, directory: &Path) -> Result<Trace> {
             Some(period)
         }
     };
-    Ok(Trace { steps, repeat_after })
+    Ok(Trace {
+        steps,
+        repeat_after,
+    })
 }
 
 fn parse(file: &str, text: &str) -> Located<Vec<TraceStep>> {
@@ -84,7 +87,11 @@ fn parse(file: &str, text: &str) -> Located<Vec<TraceStep>> {
         let [at, rate, delay, loss] = cells[..] else {
             return Err(wrong(
                 "",
-                format!("has {} cells, should have 4: {}", cells.len(), COLUMNS.join(", ")),
+                format!(
+                    "has {} cells, should have 4: {}",
+                    cells.len(),
+                    COLUMNS.join(", ")
+                ),
             ));
         };
         let at = quantity::duration(at).map_err(|problem| wrong("at", problem))?;
@@ -100,7 +107,9 @@ fn parse(file: &str, text: &str) -> Located<Vec<TraceStep>> {
         steps.push(TraceStep {
             at,
             rate: match rate {
-                Some(None) => return Err(wrong("rate", "a trace step has a rate in bit/s".to_owned())),
+                Some(None) => {
+                    return Err(wrong("rate", "a trace step has a rate in bit/s".to_owned()));
+                }
                 Some(rate) => rate.map(BitRate),
                 None => None,
             },

@@ -98,7 +98,10 @@ impl ReorderSpec {
 impl CodelSpec {
     pub(crate) fn check(&self) -> Result<(), SpecError> {
         if self.target.is_zero() || self.target > self.interval {
-            return Err(wrong("target", "must be more than 0 and at most the interval"));
+            return Err(wrong(
+                "target",
+                "must be more than 0 and at most the interval",
+            ));
         }
         if self.interval > MAX_TIME_SCALE {
             return Err(wrong("interval", "must be at most an hour"));

@@ -24,7 +24,11 @@ fn possible() -> bool {
 fn output(command: &mut Command) -> (Option<i32>, String, String) {
     let output = command.output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    (output.status.code(), text(output.stdout), text(output.stderr))
+    (
+        output.status.code(),
+        text(output.stdout),
+        text(output.stderr),
+    )
 }
 
 #[test]
@@ -89,11 +93,21 @@ fn up_exec_links_down() {
         (code, wrong),
         (
             Some(1),
-            format!("wanbed: lab {name} has no node \"nowhere\": its nodes are left, middle, right\n")
+            format!(
+                "wanbed: lab {name} has no node \"nowhere\": its nodes are left, middle, right\n"
+            )
         )
     );
-    let (code, _, wrong) = output(&mut wanbed(&["up", file.to_str().unwrap(), "--name", &name]));
-    assert!(code == Some(1) && wrong.contains("is up already"), "{wrong}");
+    let (code, _, wrong) = output(&mut wanbed(&[
+        "up",
+        file.to_str().unwrap(),
+        "--name",
+        &name,
+    ]));
+    assert!(
+        code == Some(1) && wrong.contains("is up already"),
+        "{wrong}"
+    );
 
     assert_eq!(output(&mut wanbed(&["down", "--name", &name])).0, Some(0));
     assert!(!Lab::list().unwrap().contains(&name));
@@ -204,7 +218,9 @@ fn a_run_that_is_killed_takes_its_lab_along() {
 fn mistakes_are_one_line_each() {
     let directory = tempfile::tempdir().unwrap();
     let file = scenario_file(directory.path());
-    let text = std::fs::read_to_string(&file).unwrap().replace("3 ms", "3 mm");
+    let text = std::fs::read_to_string(&file)
+        .unwrap()
+        .replace("3 ms", "3 mm");
     std::fs::write(&file, text).unwrap();
     let path = file.to_str().unwrap();
     let (code, said, wrong) = output(&mut wanbed(&["run", path, "--", "true"]));
@@ -229,7 +245,10 @@ fn every_scenario_in_the_repository_is_sound() {
     let mut seen = 0;
     for entry in std::fs::read_dir(scenarios).unwrap() {
         let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "toml") {
+        if path
+            .extension()
+            .is_some_and(|extension| extension == "toml")
+        {
             let network = wanbed::Scenario::read(&path)
                 .unwrap()
                 .resolve(&wanbed::Overrides::default());

@@ -64,7 +64,10 @@ fn a_process_that_will_not_end_is_killed() {
     let Some(lab) = lab(ROW) else { return };
     let mut stubborn = lab.command("right", "sh").unwrap();
     stubborn
-        .args(["-c", "trap '' TERM; echo ready; while :; do sleep 1000; done"])
+        .args([
+            "-c",
+            "trap '' TERM; echo ready; while :; do sleep 1000; done",
+        ])
         .stdout(std::process::Stdio::piped());
     let mut stubborn = stubborn.spawn().unwrap();
     let mut ready = [0; 6];
@@ -81,7 +84,11 @@ fn a_lab_whose_process_is_killed_is_gone_all_the_same() {
         network_namespace(&lab, "left"),
         sleeper(&lab),
     );
-    kill_process(Pid::from_raw(lab.process().cast_signed()).unwrap(), Signal::KILL).unwrap();
+    kill_process(
+        Pid::from_raw(lab.process().cast_signed()).unwrap(),
+        Signal::KILL,
+    )
+    .unwrap();
     assert!(sleeper.wait().unwrap().signal().is_some());
     lab.wait_until_gone();
     assert_eq!(processes_in(&namespace), [0_u32; 0]);
@@ -94,10 +101,19 @@ fn two_labs_stand_side_by_side() {
         return;
     };
     assert_ne!(one.name(), two.name());
-    assert_ne!(network_namespace(&one, "left"), network_namespace(&two, "left"));
+    assert_ne!(
+        network_namespace(&one, "left"),
+        network_namespace(&two, "left")
+    );
     assert_eq!(one.address("right").unwrap(), two.address("right").unwrap());
     drop(one);
-    assert!(two.command("left", "true").unwrap().status().unwrap().success());
+    assert!(
+        two.command("left", "true")
+            .unwrap()
+            .status()
+            .unwrap()
+            .success()
+    );
     assert!(two.links().is_ok());
 }
 
@@ -108,7 +124,10 @@ fn a_name_is_free_again_once_its_lab_is_gone() {
         return;
     };
     let text = wanbed::Scenario::from_text("row.toml", ROW);
-    assert!(matches!(Lab::up(&text, &overrides), Err(Error::NameTaken(_))));
+    assert!(matches!(
+        Lab::up(&text, &overrides),
+        Err(Error::NameTaken(_))
+    ));
     drop(first);
     assert!(Lab::up(&text, &overrides).is_ok());
 }

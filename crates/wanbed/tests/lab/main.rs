@@ -74,7 +74,8 @@ fn processes_in(namespace: &str) -> Vec<u32> {
     let number = |entry: &std::fs::DirEntry| entry.file_name().to_str()?.parse::<u32>().ok();
     entries
         .filter(|entry| {
-            std::fs::read_link(entry.path().join("ns/net")).is_ok_and(|link| link.as_os_str() == namespace)
+            std::fs::read_link(entry.path().join("ns/net"))
+                .is_ok_and(|link| link.as_os_str() == namespace)
         })
         .filter_map(|entry| number(&entry))
         .collect()
@@ -84,7 +85,13 @@ fn processes_in(namespace: &str) -> Vec<u32> {
 fn inside(lab: &Lab, node: &str, part: &str, argument: &str) -> Command {
     let mut command = lab.command(node, std::env::current_exe().unwrap()).unwrap();
     command
-        .args(["--exact", part, "--ignored", "--nocapture", "--test-threads=1"])
+        .args([
+            "--exact",
+            part,
+            "--ignored",
+            "--nocapture",
+            "--test-threads=1",
+        ])
         .env("PART", argument);
     command
 }
@@ -100,7 +107,11 @@ fn echo_server(lab: &Lab, node: &str) -> (Child, u16) {
     let output = child.stdout.as_mut().unwrap();
     // "PORT 1234;" stands somewhere between what the test harness says.
     while !(said.contains("PORT ") && said.ends_with(';')) {
-        assert_eq!(output.read(&mut byte).unwrap(), 1, "the server ended: {said}");
+        assert_eq!(
+            output.read(&mut byte).unwrap(),
+            1,
+            "the server ended: {said}"
+        );
         said.push(char::from(byte[0]));
     }
     let port = said

@@ -13,8 +13,14 @@ fn tcp_gets_through_jitter_reordering_marks_and_cross_traffic() {
         .replace("right = {}", "right = { sysctl = { tcp_ecn = 1 } }");
     let overrides = Overrides::default()
         .set("links.*.rate", "20 Mbit/s")
-        .set("links.near.reorder", "{ probability = \"2%\", by = \"3 ms\" }")
-        .set("links.near.jitter", "{ deviation = \"1 ms\", reorder = true }")
+        .set(
+            "links.near.reorder",
+            "{ probability = \"2%\", by = \"3 ms\" }",
+        )
+        .set(
+            "links.near.jitter",
+            "{ deviation = \"1 ms\", reorder = true }",
+        )
         .set(
             "links.far.aqm",
             "{ kind = \"codel\", target = \"1 ms\", interval = \"10 ms\" }",
@@ -60,7 +66,11 @@ const ALLOWED_SHARE: f64 = 1.3;
 fn a_check_sees_that_a_fall_of_the_delay_makes_no_burst() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("fall.csv");
-    std::fs::write(&file, "at, rate, delay, loss\n0 s,, 60 ms,\n14 s,, 10 ms,\n").unwrap();
+    std::fs::write(
+        &file,
+        "at, rate, delay, loss\n0 s,, 60 ms,\n14 s,, 10 ms,\n",
+    )
+    .unwrap();
     let trace = format!(
         "delay = \"3 ms\", forward = {{ trace = {:?} }}",
         file.display().to_string()

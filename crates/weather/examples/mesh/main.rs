@@ -18,7 +18,9 @@ fn main() {
         Trouble::Forecasts,
         Trouble::All,
     ] {
-        println!("{trouble:?}: seeds 1 to {seeds}, {transfers} transfers each; times by the oracle's");
+        println!(
+            "{trouble:?}: seeds 1 to {seeds}, {transfers} transfers each; times by the oracle's"
+        );
         println!("seed  routed  direct  one depot  bandwidth  LSL   by depots");
         let all: Vec<Totals> = (1..=seeds)
             .map(|seed| run(seed as u64, transfers, trouble))
@@ -38,7 +40,9 @@ fn main() {
         }
         for class in 0..8 {
             let sum = |of: fn(&(usize, f64, f64, f64)) -> f64| {
-                all.iter().map(|totals| of(&totals.classes[class])).sum::<f64>()
+                all.iter()
+                    .map(|totals| of(&totals.classes[class]))
+                    .sum::<f64>()
             };
             let (routed, direct, best) = (sum(|c| c.1), sum(|c| c.2), sum(|c| c.3));
             if direct > 0.0 {

@@ -104,7 +104,12 @@ fn exactly(link: &Link) -> HopForecast {
 impl World {
     fn new(random: &mut Xoshiro256PlusPlus) -> Self {
         let places: Vec<(f64, f64)> = (0..SITES)
-            .map(|_| (random.random_range(0.0..0.06), random.random_range(0.0..0.04)))
+            .map(|_| {
+                (
+                    random.random_range(0.0..0.06),
+                    random.random_range(0.0..0.04),
+                )
+            })
             .collect();
         let pairs: Vec<(NodeId, NodeId)> = (0..SITES)
             .flat_map(|a| (0..SITES).map(move |b| (NodeId(a), NodeId(b))))
@@ -164,8 +169,15 @@ impl World {
         }
     }
 
-    fn measure(&mut self, now: f64, wrong: &dyn Fn(NodeId, NodeId) -> bool, random: &mut Xoshiro256PlusPlus) {
-        for ((link, (from, to)), smoothed) in self.links.iter().zip(&self.pairs).zip(&mut self.smoothed) {
+    fn measure(
+        &mut self,
+        now: f64,
+        wrong: &dyn Fn(NodeId, NodeId) -> bool,
+        random: &mut Xoshiro256PlusPlus,
+    ) {
+        for ((link, (from, to)), smoothed) in
+            self.links.iter().zip(&self.pairs).zip(&mut self.smoothed)
+        {
             let is = exactly(link);
             let wrong = if wrong(*from, *to) { 10.0 } else { 1.0 };
             let seen = [
@@ -181,8 +193,10 @@ impl World {
                     smoothed.mean[at] += gain * off;
                     let off = if smoothed.samples == 1 { 0.0 } else { off };
                     smoothed.square[at] += 0.1 * (off * off - smoothed.square[at]);
-                    let (median, spread) =
-                        (smoothed.mean[at].exp(), (1.28 * smoothed.square[at].sqrt()).exp());
+                    let (median, spread) = (
+                        smoothed.mean[at].exp(),
+                        (1.28 * smoothed.square[at].sqrt()).exp(),
+                    );
                     Quantiles {
                         p10: median / spread,
                         p50: median,
@@ -215,7 +229,8 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut world = World::new(&mut random);
     let policy = Policy::default();
-    let (mut outcomes, mut account, mut in_use) = (Outcomes::default(), Account::default(), InUse::new());
+    let (mut outcomes, mut account, mut in_use) =
+        (Outcomes::default(), Account::default(), InUse::new());
     let mut deaths = Deaths::default();
     let mut totals = Totals {
         classes: vec![(0, 0.0, 0.0, 0.0); 8],
@@ -230,7 +245,8 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
     }
     for number in 0..transfers {
         let part = number * 6 / transfers;
-        let comes = |which: Trouble, at: usize| part == at && (trouble == which || trouble == Trouble::All);
+        let comes =
+            |which: Trouble, at: usize| part == at && (trouble == which || trouble == Trouble::All);
         let dead_link = comes(Trouble::Link, 3).then_some((NodeId(0), NodeId(2)));
         let dead_depot = comes(Trouble::Depot, 2).then_some(NodeId(1));
         let wrong = |from: NodeId, to: NodeId| {
@@ -290,7 +306,8 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
         };
         totals.by_bandwidth += stubborn(&tree(Cost::Bandwidth, 0.0));
         totals.lsl += stubborn(&tree(Cost::Throughput, LSL_TOLERANCE));
-        let best = oracle(all_routes(&world.truth, from, to), takes).map_or(OUTAGE, |(_, time)| time);
+        let best =
+            oracle(all_routes(&world.truth, from, to), takes).map_or(OUTAGE, |(_, time)| time);
         totals.oracle += best;
 
         let request = Request {
@@ -302,12 +319,16 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             seed: random.random_range(0..u64::MAX),
         };
         let key = (from, to, class(bytes) as u8);
-        let choice =
-            Chooser::new(&world.known, &outcomes, &policy).choose(&request, in_use.get(&key), &account);
+        let choice = Chooser::new(&world.known, &outcomes, &policy).choose(
+            &request,
+            in_use.get(&key),
+            &account,
+        );
         in_use.insert(key, choice.via);
         // The typed status of an attempt names what failed.
-        let fails =
-            |(a, b): &(NodeId, NodeId)| dead_link == Some((*a, *b)) || (dead_depot == Some(*b) && *b != to);
+        let fails = |(a, b): &(NodeId, NodeId)| {
+            dead_link == Some((*a, *b)) || (dead_depot == Some(*b) && *b != to)
+        };
         let mut routed = carried_out(&choice, &request, &takes, &fails);
         // One that falls far behind what was expected of it is routed anew, once, for what is left of it.
         if let Some((at, left, factor)) = found_slow(&choice, &transfer, &takes) {
@@ -352,7 +373,9 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             let Some(expected) = world.known.expected(from, via, to, &transfer, now) else {
                 continue;
             };
-            let direct = choice.direct.map_or(f64::INFINITY, |direct| direct.time.p90);
+            let direct = choice
+                .direct
+                .map_or(f64::INFINITY, |direct| direct.time.p90);
             let outcome = Outcome {
                 expected: expected.time.p50,
                 direct,
@@ -381,7 +404,11 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
                 world.known.depot_found_alive(depot);
             }
         }
-        account.book(bytes, policy.bulk, choice.explore.map_or(0, |(_, bytes)| bytes));
+        account.book(
+            bytes,
+            policy.bulk,
+            choice.explore.map_or(0, |(_, bytes)| bytes),
+        );
         let class = &mut totals.classes[class(bytes)];
         *class = (
             class.0 + 1,
@@ -454,8 +481,10 @@ fn guarded(
         whole: direct.time.p50,
         restart: direct.around,
     };
-    let (Some(guard), Some(by_direct)) = (Guard::new(&known, LOOK, transfer.bytes), takes(&Via::DIRECT))
-    else {
+    let (Some(guard), Some(by_direct)) = (
+        Guard::new(&known, LOOK, transfer.bytes),
+        takes(&Via::DIRECT),
+    ) else {
         return alone;
     };
     let mut at = LOOK;

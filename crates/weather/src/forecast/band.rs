@@ -92,7 +92,8 @@ impl End {
 
     /// How far beyond all errors the end lies, in typical errors; none where the level still says.
     fn reach(self) -> Option<f64> {
-        (self.level <= 0.0).then(|| FIRST_REACH_ERRORS * 2.0_f64.powf(f64::from(self.reached.min(80))))
+        (self.level <= 0.0)
+            .then(|| FIRST_REACH_ERRORS * 2.0_f64.powf(f64::from(self.reached.min(80))))
     }
 }
 
@@ -166,7 +167,8 @@ impl Band {
         let error = value - forecast;
         self.remember((error / self.typical) as f32);
         let counted = error.abs().min(MAX_ERROR_GROWTH * self.typical);
-        self.typical = (ERROR_KEPT * self.typical + (1.0 - ERROR_KEPT) * counted).max(self.least_typical);
+        self.typical =
+            (ERROR_KEPT * self.typical + (1.0 - ERROR_KEPT) * counted).max(self.least_typical);
     }
 
     /// By how many values at most each end is missed more often than in one of ten, where bands are made `ahead` values before the values
@@ -185,7 +187,8 @@ impl Band {
         let last = (self.held as usize).saturating_sub(1);
         let place = share * last as f64;
         let (below, above) = (place.floor() as usize, place.ceil() as usize);
-        let error = |at: usize| f64::from(self.sorted.get(at.min(last)).copied().unwrap_or_default());
+        let error =
+            |at: usize| f64::from(self.sorted.get(at.min(last)).copied().unwrap_or_default());
         error(below) + (place - place.floor()) * (error(above) - error(below))
     }
 

@@ -2,8 +2,8 @@
 
 use super::Windows;
 use super::predictor::{
-    AdaptiveMean, AdaptiveMedian, ExponentialSmoothing, LastValue, Predictor, RunningMean, SlidingMean,
-    SlidingMedian, Trend, TrimmedMean,
+    AdaptiveMean, AdaptiveMedian, ExponentialSmoothing, LastValue, Predictor, RunningMean,
+    SlidingMean, SlidingMedian, Trend, TrimmedMean,
 };
 
 /// The windows of a full family, in samples.
@@ -83,7 +83,9 @@ impl Family {
         experts.extend([0, 1, 2, 4].map(|window| Expert::SlidingMean(SlidingMean { window })));
         experts.extend([0, 1, 2, 4].map(|window| Expert::SlidingMedian(SlidingMedian { window })));
         experts.extend([3, 4].map(|window| Expert::TrimmedMean(TrimmedMean { window })));
-        experts.extend(GAINS.map(|gain| Expert::ExponentialSmoothing(ExponentialSmoothing::new(gain))));
+        experts.extend(
+            GAINS.map(|gain| Expert::ExponentialSmoothing(ExponentialSmoothing::new(gain))),
+        );
         experts.extend([
             Expert::Trend(Trend::new(0.5, 0.2)),
             Expert::AdaptiveMean(AdaptiveMean::default()),

@@ -150,7 +150,10 @@ mod tests {
         let report = ledger.report();
         assert_eq!(report.within, Some(0.8));
         assert_eq!(report.over_by, Some([0.1, 0.5, 0.9]));
-        assert!((report.brier.unwrap() - 0.43 / 3.0).abs() < 1e-9, "{report:?}");
+        assert!(
+            (report.brier.unwrap() - 0.43 / 3.0).abs() < 1e-9,
+            "{report:?}"
+        );
     }
 
     #[test]

@@ -178,7 +178,9 @@ impl Series {
 
     /// Holds what was predicted against what came.
     fn judge(&mut self, value: f64, exact: bool) {
-        let Next { centre, counted, .. } = self.next;
+        let Next {
+            centre, counted, ..
+        } = self.next;
         let near = |place: f64| place.clamp(centre - counted, centre + counted);
         let came = near(value);
         let losses = self.family.predicted().iter().map(|predicted| {
@@ -237,14 +239,23 @@ impl Series {
     pub fn forecast_at(&self, moment: Moment) -> Option<Forecast> {
         let steps = self.intake.steps(moment).round();
         let reaches = |horizon: &&Horizon| horizon.issued.len() as f64 >= steps;
-        self.issued(self.horizons.iter().find(reaches).or(self.horizons.last())?)
+        self.issued(
+            self.horizons
+                .iter()
+                .find(reaches)
+                .or(self.horizons.last())?,
+        )
     }
 
     fn issued(&self, horizon: &Horizon) -> Option<Forecast> {
         if self.samples == 0 {
             return None;
         }
-        let Tails { lower, middle, upper } = horizon.band.around(self.next.forecast);
+        let Tails {
+            lower,
+            middle,
+            upper,
+        } = horizon.band.around(self.next.forecast);
         Some(Forecast {
             quantiles: Quantiles {
                 p10: self.quantity.from_scale(lower),

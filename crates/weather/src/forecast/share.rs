@@ -41,7 +41,11 @@ impl FixedShare {
     /// The weighted mean of the experts' values, one an expert.
     #[must_use]
     pub fn mix(&self, values: impl Iterator<Item = f64>) -> f64 {
-        let weighed = self.weights.iter().map(|weight| f64::from(*weight)).zip(values);
+        let weighed = self
+            .weights
+            .iter()
+            .map(|weight| f64::from(*weight))
+            .zip(values);
         let (sum, all) = weighed.fold((0.0, 0.0), |(sum, all), (weight, value)| {
             (sum + weight * value, all + weight)
         });
@@ -53,7 +57,11 @@ impl FixedShare {
         let mut all = 0.0;
         for (weight, loss) in self.weights.iter_mut().zip(losses) {
             // Not a number is no merit.
-            let loss = if loss.is_nan() { 1.0 } else { loss.clamp(0.0, 1.0) };
+            let loss = if loss.is_nan() {
+                1.0
+            } else {
+                loss.clamp(0.0, 1.0)
+            };
             let kept = f64::from(*weight) * (-self.rate * loss).exp();
             *weight = kept as f32;
             all += kept;
@@ -78,8 +86,8 @@ impl FixedShare {
     pub fn regret_bound(&self, steps: u64, switches: u64) -> f64 {
         let experts = self.weights.len() as f64;
         let stays = steps.saturating_sub(1).saturating_sub(switches) as f64;
-        let prior =
-            experts.ln() + switches as f64 * (experts / self.share).ln() - stays * (-self.share).ln_1p();
+        let prior = experts.ln() + switches as f64 * (experts / self.share).ln()
+            - stays * (-self.share).ln_1p();
         prior / self.rate + steps as f64 * self.rate / 8.0
     }
 

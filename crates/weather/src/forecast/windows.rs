@@ -41,7 +41,8 @@ impl Windows {
         let capacity = self.ring.len();
         let mut rest: &mut [f32] = &mut self.sorted;
         for &size in self.sizes {
-            let Some((window, others)) = std::mem::take(&mut rest).split_at_mut_checked(size) else {
+            let Some((window, others)) = std::mem::take(&mut rest).split_at_mut_checked(size)
+            else {
                 return;
             };
             rest = others;

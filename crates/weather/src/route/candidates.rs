@@ -144,7 +144,8 @@ pub fn candidates(
                     continue;
                 };
                 let rough = map.rough(hop);
-                let next = beginning.grown(rough.rtt, rough.seconds(bytes, streams, cap), depot, via);
+                let next =
+                    beginning.grown(rough.rtt, rough.seconds(bytes, streams, cap), depot, via);
                 if next.least_time() < below {
                     grown.push(next);
                 }
@@ -156,7 +157,12 @@ pub fn candidates(
             };
             let cap = relay(beginning.at).unwrap_or(f64::INFINITY);
             let rough = map.rough(hop);
-            let whole = beginning.grown(rough.rtt, rough.seconds(bytes, streams, cap), to, beginning.via);
+            let whole = beginning.grown(
+                rough.rtt,
+                rough.seconds(bytes, streams, cap),
+                to,
+                beginning.via,
+            );
             if whole.least_time() < below {
                 found.push(Candidate {
                     via: whole.via,
@@ -175,7 +181,9 @@ pub fn candidates(
         );
         beginnings = grown;
     }
-    keep(&mut found, bounds.all_routes, bounds.routes, |route| route.about);
+    keep(&mut found, bounds.all_routes, bounds.routes, |route| {
+        route.about
+    });
     found
 }
 

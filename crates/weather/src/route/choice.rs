@@ -208,17 +208,24 @@ impl<'a> Chooser<'a> {
     pub fn rate(&self, request: &Request, via: &Via) -> Option<Rated> {
         let (from, to) = (request.from, request.to);
         let factor = self.factor(request, via)?;
-        let mut expected = self.map.expected(from, via, to, &request.transfer, request.now)?;
+        let mut expected = self
+            .map
+            .expected(from, via, to, &request.transfer, request.now)?;
         expected.time = Quantiles {
             p10: expected.time.p10 * factor,
             p50: expected.time.p50 * factor,
             p90: expected.time.p90 * factor,
         };
-        Some(Rated { via: *via, expected })
+        Some(Rated {
+            via: *via,
+            expected,
+        })
     }
 
     fn factor(&self, request: &Request, via: &Via) -> Option<f64> {
-        let factor = self.outcomes.factor(request.from, request.to, via, request.now)?;
+        let factor = self
+            .outcomes
+            .factor(request.from, request.to, via, request.now)?;
         let slowed = self.slowed.filter(|(slowed, _)| slowed == via);
         Some(factor * slowed.map_or(1.0, |(_, by)| by.max(1.0)))
     }
@@ -241,7 +248,15 @@ impl<'a> Chooser<'a> {
         let below = direct.map_or(f64::INFINITY, |direct| direct.time.p50);
         let (from, to, transfer) = (request.from, request.to, &request.transfer);
         let mut search = |below, bounds: &Bounds| {
-            candidates(self.map, &mut self.scratch, from, to, transfer, below, bounds)
+            candidates(
+                self.map,
+                &mut self.scratch,
+                from,
+                to,
+                transfer,
+                below,
+                bounds,
+            )
         };
         let mut found = search(below, &self.bounds);
         if found.is_empty() {
@@ -355,7 +370,12 @@ impl<'a> Chooser<'a> {
     fn is_better(&self, route: &Rated, direct: &Expected, in_use: Option<&Via>) -> bool {
         let kept = in_use == Some(&route.via);
         let share = if kept { self.policy.kept_margin } else { 1.0 };
-        is_better(&route.expected.time, &direct.time, self.policy.margin, share)
+        is_better(
+            &route.expected.time,
+            &direct.time,
+            self.policy.margin,
+            share,
+        )
     }
 
     /// By what routes are compared: their time, where each depot counts as the tolerance and the route in use has its advantage. Each
@@ -380,9 +400,16 @@ impl<'a> Chooser<'a> {
 
     /// The chosen route and others that add to its rate: routes without a depot or a hop in common, each as good as its bottleneck, which
     /// must differ from all the others'. What is limited by set-up or an end gains nothing by it.
-    fn at_once(&self, request: &Request, chosen: &Rated, mut others: Vec<Rated>) -> Vec<(Via, f64)> {
+    fn at_once(
+        &self,
+        request: &Request,
+        chosen: &Rated,
+        mut others: Vec<Rated>,
+    ) -> Vec<(Via, f64)> {
         let bytes = request.transfer.bytes as f64;
-        let within = |time: f64, route: &Rated| bytes / (time - route.expected.around).max(f64::MIN_POSITIVE);
+        let within = |time: f64, route: &Rated| {
+            bytes / (time - route.expected.around).max(f64::MIN_POSITIVE)
+        };
         let rate = |route: &Rated| within(route.expected.time.p50, route);
         // A route is added for what it brings in nine cases of ten.
         let sure = |route: &Rated| within(route.expected.time.p90, route);
@@ -409,7 +436,10 @@ impl<'a> Chooser<'a> {
     fn bottlenecks_differ(&self, request: &Request, one: &Rated, other: &Rated) -> bool {
         let shareable = |route: &Rated| {
             let kind = route.expected.limit.kind;
-            !matches!(kind, LimitKind::SetUp | LimitKind::SlowStart | LimitKind::Host)
+            !matches!(
+                kind,
+                LimitKind::SetUp | LimitKind::SlowStart | LimitKind::Host
+            )
         };
         let (from, to) = (request.from, request.to);
         let hop = |route: &Rated| {

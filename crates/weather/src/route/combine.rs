@@ -40,7 +40,10 @@ pub fn greatest(parts: &[Quantiles]) -> Quantiles {
 
 fn greatest_at(parts: &[Quantiles], chance: f64) -> f64 {
     let of = |part: &Quantiles, chance: f64| at(part, chance);
-    let low = parts.iter().map(|part| of(part, chance)).fold(0.0, f64::max);
+    let low = parts
+        .iter()
+        .map(|part| of(part, chance))
+        .fold(0.0, f64::max);
     // Parts that are below `low` almost surely do not matter.
     let rivals = || parts.iter().filter(|part| at(part, 0.999) > low);
     let count = rivals().count();

@@ -158,7 +158,13 @@ impl Map {
     }
 
     /// The same at the medians of all hops, in seconds: no more than the median of [`Self::expected`], and had for a fifth of its cost.
-    pub(super) fn at_medians(&self, from: NodeId, via: &Via, to: NodeId, transfer: &Transfer) -> Option<f64> {
+    pub(super) fn at_medians(
+        &self,
+        from: NodeId,
+        via: &Via,
+        to: NodeId,
+        transfer: &Transfer,
+    ) -> Option<f64> {
         let streams = f64::from(transfer.streams.max(1));
         let bytes = transfer.bytes as f64 / streams;
         let (mut rtt, mut slowest) = (0.0, 0.0f64);
@@ -190,7 +196,10 @@ impl Map {
         let streams = f64::from(transfer.streams.max(1));
         let of = |id: NodeId| {
             if id == from || id == to {
-                return Some((self.node(id)?.host_rate.unwrap_or(f64::INFINITY), LimitKind::Host));
+                return Some((
+                    self.node(id)?.host_rate.unwrap_or(f64::INFINITY),
+                    LimitKind::Host,
+                ));
             }
             debug_assert!(via.passes(id));
             Some((self.relayed(id, streams)?, LimitKind::Relay))
@@ -199,10 +208,18 @@ impl Map {
         Some(if one.0 <= other.0 { one } else { other })
     }
 
-    fn part(&self, hop: HopId, forecast: &HopForecast, cap: (f64, LimitKind), transfer: &Transfer) -> Part {
+    fn part(
+        &self,
+        hop: HopId,
+        forecast: &HopForecast,
+        cap: (f64, LimitKind),
+        transfer: &Transfer,
+    ) -> Part {
         let streams = f64::from(transfer.streams.max(1));
         let bytes = transfer.bytes as f64 / streams;
-        let one = |rtt: f64, loss: f64, rate: f64| self.connection(hop, rtt, loss, rate.min(cap.0) / streams);
+        let one = |rtt: f64, loss: f64, rate: f64| {
+            self.connection(hop, rtt, loss, rate.min(cap.0) / streams)
+        };
         let (rtt, loss, rate) = (&forecast.rtt, &forecast.loss, &forecast.rate);
         let middle = one(rtt.p50, loss.p50, rate.p50);
         let course = middle.course(bytes, MEDIAN_FIRST_LOSS);
@@ -225,15 +242,22 @@ impl Map {
         // By chance: when the first loss comes, and how the others are spaced. Streams share out the work, and so their luck.
         if loss.p50 > 0.0 && course.seconds > 0.0 {
             let luck = 1.0 / streams.sqrt();
-            let towards = |extreme: f64| MEDIAN_FIRST_LOSS * (extreme / MEDIAN_FIRST_LOSS).powf(luck);
+            let towards =
+                |extreme: f64| MEDIAN_FIRST_LOSS * (extreme / MEDIAN_FIRST_LOSS).powf(luck);
             let late = middle.course(bytes, towards(LATE_FIRST_LOSS)).seconds;
             let early = middle.course(bytes, towards(EARLY_FIRST_LOSS)).seconds;
-            let spacing =
-                LOSS_SPREAD * course.after_loss / course.seconds / (1.0 + course.losses * streams).sqrt();
-            below = below.hypot((course.seconds / late).ln().max(0.0)).hypot(spacing);
-            above = above.hypot((early / course.seconds).ln().max(0.0)).hypot(spacing);
+            let spacing = LOSS_SPREAD * course.after_loss
+                / course.seconds
+                / (1.0 + course.losses * streams).sqrt();
+            below = below
+                .hypot((course.seconds / late).ln().max(0.0))
+                .hypot(spacing);
+            above = above
+                .hypot((early / course.seconds).ln().max(0.0))
+                .hypot(spacing);
         }
-        let kind = if course.after_loss > course.seconds / 2.0 && middle.under_loss() < middle.without_loss()
+        let kind = if course.after_loss > course.seconds / 2.0
+            && middle.under_loss() < middle.without_loss()
         {
             LimitKind::Loss
         } else if middle.without_loss() < middle.rate {

@@ -10,7 +10,12 @@ use super::{NodeId, Via};
 
 /// Five lines for a person, without line ends. `name` gives the names of nodes.
 #[must_use]
-pub fn lines(choice: &Choice, from: NodeId, to: NodeId, name: &dyn Fn(NodeId) -> String) -> [String; 5] {
+pub fn lines(
+    choice: &Choice,
+    from: NodeId,
+    to: NodeId,
+    name: &dyn Fn(NodeId) -> String,
+) -> [String; 5] {
     [
         route_line(choice, name),
         time_line(choice),
@@ -36,7 +41,9 @@ fn route_line(choice: &Choice, name: &dyn Fn(NodeId) -> String) -> String {
     }
     line.push_str(match choice.reason {
         Reason::Small => ": small transfers go direct",
-        Reason::DirectUnknown => ": nothing is known of the direct route, so none is known to be better",
+        Reason::DirectUnknown => {
+            ": nothing is known of the direct route, so none is known to be better"
+        }
         Reason::DirectDead => ": the direct route fails",
         Reason::NothingBetter => ": no route is quicker by more than its doubt",
         Reason::Quickest => ": the quickest",

@@ -93,7 +93,12 @@ fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
 
 /// Whether something can be learnt: it was dead or held back and its time has come; or it is unknown or was measured long ago, and
 /// may, with some luck, be quicker than what was chosen.
-fn is_worth_trying(chooser: &Chooser<'_>, request: &Request, via: &Via, chosen: Option<&Rated>) -> bool {
+fn is_worth_trying(
+    chooser: &Chooser<'_>,
+    request: &Request,
+    via: &Via,
+    chosen: Option<&Rated>,
+) -> bool {
     let (map, now) = (chooser.map, request.now);
     let mut stale = chooser
         .outcomes
@@ -121,7 +126,9 @@ fn is_worth_trying(chooser: &Chooser<'_>, request: &Request, via: &Via, chosen: 
     }
     let expected = map.expected(request.from, via, request.to, &request.transfer, now);
     match (expected, chosen) {
-        (Some(expected), Some(chosen)) => expected.time.p10 < chosen.expected.time.p50 * MAX_TIME_FACTOR,
+        (Some(expected), Some(chosen)) => {
+            expected.time.p10 < chosen.expected.time.p50 * MAX_TIME_FACTOR
+        }
         _ => true,
     }
 }

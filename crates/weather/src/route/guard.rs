@@ -50,7 +50,8 @@ impl Guard {
     #[must_use]
     pub fn new(direct: &DirectKnown, interval: f64, bytes: u64) -> Option<Self> {
         let slack = ALLOWANCE * direct.whole - direct.restart - interval;
-        let sound = direct.whole.is_finite() && direct.restart >= 0.0 && direct.restart < direct.whole;
+        let sound =
+            direct.whole.is_finite() && direct.restart >= 0.0 && direct.restart < direct.whole;
         (sound && slack >= 0.0).then_some(Self {
             direct: *direct,
             slack,

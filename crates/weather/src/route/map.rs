@@ -98,7 +98,8 @@ impl HopForecast {
     /// Whether it makes sense: quantiles in order, finite, none negative, losses no more than certain, and a rate and a round trip above zero.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        let ordered = |q: &Quantiles| q.p10 >= 0.0 && q.p10 <= q.p50 && q.p50 <= q.p90 && q.p90.is_finite();
+        let ordered =
+            |q: &Quantiles| q.p10 >= 0.0 && q.p10 <= q.p50 && q.p50 <= q.p90 && q.p90.is_finite();
         ordered(&self.rtt)
             && ordered(&self.loss)
             && ordered(&self.rate)
@@ -124,7 +125,8 @@ impl Death {
         if self.times > 0 && now < self.until {
             return;
         }
-        self.until = now + (FIRST_DEAD_TIME * 2f64.powi(i32::from(self.times))).min(LONGEST_DEAD_TIME);
+        self.until =
+            now + (FIRST_DEAD_TIME * 2f64.powi(i32::from(self.times))).min(LONGEST_DEAD_TIME);
         self.times = self.times.saturating_add(1);
     }
 
@@ -166,7 +168,10 @@ impl Rough {
         let least = bytes * 8.0 / without_loss;
         let first = (f64::from(self.first_loss) * streams).min(bytes);
         let lossy = without_loss.min(f64::from(self.under_loss) * streams);
-        (least, first * 8.0 / without_loss + (bytes - first) * 8.0 / lossy)
+        (
+            least,
+            first * 8.0 / without_loss + (bytes - first) * 8.0 / lossy,
+        )
     }
 }
 
@@ -263,7 +268,8 @@ impl Map {
     }
 
     /// Bytes for each directed hop: what is known of it, what candidates are ranked by, both ends, and its place among those that enter.
-    pub const BYTES_PER_HOP: usize = size_of::<Stored>() + size_of::<Rough>() + 3 * size_of::<u32>();
+    pub const BYTES_PER_HOP: usize =
+        size_of::<Stored>() + size_of::<Rough>() + 3 * size_of::<u32>();
 
     /// A node.
     #[must_use]

@@ -52,7 +52,8 @@ impl Tree {
                     Cost::Bandwidth => 1.0 / map.forecast(hop).map_or(0.0, |known| known.rate.p50),
                     Cost::Throughput => {
                         let known = map.forecast(hop);
-                        let one = known.map(|q| map.connection(hop, q.rtt.p50, q.loss.p50, q.rate.p50));
+                        let one =
+                            known.map(|q| map.connection(hop, q.rtt.p50, q.loss.p50, q.rate.p50));
                         1.0 / one.map_or(0.0, |one| one.without_loss().min(one.under_loss()))
                     }
                     Cost::Time(transfer) => {
@@ -68,8 +69,10 @@ impl Tree {
             for node in 0..map.nodes() as u32 {
                 let (so_far, _) = best[length - 1][node as usize];
                 // Only depots pass on.
-                let passes =
-                    NodeId(node) == from || map.node(NodeId(node)).is_some_and(|node| node.relay.is_some());
+                let passes = NodeId(node) == from
+                    || map
+                        .node(NodeId(node))
+                        .is_some_and(|node| node.relay.is_some());
                 for (_, to) in map.leaving(NodeId(node)) {
                     let worst = so_far.max(costs[hop]);
                     hop += 1;

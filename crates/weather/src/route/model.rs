@@ -145,7 +145,12 @@ impl Hop {
             0.0 => f64::INFINITY,
             loss => SEGMENT * (first_loss / loss).max(1.0),
         };
-        let carried = self.without_loss() * if self.loss < 1.0 { 1.0 - self.loss } else { 1.0 };
+        let carried = self.without_loss()
+            * if self.loss < 1.0 {
+                1.0 - self.loss
+            } else {
+                1.0
+            };
         let full = self.full_window() * SEGMENT;
         let mut window = f64::from(INITIAL_WINDOW) * SEGMENT;
         let (mut sent, mut seconds) = (0.0, 0.0);
@@ -236,7 +241,10 @@ fn additive(window: f64, segments: f64, full: f64, step: f64) -> (f64, f64) {
         let end = (window * window + 2.0 * step * segments).sqrt();
         ((end - window) / step, end)
     } else {
-        ((full - window) / step + (segments - until_full) / full, full)
+        (
+            (full - window) / step + (segments - until_full) / full,
+            full,
+        )
     }
 }
 

@@ -60,7 +60,11 @@ pub fn choices(
     now: f64,
 ) -> [Choice; CLASSES] {
     std::array::from_fn(|class| {
-        chooser.choose(&request(from, to, class, streams, now), None, &Account::default())
+        chooser.choose(
+            &request(from, to, class, streams, now),
+            None,
+            &Account::default(),
+        )
     })
 }
 

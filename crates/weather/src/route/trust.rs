@@ -174,7 +174,13 @@ impl Deaths {
     ///
     /// # Errors
     /// [`Refused::NotAnEnd`]: it says so of a hop that it does not dial over.
-    pub fn take(&mut self, reporter: NodeId, from: NodeId, to: NodeId, now: f64) -> Result<Dead, Refused> {
+    pub fn take(
+        &mut self,
+        reporter: NodeId,
+        from: NodeId,
+        to: NodeId,
+        now: f64,
+    ) -> Result<Dead, Refused> {
         if reporter != from || from == to {
             return Err(Refused::NotAnEnd);
         }

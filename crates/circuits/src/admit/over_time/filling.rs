@@ -108,7 +108,9 @@ impl Filling {
             Look::Widest => (self.widest(field, want), 0),
         };
         let rate = total(&routes);
-        self.limit = self.limit.plus(Volume::carried(most.max(rate), window.length()));
+        self.limit = self
+            .limit
+            .plus(Volume::carried(most.max(rate), window.length()));
         if rate == 0 {
             return;
         }
@@ -117,7 +119,9 @@ impl Filling {
         self.left = self.left.less(carried);
         // No more than that leaves the end, whatever is wanted.
         let network = field.network();
-        let leaves = network.from(self.ask.ends.from).map(|(id, _)| field.room(id));
+        let leaves = network
+            .from(self.ask.ends.from)
+            .map(|(id, _)| field.room(id));
         let enough = leaves.fold(0, Rate::saturating_add).min(want);
         self.parts.push(Part { piece, enough });
     }
@@ -155,7 +159,11 @@ impl Before {
     /// Where so much was wanted, and this went.
     pub(super) fn of(field: &Field<'_>, want: Rate, routes: Vec<Route>) -> Self {
         let rooms = field.network().ids().map(|link| field.room(link)).collect();
-        Self { rooms, want, routes }
+        Self {
+            rooms,
+            want,
+            routes,
+        }
     }
 
     /// Those of the widest paths that are certainly the first ones, with the same rates, in another stretch. They are where no link of theirs

@@ -62,16 +62,22 @@ impl Wide<'_> {
         let network = left.network();
         let mut seen = vec![false; network.nodes() as usize];
         let mut trail: Vec<LinkId> = Vec::new();
-        let open = |node: NodeId, length: usize| network.from(node).map(move |(id, _)| (id, length));
+        let open =
+            |node: NodeId, length: usize| network.from(node).map(move |(id, _)| (id, length));
         let mut stack: Vec<(LinkId, usize)> = open(self.ask.ends.from, 0).collect();
         let reaches = reaching(left, self.ask.ends.to, self.threshold(chosen));
         while let Some((id, length)) = stack.pop() {
             for back in trail.drain(length..) {
-                if let Some(seen) = network.link(back).and_then(|link| seen.get_mut(link.to.index())) {
+                if let Some(seen) = network
+                    .link(back)
+                    .and_then(|link| seen.get_mut(link.to.index()))
+                {
                     *seen = false;
                 }
             }
-            let Some(link) = network.link(id) else { continue };
+            let Some(link) = network.link(id) else {
+                continue;
+            };
             let there = link.to.index();
             let passed = link.to == self.ask.ends.from || seen.get(there).copied().unwrap_or(true);
             // The threshold rises with what is found.
@@ -117,8 +123,13 @@ impl Wide<'_> {
         let both = Field::new(left.network(), |link| {
             let room = left.room(link);
             let more = if path.0.contains(&link) { 0 } else { rate };
-            left.usable(link)
-                .then(|| if room == 0 { 0 } else { room.saturating_add(more) })
+            left.usable(link).then(|| {
+                if room == 0 {
+                    0
+                } else {
+                    room.saturating_add(more)
+                }
+            })
         });
         if let Some((second, together)) = both.widest(self.ask.ends) {
             let more = together.saturating_sub(rate);

@@ -117,7 +117,9 @@ impl Book {
 
     /// Who is asked.
     pub fn controller(&self) -> Option<&Controller> {
-        self.controller.as_ref().map(|(controller, ..)| &**controller)
+        self.controller
+            .as_ref()
+            .map(|(controller, ..)| &**controller)
     }
 
     /// The number of what is held or promised.
@@ -215,11 +217,17 @@ impl Book {
                     self.id = Some(reservation.id);
                     Done::new(Event::Held(self.paths.pieces(reservation)), None)
                 }
-                None => Done::failed("the controller's answer names no reservation".to_owned(), false),
+                None => Done::failed(
+                    "the controller's answer names no reservation".to_owned(),
+                    false,
+                ),
             },
             Ok(Granted::NoRoom(refused)) => Done {
                 offers: Some(refused.refusal.offers.clone()),
-                ..Done::new(Event::Refused(refusal(&refused.refusal.offers)), Some("refused"))
+                ..Done::new(
+                    Event::Refused(refusal(&refused.refusal.offers)),
+                    Some("refused"),
+                )
             },
             Err(error) => error.into(),
         }
@@ -243,7 +251,11 @@ impl Book {
                 Err(error) => tracing::info!(%error, "what is reserved is not written down"),
             }
         }
-        let state = if self.is_change { "changed" } else { "reserved" };
+        let state = if self.is_change {
+            "changed"
+        } else {
+            "reserved"
+        };
         let done = self.act(controller, Act::Commit, Some(state)).await;
         match done.event {
             Event::Returned => {
@@ -257,7 +269,9 @@ impl Book {
     }
 
     async fn cancel(&mut self, controller: &Controller, state: Option<&'static str>) -> Done {
-        let done = self.act(controller, Act::Cancel { series: false }, state).await;
+        let done = self
+            .act(controller, Act::Cancel { series: false }, state)
+            .await;
         let is_gone = match &done.event {
             Event::Returned => true,
             // It is over, or there is none: nothing is promised any more.
@@ -287,7 +301,9 @@ impl Book {
 
     /// What the controller says of the paths, every now and then: those that pass a link on which there is too little have failed.
     pub async fn standing(&mut self) -> Vec<Event> {
-        let is_due = self.looked.is_some_and(|at| at.elapsed() >= STANDING_INTERVAL);
+        let is_due = self
+            .looked
+            .is_some_and(|at| at.elapsed() >= STANDING_INTERVAL);
         let (Some(id), Some((controller, ..)), true) = (self.id, &self.controller, is_due) else {
             return Vec::new();
         };
@@ -316,14 +332,15 @@ impl Book {
             return self.lost();
         }
         let circuit = reservation.circuit.as_ref();
-        let failed = match circuit.is_some_and(|circuit| circuit.standing == CircuitStanding::Failed) {
-            true => {
-                let pieces = self.paths.pieces(reservation);
-                let paths = pieces.iter().flat_map(|piece| &piece.paths);
-                paths.map(|(path, _)| *path).collect()
-            }
-            false => self.paths.over(&reservation.impaired),
-        };
+        let failed =
+            match circuit.is_some_and(|circuit| circuit.standing == CircuitStanding::Failed) {
+                true => {
+                    let pieces = self.paths.pieces(reservation);
+                    let paths = pieces.iter().flat_map(|piece| &piece.paths);
+                    paths.map(|(path, _)| *path).collect()
+                }
+                false => self.paths.over(&reservation.impaired),
+            };
         let new = failed.symmetric_difference(&self.failed);
         let events = new.map(|path| Event::Path {
             path: *path,
@@ -412,7 +429,10 @@ impl Book {
             (_, Event::Failed { .. }, Some(error)) => Some(format!("the controller: {error}")),
             (Action::Reserve(ask) | Action::Change(ask), Event::Held(_), _) => {
                 let ends = self.ends.as_ref()?;
-                let (from, to) = (printable(ends.from.as_bytes()), printable(ends.to.as_bytes()));
+                let (from, to) = (
+                    printable(ends.from.as_bytes()),
+                    printable(ends.to.as_bytes()),
+                );
                 let change = if self.is_change { "changed to " } else { "" };
                 let id = self.id.unwrap_or_default();
                 Some(format!(
@@ -423,7 +443,9 @@ impl Book {
             (Action::Reserve(ask) | Action::Change(ask), Event::Refused(_), _) => {
                 Some(format!("no room for {}", what(ask)))
             }
-            (Action::Release, Event::Returned, _) => Some("what was left of it was returned".to_owned()),
+            (Action::Release, Event::Returned, _) => {
+                Some("what was left of it was returned".to_owned())
+            }
             _ => None,
         }
     }

@@ -35,7 +35,11 @@ pub enum EndsError {
 ///
 /// # Errors
 /// [`EndsError`].
-pub async fn find(controller: &Controller, server: &Endpoint, push: bool) -> Result<Ends, EndsError> {
+pub async fn find(
+    controller: &Controller,
+    server: &Endpoint,
+    push: bool,
+) -> Result<Ends, EndsError> {
     let map = controller.map().await?.map;
     let query = TableQuery {
         limit: Some(1),
@@ -72,7 +76,9 @@ pub async fn find(controller: &Controller, server: &Endpoint, push: bool) -> Res
 
 fn own_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let outside = interfaces.iter().filter(|interface| !interface.is_loopback());
+    let outside = interfaces
+        .iter()
+        .filter(|interface| !interface.is_loopback());
     outside.map(if_addrs::Interface::ip).collect()
 }
 
@@ -98,7 +104,10 @@ fn known_by(map: &Map, address: Option<IpAddr>, name: Option<&str>) -> Option<St
         let pattern = pattern.parse::<HostPattern>();
         pattern.is_ok_and(|pattern| pattern.matches(address, name))
     };
-    let host = map.hosts.iter().find(|host| host.addresses.iter().any(&is_it))?;
+    let host = map
+        .hosts
+        .iter()
+        .find(|host| host.addresses.iter().any(&is_it))?;
     Some(host.name.clone())
 }
 

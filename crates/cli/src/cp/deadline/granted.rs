@@ -99,15 +99,18 @@ impl Paths {
     /// What is granted: what is held, if anything is, and else what is promised.
     pub fn pieces(&mut self, reservation: &Reservation) -> Vec<Piece> {
         let held = reservation.held.as_ref().map(|held| &held.pieces);
-        let pieces = held.unwrap_or(&reservation.pieces).iter().map(|piece| Piece {
-            start: piece.start_ms,
-            end: piece.end_ms,
-            paths: piece
-                .paths
-                .iter()
-                .filter_map(|path| Some((self.number(path)?, path.rate_bps as f64)))
-                .collect(),
-        });
+        let pieces = held
+            .unwrap_or(&reservation.pieces)
+            .iter()
+            .map(|piece| Piece {
+                start: piece.start_ms,
+                end: piece.end_ms,
+                paths: piece
+                    .paths
+                    .iter()
+                    .filter_map(|path| Some((self.number(path)?, path.rate_bps as f64)))
+                    .collect(),
+            });
         pieces.collect()
     }
 
@@ -145,7 +148,9 @@ impl Paths {
     }
 
     fn over_depots(&self, path: &Path) -> Option<&ByDepots> {
-        self.granted.iter().find(|granted| granted.links == path.links)
+        self.granted
+            .iter()
+            .find(|granted| granted.links == path.links)
     }
 
     /// The paths that a way stands for, by the way's name.
@@ -159,7 +164,9 @@ impl Paths {
             (None, None) => false,
         };
         let numbered = (0..).map(PathId).zip(&self.known);
-        let found = numbered.filter(|(_, path)| is_named(path)).map(|(id, _)| id);
+        let found = numbered
+            .filter(|(_, path)| is_named(path))
+            .map(|(id, _)| id);
         found.collect()
     }
 
@@ -203,10 +210,13 @@ fn ports_of(path: &ReservedPath, pins: bool) -> Option<RangeInclusive<u16>> {
 
 /// What could be had, in the planner's terms.
 pub fn refusal(offers: &Offers) -> Refusal {
-    let volume = offers.volume.as_ref().and_then(|offer| match offer.request.wish {
-        Wish::Volume { bytes, .. } => Some(bytes),
-        Wish::Rate { .. } => None,
-    });
+    let volume = offers
+        .volume
+        .as_ref()
+        .and_then(|offer| match offer.request.wish {
+            Wish::Volume { bytes, .. } => Some(bytes),
+            Wish::Rate { .. } => None,
+        });
     let later: Option<Moment> = offers.later.as_ref().map(|offer| offer.request.end_ms);
     Refusal { volume, later }
 }
@@ -247,7 +257,10 @@ mod tests {
         let of: Vec<_> = pieces.into_iter().map(|piece| piece.paths).collect();
         assert_eq!(
             of,
-            [vec![(PathId(0), 10.0), (PathId(1), 5.0)], vec![(PathId(0), 20.0)]]
+            [
+                vec![(PathId(0), 10.0), (PathId(1), 5.0)],
+                vec![(PathId(0), 20.0)]
+            ]
         );
         let pinned = paths.way(PathId(0), 3).unwrap();
         assert_eq!(pinned.name(), "direct from ports 10240-10303");
@@ -276,7 +289,8 @@ mod tests {
         let [controller, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
         let links = serde_json::json!([{"link": "a", "from": "west", "to": "east"}]);
         let path = serde_json::json!({"rate_bps": 10, "links": links, "source_ports": {"first": 10240, "last": 10303}});
-        let granted = reservation(serde_json::json!([{"start_ms": 0, "end_ms": 80_000, "paths": [path]}]));
+        let granted =
+            reservation(serde_json::json!([{"start_ms": 0, "end_ms": 80_000, "paths": [path]}]));
         let mut grant = CircuitGrant {
             circuit: b"1".to_vec(),
             holder: holder.public(),
@@ -302,7 +316,10 @@ mod tests {
         let mut renewed = grant.clone();
         renewed.end_unix_ms = 140_000;
         renewed.sign(&controller).unwrap();
-        for (push, route) in [(true, format!("{one},{two}")), (false, format!("{two},{one}"))] {
+        for (push, route) in [
+            (true, format!("{one},{two}")),
+            (false, format!("{two},{one}")),
+        ] {
             let mut paths = Paths::new(server(), push, push);
             paths.pieces(&granted);
             paths.grant(&grants);
@@ -336,7 +353,11 @@ mod tests {
     #[test]
     fn grants_are_renewed_at_half_their_time() {
         assert_eq!(renewal_due(100_000, 160_000), 130_000);
-        assert_eq!(renewal_due(100_000, 100_500), 101_000, "not without a pause");
+        assert_eq!(
+            renewal_due(100_000, 100_500),
+            101_000,
+            "not without a pause"
+        );
         assert_eq!(renewal_due(100_000, 0), 101_000, "by a clock that is ahead");
         // Grants of a stretch that begins later are issued in the minute before.
         let (start, mut now) = (1_000_000, 0);

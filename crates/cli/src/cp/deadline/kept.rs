@@ -66,7 +66,10 @@ impl Kept {
 pub fn left(state: &Path, controller: &str, owner: &str) -> Vec<(Reserved, Kept)> {
     let entries = std::fs::read_dir(state.join(DIR)).into_iter().flatten();
     let paths = entries.flatten().map(|entry| entry.path());
-    let named = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
+    let named = paths.filter(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "json")
+    });
     let found = named.take(MAX_FILES).filter_map(|path| {
         let file = File::open(&path).ok()?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -88,7 +91,10 @@ pub async fn give_back(left: Vec<(Reserved, Kept)>, controller: &Controller) {
     for (reserved, kept) in left {
         let key = encoded(&format!("left-{}", reserved.id));
         let cancel = Action::Cancel { series: false };
-        match controller.act_on_reservation(reserved.id, cancel, &key).await {
+        match controller
+            .act_on_reservation(reserved.id, cancel, &key)
+            .await
+        {
             Err(error) if error.is_passing() => {
                 tracing::info!(id = reserved.id, %error, "what a copy has left reserved is not given back yet");
             }

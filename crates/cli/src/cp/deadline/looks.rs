@@ -141,8 +141,9 @@ impl Looks {
         let since = *self.flows_since.get_or_insert(now);
         self.samples.push_back((now, bytes));
         // One that is older stays, so that the span is as long as it is to be; the newest has none yet.
-        let is_over =
-            |at: Instant| now.duration_since(at) >= MEASURED_OVER || at.duration_since(since) <= RAMP;
+        let is_over = |at: Instant| {
+            now.duration_since(at) >= MEASURED_OVER || at.duration_since(since) <= RAMP
+        };
         while self.samples.len() > 2 && self.samples.get(1).is_some_and(|(at, _)| is_over(*at)) {
             self.samples.pop_front();
         }
@@ -202,14 +203,17 @@ mod tests {
     #[test]
     fn a_forecast_is_that_of_the_routes_that_are_used() {
         let option = |route: &str, rate: Option<f64>, share: f64| {
-            let spread = rate.map(|p50| serde_json::json!({"p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0}));
+            let spread =
+                rate.map(|p50| serde_json::json!({"p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0}));
             let via: Vec<serde_json::Value> = match route {
                 "direct" => Vec::new(),
                 depot => vec![serde_json::json!({"depot": "d", "address": depot})],
             };
             serde_json::json!({"via": via, "route": route, "seconds": null, "rate_bps": spread, "share": share})
         };
-        let answer = |routes: Vec<serde_json::Value>, others: Vec<serde_json::Value>| -> RouteAnswer {
+        let answer = |routes: Vec<serde_json::Value>,
+                      others: Vec<serde_json::Value>|
+         -> RouteAnswer {
             serde_json::from_value(serde_json::json!({
                 "routes": routes, "others": others, "fall_back": [], "seconds": null, "why": [], "map_version": 1, "made_ms": 1, "valid_until_ms": 2
             }))
@@ -236,6 +240,9 @@ mod tests {
             vec![option("direct", Some(1e6), 0.0)],
         );
         assert_eq!(p50(&unknown, &[]), Some(1e6));
-        assert_eq!(p50(&answer(vec![option("direct", None, 1.0)], vec![]), &[]), None);
+        assert_eq!(
+            p50(&answer(vec![option("direct", None, 1.0)], vec![]), &[]),
+            None
+        );
     }
 }

@@ -124,7 +124,11 @@ mod tests {
             assert!(wanted(Some(by), None).unwrap_err().contains("over"), "{by}");
         }
         assert_eq!(mode(Some("2001-01-01T00:00:00Z"), None), Mode::Auto);
-        assert!(wanted(Some("soon"), None).unwrap_err().contains("not a moment"));
+        assert!(
+            wanted(Some("soon"), None)
+                .unwrap_err()
+                .contains("not a moment")
+        );
         assert!(reserve("much").is_err());
     }
 }

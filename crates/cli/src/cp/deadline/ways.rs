@@ -126,7 +126,9 @@ impl Ways {
                 continue;
             }
             let since = *way.without.get_or_insert(now);
-            if now.duration_since(since) >= FAILED_AFTER && !std::mem::replace(&mut way.failed, true) {
+            if now.duration_since(since) >= FAILED_AFTER
+                && !std::mem::replace(&mut way.failed, true)
+            {
                 way.had_failed = true;
                 let why = way.error.as_deref().unwrap_or("no stream opens");
                 changed.push(Changed {
@@ -201,7 +203,10 @@ mod tests {
         assert_eq!(at(&mut ways, 4, &streams), []);
         let failed = at(&mut ways, 5, &streams);
         assert_eq!((failed[0].path, failed[0].works), (PathId(3), false));
-        assert_eq!(failed[0].line, format!("{name} carries nothing: grant refused"));
+        assert_eq!(
+            failed[0].line,
+            format!("{name} carries nothing: grant refused")
+        );
         assert_eq!(at(&mut ways, 20, &streams), [], "it is reported once");
         assert!(
             ways.report()[0]
@@ -216,7 +221,10 @@ mod tests {
         assert!(ways.report()[0].failed);
         assert_eq!(at(&mut ways, 26, &streams).len(), 1);
         // It is not to carry anything any more.
-        assert_eq!(ways.look(begun + Duration::from_secs(27), &[], &streams), []);
+        assert_eq!(
+            ways.look(begun + Duration::from_secs(27), &[], &streams),
+            []
+        );
         assert!(ways.report()[0].failed);
         assert_eq!(at(&mut ways, 28, &streams), []);
         assert_eq!(at(&mut ways, 33, &streams).len(), 1);

@@ -51,7 +51,12 @@ impl RoutingReport {
 
 impl Routing {
     /// For the report.
-    pub fn report(&self, judged: Vec<Judged>, seconds: f64, is_done: bool) -> Option<RoutingReport> {
+    pub fn report(
+        &self,
+        judged: Vec<Judged>,
+        seconds: f64,
+        is_done: bool,
+    ) -> Option<RoutingReport> {
         let said = self.said();
         let choice = said.choice.as_ref()?;
         let promised = said.promised.as_ref().map(|(promised, _)| promised);

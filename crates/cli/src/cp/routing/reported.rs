@@ -111,10 +111,15 @@ impl Routing {
         let Ok(route) = depots_of(route).parse::<Route>() else {
             return Vec::new();
         };
-        let chosen = choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == route));
+        let chosen =
+            choice.and_then(|choice| choice.routes.iter().find(|chosen| chosen.route == route));
         match chosen {
             Some(chosen) if !chosen.depots.is_empty() => chosen.depots.clone(),
-            _ => route.hops().iter().map(|hop| hop.endpoint.to_string()).collect(),
+            _ => route
+                .hops()
+                .iter()
+                .map(|hop| hop.endpoint.to_string())
+                .collect(),
         }
     }
 }

@@ -16,7 +16,11 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
     let (url, key) = (controller.url(), &controller.key);
     let run = |who: &str, arguments: &[&str]| {
         let output = stage.longhaul(who).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", errors(&output));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            errors(&output)
+        );
         String::from_utf8(output.stdout).unwrap()
     };
     for (who, role) in [("depot", "depot"), ("me", "client")] {
@@ -41,7 +45,11 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
     command.args(["--controller", &url, "--controller-key", key]);
     let depot = stage.service(command, "addresses");
     let known = || run("control", &["map", "--json"]);
-    assert!((0..600).any(|_| known().contains("the-depot")), "{}", known());
+    assert!(
+        (0..600).any(|_| known().contains("the-depot")),
+        "{}",
+        known()
+    );
 
     let wrong = stage
         .longhaul("me")
@@ -50,8 +58,7 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
         .unwrap();
     assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
     run("me", &["controller", "use", "--host-key", key, &url]);
-    let map =
-        "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
+    let map = "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
     std::fs::write(stage.path("map.toml"), map).unwrap();
     run("control", &["map", "import", "map.toml"]);
     follows(&stage, &run("me", &["controller", "routes"]));
@@ -72,7 +79,11 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
     );
     // A depot that ends says so.
     assert_eq!(depot.terminate(), Some(0));
-    assert!((0..600).any(|_| !known().contains("the-depot")), "{}", known());
+    assert!(
+        (0..600).any(|_| !known().contains("the-depot")),
+        "{}",
+        known()
+    );
 }
 
 /// An on-ramp of `me` has the rules that the controller has for it.

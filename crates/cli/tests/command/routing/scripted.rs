@@ -37,7 +37,11 @@ impl Scripted {
             }
         });
         let again = Mutex::new(again);
-        let scripted = Self { asked, again, socket };
+        let scripted = Self {
+            asked,
+            again,
+            socket,
+        };
         use_controller(stage, &format!("unix:{}", scripted.socket.display()));
         scripted
     }
@@ -56,7 +60,11 @@ impl Scripted {
     }
 }
 
-fn answer(stream: UnixStream, answers: &BTreeMap<&'static str, Value>, asked: &Asked) -> std::io::Result<()> {
+fn answer(
+    stream: UnixStream,
+    answers: &BTreeMap<&'static str, Value>,
+    asked: &Asked,
+) -> std::io::Result<()> {
     let mut reader = BufReader::new(stream);
     let mut first = String::new();
     reader.read_line(&mut first)?;
@@ -73,7 +81,10 @@ fn answer(stream: UnixStream, answers: &BTreeMap<&'static str, Value>, asked: &A
     }
     let mut content = vec![0; length];
     reader.read_exact(&mut content)?;
-    let path = first.rsplit_once(" HTTP").map_or("", |(path, _)| path).to_owned();
+    let path = first
+        .rsplit_once(" HTTP")
+        .map_or("", |(path, _)| path)
+        .to_owned();
     let content = serde_json::from_slice(&content).unwrap_or(Value::Null);
     asked.lock().unwrap().push((path.clone(), content));
     let found = answers.iter().find(|(known, _)| path.starts_with(**known));

@@ -16,10 +16,25 @@ impl Download {
     fn by(world: &World, socks: &str) -> Self {
         let mut curl = world.lab.command("laptop", "curl").unwrap();
         // Slow enough that it is under way when something happens.
-        curl.args(["-sS", "--limit-rate", "100k", "--socks5", socks, &world.url()]);
-        let mut curl = curl.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        curl.args([
+            "-sS",
+            "--limit-rate",
+            "100k",
+            "--socks5",
+            socks,
+            &world.url(),
+        ]);
+        let mut curl = curl
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut first = vec![0; 1000];
-        curl.stdout.as_mut().unwrap().read_exact(&mut first).unwrap();
+        curl.stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut first)
+            .unwrap();
         assert!(first == world.data[..1000]);
         Self { curl, first }
     }
@@ -27,7 +42,12 @@ impl Download {
     /// It must end, and not as if all had come.
     fn breaks_off(mut self) {
         let mut rest = Vec::new();
-        self.curl.stdout.take().unwrap().read_to_end(&mut rest).unwrap();
+        self.curl
+            .stdout
+            .take()
+            .unwrap()
+            .read_to_end(&mut rest)
+            .unwrap();
         assert!(
             !self.curl.wait().unwrap().success(),
             "{} bytes came",
@@ -77,7 +97,12 @@ fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
     fs::write(world.file("laptop/routes.toml"), "[[route]]\nto = 7\n").unwrap();
     onramp.signal(rustix::process::Signal::HUP);
     onramp.logged(&["the table of routes in force stays"]);
-    assert!(!world.curl(&["--socks5", &socks], &world.url()).status.success());
+    assert!(
+        !world
+            .curl(&["--socks5", &socks], &world.url())
+            .status
+            .success()
+    );
     onramp.holds_again(held);
 }
 
@@ -100,14 +125,24 @@ fn an_on_ramp_that_was_killed_returns_and_one_that_is_asked_to_stop_lets_finish(
     );
 
     let mut curl = world.lab.command("laptop", "curl").unwrap();
-    curl.args(["-sS", "--limit-rate", "3M", "--socks5", &socks, &world.url()]);
+    curl.args([
+        "-sS",
+        "--limit-rate",
+        "3M",
+        "--socks5",
+        &socks,
+        &world.url(),
+    ]);
     let mut curl = curl.stdout(Stdio::piped()).spawn().unwrap();
     let mut all = vec![0; 1000];
     curl.stdout.as_mut().unwrap().read_exact(&mut all).unwrap();
     onramp.signal(rustix::process::Signal::TERM);
     onramp.logged(&["lets connections finish"]);
     assert!(
-        !world.curl(&["--socks5", &socks], &world.url()).status.success(),
+        !world
+            .curl(&["--socks5", &socks], &world.url())
+            .status
+            .success(),
         "there are no new ones"
     );
     curl.stdout.take().unwrap().read_to_end(&mut all).unwrap();

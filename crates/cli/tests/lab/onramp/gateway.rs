@@ -8,7 +8,11 @@ use super::world::{WEB_PORT, World, nft};
 fn a_gateway_brings_a_whole_laboratory() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
-    let mut onramp = world.onramp(&["--redirect=0.0.0.0:0", "--redirect=[::]:0", "--tproxy=0.0.0.0:0"]);
+    let mut onramp = world.onramp(&[
+        "--redirect=0.0.0.0:0",
+        "--redirect=[::]:0",
+        "--tproxy=0.0.0.0:0",
+    ]);
     let held = onramp.descriptors();
     let get = || world.run("pc", "curl", &["-sS", "--max-time", "60", &world.url()]);
     // `redirect` leads to the address of the interface that a packet comes in by, and the lab's interfaces have none.
@@ -25,7 +29,11 @@ fn a_gateway_brings_a_whole_laboratory() {
         .unwrap();
     assert!(
         world
-            .run("laptop", "ip", &["addr", "add", "10.99.0.1/32", "dev", interface])
+            .run(
+                "laptop",
+                "ip",
+                &["addr", "add", "10.99.0.1/32", "dev", interface]
+            )
             .status
             .success()
     );
@@ -39,8 +47,19 @@ fn a_gateway_brings_a_whole_laboratory() {
     nft(&world, "laptop", "delete table ip lab\n");
 
     for arguments in [
-        &["rule", "add", "priority", "1", "fwmark", "1", "lookup", "100"][..],
-        &["route", "add", "local", "0.0.0.0/0", "dev", "lo", "table", "100"],
+        &[
+            "rule", "add", "priority", "1", "fwmark", "1", "lookup", "100",
+        ][..],
+        &[
+            "route",
+            "add",
+            "local",
+            "0.0.0.0/0",
+            "dev",
+            "lo",
+            "table",
+            "100",
+        ],
     ] {
         assert!(world.run("laptop", "ip", arguments).status.success());
     }
@@ -63,7 +82,11 @@ fn a_gateway_brings_a_whole_laboratory() {
         .to_owned();
     assert!(
         world
-            .run("laptop", "sysctl", &["-w", "net.ipv6.conf.lo.disable_ipv6=0"])
+            .run(
+                "laptop",
+                "sysctl",
+                &["-w", "net.ipv6.conf.lo.disable_ipv6=0"]
+            )
             .status
             .success()
     );
@@ -86,7 +109,11 @@ fn a_gateway_brings_a_whole_laboratory() {
     onramp.signal(rustix::process::Signal::HUP);
     onramp.logged(&["the table of routes has been read again"]);
     assert!(!world.curl(&[], "http://[2001:db8::1]/").status.success());
-    onramp.logged(&["asked for", "entry=\"redirect\"", "destination=[2001:db8::1]:80"]);
+    onramp.logged(&[
+        "asked for",
+        "entry=\"redirect\"",
+        "destination=[2001:db8::1]:80",
+    ]);
 
     // Nobody brought this one.
     let own = format!("{}:{redirect}", world.address("laptop"));

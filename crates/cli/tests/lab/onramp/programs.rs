@@ -50,7 +50,11 @@ fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
             &server.to_string(),
             &WEB_PORT.to_string(),
         ]);
-        let mut nc = nc.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut nc = nc
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
         // nc ends its half when it has no more to say.
         let mut input = nc.stdin.take().unwrap();
         input
@@ -118,7 +122,11 @@ fn programs_learn_why_not_and_nothing_is_left_of_what_failed() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&["--socks=0", "--http=0"]);
-    let (socks, http, server) = (onramp.at("socks"), onramp.at("http"), world.address("server"));
+    let (socks, http, server) = (
+        onramp.at("socks"),
+        onramp.at("http"),
+        world.address("server"),
+    );
     let held = onramp.descriptors();
     for (port, reply, status, errno) in [
         (CLOSED_PORT, "(5)", "502", "errno=111"),
@@ -144,7 +152,11 @@ fn programs_learn_why_not_and_nothing_is_left_of_what_failed() {
     );
     let mut nc = world.lab.command("laptop", "nc").unwrap();
     nc.args(["-X", "5", "-x", &socks, &server.to_string(), "22"]);
-    let mut nc = nc.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut nc = nc
+        .stdin(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
     onramp.logged(&["asked for", &format!("{server}:22")]);
     nc.kill().unwrap();
     nc.wait().unwrap();

@@ -67,7 +67,11 @@ impl World {
         if !has_labs() {
             return None;
         }
-        let lab = Lab::up(&Scenario::from_text("onramp", NETWORK), &Overrides::default()).unwrap();
+        let lab = Lab::up(
+            &Scenario::from_text("onramp", NETWORK),
+            &Overrides::default(),
+        )
+        .unwrap();
         let dir = tempfile::tempdir().unwrap();
         let data: Vec<u8> = (0..6_000_000u32)
             .map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8)
@@ -118,7 +122,11 @@ impl World {
                     .arg(self.file("www"));
                 let web = Service(web.spawn().unwrap());
                 // It says nothing when it listens.
-                while !self.curl(&["-o", "/dev/null"], &self.url()).status.success() {}
+                while !self
+                    .curl(&["-o", "/dev/null"], &self.url())
+                    .status
+                    .success()
+                {}
                 web
             }
             "offramp" => {
@@ -147,8 +155,13 @@ impl World {
     }
 
     pub fn longhaul(&self, node: &str, home: &str) -> Command {
-        let mut command = self.lab.command(node, env!("CARGO_BIN_EXE_longhaul")).unwrap();
-        command.env("LONGHAUL_HOME", self.file(home)).stdin(Stdio::null());
+        let mut command = self
+            .lab
+            .command(node, env!("CARGO_BIN_EXE_longhaul"))
+            .unwrap();
+        command
+            .env("LONGHAUL_HOME", self.file(home))
+            .stdin(Stdio::null());
         command
     }
 
@@ -172,15 +185,23 @@ impl World {
     pub fn onramp(&self, entries: &[&str]) -> Onramp {
         let mut command = self.longhaul("laptop", "laptop");
         command.args(["onramp", "--json"]).args(entries);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
         let mut service = Service(child.unwrap());
         let log = BufReader::new(service.0.stderr.take().unwrap());
         let mut line = String::new();
         BufReader::new(service.0.stdout.take().unwrap())
             .read_line(&mut line)
             .unwrap();
-        let places = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
-        Onramp { service, places, log }
+        let places =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line:?}: {error}"));
+        Onramp {
+            service,
+            places,
+            log,
+        }
     }
 
     pub fn url(&self) -> String {
@@ -198,7 +219,11 @@ impl World {
 
     pub fn run(&self, node: &str, program: &str, arguments: &[&str]) -> Output {
         let mut command = self.lab.command(node, program).unwrap();
-        command.args(arguments).stdin(Stdio::null()).output().unwrap()
+        command
+            .args(arguments)
+            .stdin(Stdio::null())
+            .output()
+            .unwrap()
     }
 
     pub fn is_the_file(&self, output: &Output, how: &str) {
@@ -261,6 +286,10 @@ impl Onramp {
 pub fn nft(world: &World, node: &str, ruleset: &str) {
     let mut nft = world.lab.command(node, "nft").unwrap();
     let mut nft = nft.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();
-    nft.stdin.take().unwrap().write_all(ruleset.as_bytes()).unwrap();
+    nft.stdin
+        .take()
+        .unwrap()
+        .write_all(ruleset.as_bytes())
+        .unwrap();
     assert!(nft.wait().unwrap().success(), "{ruleset}");
 }

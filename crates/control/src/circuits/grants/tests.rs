@@ -36,14 +36,17 @@ fn each_path_has_a_grant_for_the_depots_on_it() {
     assert_eq!((grant.rate, &grant.circuit[..]), (5, &b"12"[..]));
     let trusts = |issuer: &PublicKey| *issuer == signer.public();
     assert_eq!(grant.check(&holder, &depot.public(), 60, trusts), Ok(()));
-    let none = |reservation: &Reservation, now| grants(reservation, &map, holder, &signer, now).unwrap_err();
+    let none = |reservation: &Reservation, now| {
+        grants(reservation, &map, holder, &signer, now).unwrap_err()
+    };
     assert_eq!(none(&reservation("released"), 60), NoGrants::Released(12));
     assert_eq!(none(&reservation("provisioned"), 100), NoGrants::Over(12));
 }
 
 /// A reservation of an hour, from second 100 on, over one path or two.
 fn hour(links: &[&str], life: &str) -> Reservation {
-    let path = |link: &&str| json!({"rate_bps": 4, "links": [{"link": link, "from": "a", "to": "b"}]});
+    let path =
+        |link: &&str| json!({"rate_bps": 4, "links": [{"link": link, "from": "a", "to": "b"}]});
     let paths: Vec<_> = links.iter().map(path).collect();
     serde_json::from_value(json!({
         "id": 12, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store",
@@ -66,8 +69,15 @@ fn grants_hold_for_a_minute_and_are_renewed_until_the_end() {
     let one = hour(&["ab"], "created");
     let found = |now| grants(&one, &map, holder.public(), &signer, now).unwrap();
     assert_eq!(found(40_000).items[0].grant, None, "it begins in a minute");
-    assert_eq!((found(40_000).start_ms, found(40_000).end_ms), (100_000, 160_000));
-    for (now, end) in [(40_001, 100_001), (200_000, 260_000), (3_650_000, 3_700_000)] {
+    assert_eq!(
+        (found(40_000).start_ms, found(40_000).end_ms),
+        (100_000, 160_000)
+    );
+    for (now, end) in [
+        (40_001, 100_001),
+        (200_000, 260_000),
+        (3_650_000, 3_700_000),
+    ] {
         let text = found(now).items[0].grant.clone().unwrap();
         let grant: CircuitGrant = text.parse().unwrap();
         assert_eq!(grant.end_unix_ms, end, "at {now}");
@@ -75,14 +85,31 @@ fn grants_hold_for_a_minute_and_are_renewed_until_the_end() {
     }
     let renewed = |of: &Reservation, circuit: &str, depot: &SigningKey, now| {
         let circuit = circuit.parse().unwrap();
-        renewal(of, circuit, &depot.public(), &map, holder.public(), &signer, now)
+        renewal(
+            of,
+            circuit,
+            &depot.public(),
+            &map,
+            holder.public(),
+            &signer,
+            now,
+        )
     };
     let text = renewed(&one, "12", &depot, 200_000).unwrap();
     let grant: CircuitGrant = text.parse().unwrap();
-    assert_eq!((grant.end_unix_ms, grant.holder), (260_000, holder.public()));
+    assert_eq!(
+        (grant.end_unix_ms, grant.holder),
+        (260_000, holder.public())
+    );
     let ended = [
-        (renewed(&one, "12", &other, 200_000), NoGrants::Elsewhere(12)),
-        (renewed(&one, "12.1", &depot, 200_000), NoGrants::Elsewhere(12)),
+        (
+            renewed(&one, "12", &other, 200_000),
+            NoGrants::Elsewhere(12),
+        ),
+        (
+            renewed(&one, "12.1", &depot, 200_000),
+            NoGrants::Elsewhere(12),
+        ),
         (renewed(&one, "12", &depot, 10_000), NoGrants::Early(12, 90)),
         (renewed(&one, "12", &depot, 3_700_000), NoGrants::Over(12)),
     ];
@@ -96,7 +123,10 @@ fn grants_hold_for_a_minute_and_are_renewed_until_the_end() {
     );
     let two = hour(&["ab", "cd"], "created");
     renewed(&two, "12.2", &depot, 200_000).unwrap();
-    assert_eq!(renewed(&two, "12", &depot, 200_000), Err(NoGrants::Elsewhere(12)));
+    assert_eq!(
+        renewed(&two, "12", &depot, 200_000),
+        Err(NoGrants::Elsewhere(12))
+    );
 }
 
 #[test]
@@ -140,8 +170,8 @@ fn a_way_passes_one_depot_of_each_site_in_the_order_of_the_path() {
     .unwrap();
     let on_it = OnPath::of(&path, &map);
     assert_eq!(on_it.names(), ["c0", "a0", "a1", "a2"]);
-    let [c0, a1] =
-        [(3, "c0"), (1, "a1")].map(|(at, name): (usize, &str)| format!("{}@{name}.example:7510", keys[at]));
+    let [c0, a1] = [(3, "c0"), (1, "a1")]
+        .map(|(at, name): (usize, &str)| format!("{}@{name}.example:7510", keys[at]));
     let way = on_it.route().map(|route| route.to_string());
     assert_eq!(way, Some(format!("{c0},{a1}")));
     let nowhere = OnPath { all: Vec::new() };

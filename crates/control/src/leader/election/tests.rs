@@ -43,7 +43,10 @@ fn it_leads_from_the_answer_until_its_time_has_run_out() {
 fn an_answer_that_comes_too_late_makes_nobody_lead() {
     let mut election = Election::default();
     election.take(Event::Connected, 0);
-    assert_eq!(election.take(Event::Held { sent: 0 }, LEASE_MS), Standing::Lost);
+    assert_eq!(
+        election.take(Event::Held { sent: 0 }, LEASE_MS),
+        Standing::Lost
+    );
 }
 
 /// A server that gives the lock to one session at a time, and ends a session of which nothing has arrived for its limit.

@@ -117,7 +117,10 @@ impl Desk {
         let asked = wanted::request(&self.names, request, asking.from, asking.to, first)?;
         let mut refused = None;
         for limits in limits {
-            match self.book.decide_all(&asked, &windows, &self.terms(limits), now) {
+            match self
+                .book
+                .decide_all(&asked, &windows, &self.terms(limits), now)
+            {
                 Ok((_, change)) => {
                     return Ok(self.hold_all(asking, change, now, records)?);
                 }
@@ -185,13 +188,21 @@ impl Desk {
             return Err(self.not_now(id, reservation, "changed").into());
         }
         let subject = detail.subject(&asker.owner);
-        self.check_quota(asker, Permission::Modify, &subject, 0, usize::from(change.hold))?;
+        self.check_quota(
+            asker,
+            Permission::Modify,
+            &subject,
+            0,
+            usize::from(change.hold),
+        )?;
         let most = wanted::access(&detail.from, &detail.to);
         let request = wanted::changed(&reservation.request, change, most, now)?;
         let asked = reported::asked(&self.names, detail, &request, change.hold);
         let mut refused = None;
         for limits in limits {
-            let decision = self.book.decide_change(id, &request, &self.terms(limits), now)?;
+            let decision = self
+                .book
+                .decide_change(id, &request, &self.terms(limits), now)?;
             if let Some(held) = decision.change {
                 self.keeps_ports(id, &held)?;
                 self.write(held, BTreeMap::new(), now, records)?;
@@ -290,13 +301,21 @@ impl Desk {
         records: &mut Vec<Record>,
     ) -> Result<(), DeskError> {
         for id in ids {
-            self.write(Change::Event { id: *id, event }, BTreeMap::new(), now, records)?;
+            self.write(
+                Change::Event { id: *id, event },
+                BTreeMap::new(),
+                now,
+                records,
+            )?;
         }
         Ok(())
     }
 
     /// Those that were granted together with, and behind, this one.
-    fn of_series(&self, series: ReservationId) -> impl Iterator<Item = (ReservationId, &Reservation)> {
+    fn of_series(
+        &self,
+        series: ReservationId,
+    ) -> impl Iterator<Item = (ReservationId, &Reservation)> {
         let ids = self.details.range(series..);
         // They have numbers in a row.
         ids.take_while(move |(_, detail)| detail.series == Some(series))
@@ -311,7 +330,11 @@ impl Desk {
     ) -> Result<(&Detail, &Reservation), DeskError> {
         let found = self.details.get(&id).zip(self.book.reservation(id));
         found
-            .filter(|(detail, _)| asker.may(Permission::Read, &detail.subject(&asker.owner)).is_ok())
+            .filter(|(detail, _)| {
+                asker
+                    .may(Permission::Read, &detail.subject(&asker.owner))
+                    .is_ok()
+            })
             .ok_or(DeskError::Unknown(reported::number(id)))
     }
 
@@ -338,10 +361,16 @@ impl Desk {
         done: &'static str,
     ) -> Result<(), DeskError> {
         let next = reservation.machine.on(event);
-        next.map(drop).map_err(|_| self.not_now(id, reservation, done))
+        next.map(drop)
+            .map_err(|_| self.not_now(id, reservation, done))
     }
 
-    fn not_now(&self, id: ReservationId, reservation: &Reservation, done: &'static str) -> DeskError {
+    fn not_now(
+        &self,
+        id: ReservationId,
+        reservation: &Reservation,
+        done: &'static str,
+    ) -> DeskError {
         let state = super::show::state(reservation);
         DeskError::NotNow(reported::number(id), state, done)
     }

@@ -64,15 +64,28 @@ impl Beside {
     }
 
     /// Those that share addresses with both of these, and time with any of the windows.
-    pub(super) fn those(&self, from: Prefix, to: Prefix, windows: &[Window]) -> BTreeSet<ReservationId> {
+    pub(super) fn those(
+        &self,
+        from: Prefix,
+        to: Prefix,
+        windows: &[Window],
+    ) -> BTreeSet<ReservationId> {
         let mut found = BTreeSet::new();
         let ends = overlapping(&self.by_ends, from).flat_map(|all| overlapping(all, to));
         for alike in ends {
             for window in windows {
-                let first = (window.start.saturating_add(1), Moment::MIN, ReservationId(0));
+                let first = (
+                    window.start.saturating_add(1),
+                    Moment::MIN,
+                    ReservationId(0),
+                );
                 let last = window.end.saturating_add_unsigned(alike.longest);
-                let near = alike.spans.range(first..).take_while(|(end, ..)| *end <= last);
-                let beside = near.filter(|(end, start, _)| window.overlaps(Window::new(*start, *end)));
+                let near = alike
+                    .spans
+                    .range(first..)
+                    .take_while(|(end, ..)| *end <= last);
+                let beside =
+                    near.filter(|(end, start, _)| window.overlaps(Window::new(*start, *end)));
                 found.extend(beside.map(|(.., id)| *id));
             }
         }

@@ -68,7 +68,8 @@ impl Owned {
     fn count(&mut self, owner: &str, change: impl FnOnce(&mut OfOwner)) {
         let of = self.by_owner.entry(owner.to_owned()).or_default();
         change(of);
-        let (is_crowded, is_nothing) = (of.over.len() > MAX_OVER_OF_OWNER, *of == OfOwner::default());
+        let (is_crowded, is_nothing) =
+            (of.over.len() > MAX_OVER_OF_OWNER, *of == OfOwner::default());
         match is_crowded {
             true => _ = self.crowded.insert(owner.to_owned()),
             false => _ = self.crowded.remove(owner),
@@ -90,7 +91,10 @@ impl Owned {
 
     /// The oldest ones, of owners with more that is over than is kept, to be forgotten.
     pub(super) fn excess(&self) -> impl Iterator<Item = ReservationId> {
-        let crowded = self.crowded.iter().filter_map(|owner| self.by_owner.get(owner));
+        let crowded = self
+            .crowded
+            .iter()
+            .filter_map(|owner| self.by_owner.get(owner));
         crowded.flat_map(|of| {
             let too_many = of.over.len().saturating_sub(MAX_OVER_OF_OWNER);
             of.over.iter().take(too_many).map(|(_, id)| *id)

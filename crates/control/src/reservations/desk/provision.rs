@@ -167,6 +167,11 @@ impl Desk {
             detail.map(|detail| (id, detail)).into_iter().collect();
         let event = Event::ForcedEnd;
         self.write(Change::Event { id, event }, details, now, records)?;
-        self.write(Change::Returned { id, from: now }, BTreeMap::new(), now, records)
+        self.write(
+            Change::Returned { id, from: now },
+            BTreeMap::new(),
+            now,
+            records,
+        )
     }
 }

@@ -39,7 +39,12 @@ impl Desk {
     ///
     /// # Errors
     /// There is none, or the asker may not see it.
-    pub fn show(&self, asker: &Asker, id: ReservationId, now: Moment) -> Result<Reservation, DeskError> {
+    pub fn show(
+        &self,
+        asker: &Asker,
+        id: ReservationId,
+        now: Moment,
+    ) -> Result<Reservation, DeskError> {
         let unknown = || DeskError::Unknown(reported::number(id));
         let detail = self.details.get(&id).ok_or_else(unknown)?;
         let may = asker.may(Permission::Read, &detail.subject(&asker.owner));
@@ -71,22 +76,27 @@ impl Desk {
         limit: usize,
         now: Moment,
     ) -> (Vec<Reservation>, bool) {
-        let mut found = self.details.range(ReservationId(after)..).filter(|(id, detail)| {
-            let Some(reservation) = self.book.reservation(**id) else {
-                return false;
-            };
-            let (start, end) = reported::span(reservation);
-            let is_active = !self.over.contains_key(id);
-            let subject = detail.subject(&asker.owner);
-            query.active.is_none_or(|active| active == is_active)
-                && query.own.is_none_or(|own| own == subject.own)
-                && query
-                    .series
-                    .is_none_or(|series| detail.series.map(reported::number) == Some(series))
-                && query.since_ms.is_none_or(|since| end > book_moment(since))
-                && query.before_ms.is_none_or(|before| start < book_moment(before))
-                && asker.may(Permission::Read, &subject).is_ok()
-        });
+        let mut found = self
+            .details
+            .range(ReservationId(after)..)
+            .filter(|(id, detail)| {
+                let Some(reservation) = self.book.reservation(**id) else {
+                    return false;
+                };
+                let (start, end) = reported::span(reservation);
+                let is_active = !self.over.contains_key(id);
+                let subject = detail.subject(&asker.owner);
+                query.active.is_none_or(|active| active == is_active)
+                    && query.own.is_none_or(|own| own == subject.own)
+                    && query
+                        .series
+                        .is_none_or(|series| detail.series.map(reported::number) == Some(series))
+                    && query.since_ms.is_none_or(|since| end > book_moment(since))
+                    && query
+                        .before_ms
+                        .is_none_or(|before| start < book_moment(before))
+                    && asker.may(Permission::Read, &subject).is_ok()
+            });
         let page = found.by_ref().take(limit);
         let page = page.filter_map(|(id, _)| self.one(*id, now)).collect();
         (page, found.next().is_some())

@@ -9,8 +9,8 @@ use longhaul_circuits::time::{Moment, Window};
 use longhaul_control_api::map::Map;
 use longhaul_control_api::principals::Right;
 use longhaul_control_api::reservations::{
-    Disjoint, LifeState, Proof, ProvisionState, Refusal, Reservation, ReservationChange, ReservationQuery,
-    ReservationRequest, ReserveState, Reserved, Wish,
+    Disjoint, LifeState, Proof, ProvisionState, Refusal, Reservation, ReservationChange,
+    ReservationQuery, ReservationRequest, ReserveState, Reserved, Wish,
 };
 use serde_json::json;
 
@@ -47,7 +47,8 @@ fn place(site: &str) -> Place {
 }
 
 fn request(wish: Wish, end: i64) -> ReservationRequest {
-    serde_json::from_value(json!({"from": "west", "to": "east", "wish": wish, "end_ms": end})).unwrap()
+    serde_json::from_value(json!({"from": "west", "to": "east", "wish": wish, "end_ms": end}))
+        .unwrap()
 }
 
 const fn rate(rate_bps: u64) -> Wish {
@@ -71,7 +72,9 @@ fn asker(name: &str, rights: Vec<Right>) -> Asker {
 }
 
 fn reserver(name: &str) -> Asker {
-    let role = builtin_roles().into_iter().find(|role| role.name == "reserver");
+    let role = builtin_roles()
+        .into_iter()
+        .find(|role| role.name == "reserver");
     asker(name, role.unwrap().rights)
 }
 
@@ -91,7 +94,12 @@ impl Kept {
         kept
     }
 
-    fn act(&mut self, asker: &Asker, command: &Command, now: Moment) -> Result<Vec<Reservation>, DeskError> {
+    fn act(
+        &mut self,
+        asker: &Asker,
+        command: &Command,
+        now: Moment,
+    ) -> Result<Vec<Reservation>, DeskError> {
         let (before, records) = (self.desk.clone(), self.journal.len());
         let answer = self.desk.act(asker, command, now, &mut self.journal);
         if answer.is_err() {
@@ -122,7 +130,12 @@ impl Kept {
         self.act(asker, &command, now)
     }
 
-    fn refused(&mut self, asker: &Asker, request: &ReservationRequest, windows: &[Window]) -> Refusal {
+    fn refused(
+        &mut self,
+        asker: &Asker,
+        request: &ReservationRequest,
+        windows: &[Window],
+    ) -> Refusal {
         match self.reserve(asker, request, windows, 0).unwrap_err() {
             DeskError::NoRoom(refusal) => *refusal,
             other => panic!("{other}"),
@@ -144,7 +157,9 @@ impl Kept {
     }
 
     fn show(&self, id: u64, now: Moment) -> Reservation {
-        self.desk.show(&operator(), ReservationId(id - 1), now).unwrap()
+        self.desk
+            .show(&operator(), ReservationId(id - 1), now)
+            .unwrap()
     }
 }
 
@@ -160,7 +175,12 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, HOUR);
     let granted = kept
-        .reserve(&operator(), &request(rate(5_000_000_000), HOUR), &[window], 0)
+        .reserve(
+            &operator(),
+            &request(rate(5_000_000_000), HOUR),
+            &[window],
+            0,
+        )
         .unwrap();
     assert_eq!(names(&granted[0]), [["w-n", "n-e"]]);
     assert_eq!(
@@ -170,7 +190,10 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
     assert_eq!(granted[0].state.provision, Some(ProvisionState::Released));
     // Half of ten is taken: what is left is half of four.
     let refusal = kept.refused(&operator(), &request(rate(3_000_000_000), HOUR), &[window]);
-    let Proof::Cut { links, until_ms, .. } = &refusal.proof else {
+    let Proof::Cut {
+        links, until_ms, ..
+    } = &refusal.proof
+    else {
         panic!("{refusal:?}")
     };
     let found: Vec<(&str, u64)> = links
@@ -189,7 +212,9 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
     assert_eq!(slower.request.wish, rate(2_000_000_000));
     // An offer is granted as it stands.
     let again = Window::new(HOUR, later.request.end_ms as i64);
-    let granted = kept.reserve(&operator(), &later.request, &[again], 0).unwrap();
+    let granted = kept
+        .reserve(&operator(), &later.request, &[again], 0)
+        .unwrap();
     assert_eq!(granted[0].pieces, later.pieces);
     kept.replayed();
 }
@@ -211,7 +236,12 @@ fn several_paths_carry_what_one_does_not() {
     let mut avoiding = request(rate(1), 3 * HOUR);
     avoiding.avoid_links = vec!["w-n".to_owned()];
     let granted = kept
-        .reserve(&operator(), &avoiding, &[Window::new(2 * HOUR, 3 * HOUR)], 0)
+        .reserve(
+            &operator(),
+            &avoiding,
+            &[Window::new(2 * HOUR, 3 * HOUR)],
+            0,
+        )
         .unwrap();
     assert_eq!(names(&granted[0]), [["w-s", "s-e"]]);
     avoiding.avoid_sites = vec!["atlantis".to_owned()];
@@ -227,7 +257,9 @@ fn what_is_held_is_given_back_when_nobody_commits_it() {
     let mut asked = request(rate(5_000_000_000), HOUR);
     asked.hold = true;
     let window = Window::new(10, HOUR);
-    let held = kept.reserve(&reserver("ana"), &asked, &[window], 0).unwrap();
+    let held = kept
+        .reserve(&reserver("ana"), &asked, &[window], 0)
+        .unwrap();
     assert_eq!(held[0].state.reserve, ReserveState::Held);
     assert!(held[0].pieces.is_empty() && held[0].held.is_some());
     let hold = HOLD_MS as i64;
@@ -277,7 +309,9 @@ fn a_series_is_granted_as_a_whole_and_committed_as_one() {
     asked.wish = rate(1_000_000_000);
     let held = kept.reserve(&operator(), &asked, &days, 0).unwrap();
     assert_eq!(
-        held.iter().map(|one| (one.id, one.series)).collect::<Vec<_>>(),
+        held.iter()
+            .map(|one| (one.id, one.series))
+            .collect::<Vec<_>>(),
         [(2, Some(2)), (3, Some(2)), (4, Some(2))]
     );
     let committed = kept
@@ -322,8 +356,13 @@ fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
     kept.act(&reserver("ana"), &command, 0).unwrap();
     // Another one, that was asked for by no document.
     let other = Window::new(2 * HOUR, keep + HOUR);
-    kept.reserve(&operator(), &request(rate(1_000_000_000), HOUR), &[other], 0)
-        .unwrap();
+    kept.reserve(
+        &operator(),
+        &request(rate(1_000_000_000), HOUR),
+        &[other],
+        0,
+    )
+    .unwrap();
     let document = |kept: &Kept, id| {
         let found = kept.desk.document(&operator(), ReservationId(id));
         found.map(|document| document.map(str::to_owned))
@@ -348,8 +387,13 @@ fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
 fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, 2 * HOUR);
-    kept.reserve(&operator(), &request(rate(3_000_000_000), 2 * HOUR), &[window], 0)
-        .unwrap();
+    kept.reserve(
+        &operator(),
+        &request(rate(3_000_000_000), 2 * HOUR),
+        &[window],
+        0,
+    )
+    .unwrap();
     let to = |bps: u64, hold: bool| Command::Change {
         id: ReservationId(0),
         change: ReservationChange {
@@ -362,7 +406,9 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
         .act(&operator(), &to(6_000_000_000, false), HOUR)
         .unwrap_err();
     assert!(matches!(refused, DeskError::NoRoom(_)), "{refused}");
-    let changed = kept.act(&operator(), &to(5_000_000_000, false), HOUR).unwrap();
+    let changed = kept
+        .act(&operator(), &to(5_000_000_000, false), HOUR)
+        .unwrap();
     let rates: Vec<u64> = changed[0]
         .pieces
         .iter()
@@ -373,18 +419,24 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
         [3_000_000_000, 5_000_000_000],
         "what is over stays as it was"
     );
-    let held = kept.act(&operator(), &to(1_000_000_000, true), HOUR + 1).unwrap();
+    let held = kept
+        .act(&operator(), &to(1_000_000_000, true), HOUR + 1)
+        .unwrap();
     assert_eq!(held[0].state.reserve, ReserveState::Held);
     let aborted = kept
         .act(&operator(), &Command::Abort(ReservationId(0)), HOUR + 2)
         .unwrap();
     assert_eq!(aborted[0].pieces, changed[0].pieces);
     // One that nobody commits is given up, and another can be asked for.
-    kept.act(&operator(), &to(1_000_000_000, true), HOUR + 3).unwrap();
+    kept.act(&operator(), &to(1_000_000_000, true), HOUR + 3)
+        .unwrap();
     let late = HOUR + 3 + HOLD_MS as i64;
     kept.pass(late);
     assert_eq!(kept.show(1, late).pieces, changed[0].pieces);
-    assert!(kept.act(&operator(), &to(4_000_000_000, false), late).is_ok());
+    assert!(
+        kept.act(&operator(), &to(4_000_000_000, false), late)
+            .is_ok()
+    );
     kept.replayed();
 }
 
@@ -392,20 +444,32 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
 fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, HOUR);
-    kept.reserve(&operator(), &request(rate(2_000_000_000), HOUR), &[window], 0)
-        .unwrap();
+    kept.reserve(
+        &operator(),
+        &request(rate(2_000_000_000), HOUR),
+        &[window],
+        0,
+    )
+    .unwrap();
     assert!(kept.show(1, 0).impaired.is_empty());
     // The link shrinks below what is promised of it.
     assert!(kept.desk.take_map(&map(1e9), &mut kept.journal).unwrap());
     let impaired = kept.show(1, 0).impaired;
     assert_eq!(
-        impaired.iter().map(|link| link.link.as_str()).collect::<Vec<_>>(),
+        impaired
+            .iter()
+            .map(|link| link.link.as_str())
+            .collect::<Vec<_>>(),
         ["w-n"]
     );
     let refusal = kept.refused(&operator(), &request(rate(3_000_000_000), HOUR), &[window]);
     assert!(refusal.offers.slower.is_some());
     // All of the map goes, and comes back in another order: as if nothing had been.
-    assert!(kept.desk.take_map(&Map::default(), &mut kept.journal).unwrap());
+    assert!(
+        kept.desk
+            .take_map(&Map::default(), &mut kept.journal)
+            .unwrap()
+    );
     assert_eq!(kept.show(1, 0).impaired.len(), 2);
     let mut turned = map(10e9);
     turned.sites.reverse();

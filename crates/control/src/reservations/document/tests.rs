@@ -2,8 +2,8 @@
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use jsonwebtoken::jwk::{
-    AlgorithmParameters, CommonParameters, EllipticCurve, Jwk as ForeignJwk, OctetKeyPairParameters,
-    OctetKeyPairType,
+    AlgorithmParameters, CommonParameters, EllipticCurve, Jwk as ForeignJwk,
+    OctetKeyPairParameters, OctetKeyPairType,
 };
 use jsonwebtoken::{Algorithm, EncodingKey, Header as ForeignHeader, encode};
 use longhaul_proto::SigningKey;
@@ -35,7 +35,9 @@ impl Authority {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(DnType::CommonName, "grid root");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "grid root");
         let pem = params.self_signed(&key).unwrap().pem();
         Self {
             pem,
@@ -52,7 +54,9 @@ impl Authority {
         let between_key = KeyPair::generate().unwrap();
         let mut between = CertificateParams::new(Vec::new()).unwrap();
         between.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        between.distinguished_name.push(DnType::CommonName, "grid people");
+        between
+            .distinguished_name
+            .push(DnType::CommonName, "grid people");
         let between_certificate = between.signed_by(&between_key, &self.issuer).unwrap();
         let issuer = Issuer::new(between, between_key);
         let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
@@ -189,11 +193,11 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
     chain(&old.sign(&claims()), &roots);
     let early = authority.certify(|params| params.not_before = date_time_ymd(2100, 1, 1));
     chain(&early.sign(&claims()), &roots);
-    let server =
-        authority.certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
+    let server = authority
+        .certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
     chain(&server.sign(&claims()), &roots);
-    let client =
-        authority.certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);
+    let client = authority
+        .certify(|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth]);
     assert!(read_now(&client.sign(&claims()), &roots).is_ok());
     let alone = Holder {
         key: ana.key,
@@ -215,7 +219,9 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
     };
     chain(&holder.sign(&claims()), &roots);
     assert!(Roots::of_pem(b"").is_err());
-    assert!(Roots::of_pem(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err());
+    assert!(
+        Roots::of_pem(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").is_err()
+    );
 }
 
 #[test]
@@ -227,10 +233,16 @@ fn what_is_for_another_or_for_another_time_is_refused() {
     assert_eq!(fault(&but("aud", "lhk1:another")), audience);
     assert_eq!(fault(&but("aud", json!([]))), audience);
     assert_eq!(fault(&but("exp", NOW_S)), DocumentFault::Expired(0));
-    assert_eq!(fault(&but("exp", i64::MIN)), DocumentFault::Expired(i64::MAX));
+    assert_eq!(
+        fault(&but("exp", i64::MIN)),
+        DocumentFault::Expired(i64::MAX)
+    );
     assert_eq!(fault(&but("iat", NOW_S + 61)), DocumentFault::Early(61));
     let long = NOW_S + MAX_LIFE_S + 1;
-    assert_eq!(fault(&but("exp", long)), DocumentFault::Long(MAX_LIFE_S + 1));
+    assert_eq!(
+        fault(&but("exp", long)),
+        DocumentFault::Long(MAX_LIFE_S + 1)
+    );
     for (name, value) in [
         ("jti", json!("")),
         ("jti", json!("x".repeat(129))),
@@ -242,7 +254,10 @@ fn what_is_for_another_or_for_another_time_is_refused() {
             "{name}"
         );
     }
-    assert!(matches!(fault(&json!({"aud": "x"})), DocumentFault::Content(_)));
+    assert!(matches!(
+        fault(&json!({"aud": "x"})),
+        DocumentFault::Content(_)
+    ));
 }
 
 #[test]
@@ -256,7 +271,10 @@ fn other_headers_and_forms_are_refused() {
         format!("{signed}.{}", BASE64URL_NOPAD.encode(&signature))
     };
     let good = sign(json!({"alg": "EdDSA", "jwk": jwk}));
-    assert_eq!(read_now(&good, &Roots::default()).unwrap().key, key.public());
+    assert_eq!(
+        read_now(&good, &Roots::default()).unwrap().key,
+        key.public()
+    );
     for header in [
         json!({"alg": "none", "jwk": jwk}),
         json!({"alg": "HS256", "jwk": jwk}),
@@ -287,6 +305,9 @@ fn other_headers_and_forms_are_refused() {
         &long,
     ] {
         let fault = read_now(text, &Roots::default());
-        assert!(matches!(fault, Err(DocumentFault::Form(_))), "{text}: {fault:?}");
+        assert!(
+            matches!(fault, Err(DocumentFault::Form(_))),
+            "{text}: {fault:?}"
+        );
     }
 }

@@ -29,10 +29,17 @@ fn addresses_are_of_one_version_and_such_as_the_map_knows() {
     let asked = Some("192.0.2.7");
     let found = addresses(end(asked, &both, false), end(None, &both, false)).unwrap();
     assert_eq!(found.0, Some(prefixes(&["192.0.2.7"])[0]));
-    let error = addresses(end(Some("10.0.0.1"), &both, false), end(None, &both, false)).unwrap_err();
+    let error =
+        addresses(end(Some("10.0.0.1"), &both, false), end(None, &both, false)).unwrap_err();
     assert!(error.to_string().contains("192.0.2.0/24"), "{error}");
     assert!(addresses(end(Some("10.0.0.1"), &both, true), end(None, &both, false)).is_ok());
-    assert!(addresses(end(Some("10.0.0.0/4"), &both, true), end(asked, &both, false)).is_err());
+    assert!(
+        addresses(
+            end(Some("10.0.0.0/4"), &both, true),
+            end(asked, &both, false)
+        )
+        .is_err()
+    );
     assert_eq!(
         addresses(end(None, &[], false), end(None, &[], false)),
         Ok((None, None))
@@ -73,14 +80,21 @@ fn a_path_keeps_its_ports_and_no_two_have_the_same() {
     let found = ports(&plan, Some(FIRST_PORT), false);
     assert_eq!(found[2], [None]);
     assert!(found[0].iter().all(Option::is_some));
-    assert!(ports(&plan, None, true).iter().flatten().all(Option::is_none));
+    assert!(
+        ports(&plan, None, true)
+            .iter()
+            .flatten()
+            .all(Option::is_none)
+    );
 }
 
 #[test]
 fn blocks_are_given_out_until_none_is_left() {
     let mut taken = BTreeSet::new();
     while let Some(block) = free_block(&taken) {
-        assert!(taken.insert(block) && block >= FIRST_PORT && block + (PORTS_OF_BLOCK - 1) < PORTS_END);
+        assert!(
+            taken.insert(block) && block >= FIRST_PORT && block + (PORTS_OF_BLOCK - 1) < PORTS_END
+        );
     }
     assert_eq!(taken.len(), 44);
 }

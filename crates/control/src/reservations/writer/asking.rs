@@ -45,7 +45,10 @@ impl Reply {
         sender: oneshot::Sender<Result<Reserved, AskError>>,
         held: Option<HeldPlace<String>>,
     ) -> Self {
-        Self { sender, _held: held }
+        Self {
+            sender,
+            _held: held,
+        }
     }
 
     /// Returns true if nobody waits for it.

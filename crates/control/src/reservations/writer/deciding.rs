@@ -45,7 +45,9 @@ pub(super) fn decide(
         match desk.take_map(map, &mut records) {
             Ok(false) => {}
             Ok(true) => tracing::info!("reservations go by the map that was changed"),
-            Err(error) => tracing::error!(%error, "reservations go by the map before: this one is too large"),
+            Err(error) => {
+                tracing::error!(%error, "reservations go by the map before: this one is too large")
+            }
         }
     }
     let is_more = desk.pass(now, &mut records)?;
@@ -54,7 +56,9 @@ pub(super) fn decide(
         let key = once
             .as_ref()
             .map(|once| (once.principal.clone(), once.key.clone()));
-        if let (Some(once), Some((hash, answer))) = (once, key.as_ref().and_then(|key| before.get(key))) {
+        if let (Some(once), Some((hash, answer))) =
+            (once, key.as_ref().and_then(|key| before.get(key)))
+        {
             answers.push(answer_again(once, hash, answer).map_err(|error| (error, None)));
             continue;
         }

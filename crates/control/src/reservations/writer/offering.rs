@@ -64,7 +64,8 @@ pub(super) struct Offering {
 impl Offering {
     pub(super) fn new(again: mpsc::WeakSender<Waiting>) -> Self {
         // One processor is left to the writer, where there are more.
-        let thread_count = available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
+        let thread_count =
+            available_parallelism().map_or(1, |count| count.get().saturating_sub(1).max(1));
         Self {
             queue: Queue {
                 places: Arc::new(Semaphore::new(MAX_OPEN)),
@@ -91,11 +92,16 @@ impl Offering {
             refused.answer_with(Offers::left_out());
             return;
         };
-        let (threads, again, queue) = (self.threads.clone(), self.again.clone(), self.queue.clone());
+        let (threads, again, queue) =
+            (self.threads.clone(), self.again.clone(), self.queue.clone());
         let newest = self.newest.subscribe();
         tokio::spawn(async move {
             match timeout(MAX_WAIT_FOR_THREAD, threads.acquire_owned()).await {
-                Ok(thread) => refused.look(newest, again, queue, (place, thread.ok())).await,
+                Ok(thread) => {
+                    refused
+                        .look(newest, again, queue, (place, thread.ok()))
+                        .await
+                }
                 Err(_) => refused.answer_with(Offers::left_out()),
             }
         });
@@ -181,7 +187,9 @@ impl Refused {
 
 /// Does something in a thread of its own that has only what time of the processors nobody else wants: whoever decides and answers goes first. None where
 /// the thread cannot be started or fails.
-async fn beside_all_else<T: Send + 'static>(what: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+async fn beside_all_else<T: Send + 'static>(
+    what: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let (done, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name("offers".to_owned());
     let started = thread.spawn(move || {

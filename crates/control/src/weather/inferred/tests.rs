@@ -15,7 +15,10 @@ const SITES: [&str; 3] = ["a", "b", "c"];
 /// Three sites, each with a host and a depot of its name.
 fn weather() -> Weather {
     let listed = |entry: &dyn Fn(usize, &str) -> String| {
-        let entries = SITES.iter().enumerate().map(|(number, site)| entry(number, site));
+        let entries = SITES
+            .iter()
+            .enumerate()
+            .map(|(number, site)| entry(number, site));
         entries.collect::<Vec<_>>().join(",")
     };
     let sites = listed(&|_, site| format!(r#"{{"name": "{site}"}}"#));
@@ -35,7 +38,15 @@ fn weather() -> Weather {
     weather
 }
 
-fn report(weather: &mut Weather, reporter: &str, from: &str, to: &str, rtt: f64, rate: f64, samples: u32) {
+fn report(
+    weather: &mut Weather,
+    reporter: &str,
+    from: &str,
+    to: &str,
+    rtt: f64,
+    rate: f64,
+    samples: u32,
+) {
     for sample in 0..samples {
         for (quantity, value) in [(Quantity::Rtt, rtt), (Quantity::Rate, rate)] {
             let one = Measurement {
@@ -56,8 +67,11 @@ fn report(weather: &mut Weather, reporter: &str, from: &str, to: &str, rtt: f64,
 }
 
 /// From a to b the way is long and narrow, by c it is not.
-const PATHS: [(&str, &str, f64, f64); 3] =
-    [("a", "b", 0.1, 5e7), ("a", "c", 0.02, 1e9), ("c", "b", 0.02, 1e9)];
+const PATHS: [(&str, &str, f64, f64); 3] = [
+    ("a", "b", 0.1, 5e7),
+    ("a", "c", 0.02, 1e9),
+    ("c", "b", 0.02, 1e9),
+];
 
 fn measured(weather: &mut Weather, by: impl Fn(&str) -> bool) {
     for (from, to, rtt, rate) in PATHS {
@@ -134,8 +148,9 @@ fn routes_of_several_depots_are_given_as_they_are_opened() {
     let via = weather
         .via(&["depot-a".to_owned(), "depot-c".to_owned()])
         .unwrap();
-    let names =
-        |via: &longhaul_weather::route::Via| via.depots().map(|id| weather.name(id)).collect::<Vec<_>>();
+    let names = |via: &longhaul_weather::route::Via| {
+        via.depots().map(|id| weather.name(id)).collect::<Vec<_>>()
+    };
     assert_eq!(names(&via.reversed()), ["depot-c", "depot-a"]);
 }
 

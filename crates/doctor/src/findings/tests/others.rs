@@ -13,7 +13,10 @@ fn a_black_hole() {
         });
     });
     let found = only(&hole, |_| ());
-    assert_eq!((found.id, found.severity), ("mtu-black-hole", Severity::Serious));
+    assert_eq!(
+        (found.id, found.severity),
+        ("mtu-black-hole", Severity::Serious)
+    );
     assert_eq!(
         commands(&found),
         [
@@ -75,7 +78,9 @@ fn what_a_connection_did_not_get() {
 
 #[test]
 fn devices() {
-    let found = only(&Path::table(), |facts| link(facts).speed_mbps = Fact::Known(100));
+    let found = only(&Path::table(), |facts| {
+        link(facts).speed_mbps = Fact::Known(100)
+    });
     assert_eq!((found.id, found.cost.limit_bps), ("link-speed", Some(1e8)));
     let found = only(&Path::table(), |facts| {
         link(facts).full_duplex = Fact::Known(false)
@@ -97,7 +102,9 @@ fn devices() {
     let mut facts = sound();
     link(&mut facts).queues = queue("tbf", Some(1_250_000_000));
     assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
-    let found = only(&Path::table(), |facts| link(facts).queues = queue("netem", None));
+    let found = only(&Path::table(), |facts| {
+        link(facts).queues = queue("netem", None)
+    });
     assert_eq!(found.id, "queue-emulates");
 }
 
@@ -108,7 +115,10 @@ fn offloads_matter_more_on_faster_paths() {
         link(facts).tso = Fact::Known(false);
     };
     let found = only(&Path::table(), off);
-    assert_eq!((found.id, found.severity), ("offloads-off", Severity::Advice));
+    assert_eq!(
+        (found.id, found.severity),
+        ("offloads-off", Severity::Advice)
+    );
     assert_eq!(commands(&found), ["ethtool -K eth0 tso on gso on"]);
     let mut facts = sound();
     off(&mut facts);
@@ -163,7 +173,10 @@ fn only_the_device_that_leads_there_counts() {
     }
     assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
     facts.route = Fact::unknown("no default route");
-    assert_eq!(findings(&facts, &Path::table(), Side::Here)[0].id, "link-speed");
+    assert_eq!(
+        findings(&facts, &Path::table(), Side::Here)[0].id,
+        "link-speed"
+    );
 }
 
 #[test]
@@ -175,7 +188,10 @@ fn the_machine_behind_the_network() {
         }]);
     };
     let found = only(&Path::table(), slow);
-    assert_eq!((found.id, found.cost.limit_bps), ("encryption-rate", Some(4e8)));
+    assert_eq!(
+        (found.id, found.cost.limit_bps),
+        ("encryption-rate", Some(4e8))
+    );
     assert!(
         found.cost.text.contains("3 streams (--streams 3)"),
         "{}",
@@ -193,7 +209,9 @@ fn the_machine_behind_the_network() {
         facts.clock.synchronised = Fact::Known(false)
     });
     assert_eq!(commands(&found), ["timedatectl set-ntp true"]);
-    let found = only(&Path::table(), |facts| facts.descriptors = Fact::Known(1024));
+    let found = only(&Path::table(), |facts| {
+        facts.descriptors = Fact::Known(1024)
+    });
     assert_eq!(commands(&found), ["ulimit -Hn 4096"]);
     let disk = |write, read| {
         move |facts: &mut Facts| {
@@ -227,7 +245,10 @@ fn clocks_that_lie_apart() {
         })
     };
     let found = only(&apart(-90.0), |_| ());
-    assert_eq!((found.id, found.severity), ("clock-skew", Severity::Serious));
+    assert_eq!(
+        (found.id, found.severity),
+        ("clock-skew", Severity::Serious)
+    );
     assert!(found.what.contains("90 s behind"), "{}", found.what);
     // What is signed here may be 120 s old there, but only 10 s ahead of the clock.
     assert_eq!(findings(&sound(), &apart(30.0), Side::Here), []);

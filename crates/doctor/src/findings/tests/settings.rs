@@ -81,12 +81,21 @@ fn no_ceiling_is_set_above_what_the_kernel_takes() {
     let mut facts = sound();
     facts.tcp.mem = Fact::unknown("not here");
     let found = findings(&facts, &over(1e12, 0.5), Side::Here);
-    let receive = found.iter().find(|f| f.id == "receive-buffer-ceiling").unwrap();
+    let receive = found
+        .iter()
+        .find(|f| f.id == "receive-buffer-ceiling")
+        .unwrap();
     assert_eq!(
         commands(receive),
         ["sysctl -w net.ipv4.tcp_rmem='4096 131072 2147483647'"]
     );
-    assert!(receive.mends[0].note.as_deref().unwrap().contains("streams"));
+    assert!(
+        receive.mends[0]
+            .note
+            .as_deref()
+            .unwrap()
+            .contains("streams")
+    );
 }
 
 #[test]
@@ -96,7 +105,10 @@ fn buffers_that_do_not_grow() {
     });
     assert_eq!(found.id, "receive-autotuning-off");
     assert_eq!(found.cost.limit_bps, Some(65_536.0 * 80.0));
-    assert_eq!(commands(&found), ["sysctl -w net.ipv4.tcp_moderate_rcvbuf=1"]);
+    assert_eq!(
+        commands(&found),
+        ["sysctl -w net.ipv4.tcp_moderate_rcvbuf=1"]
+    );
 }
 
 #[test]
@@ -109,7 +121,10 @@ fn windows_of_64_kilobytes() {
         found.cost.text,
         "one stream carries about 5.24 Mbit/s of 1 Gbit/s at 100 ms"
     );
-    assert_eq!(commands(&found), ["sysctl -w net.ipv4.tcp_window_scaling=1"]);
+    assert_eq!(
+        commands(&found),
+        ["sysctl -w net.ipv4.tcp_window_scaling=1"]
+    );
     // Enough for a short way.
     let mut facts = sound();
     facts.tcp.window_scaling = Fact::Known(false);
@@ -118,7 +133,9 @@ fn windows_of_64_kilobytes() {
 
 #[test]
 fn what_programs_may_set_is_only_advice() {
-    let found = only(&Path::table(), |facts| facts.tcp.rmem_max = Fact::Known(212_992));
+    let found = only(&Path::table(), |facts| {
+        facts.tcp.rmem_max = Fact::Known(212_992)
+    });
     assert_eq!(
         (found.id, found.severity),
         ("explicit-receive-buffer", Severity::Advice)
@@ -129,7 +146,13 @@ fn what_programs_may_set_is_only_advice() {
         facts.tcp.mem = Fact::unknown("in a namespace");
     });
     assert_eq!(found.id, "explicit-send-buffer");
-    assert!(found.mends[0].note.as_deref().unwrap().contains("namespace"));
+    assert!(
+        found.mends[0]
+            .note
+            .as_deref()
+            .unwrap()
+            .contains("namespace")
+    );
 }
 
 #[test]
@@ -151,7 +174,10 @@ fn memory_of_all_connections() {
 fn timestamps_matter_more_on_faster_paths() {
     let off = |facts: &mut Facts| facts.tcp.timestamps = Fact::Known(false);
     let found = only(&Path::table(), off);
-    assert_eq!((found.id, found.severity), ("timestamps-off", Severity::Serious));
+    assert_eq!(
+        (found.id, found.severity),
+        ("timestamps-off", Severity::Serious)
+    );
     assert!(
         found.cost.text.contains("come round every 34.4 s"),
         "{}",
@@ -182,8 +208,16 @@ fn reno_on_a_long_path() {
         ("congestion-control", Severity::Serious)
     );
     // 12.5 MB / 1448 bytes / 2 round trips of 100 ms.
-    assert!(found.cost.text.contains("takes 7.19 min"), "{}", found.cost.text);
-    assert!(found.cost.text.contains("49.7 million"), "{}", found.cost.text);
+    assert!(
+        found.cost.text.contains("takes 7.19 min"),
+        "{}",
+        found.cost.text
+    );
+    assert!(
+        found.cost.text.contains("49.7 million"),
+        "{}",
+        found.cost.text
+    );
     assert_eq!(
         commands(&found),
         ["sysctl -w net.ipv4.tcp_congestion_control=cubic"]
@@ -215,7 +249,10 @@ fn reno_on_a_long_path() {
 fn cubic_where_losses_are_to_be_feared() {
     let cubic = |facts: &mut Facts| facts.tcp.congestion = Fact::Known(name("cubic"));
     let found = only(&Path::table(), cubic);
-    assert_eq!((found.id, found.severity), ("loss-tolerance", Severity::Advice));
+    assert_eq!(
+        (found.id, found.severity),
+        ("loss-tolerance", Severity::Advice)
+    );
     assert!(
         found.cost.text.contains("one segment in 1.7 million"),
         "{}",
@@ -272,7 +309,10 @@ fn what_tcp_remembers() {
 fn starting_again_after_a_pause() {
     let on = |facts: &mut Facts| facts.tcp.slow_start_after_idle = Fact::Known(true);
     let found = only(&Path::table(), on);
-    assert_eq!((found.id, found.severity), ("slow-after-idle", Severity::Advice));
+    assert_eq!(
+        (found.id, found.severity),
+        ("slow-after-idle", Severity::Advice)
+    );
     // log2(8633 / 10) is 9.8.
     assert!(
         found.cost.text.contains("10 round trips, 1 s"),

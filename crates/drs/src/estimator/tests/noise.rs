@@ -57,7 +57,11 @@ fn share_of(limits: &[Limit], expected: Limit) -> f64 {
 }
 
 /// Watches `sample` for ten seconds over 50 ms that vary by up to 15 ms.
-fn jittered(side: Side, mut sample: Sample, mut change: impl FnMut(&mut Sample) -> Duration) -> Vec<Limit> {
+fn jittered(
+    side: Side,
+    mut sample: Sample,
+    mut change: impl FnMut(&mut Sample) -> Duration,
+) -> Vec<Limit> {
     let mut jitter = Jitter::new(15 * MS);
     go_on(
         &mut Estimator::new(side),
@@ -111,7 +115,9 @@ fn jitter_is_no_queue_before_a_random_loss() {
 #[test]
 fn a_queue_that_stands_from_the_start_is_distinguished_from_jitter() {
     // The handshake met no queue. Steady, a short one shows; under jitter only one that is longer than round trips scatter.
-    let queued = only(Side::Sending, bulk(b"cubic"), |sample| sample.info.rtt = 60 * MS);
+    let queued = only(Side::Sending, bulk(b"cubic"), |sample| {
+        sample.info.rtt = 60 * MS
+    });
     assert_eq!(queued, Limit::Path);
     let limits = jittered(Side::Sending, bulk(b"cubic"), |_| 150 * MS);
     assert!(share_of(&limits, Limit::Path) > 0.95, "{limits:?}");
@@ -162,7 +168,8 @@ fn with_late_segments(late: u32, behind: u32, lost: bool) -> Vec<Limit> {
                 missing + u64::from(waiting)
             };
             sample.info.out_of_order = sample.info.out_of_order.map(|count| count + out_of_order);
-            sample.info.data_segments_received = sample.info.data_segments_received.map(|count| count + 20);
+            sample.info.data_segments_received =
+                sample.info.data_segments_received.map(|count| count + 20);
         },
     )
 }

@@ -163,7 +163,8 @@ impl Experiment for Admission {
             paths,
             takes_offers,
         };
-        let share = |volume: Volume| volume.0 as f64 / trial::asked(&network, &trial(1, false)).0 as f64;
+        let share =
+            |volume: Volume| volume.0 as f64 / trial::asked(&network, &trial(1, false)).0 as f64;
         let of_all = |count: usize| count as f64 / REQUESTS as f64;
         Ok(match cell.rule {
             Rule::Oscars => {
@@ -210,7 +211,10 @@ impl Experiment for Admission {
                 seen.proved,
                 seen.open
             ),
-            Seen::Took(took) => format!("{:.0} requests/s, p99 {:.2} ms", took.per_second, took.p99_ms),
+            Seen::Took(took) => format!(
+                "{:.0} requests/s, p99 {:.2} ms",
+                took.per_second, took.p99_ms
+            ),
         }
     }
 

@@ -19,7 +19,12 @@ fn granted(seen: &Seen) -> Granted {
 }
 
 /// A value of a rule's runs on a network.
-fn of(runs: &All<'_>, network: &str, rule: Rule, value: impl Fn(&Granted) -> f64) -> Option<Spread> {
+fn of(
+    runs: &All<'_>,
+    network: &str,
+    rule: Rule,
+    value: impl Fn(&Granted) -> f64,
+) -> Option<Spread> {
     let wanted = Cell {
         network: network.to_owned(),
         rule,
@@ -33,7 +38,9 @@ fn by_oscars(runs: &All<'_>, network: &str, rule: Rule) -> Option<Spread> {
         network: network.to_owned(),
         rule,
     };
-    Spread::of(&runs.ratios(&cell(rule), &cell(Rule::Oscars), |seen| granted(seen).booked))
+    Spread::of(&runs.ratios(&cell(rule), &cell(Rule::Oscars), |seen| {
+        granted(seen).booked
+    }))
 }
 
 fn title(rule: Rule) -> String {
@@ -69,7 +76,8 @@ fn acceptance(runs: &All<'_>) -> Table {
     ]);
     for network in NAMES {
         for rule in [Rule::Oscars].into_iter().chain(ours()) {
-            let value = |value: fn(&Granted) -> f64, digits| cell(of(runs, network, rule, value), digits);
+            let value =
+                |value: fn(&Granted) -> f64, digits| cell(of(runs, network, rule, value), digits);
             if of(runs, network, rule, |seen| seen.granted).is_none() {
                 continue;
             }

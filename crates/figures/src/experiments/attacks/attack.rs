@@ -12,7 +12,9 @@ pub enum Victim {
 }
 
 /// An attack on what honest peers can get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, clap::ValueEnum, Serialize, Deserialize,
+)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attack {
     /// Connections of strangers that say nothing, from four addresses.
@@ -64,19 +66,31 @@ impl Attack {
     /// One line for people.
     pub fn title(self) -> &'static str {
         match self {
-            Self::IdleAtServe => "serve: 1,400 idle connections from 4 addresses, up to 1,500 made a second",
+            Self::IdleAtServe => {
+                "serve: 1,400 idle connections from 4 addresses, up to 1,500 made a second"
+            }
             Self::HalfOpensAtServe => {
                 "serve: 1,400 connections with half an OPEN from 4 addresses, up to 1,500 made a second"
             }
-            Self::GarbageAtServe => "serve: up to 2,000 connections a second that say something else",
-            Self::IdleAtDepot => "depot: 1,400 idle connections from 4 addresses, up to 1,500 made a second",
+            Self::GarbageAtServe => {
+                "serve: up to 2,000 connections a second that say something else"
+            }
+            Self::IdleAtDepot => {
+                "depot: 1,400 idle connections from 4 addresses, up to 1,500 made a second"
+            }
             Self::IdleFromManyAtDepot => {
                 "depot: 2,000 idle connections from 500 addresses, up to 1,500 made a second"
             }
-            Self::GarbageAtDepot => "depot: up to 2,000 connections a second that say something else",
+            Self::GarbageAtDepot => {
+                "depot: up to 2,000 connections a second that say something else"
+            }
             Self::RefusedOpens => "depot: 66,000 valid OPENs of a listed key, refused by policy",
-            Self::ForgedOpens => "depot: up to 2,000 OPENs a second in a listed key's name, falsely signed",
-            Self::SlowNames => "depot: 96 OPENs at a time of a listed key, for names nobody answers for",
+            Self::ForgedOpens => {
+                "depot: up to 2,000 OPENs a second in a listed key's name, falsely signed"
+            }
+            Self::SlowNames => {
+                "depot: 96 OPENs at a time of a listed key, for names nobody answers for"
+            }
             Self::HeldCopies => "serve: a reading key holds 64 copies",
             Self::HeldStreams => "serve: a reading key holds 520 streams",
             Self::OpenFiles => "serve: a writing key begins 28,000 files over 7 streams",

@@ -57,7 +57,10 @@ pub struct Attacker {
 /// What goes on until it is dropped.
 enum Under {
     Crowd(#[allow(dead_code)] Crowd),
-    Flood(#[allow(dead_code)] Flood, #[allow(dead_code)] Option<SilentNames>),
+    Flood(
+        #[allow(dead_code)] Flood,
+        #[allow(dead_code)] Option<SilentNames>,
+    ),
     Streams(#[allow(dead_code)] Vec<Stream>),
     Pushes(#[allow(dead_code)] JoinSet<()>),
 }
@@ -79,7 +82,9 @@ impl Attacker {
 
     async fn begin(&self) -> Result<Under> {
         Ok(match self.attack {
-            Attack::IdleAtServe | Attack::IdleAtDepot => self.crowd(1400, 4, 1500, Manner::Idle).await,
+            Attack::IdleAtServe | Attack::IdleAtDepot => {
+                self.crowd(1400, 4, 1500, Manner::Idle).await
+            }
             Attack::HalfOpensAtServe => self.crowd(1400, 4, 1500, Manner::HalfOpen).await,
             Attack::IdleFromManyAtDepot => self.crowd(2000, 500, 1500, Manner::Idle).await,
             Attack::GarbageAtServe | Attack::GarbageAtDepot => {
@@ -89,16 +94,22 @@ impl Attacker {
             Attack::ForgedOpens => self.forged_opens().await?,
             Attack::SlowNames => self.slow_names().await?,
             Attack::HeldCopies => {
-                let hello = |_| frames::pull_hello(frames::fresh_token(), false, &[HELD_FILE.as_bytes()]);
+                let hello =
+                    |_| frames::pull_hello(frames::fresh_token(), false, &[HELD_FILE.as_bytes()]);
                 self.held(64, hello).await?
             }
             Attack::HeldStreams => {
                 let tokens: Vec<u64> = (0..9).map(|_| frames::fresh_token()).collect();
-                let hello = move |n: usize| frames::pull_hello(tokens[n % 9], false, &[HELD_FILE.as_bytes()]);
+                let hello = move |n: usize| {
+                    frames::pull_hello(tokens[n % 9], false, &[HELD_FILE.as_bytes()])
+                };
                 self.held(520, hello).await?
             }
             Attack::OpenFiles => self.open_files().await?,
-            Attack::Failures => self.pushes(3, || Box::new(client::failures(1 << 19))).await?,
+            Attack::Failures => {
+                self.pushes(3, || Box::new(client::failures(1 << 19)))
+                    .await?
+            }
             Attack::Holes => self.pushes(3, || Box::new(client::holes(1 << 19))).await?,
             Attack::Scattered => {
                 self.pushes(12, || Box::new(client::scattered(64, 60_000)))
@@ -119,7 +130,13 @@ impl Attacker {
         Ok(Identity::load(&self.home.join("identity"))?)
     }
 
-    async fn crowd(&self, connections: usize, sources: u32, per_second: u32, manner: Manner) -> Under {
+    async fn crowd(
+        &self,
+        connections: usize,
+        sources: u32,
+        per_second: u32,
+        manner: Manner,
+    ) -> Under {
         let crowd = Crowd::gather(&Gathering {
             target: self.target,
             sources: self.sources(sources),
@@ -127,7 +144,9 @@ impl Attacker {
             per_second,
             manner,
         });
-        crowd.has_made(connections as u64, Duration::from_secs(3)).await;
+        crowd
+            .has_made(connections as u64, Duration::from_secs(3))
+            .await;
         Under::Crowd(crowd)
     }
 
@@ -143,8 +162,10 @@ impl Attacker {
         let left = AtomicU64::new(66_000);
         let again = make.clone();
         let mut all = Flood::start(target, &self.sources(8), 96, 50_000, move || {
-            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
-                .ok()?;
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .ok()?;
             again()
         });
         all.finish(READY_WITHIN).await;
@@ -199,7 +220,8 @@ impl Attacker {
     }
 
     async fn open_files(&self) -> Result<Under> {
-        let streams = client::hold_open_files(&self.target()?, 7, 4000, Duration::from_secs(8)).await;
+        let streams =
+            client::hold_open_files(&self.target()?, 7, 4000, Duration::from_secs(8)).await;
         Ok(Under::Streams(streams))
     }
 

@@ -95,7 +95,9 @@ impl Experiment for Attacks {
 
     fn outcome(&self, seen: &Seen) -> String {
         match (seen.begins_s, seen.rate_bps, &seen.error) {
-            (Some(begins), Some(rate), None) => format!("after {begins:.2} s at {:.1} Mbit/s", rate / 1e6),
+            (Some(begins), Some(rate), None) => {
+                format!("after {begins:.2} s at {:.1} Mbit/s", rate / 1e6)
+            }
             (.., error) => format!("FAILED {}", error.as_deref().unwrap_or_default()),
         }
     }

@@ -35,7 +35,12 @@ struct Figures {
 
 impl Figures {
     fn of(runs: &Runs<'_, Cell, Seen>, attack: Attack) -> Option<Self> {
-        let of = |under_attack| runs.cell(&Cell { attack, under_attack });
+        let of = |under_attack| {
+            runs.cell(&Cell {
+                attack,
+                under_attack,
+            })
+        };
         let (plain, attacked) = (of(false), of(true));
         let begins = |runs: &[&Record<Cell, Seen>]| {
             let seconds: Vec<f64> = runs.iter().filter_map(|run| run.seen.begins_s).collect();
@@ -44,18 +49,27 @@ impl Figures {
         let ratios: Vec<f64> = attacked
             .iter()
             .filter_map(|run| {
-                let pair = plain.iter().find(|other| other.cell.seed == run.cell.seed)?;
+                let pair = plain
+                    .iter()
+                    .find(|other| other.cell.seed == run.cell.seed)?;
                 Some(run.seen.rate_bps? / pair.seen.rate_bps?)
             })
             .collect();
         attacked.first()?;
         Some(Self {
             runs: attacked.len(),
-            failed: attacked.iter().filter(|run| run.seen.error.is_some()).count(),
+            failed: attacked
+                .iter()
+                .filter(|run| run.seen.error.is_some())
+                .count(),
             begins: begins(&attacked),
             begins_unattacked: begins(&plain),
             ratio: Spread::of(&ratios),
-            memory: attacked.iter().map(|run| run.seen.peak_memory).max().unwrap_or(0),
+            memory: attacked
+                .iter()
+                .map(|run| run.seen.peak_memory)
+                .max()
+                .unwrap_or(0),
             descriptors: attacked
                 .iter()
                 .map(|run| run.seen.peak_descriptors)
@@ -76,7 +90,10 @@ impl Figures {
     }
 
     fn keeps_its_rate(&self) -> bool {
-        self.failed == 0 && self.ratio.is_some_and(|ratio| ratio.median >= MIN_RATE_KEPT)
+        self.failed == 0
+            && self
+                .ratio
+                .is_some_and(|ratio| ratio.median >= MIN_RATE_KEPT)
     }
 
     fn bounded(&self) -> bool {
@@ -152,7 +169,10 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         Figure::new(
             "memory",
             "the most memory of an attacked process under each attack, MiB",
-            cell(of(|figures| Some(figures.memory as f64 / f64::from(1 << 20))), 0),
+            cell(
+                of(|figures| Some(figures.memory as f64 / f64::from(1 << 20))),
+                0,
+            ),
             Basis::Counted,
         ),
     ]
@@ -194,7 +214,11 @@ fn judge(measured: &[(Attack, Figures)]) -> String {
             .map(|(attack, _)| attack.title())
             .collect();
         let _ = if failing.is_empty() {
-            writeln!(text, "- **Holds** under all {} attacks: {claim}.", measured.len())
+            writeln!(
+                text,
+                "- **Holds** under all {} attacks: {claim}.",
+                measured.len()
+            )
         } else {
             writeln!(
                 text,

@@ -127,7 +127,10 @@ impl<'a> Place<'a> {
     pub fn depot(&self) -> Result<Process> {
         let mut command = self.here.lab.command("depot", &self.here.tools.longhaul)?;
         command
-            .env("LONGHAUL_HOME", self.here.tools.identities.depot_home("depot"))
+            .env(
+                "LONGHAUL_HOME",
+                self.here.tools.identities.depot_home("depot"),
+            )
             .args(["depot", "--json", "--listen", "0.0.0.0:7510", "--policy"])
             .arg(&self.here.setup.policy_file);
         self.start(command, "depot")
@@ -163,12 +166,21 @@ impl<'a> Place<'a> {
             Victim::Serve => ("server", 7511),
             Victim::Depot => ("depot", 7510),
         };
-        let word = clap::ValueEnum::to_possible_value(&attack).context("an attack without a name")?;
+        let word =
+            clap::ValueEnum::to_possible_value(&attack).context("an attack without a name")?;
         let mut command = self.here.lab.command("attacker", own)?;
         command
             .args(["attacker", "--attack", word.get_name()])
-            .args(["--target", &format!("{}:{port}", self.here.lab.address(node)?)])
-            .args(["--key", key, "--listed", &self.here.tools.identities.client_key])
+            .args([
+                "--target",
+                &format!("{}:{port}", self.here.lab.address(node)?),
+            ])
+            .args([
+                "--key",
+                key,
+                "--listed",
+                &self.here.tools.identities.client_key,
+            ])
             .args(["--own", &self.here.lab.address("attacker")?.to_string()])
             .args(["--others", OTHERS.0, "--home"])
             .arg(&self.here.setup.attacker_home);

@@ -66,7 +66,10 @@ fn table(runs: &All<'_>, path: Path) -> Table {
                 true => cell(runs.spread(&one, value), digits),
                 false => "-".to_owned(),
             };
-            let (is_flow, is_cross) = (first.seen.flow_bps.is_some(), first.seen.cross_bps.is_some());
+            let (is_flow, is_cross) = (
+                first.seen.flow_bps.is_some(),
+                first.seen.cross_bps.is_some(),
+            );
             let is_measured = is_flow && first.seen.resent.is_some();
             let share = median(runs, one, |seen| {
                 Some(100.0 * seen.flow_bps? / seen.reserved_bps?)
@@ -75,7 +78,8 @@ fn table(runs: &All<'_>, path: Path) -> Table {
                 flow: Flow::None,
                 ..one
             };
-            let due = of_due(runs, path, flow).filter(|_| is_cross && first.seen.reserved_bps.is_some());
+            let due =
+                of_due(runs, path, flow).filter(|_| is_cross && first.seen.reserved_bps.is_some());
             table.row([
                 flow.title().to_owned(),
                 if cross {
@@ -85,11 +89,31 @@ fn table(runs: &All<'_>, path: Path) -> Table {
                 },
                 of(is_flow, |seen| seen.flow_bps.unwrap_or(f64::NAN) / 1e6, 1),
                 marked(runs, [&one], share),
-                of(is_flow, |seen| seen.deviation_percent.unwrap_or(f64::NAN), 1),
-                of(is_flow, |seen| seen.second_bps.unwrap_or_default()[0] / 1e6, 1),
-                of(is_flow, |seen| seen.second_bps.unwrap_or_default()[1] / 1e6, 1),
-                of(is_measured, |seen| seen.resent.unwrap_or_default()[0] as f64, 0),
-                of(is_measured, |seen| seen.resent.unwrap_or_default()[1] as f64, 0),
+                of(
+                    is_flow,
+                    |seen| seen.deviation_percent.unwrap_or(f64::NAN),
+                    1,
+                ),
+                of(
+                    is_flow,
+                    |seen| seen.second_bps.unwrap_or_default()[0] / 1e6,
+                    1,
+                ),
+                of(
+                    is_flow,
+                    |seen| seen.second_bps.unwrap_or_default()[1] / 1e6,
+                    1,
+                ),
+                of(
+                    is_measured,
+                    |seen| seen.resent.unwrap_or_default()[0] as f64,
+                    0,
+                ),
+                of(
+                    is_measured,
+                    |seen| seen.resent.unwrap_or_default()[1] as f64,
+                    0,
+                ),
                 of(is_cross, |seen| seen.cross_bps.unwrap_or(f64::NAN) / 1e6, 1),
                 marked(runs, [&one, &alone], due.map(|due| 100.0 * due)),
                 all.len().to_string(),

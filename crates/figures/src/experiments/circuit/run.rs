@@ -52,7 +52,12 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     let flow = match &perf {
         Some(prepared) => {
             let mut command = world.longhaul("client", "client")?;
-            command.args(["perf", "--json", "--host-key", &here.tools.identities.server_key]);
+            command.args([
+                "perf",
+                "--json",
+                "--host-key",
+                &here.tools.identities.server_key,
+            ]);
             command.args(&prepared.arguments).args(["--time", &lasts]);
             command.arg(format!("{}:{PERF_PORT}", world.address("server")?));
             Some(Server::start_silent(command, "longhaul perf")?)
@@ -70,7 +75,10 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     let [of_flow, of_cross] = sampled(server.filter(|_| flow.is_some()), sink)?;
     let after = resent();
     if flow.is_some() {
-        ensure!(after.is_some(), "longhaul perf ended before it was measured");
+        ensure!(
+            after.is_some(),
+            "longhaul perf ended before it was measured"
+        );
     }
     drop(flow);
     Ok(Seen {
@@ -78,7 +86,9 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
         flow_bps: of_flow.as_deref().map(mean),
         deviation_percent: of_flow.as_deref().map(deviation_percent),
         second_bps: of_flow.as_deref().map(of_seconds),
-        resent: before.zip(after).map(|([d0, s0], [d1, s1])| [d1 - d0, s1 - s0]),
+        resent: before
+            .zip(after)
+            .map(|([d0, s0], [d1, s1])| [d1 - d0, s1 - s0]),
         cross_bps: of_cross.as_deref().map(mean),
     })
 }
@@ -97,14 +107,20 @@ fn prepared(
     cell: Cell,
 ) -> Result<(Option<f64>, Option<Prepared>)> {
     let depots = vec![world.depot("west", "east")?, world.depot("east", "east")?];
-    let mut serve = in_node(here.tools, here.lab, "server", &here.tools.identities.server_home)?;
+    let mut serve = in_node(
+        here.tools,
+        here.lab,
+        "server",
+        &here.tools.identities.server_home,
+    )?;
     serve.args(["perf", "--serve", "--allow", &world.client_key, "--listen"]);
     serve.arg(format!("0.0.0.0:{PERF_PORT}"));
     let server = Server::start(serve, "longhaul perf --serve", "listening")?;
     let process = server.process();
     world.keep(server);
     if cell.flow == Flow::BestEffort {
-        let hops = [world.address("west")?, world.address("east")?].map(|at| format!("{at}:{DEPOT_PORT}"));
+        let hops =
+            [world.address("west")?, world.address("east")?].map(|at| format!("{at}:{DEPOT_PORT}"));
         let arguments = vec!["--route".to_owned(), hops.join(",")];
         let server = process;
         return Ok((None, Some(Prepared { server, arguments })));
@@ -115,8 +131,7 @@ fn prepared(
         false => String::new(),
     };
     let direction = json!({"capacity": {"rate_bps": routed}});
-    let host =
-        |name: &str, site: &str, address: String| json!({"name": name, "site": site, "addresses": [address]});
+    let host = |name: &str, site: &str, address: String| json!({"name": name, "site": site, "addresses": [address]});
     // The ends are the depots' machines: what the router is to know are the packets between these.
     let map = json!({
         "sites": [{"name": "west"}, {"name": "east"}],
@@ -153,7 +168,11 @@ fn prepared(
     if cell.flow.has_class() {
         until_set_up(world, &id)?;
     }
-    let grants = world.ask("client", "client", &["reservations", &id, "grants", "--json"])?;
+    let grants = world.ask(
+        "client",
+        "client",
+        &["reservations", &id, "grants", "--json"],
+    )?;
     let grants: Value = serde_json::from_str(&grants).context("longhaul reservations grants")?;
     let text = |field: &str| -> Result<String> {
         let text = grants["items"][0][field].as_str();
@@ -169,7 +188,10 @@ fn prepared(
     ];
     let is_used = cell.flow != Flow::Idle;
     let server = process;
-    Ok((Some(rate), is_used.then_some(Prepared { server, arguments })))
+    Ok((
+        Some(rate),
+        is_used.then_some(Prepared { server, arguments }),
+    ))
 }
 
 fn until_set_up(world: &Controlled<'_, '_, ()>, id: &str) -> Result<()> {
@@ -262,7 +284,9 @@ mod tests {
 
     #[test]
     fn rates_are_reported_by_their_mean_their_deviation_and_their_extremes() {
-        let rates: Vec<f64> = (0..20).map(|at| if at < 10 { 90.0 } else { 110.0 }).collect();
+        let rates: Vec<f64> = (0..20)
+            .map(|at| if at < 10 { 90.0 } else { 110.0 })
+            .collect();
         assert_eq!((mean(&rates), of_seconds(&rates)), (100.0, [90.0, 110.0]));
         assert!((deviation_percent(&rates) - 10.0).abs() < 1e-9);
     }

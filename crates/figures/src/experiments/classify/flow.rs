@@ -69,7 +69,8 @@ impl Flow {
         let to = SocketAddrV4::new(address, self.port);
         let deadline = Instant::now() + LISTENS_WITHIN;
         loop {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).context("cannot make a socket")?;
+            let socket =
+                Socket::new(Domain::IPV4, Type::STREAM, None).context("cannot make a socket")?;
             if let Some(bytes) = self.buffer {
                 socket
                     .set_send_buffer_size(bytes)
@@ -81,7 +82,8 @@ impl Flow {
                     .with_context(|| format!("cannot use congestion control {name}"))?;
             }
             if let Some(rate) = self.pace {
-                drs::set_max_pacing_rate(&socket, Some(rate)).context("cannot set the pacing rate")?;
+                drs::set_max_pacing_rate(&socket, Some(rate))
+                    .context("cannot set the pacing rate")?;
             }
             match socket.connect(&SocketAddr::from(to).into()) {
                 Ok(()) => return Ok(socket.into()),
@@ -97,7 +99,8 @@ impl Flow {
     }
 
     fn accept(&self) -> Result<TcpStream> {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).context("cannot make a socket")?;
+        let socket =
+            Socket::new(Domain::IPV4, Type::STREAM, None).context("cannot make a socket")?;
         if let Some(bytes) = self.buffer {
             // Before listening: the window scale is settled in the handshake.
             socket
@@ -127,7 +130,8 @@ impl Flow {
                 // What a full socket held up is not made good for: the program is never faster than its rate.
                 Ok(bytes) => {
                     if let Some(rate) = self.rate {
-                        due = due.max(Instant::now()) + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
+                        due = due.max(Instant::now())
+                            + Duration::from_secs_f64(bytes as f64 / rate.max(1.0));
                     }
                 }
             }
@@ -138,7 +142,8 @@ impl Flow {
 /// Samples the socket until `end`, then shuts it down, which wakes whoever waits in a read or a write.
 fn watch(stream: &TcpStream, start: Instant, end: Duration) -> Result<Vec<Sample>> {
     let sampler = Sampler::new();
-    let mut samples = Vec::with_capacity((end.as_secs_f64() / SAMPLE_PERIOD.as_secs_f64()) as usize + 1);
+    let mut samples =
+        Vec::with_capacity((end.as_secs_f64() / SAMPLE_PERIOD.as_secs_f64()) as usize + 1);
     let outcome = loop {
         let at = start.elapsed();
         if at >= end {

@@ -18,7 +18,9 @@ pub type Judgements = BTreeMap<String, u32>;
 /// What the receiving side can say at best of a flow that `class` limits.
 pub fn seen_by_receiver(class: Limit) -> Limit {
     match class {
-        Limit::SendingApplication | Limit::SendBuffer | Limit::Pacing | Limit::Growing => Limit::Sender,
+        Limit::SendingApplication | Limit::SendBuffer | Limit::Pacing | Limit::Growing => {
+            Limit::Sender
+        }
         other => other,
     }
 }
@@ -36,7 +38,8 @@ impl Row {
     }
 
     fn share(&self, limit: Limit) -> f64 {
-        f64::from(self.counts.get(limit.word()).copied().unwrap_or(0)) / f64::from(self.total().max(1))
+        f64::from(self.counts.get(limit.word()).copied().unwrap_or(0))
+            / f64::from(self.total().max(1))
     }
 }
 
@@ -48,7 +51,8 @@ fn rows(runs: &Runs<'_, Cell, Seen>, of: impl Fn(&Seen) -> &Judgements) -> Vec<R
         for congestion in std::iter::once(None).chain(congestions) {
             let mut counts = Judgements::new();
             let fitting = runs.pick(|cell| {
-                cell.limited_by == class.word() && congestion.is_none_or(|name| name == cell.congestion)
+                cell.limited_by == class.word()
+                    && congestion.is_none_or(|name| name == cell.congestion)
             });
             for (word, count) in fitting.iter().flat_map(|record| of(&record.seen)) {
                 *counts.entry(word.clone()).or_default() += count;
@@ -99,7 +103,10 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
     Ok(Page::new(HEAD)
         .heading("From the sending side")
         .table(&table(&sending, &without_sender, |class| class))
-        .plot("classify", plot::drawn("verdicts", |svg| draw(svg, &sending))?)
+        .plot(
+            "classify",
+            plot::drawn("verdicts", |svg| draw(svg, &sending))?,
+        )
         .heading("From the receiving side")
         .paragraph(RECEIVING)
         .table(&table(&receiving, &Limit::ALL, seen_by_receiver)))
@@ -174,8 +181,8 @@ fn draw(svg: &mut String, rows: &[Row]) -> plot::Drawing {
         LEFT + CELL.0 * truth::CLASSES.len() as i32 + 12,
         TOP + CELL.1 * rows.len() as i32 + 12,
     );
-    let canvas =
-        SVGBackend::with_string(svg, (size.0.cast_unsigned(), size.1.cast_unsigned())).into_drawing_area();
+    let canvas = SVGBackend::with_string(svg, (size.0.cast_unsigned(), size.1.cast_unsigned()))
+        .into_drawing_area();
     canvas.fill(&WHITE)?;
     let label = ("sans-serif", 12);
     canvas.draw(&Text::new(
@@ -185,7 +192,10 @@ fn draw(svg: &mut String, rows: &[Row]) -> plot::Drawing {
     ))?;
     for (column, verdict) in truth::CLASSES.into_iter().enumerate() {
         let x = LEFT + CELL.0 * column as i32;
-        let (first, second) = verdict.word().split_once('-').unwrap_or((verdict.word(), ""));
+        let (first, second) = verdict
+            .word()
+            .split_once('-')
+            .unwrap_or((verdict.word(), ""));
         canvas.draw(&Text::new(first.to_owned(), (x + 4, TOP - 28), label))?;
         canvas.draw(&Text::new(second.to_owned(), (x + 4, TOP - 15), label))?;
         for (line, row) in rows.iter().enumerate() {
@@ -193,7 +203,10 @@ fn draw(svg: &mut String, rows: &[Row]) -> plot::Drawing {
             let share = row.share(verdict);
             let colour = if row.class == verdict { BLUE } else { RED };
             let corners = [(x, y), (x + CELL.0 - 2, y + CELL.1 - 2)];
-            canvas.draw(&Rectangle::new(corners, colour.mix(0.04 + 0.6 * share).filled()))?;
+            canvas.draw(&Rectangle::new(
+                corners,
+                colour.mix(0.04 + 0.6 * share).filled(),
+            ))?;
             if share > 0.0 {
                 canvas.draw(&Text::new(
                     format!("{:.1}", 100.0 * share),

@@ -137,7 +137,10 @@ impl Experiment for Classify {
     }
 
     fn outcome(&self, seen: &Seen) -> String {
-        let words = seen.sending.iter().map(|(word, count)| format!("{count} {word}"));
+        let words = seen
+            .sending
+            .iter()
+            .map(|(word, count)| format!("{count} {word}"));
         words.collect::<Vec<_>>().join(", ")
     }
 

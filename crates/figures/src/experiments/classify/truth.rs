@@ -66,7 +66,10 @@ pub fn congestions(class: Limit) -> &'static [&'static str] {
 
 /// The flow of this class, congestion control and seed.
 pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
-    let place = CLASSES.iter().position(|known| *known == class).unwrap_or(0);
+    let place = CLASSES
+        .iter()
+        .position(|known| *known == class)
+        .unwrap_or(0);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed.wrapping_mul(1000) + place as u64);
     let mut between = |low: f64, high: f64| low + (high - low) * random.random::<f64>();
     let growing = class == Limit::Growing;
@@ -108,10 +111,18 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
         }
         // Written a segment at a time: Linux lets one large write overrun the buffer up to the congestion window, and then it limits nothing.
         Limit::SendBuffer => {
-            argument(&mut sender, "buffer", (between(0.15, 0.35) * bdp).max(8_000.0));
+            argument(
+                &mut sender,
+                "buffer",
+                (between(0.15, 0.35) * bdp).max(8_000.0),
+            );
             argument(&mut sender, "chunk", MSS);
         }
-        Limit::ReceiveWindow => argument(&mut receiver, "buffer", (between(0.15, 0.35) * bdp).max(8_000.0)),
+        Limit::ReceiveWindow => argument(
+            &mut receiver,
+            "buffer",
+            (between(0.15, 0.35) * bdp).max(8_000.0),
+        ),
         Limit::Pacing => argument(&mut sender, "pace", between(0.2, 0.8) * bytes_per_second),
         Limit::Loss => {
             let window = (between(0.1, 0.3) * bdp / MSS).max(10.0);
@@ -132,7 +143,10 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
         (SECONDS, from..Duration::from_secs_f64(SECONDS))
     };
     let mut set = vec![
-        ("links.wan.delay".into(), format!("{} us", rtt.as_micros() / 2)),
+        (
+            "links.wan.delay".into(),
+            format!("{} us", rtt.as_micros() / 2),
+        ),
         ("links.wan.rate".into(), format!("{:.3} Mbit/s", rate / 1e6)),
         ("links.wan.queue".into(), format!("{queue:.2} bdp")),
     ];
@@ -161,7 +175,9 @@ fn loss_for(window: f64, rtt: f64, congestion: &str) -> f64 {
     } else {
         CongestionControl::Reno
     };
-    control.most_loss(window, Duration::from_secs_f64(rtt)).value()
+    control
+        .most_loss(window, Duration::from_secs_f64(rtt))
+        .value()
 }
 
 #[cfg(test)]
@@ -182,7 +198,10 @@ mod tests {
         for class in CLASSES {
             for seed in 1..=50 {
                 let case = case(class, "cubic", seed);
-                assert!(case.steady.end - case.steady.start >= 2 * case.rtt, "{case:?}");
+                assert!(
+                    case.steady.end - case.steady.start >= 2 * case.rtt,
+                    "{case:?}"
+                );
                 assert!(case.steady.end.as_secs_f64() <= case.seconds);
             }
         }

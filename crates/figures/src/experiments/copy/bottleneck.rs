@@ -22,8 +22,8 @@ impl Changing {
     /// # Errors
     /// It cannot be read, or a line has no time in seconds or no rate.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("cannot read {}", path.display()))?;
         Self::of(&text).with_context(|| format!("{} is no trace of rates", path.display()))
     }
 
@@ -53,7 +53,8 @@ impl Changing {
             .skip(1)
             .map(|step| step.0)
             .chain([f64::INFINITY]);
-        let carried = |((at, rate), end): (&(f64, f64), f64)| rate * (end.min(until) - at.max(from)).max(0.0);
+        let carried =
+            |((at, rate), end): (&(f64, f64), f64)| rate * (end.min(until) - at.max(from)).max(0.0);
         self.steps.iter().zip(ends).map(carried).sum::<f64>() / (until - from)
     }
 }
@@ -64,7 +65,8 @@ mod tests {
 
     #[test]
     fn the_mean_weighs_each_rate_by_its_time() {
-        let text = "# a comment\nat, rate, delay, loss\n0 s, 10 Mbit/s, 60 ms,\n20 s, 40 Mbit/s, 60 ms,\n";
+        let text =
+            "# a comment\nat, rate, delay, loss\n0 s, 10 Mbit/s, 60 ms,\n20 s, 40 Mbit/s, 60 ms,\n";
         let trace = Changing::of(text).unwrap();
         assert_eq!(trace.mean(0.0, 20.0), 10e6);
         assert_eq!(trace.mean(15.0, 25.0), 25e6);

@@ -158,7 +158,9 @@ impl Case {
             .time(ByteCount::nearest(bytes as f64 / streams))
             .as_secs_f64();
         let waiting = match way.waits_for_files && self.data.is_tree() {
-            true => files as f64 * ROUND_TRIPS_OF_A_FILE * self.hop.rtt.as_secs_f64() / streams.max(4.0),
+            true => {
+                files as f64 * ROUND_TRIPS_OF_A_FILE * self.hop.rtt.as_secs_f64() / streams.max(4.0)
+            }
             false => 0.0,
         };
         let seconds = moving + waiting;
@@ -212,7 +214,10 @@ fn clean() -> Vec<Case> {
 /// Losses without a queue, with three congestion controls.
 fn lossy() -> Vec<Case> {
     let mut cases = Vec::new();
-    for (data, size) in [(Data::File(256 * MIB), "256 MiB"), (Data::File(2 * GIB), "2 GiB")] {
+    for (data, size) in [
+        (Data::File(256 * MIB), "256 MiB"),
+        (Data::File(2 * GIB), "2 GiB"),
+    ] {
         for (loss, percent) in [(1e-4, "0.01"), (1e-3, "0.1")] {
             for rtt_ms in [30, 60] {
                 for (control, model) in [
@@ -268,7 +273,8 @@ fn small_windows() -> Case {
     let data = Data::File(16 * MIB);
     let title = "One file of 16 MiB between 64 KB hosts, 1 Gbit/s, 100 ms, no loss";
     let mut case = Case::over_a_gigabit("windows-64kb-100ms-16mib", title, 100, data);
-    case.set.push(("nodes.*.buffers".into(), "\"64 KB\"".into()));
+    case.set
+        .push(("nodes.*.buffers".into(), "\"64 KB\"".into()));
     case.hop.window = Some(ByteCount::nearest(65536.0));
     case
 }
@@ -404,8 +410,18 @@ mod tests {
         let all = all();
         for (nth, case) in all.iter().enumerate() {
             for other in all.iter().skip(nth + 1) {
-                assert!(!case.name.contains(&other.name), "{} {}", case.name, other.name);
-                assert!(!other.name.contains(&case.name), "{} {}", case.name, other.name);
+                assert!(
+                    !case.name.contains(&other.name),
+                    "{} {}",
+                    case.name,
+                    other.name
+                );
+                assert!(
+                    !other.name.contains(&case.name),
+                    "{} {}",
+                    case.name,
+                    other.name
+                );
             }
         }
     }
@@ -421,7 +437,12 @@ mod tests {
                     1
                 };
                 let bytes = case.max_in_place(case.expected(way)) as u64;
-                assert!(copies * bytes <= SIDE_BY_SIDE_BYTES, "{}@{}", way.name, case.name);
+                assert!(
+                    copies * bytes <= SIDE_BY_SIDE_BYTES,
+                    "{}@{}",
+                    way.name,
+                    case.name
+                );
             }
         }
     }

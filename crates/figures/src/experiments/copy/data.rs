@@ -70,7 +70,10 @@ impl Data {
     /// Number of files and sum of their bytes.
     pub fn extent(self) -> (u64, u64) {
         let files = self.files();
-        (files.len() as u64, files.iter().map(|(_, bytes)| bytes).sum())
+        (
+            files.len() as u64,
+            files.iter().map(|(_, bytes)| bytes).sum(),
+        )
     }
 
     /// The name of the file or folder.
@@ -156,7 +159,10 @@ mod tests {
         );
         let (files, bytes) = Data::SourceTree.extent();
         let mean = bytes as f64 / files as f64;
-        assert!(files == SOURCE_FILES && (7e3..14e3).contains(&mean), "{mean}");
+        assert!(
+            files == SOURCE_FILES && (7e3..14e3).contains(&mean),
+            "{mean}"
+        );
     }
 
     #[test]

@@ -117,7 +117,11 @@ impl Seen {
 
     /// Mbit/s; nothing where it was stopped.
     fn at_least_mbps(&self) -> f64 {
-        if self.stopped { 0.0 } else { self.at_most_mbps() }
+        if self.stopped {
+            0.0
+        } else {
+            self.at_most_mbps()
+        }
     }
 
     /// The share of what the narrowest link carried, 0 to 1; none where no link has a limit or it was stopped.
@@ -142,7 +146,10 @@ impl Experiment for Copy {
 
     fn cells(&self) -> Vec<Cell> {
         let ways = |case: Case| {
-            let able = self.ways.iter().filter(|way| way.cannot(case.data).is_none());
+            let able = self
+                .ways
+                .iter()
+                .filter(|way| way.cannot(case.data).is_none());
             able.map(|way| Cell::of(way, &case)).collect::<Vec<_>>()
         };
         cases::all().into_iter().flat_map(ways).collect()
@@ -170,7 +177,13 @@ impl Experiment for Copy {
         Ok(Sources::default())
     }
 
-    fn network(&self, tools: &Tools, sources: &Sources, cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        tools: &Tools,
+        sources: &Sources,
+        cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         let (_, case) = cell.found()?;
         // Now, while there is no lab yet: making it takes the processor for a while.
         sources.of(tools, case.data)?;
@@ -192,14 +205,21 @@ impl Experiment for Copy {
             source: &source,
             direction: Direction::Fetch,
             // What `longhaul cp` is told is its own.
-            streams: if way.is_own() { 1 } else { way.streams.unwrap_or(1) },
+            streams: if way.is_own() {
+                1
+            } else {
+                way.streams.unwrap_or(1)
+            },
         };
         let (files, bytes) = case.data.extent();
         let from = here.lab.links()?.seconds;
         let timed = copy_within(peer.as_ref(), &job, case.time_limit)?;
         if let Some(timed) = &timed {
             let arrived = (timed.contents.files, timed.contents.bytes);
-            ensure!(arrived == (files, bytes), "{arrived:?} files and bytes arrived");
+            ensure!(
+                arrived == (files, bytes),
+                "{arrived:?} files and bytes arrived"
+            );
         }
         let streams = match &timed {
             Some(timed) if way.is_own() => Some(streams_of(&timed.printed)?),
@@ -336,7 +356,8 @@ mod tests {
     #[test]
     fn the_scenarios_of_all_cases_are_sound() {
         for case in cases::all() {
-            let scenarios = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+            let scenarios =
+                std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
             let scenario = wanbed::Scenario::read(scenarios.join(case.scenario)).unwrap();
             let set = case.set.iter().cloned();
             let overrides = set.fold(wanbed::Overrides::default(), |all, (path, value)| {

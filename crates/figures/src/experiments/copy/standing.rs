@@ -46,7 +46,8 @@ impl Standing {
         let own = runs.spread(&cell(&OWN), Seen::at_least_mbps)?;
         let rival = |own: &Way, is_able: fn(&Way) -> bool| {
             let able = WAYS.iter().filter(|way| !way.is_own() && is_able(way));
-            let rates = able.filter_map(|way| Some((*way, runs.spread(&cell(way), Seen::at_most_mbps)?)));
+            let rates =
+                able.filter_map(|way| Some((*way, runs.spread(&cell(way), Seen::at_most_mbps)?)));
             let (way, mbps) = rates.max_by(|a, b| a.1.median.total_cmp(&b.1.median))?;
             let ratio = Spread::of(&ratios(runs, case, own, &way))?;
             Some(Rival { way, mbps, ratio })
@@ -84,10 +85,15 @@ pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
 fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<f64> {
     let others = runs.cell(&Cell::of(by, case));
     let pair = |run: &&crate::record::Record<Cell, Seen>| {
-        let other = others.iter().find(|other| other.cell.seed == run.cell.seed)?;
+        let other = others
+            .iter()
+            .find(|other| other.cell.seed == run.cell.seed)?;
         Some(run.seen.at_least_mbps() / other.seen.at_most_mbps())
     };
-    runs.cell(&Cell::of(own, case)).iter().filter_map(pair).collect()
+    runs.cell(&Cell::of(own, case))
+        .iter()
+        .filter_map(pair)
+        .collect()
 }
 
 /// In how many seeds `longhaul cp` with nothing set was faster than every other that was measured with the same seed, of how many.
@@ -106,7 +112,10 @@ fn ahead(runs: &Runs<'_, Cell, Seen>, case: &Case) -> (usize, usize) {
         .iter()
         .filter_map(|run| Some(run.seen.at_least_mbps() > best(run.cell.seed)?))
         .collect();
-    (compared.iter().filter(|ahead| **ahead).count(), compared.len())
+    (
+        compared.iter().filter(|ahead| **ahead).count(),
+        compared.len(),
+    )
 }
 
 #[cfg(test)]

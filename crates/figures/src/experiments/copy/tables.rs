@@ -17,7 +17,10 @@ type CopyRuns<'a> = Runs<'a, Cell, Seen>;
 pub fn page(runs: &CopyRuns<'_>) -> Page {
     let measured: Vec<Case> = cases::all()
         .into_iter()
-        .filter(|case| WAYS.iter().any(|way| !runs.cell(&Cell::of(way, case)).is_empty()))
+        .filter(|case| {
+            WAYS.iter()
+                .any(|way| !runs.cell(&Cell::of(way, case)).is_empty())
+        })
         .collect();
     let page = Page::new(&how_it_was_measured())
         .table(&summary(runs, &measured))
@@ -174,10 +177,12 @@ fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
         .collect();
     let mut remarks = vec![];
     if way.is_own() && way.name != OWN_FIXED.name {
-        remarks.extend(Spread::of(&streams).map(|streams| match streams.is_single() {
-            true => format!("came to {:.0} streams", streams.median),
-            false => format!("came to {} streams", cell(Some(streams), 0)),
-        }));
+        remarks.extend(
+            Spread::of(&streams).map(|streams| match streams.is_single() {
+                true => format!("came to {:.0} streams", streams.median),
+                false => format!("came to {} streams", cell(Some(streams), 0)),
+            }),
+        );
     }
     if stopped > 0 {
         remarks.push(format!("{stopped} of {} stopped", all.len()));
@@ -298,7 +303,10 @@ mod tests {
         ];
         let runs = Runs::of(&records);
         let text = page(&runs).text;
-        let summary = text.lines().find(|line| line.starts_with("| One file")).unwrap();
+        let summary = text
+            .lines()
+            .find(|line| line.starts_with("| One file"))
+            .unwrap();
         assert!(summary.contains("| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 (single) | 2.00 (single) | 1 of 1 |"), "{summary}");
         let row = |start: &str| text.lines().rfind(|line| line.starts_with(start)).unwrap();
         assert!(

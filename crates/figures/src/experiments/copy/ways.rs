@@ -98,7 +98,9 @@ impl Way {
     /// # Errors
     /// There is no such peer: it is `longhaul cp`.
     pub fn other(&self) -> Result<Box<dyn Peer>> {
-        let found = peers::all().into_iter().find(|peer| peer.name() == self.program);
+        let found = peers::all()
+            .into_iter()
+            .find(|peer| peer.name() == self.program);
         found.with_context(|| format!("there is no peer {:?}", self.program))
     }
 
@@ -169,7 +171,9 @@ pub const WAYS: [Way; 17] = [
         .by_ssh()
         .verifying(RSYNC_HASH)
         .pipelined(),
-    way("rsync", "rsync", None).verifying(RSYNC_HASH).pipelined(),
+    way("rsync", "rsync", None)
+        .verifying(RSYNC_HASH)
+        .pipelined(),
     way("rclone-sftp-4", "rclone-sftp", Some(4))
         .by_ssh()
         .verifying(RCLONE_HASH),

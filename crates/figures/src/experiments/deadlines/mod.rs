@@ -97,7 +97,12 @@ pub struct Cell {
 
 impl Cell {
     /// What is demonstrated.
-    pub const DEMONSTRATED: [Self; 2] = [Self { way: Way::BestEffort }, Self { way: Way::Auto }];
+    pub const DEMONSTRATED: [Self; 2] = [
+        Self {
+            way: Way::BestEffort,
+        },
+        Self { way: Way::Auto },
+    ];
 }
 
 /// What became of one copy.
@@ -201,7 +206,8 @@ impl Experiment for Deadlines {
     }
 
     fn outcome(&self, seen: &Seen) -> String {
-        let of = |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
+        let of =
+            |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
         format!(
             "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, of which {} were met; not to be met {}, of which {} were; {} not whole",
             seen.copies.len(),

@@ -57,10 +57,19 @@ fn table(runs: &All<'_>) -> Table {
         if all.is_empty() {
             continue;
         }
-        let count = |what: &dyn Fn(&Made) -> bool| all.iter().filter(|(.., copy)| what(copy)).count();
-        let met_of = |said: &dyn Fn(&Made) -> bool| share(count(&|copy| said(copy) && copy.met), count(said));
-        let refused: Vec<_> = all.iter().filter(|(.., copy)| copy.said.is_missed()).collect();
-        let out_of_reach = refused.iter().filter(|of| is_out_of_reach(runs, ***of)).count();
+        let count =
+            |what: &dyn Fn(&Made) -> bool| all.iter().filter(|(.., copy)| what(copy)).count();
+        let met_of = |said: &dyn Fn(&Made) -> bool| {
+            share(count(&|copy| said(copy) && copy.met), count(said))
+        };
+        let refused: Vec<_> = all
+            .iter()
+            .filter(|(.., copy)| copy.said.is_missed())
+            .collect();
+        let out_of_reach = refused
+            .iter()
+            .filter(|of| is_out_of_reach(runs, ***of))
+            .count();
         let seconds: f64 = all.iter().map(|(.., copy)| copy.seconds).sum();
         let reserved: u64 = all.iter().map(|(.., copy)| copy.reserved_bytes).sum();
         let busy = all.iter().filter(|(.., copy)| copy.others > 0);
@@ -106,7 +115,10 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
         (!all.is_empty()).then(|| share(met, all.len()))
     };
     let of = |way: Way| {
-        let key = format!("met-{}", way.title().replace(['`', '-'], "").replace(' ', "-"));
+        let key = format!(
+            "met-{}",
+            way.title().replace(['`', '-'], "").replace(' ', "-")
+        );
         Some(Figure::new(
             key,
             format!("deadlines met, {}", way.title()),

@@ -118,10 +118,13 @@ impl<'a, 'h> World<'a, 'h> {
         let config = json!({"owner": "longhaul", "links": {
             "shared": {"interface": interface, "gateways": gateways, "rate": ROUTED_BPS as u64}}});
         let file = self.here.folder.join("router.json");
-        std::fs::write(&file, config.to_string()).context("cannot write the router's configuration")?;
+        std::fs::write(&file, config.to_string())
+            .context("cannot write the router's configuration")?;
         let mut router = self.longhaul("west", "router-home")?;
         router.args(["router", "--config"]).arg(&file);
-        router.arg("--state").arg(self.here.folder.join("router-state"));
+        router
+            .arg("--state")
+            .arg(self.here.folder.join("router-state"));
         router.arg("--listen").arg(format!("unix:{}", self.agent()));
         Server::start(router, "longhaul router", "listening")
     }
@@ -158,7 +161,14 @@ impl<'a, 'h> World<'a, 'h> {
         };
         ask(&["map", "import", &file.to_string_lossy()])?;
         for role in ["client", "reserver"] {
-            ask(&["control", "grant", &self.client_key, role, "--name", "client"])?;
+            ask(&[
+                "control",
+                "grant",
+                &self.client_key,
+                role,
+                "--name",
+                "client",
+            ])?;
         }
         let url = format!("https://{}:{CONTROLLER_PORT}", self.address("east")?);
         let mut know = self.longhaul("client", "client")?;
@@ -170,8 +180,8 @@ impl<'a, 'h> World<'a, 'h> {
     fn arrived(&self) -> Result<u64> {
         let mut ip = self.here.lab.command("sink", "ip")?;
         ip.args(["-j", "-s", "link"]);
-        let links: Value =
-            serde_json::from_str(&succeed_within(ip, "ip link", COMMAND_TIMEOUT)?).context("ip link")?;
+        let links: Value = serde_json::from_str(&succeed_within(ip, "ip link", COMMAND_TIMEOUT)?)
+            .context("ip link")?;
         let links = links.as_array().into_iter().flatten();
         let outside = links.filter(|link| link["ifname"] != "lo");
         Ok(outside
@@ -189,7 +199,12 @@ impl<'a, 'h> World<'a, 'h> {
         takes.args(["--server", "--port", &port.to_string()]);
         let takes = Server::start_listening(takes, "iperf3", port)?;
         let mut sends = self.here.lab.command("other", "iperf3")?;
-        sends.args(["--client", &self.address("sink")?, "--port", &port.to_string()]);
+        sends.args([
+            "--client",
+            &self.address("sink")?,
+            "--port",
+            &port.to_string(),
+        ]);
         sends.args(["--parallel", &flows.to_string(), "--time", OTHERS_SECONDS]);
         let sends = Server::start_silent(sends, "iperf3")?;
         std::thread::sleep(OTHERS_FIRST);
@@ -211,13 +226,16 @@ impl<'a, 'h> World<'a, 'h> {
             // Half of a link is for reservations.
             Way::Peak => cp.args(["--reserve", &format!("{:.0}", ROUTED_BPS / 2.0)]),
         };
-        cp.arg(&source)
-            .arg(format!("lh://{}:{SERVER_PORT}/{target}", self.address("server")?));
+        cp.arg(&source).arg(format!(
+            "lh://{}:{SERVER_PORT}/{target}",
+            self.address("server")?
+        ));
         let (ended, events) = WatchedCopy::start(cp)?.end(COPY_TIMEOUT)?;
         let seconds = events.last().map_or(f64::NAN, |(at, _)| *at);
         drop(others);
         let arrived = self.here.folder.join("target").join(&target);
-        let is_same = || Ok::<bool, std::io::Error>(std::fs::read(&arrived)? == std::fs::read(&source)?);
+        let is_same =
+            || Ok::<bool, std::io::Error>(std::fs::read(&arrived)? == std::fs::read(&source)?);
         let whole = ended.code == Some(0) && is_same().unwrap_or(false);
         let _ = std::fs::remove_file(&arrived);
         let report = ended.report.unwrap_or_default();
@@ -231,9 +249,11 @@ impl<'a, 'h> World<'a, 'h> {
             *at < wanted.deadline_s && event["event"] == "deadline" && event["state"] == "at-risk"
         });
         // First that it may be missed, then that it cannot be met, if both are.
-        let said = at_risk.fold(Said::Met, |_, (at, event)| match event["is_missed"] == true {
-            true => Said::Missed(*at),
-            false => Said::AtRisk(*at),
+        let said = at_risk.fold(Said::Met, |_, (at, event)| {
+            match event["is_missed"] == true {
+                true => Said::Missed(*at),
+                false => Said::AtRisk(*at),
+            }
         });
         let bytes = |field: &str| deadline[field].as_u64().unwrap_or_default();
         Ok(Made {

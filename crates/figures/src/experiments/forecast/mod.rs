@@ -149,7 +149,11 @@ impl Experiment for Forecast {
             What::Made => Ok(Seen {
                 scores: Family::ALL
                     .map(|family| {
-                        let score = play(family.quantity(), family.period(), &family.values(here.seed));
+                        let score = play(
+                            family.quantity(),
+                            family.period(),
+                            &family.values(here.seed),
+                        );
                         (Origin::Made(family), score)
                     })
                     .into(),
@@ -173,7 +177,11 @@ impl Experiment for Forecast {
         let within = |(origin, score): &(Origin, Score)| {
             format!("{} {:.1} %", origin.title(), 100.0 * score.of[0].within)
         };
-        seen.scores.iter().map(within).collect::<Vec<_>>().join(", ")
+        seen.scores
+            .iter()
+            .map(within)
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     fn under_noise(&self, _cell: &Cell) -> bool {

@@ -91,19 +91,31 @@ fn coverage(runs: &All<'_>) -> Table {
     ]);
     for origin in Origin::all() {
         let percent = |value: &dyn Fn(&Score) -> f64| {
-            cell(Spread::of(&of(runs, origin, |score| 100.0 * value(score))), 1)
+            cell(
+                Spread::of(&of(runs, origin, |score| 100.0 * value(score))),
+                1,
+            )
         };
         let mut names: Vec<String> = vec![];
         let cell = origin.cell();
         for record in runs.cell(&cell) {
-            let own = record.seen.scores.iter().filter(|(other, _)| *other == origin);
+            let own = record
+                .seen
+                .scores
+                .iter()
+                .filter(|(other, _)| *other == origin);
             names.extend(own.map(|(_, score)| score.hindsight.clone()));
         }
         if names.is_empty() {
             continue;
         }
         let share = |horizon: usize, place: usize| {
-            move |score: &Score| score.shares.get(horizon).map_or(f64::NAN, |shares| shares[place])
+            move |score: &Score| {
+                score
+                    .shares
+                    .get(horizon)
+                    .map_or(f64::NAN, |shares| shares[place])
+            }
         };
         table.row([
             origin.title().to_owned(),
@@ -187,7 +199,9 @@ pub fn page(runs: &All<'_>) -> Result<Page> {
             )?,
         );
     }
-    Ok(page.heading("Where the series are from").paragraph(&sources))
+    Ok(page
+        .heading("Where the series are from")
+        .paragraph(&sources))
 }
 
 /// What documents quote.
@@ -260,8 +274,12 @@ fn draw_series(title: &str, quantity: Quantity, period: f64, values: &[f64]) -> 
     for (step, &value) in values.iter().enumerate() {
         if let Some(issued) = series.forecast().filter(|_| step >= from) {
             let issued = issued.quantiles;
-            for (line, value) in lines.iter_mut().zip([value, issued.p10, issued.p50, issued.p90]) {
-                line.points.push(((step - from) as f64 * period, factor * value));
+            for (line, value) in lines
+                .iter_mut()
+                .zip([value, issued.p10, issued.p50, issued.p90])
+            {
+                line.points
+                    .push(((step - from) as f64 * period, factor * value));
             }
         }
         let _ = series.observe(Sample::exact((step as f64 * period * 1e6) as Moment, value));
@@ -279,7 +297,8 @@ fn draw_strips(svg: &mut String, title: &str, strips: &[(&str, Vec<f64>)]) -> Dr
     let least = all().fold(70.0, f64::min);
     let most = all().fold(90.0, f64::max);
     let rows = strips.len() as f64;
-    let canvas = SVGBackend::with_string(svg, (900, 80 + 36 * strips.len() as u32)).into_drawing_area();
+    let canvas =
+        SVGBackend::with_string(svg, (900, 80 + 36 * strips.len() as u32)).into_drawing_area();
     canvas.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&canvas)
         .caption(title, ("sans-serif", 18))
@@ -294,7 +313,10 @@ fn draw_strips(svg: &mut String, title: &str, strips: &[(&str, Vec<f64>)]) -> Dr
         .x_desc("%")
         .draw()?;
     for asked in [ASKED.0, ASKED.1] {
-        chart.draw_series(LineSeries::new([(asked, 0.0), (asked, rows)], BLACK.mix(0.5)))?;
+        chart.draw_series(LineSeries::new(
+            [(asked, 0.0), (asked, rows)],
+            BLACK.mix(0.5),
+        ))?;
     }
     for (row, (name, within)) in strips.iter().enumerate() {
         let y = rows - row as f64 - 0.5;
@@ -337,7 +359,13 @@ mod tests {
             let score = Score {
                 mean: 10.0,
                 of: Forecaster::ALL
-                    .map(|one| scored(if one == Forecaster::LastValue { 3.0 } else { 2.0 }))
+                    .map(|one| {
+                        scored(if one == Forecaster::LastValue {
+                            3.0
+                        } else {
+                            2.0
+                        })
+                    })
                     .into(),
                 hindsight: "median of 5".to_owned(),
                 shares: vec![[0.09, 0.81, 0.1]; HORIZONS.len()],

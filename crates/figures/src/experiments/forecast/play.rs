@@ -1,8 +1,8 @@
 //! A series played to forecasters, which are scored on each value that they have not seen yet.
 
 use longhaul_weather::forecast::{
-    Band, Detail, Error, Family, HORIZONS, LEVELS, Moment, Predictor as _, Quantity, RunningMean, Sample,
-    Series, Windows,
+    Band, Detail, Error, Family, HORIZONS, LEVELS, Moment, Predictor as _, Quantity, RunningMean,
+    Sample, Series, Windows,
 };
 use serde::{Deserialize, Serialize};
 
@@ -101,11 +101,12 @@ impl Beside {
         let place = self.quantity.to_scale(point);
         let issued = self.band.around(place);
         if scored {
-            let quantiles =
-                [issued.lower, issued.middle, issued.upper].map(|end| self.quantity.from_scale(end));
+            let quantiles = [issued.lower, issued.middle, issued.upper]
+                .map(|end| self.quantity.from_scale(end));
             self.sum.add(point, quantiles, value);
         }
-        self.band.update(place, issued, self.quantity.to_scale(value));
+        self.band
+            .update(place, issued, self.quantity.to_scale(value));
     }
 }
 
@@ -198,7 +199,9 @@ pub fn play(quantity: Quantity, period: f64, values: &[f64]) -> Score {
             Forecaster::LastValue => family[0].sum,
             Forecaster::RunningMean => running.1.sum,
             Forecaster::Hindsight => Scored {
-                pinball: family[least(&family, |beside| beside.sum.pinball)].sum.pinball,
+                pinball: family[least(&family, |beside| beside.sum.pinball)]
+                    .sum
+                    .pinball,
                 ..family[hindsight].sum
             },
         };

@@ -70,7 +70,9 @@ impl Recording {
             Self::VaryingPath => {
                 "the same over a bottleneck and a round trip that change every 20 s, with the statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 Mbit/s of the same lengths."
             }
-            Self::RoundTrips => "the sending kernel's smoothed round trip, over the link of the first.",
+            Self::RoundTrips => {
+                "the sending kernel's smoothed round trip, over the link of the first."
+            }
         }
     }
 
@@ -92,7 +94,10 @@ impl Recording {
         }
         let path = tools.scratch.path().join(format!("forecast-{seed}.csv"));
         crate::store::replace(&path, &wanbed::drs_trace::write(seed, 180))?;
-        let trace = format!("{{ file = \"{}\", repeat_after = \"3600 s\" }}", path.display());
+        let trace = format!(
+            "{{ file = \"{}\", repeat_after = \"3600 s\" }}",
+            path.display()
+        );
         let cross = "{ rate = \"5 Mbit/s\", on = \"4 s\", off = \"8 s\" }";
         Ok(Network::of(tools, "drs-trace.toml")?
             .set("links.wan.trace", trace)
@@ -154,7 +159,12 @@ pub fn record<S>(here: &Here<'_, S>, what: Recording) -> Result<Vec<f64>> {
     command
         .env("LONGHAUL_HOME", &keys.client_home)
         .args(["perf", "--json", "--host-key", &keys.server_key])
-        .args(["--time", &format!("{SECONDS}s"), "-i", &format!("{PERIOD}s")]);
+        .args([
+            "--time",
+            &format!("{SECONDS}s"),
+            "-i",
+            &format!("{PERIOD}s"),
+        ]);
     if what.quantity() == Quantity::Rate {
         // What arrives is counted here: a sending end counts what goes into its buffer.
         command.arg("-R");
@@ -200,7 +210,9 @@ mod tests {
                 seconds,
                 bits_per_second: rate,
             },
-            streams: vec![Stream { rtt: Some(40_123.4) }],
+            streams: vec![Stream {
+                rtt: Some(40_123.4),
+            }],
         };
         let all = [
             interval(0.0, 0.5, 1.0),

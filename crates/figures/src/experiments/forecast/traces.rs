@@ -255,7 +255,9 @@ fn losses(random: &mut Random) -> Vec<f64> {
                 left = exponential(random, if lossy { 10.0 } else { 30.0 });
             }
             left -= 1.0;
-            let lost = (0..PROBES).filter(|_| random.random::<f64>() < chance).count();
+            let lost = (0..PROBES)
+                .filter(|_| random.random::<f64>() < chance)
+                .count();
             lost as f64 / f64::from(PROBES)
         })
         .collect()
@@ -288,14 +290,20 @@ mod tests {
                 .map(|some| some.iter().sum::<f64>() / of as f64)
                 .collect();
             let mean = means.iter().sum::<f64>() / means.len() as f64;
-            means.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / means.len() as f64
+            means
+                .iter()
+                .map(|value| (value - mean).powi(2))
+                .sum::<f64>()
+                / means.len() as f64
         };
         1.0 + (variance(64) / variance(4)).log2() / (2.0 * 4.0)
     }
 
     #[test]
     fn what_is_to_be_self_similar_is() {
-        let mean = |of: &dyn Fn(u64) -> Vec<f64>| (1..=20).map(|seed| hurst(&of(seed))).sum::<f64>() / 20.0;
+        let mean = |of: &dyn Fn(u64) -> Vec<f64>| {
+            (1..=20).map(|seed| hurst(&of(seed))).sum::<f64>() / 20.0
+        };
         let tails = mean(&|seed| Family::HeavyTails.values(seed));
         // The estimate falls short of the limit on series that are this short.
         assert!((0.75..1.0).contains(&tails), "{tails}");

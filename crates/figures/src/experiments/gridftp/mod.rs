@@ -225,7 +225,9 @@ impl Experiment for GridFtp {
     }
 
     fn outcome(&self, seen: &Seen) -> String {
-        let rate = |(seconds, _): &(u32, u64)| format!("{:.1} Mbit/s after {seconds} s", seen.mbps(*seconds));
+        let rate = |(seconds, _): &(u32, u64)| {
+            format!("{:.1} Mbit/s after {seconds} s", seen.mbps(*seconds))
+        };
         seen.arrived.iter().map(rate).collect::<Vec<_>>().join(", ")
     }
 

@@ -16,7 +16,11 @@ const FIGURES: [(Hosts, &str, &str); 4] = [
         "gridftp-untuned",
         "Figure 3: hosts that nobody tuned",
     ),
-    (Hosts::Reno, "gridftp-reno", "Figures 4 and 5: tuned hosts, Reno"),
+    (
+        Hosts::Reno,
+        "gridftp-reno",
+        "Figures 4 and 5: tuned hosts, Reno",
+    ),
     (Hosts::Cubic, "gridftp-cubic", "Tuned hosts, CUBIC"),
     (Hosts::Bbr, "gridftp-bbr", "Tuned hosts, BBR"),
 ];
@@ -116,7 +120,9 @@ fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
     for both in pairs(hosts) {
         let [direct, through] = both.map(|one| runs.spread(&one, |seen| seen.mbps(SHOWN)));
         let basis = runs.basis(&both);
-        let Some(gain) = gain(runs, both) else { continue };
+        let Some(gain) = gain(runs, both) else {
+            continue;
+        };
         let path = PATHS.iter().find(|(path, _)| *path == both[0].path);
         table.row([
             path.map_or("", |(_, words)| words).to_owned(),

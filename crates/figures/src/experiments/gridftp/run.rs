@@ -23,7 +23,10 @@ const HEADERS: u64 = 52;
 /// # Errors
 /// One is missing.
 pub fn programs() -> Result<()> {
-    GridFtp.needs().iter().try_for_each(|need| need.find().map(drop))
+    GridFtp
+        .needs()
+        .iter()
+        .try_for_each(|need| need.find().map(drop))
 }
 
 /// Payload that had arrived after each of `moments`, in seconds from the start of the client's program.
@@ -63,7 +66,9 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
         let moment = started + Duration::from_secs(u64::from(seconds));
         std::thread::sleep(moment.saturating_duration_since(Instant::now()));
         if child.try_wait()?.is_some() {
-            let said = child.wait_with_output().context("cannot read what it said")?;
+            let said = child
+                .wait_with_output()
+                .context("cannot read what it said")?;
             bail!(
                 "globus-url-copy ended before its time: {}",
                 String::from_utf8_lossy(&said.stderr).trim()
@@ -97,7 +102,10 @@ fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
 /// Payload that the last link has delivered to the server so far, in bytes.
 fn delivered(lab: &Lab) -> Result<u64> {
     let report = lab.links()?;
-    let link = report.links.iter().find(|link| link.counters.link == "lan2");
+    let link = report
+        .links
+        .iter()
+        .find(|link| link.counters.link == "lan2");
     let way = &link.context("the lab has no link lan2")?.counters.forward;
     Ok(way.bytes.saturating_sub(HEADERS * way.packets))
 }

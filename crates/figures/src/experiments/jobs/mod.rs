@@ -90,14 +90,23 @@ impl Experiment for Jobs {
             Cell::Killed => 11.0,
             Cell::Idle => run::IDLE_SECONDS + 3.0,
         };
-        Cost { share: 1.0, seconds }
+        Cost {
+            share: 1.0,
+            seconds,
+        }
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
         Source::sized(tools, run::BYTES)
     }
 
-    fn network(&self, _tools: &Tools, _setup: &Source, _cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        _tools: &Tools,
+        _setup: &Source,
+        _cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         Ok(Network::of_text("jobs", run::LAB))
     }
 
@@ -176,8 +185,13 @@ impl Experiment for Jobs {
 
 /// The time of `cell` by that of the copy by hand.
 fn ratios(runs: &Runs<'_, Cell, Seen>, cell: Cell) -> Vec<f64> {
-    let ratios = runs.ratios(&cell, &Cell::Command, |seen| seen.seconds.unwrap_or(f64::NAN));
-    ratios.into_iter().filter(|ratio| ratio.is_finite()).collect()
+    let ratios = runs.ratios(&cell, &Cell::Command, |seen| {
+        seen.seconds.unwrap_or(f64::NAN)
+    });
+    ratios
+        .into_iter()
+        .filter(|ratio| ratio.is_finite())
+        .collect()
 }
 
 const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` until it says that the job is done; \

@@ -88,7 +88,10 @@ pub fn run(here: &Here<'_, Source>, cell: Cell) -> Result<Seen> {
     };
     Ok(Seen {
         seconds: Some(seconds.as_secs_f64()),
-        wrong_bytes: Some(wrong_bytes(&here.setup.root.join(&here.setup.name), &arrived)?),
+        wrong_bytes: Some(wrong_bytes(
+            &here.setup.root.join(&here.setup.name),
+            &arrived,
+        )?),
         ..Seen::default()
     })
 }
@@ -110,7 +113,12 @@ fn idle(here: &Here<'_, Source>) -> Result<Seen> {
 
 /// `longhaul` at the client, with the agent and the memory of this run alone.
 fn command(here: &Here<'_, Source>) -> Result<Command> {
-    let mut command = in_node(here.tools, here.lab, "client", &here.tools.identities.client_home)?;
+    let mut command = in_node(
+        here.tools,
+        here.lab,
+        "client",
+        &here.tools.identities.client_home,
+    )?;
     command.env("LONGHAUL_STATE", here.folder.join("state"));
     Ok(command)
 }
@@ -149,7 +157,9 @@ fn until_half(here: &Here<'_, Source>, id: &str) -> Result<()> {
 
 /// Bytes of `arrived` that are not those of `source`, or are missing.
 fn wrong_bytes(source: &Path, arrived: &Path) -> Result<u64> {
-    let read = |path: &Path| std::fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    let read = |path: &Path| {
+        std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    };
     let (source, arrived) = (read(source)?, read(arrived)?);
     let differ = source
         .iter()
@@ -161,7 +171,8 @@ fn wrong_bytes(source: &Path, arrived: &Path) -> Result<u64> {
 
 /// How often all threads of a process have waited for something, by proc(5).
 fn voluntary_switches(process: u32) -> Result<u64> {
-    let threads = std::fs::read_dir(format!("/proc/{process}/task")).context("the agent has ended")?;
+    let threads =
+        std::fs::read_dir(format!("/proc/{process}/task")).context("the agent has ended")?;
     threads
         .map(|thread| {
             let status = std::fs::read_to_string(thread?.path().join("status"))?;

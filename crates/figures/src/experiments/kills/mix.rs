@@ -50,7 +50,11 @@ impl Mix {
     pub fn make(tools: &Tools) -> Result<Self> {
         let root = tools.scratch.path().join("kills");
         for (name, bytes) in files() {
-            sized_file(&root.join(NAME).join(&name), bytes, bytes ^ name.len() as u64)?;
+            sized_file(
+                &root.join(NAME).join(&name),
+                bytes,
+                bytes ^ name.len() as u64,
+            )?;
         }
         Ok(Self { root })
     }
@@ -66,12 +70,14 @@ impl Mix {
         };
         for (name, bytes) in files() {
             let source = self.root.join(NAME).join(&name);
-            let sent = fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
+            let sent =
+                fs::read(&source).with_context(|| format!("cannot read {}", source.display()))?;
             let there = fs::read(arrived.join(NAME).join(&name)).unwrap_or_default();
             if there.len() as u64 != bytes {
                 difference.lost_files += 1;
             }
-            difference.wrong_bytes += sent.iter().zip(&there).filter(|(a, b)| a != b).count() as u64;
+            difference.wrong_bytes +=
+                sent.iter().zip(&there).filter(|(a, b)| a != b).count() as u64;
         }
         Ok(difference)
     }
@@ -81,7 +87,9 @@ impl Mix {
 fn files() -> impl Iterator<Item = (String, u64)> {
     let small = (0..SMALL_FILES).map(|file| (format!("a/{:02}/{file:03}", file / 20), SMALL_BYTES));
     let middle = (0..MIDDLE_FILES).map(|file| (format!("c/{file}"), MIDDLE_BYTES));
-    small.chain([(LARGE_FILE.to_owned(), LARGE_BYTES)]).chain(middle)
+    small
+        .chain([(LARGE_FILE.to_owned(), LARGE_BYTES)])
+        .chain(middle)
 }
 
 /// How many names of unfinished files there are beneath `folder`.
@@ -89,9 +97,17 @@ fn leftovers(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .map(|entry| {
-            let is_one = entry.file_name().as_encoded_bytes().starts_with(b".longhaul-");
+            let is_one = entry
+                .file_name()
+                .as_encoded_bytes()
+                .starts_with(b".longhaul-");
             let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            u64::from(is_one) + if is_folder { leftovers(&entry.path()) } else { 0 }
+            u64::from(is_one)
+                + if is_folder {
+                    leftovers(&entry.path())
+                } else {
+                    0
+                }
         })
         .sum()
 }

@@ -146,7 +146,8 @@ impl Experiment for Kills {
         match cell.kill {
             None
             | Some(Kill {
-                state: State::Random, ..
+                state: State::Random,
+                ..
             }) => 1,
             Some(_) => 0,
         }

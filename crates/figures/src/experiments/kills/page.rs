@@ -94,7 +94,8 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     }
     for direction in Direction::BOTH {
         let word = direction.word();
-        table.row(sum(runs, |other, _| other == direction).row([word.to_owned(), "all".to_owned()]));
+        table
+            .row(sum(runs, |other, _| other == direction).row([word.to_owned(), "all".to_owned()]));
     }
     table.row(sum(runs, |_, _| true).row(["all".to_owned(), "all".to_owned()]));
     Page::new(HEAD).table(&table).paragraph(FOOT)
@@ -159,7 +160,12 @@ mod tests {
         };
         let records = [
             record(cell(None), 1, seen(0, 40e6, 3.0), true),
-            record(cell(Some(kill)), 1, seen(2, 40e6 + BYTES_PER_SECOND, 6.0), true),
+            record(
+                cell(Some(kill)),
+                1,
+                seen(2, 40e6 + BYTES_PER_SECOND, 6.0),
+                true,
+            ),
         ];
         let figures = figures(&Runs::of(&records));
         let texts: Vec<&str> = figures.iter().map(|figure| figure.text.as_str()).collect();

@@ -60,7 +60,9 @@ pub fn run(here: &Here<'_, Mix>, cell: &Cell) -> Result<Seen> {
                 Sign::Event(wanted) => match copy.until(COMMAND_TIMEOUT, wanted) {
                     Received::It => true,
                     Received::End => false,
-                    Received::Nothing => bail!("it did not come to be killed: {}", kill.state.words()),
+                    Received::Nothing => {
+                        bail!("it did not come to be killed: {}", kill.state.words())
+                    }
                 },
             };
             let client_was_there = match kill.side {
@@ -113,7 +115,9 @@ fn command(here: &Here<'_, Mix>, cell: &Cell, arrived: &Path) -> Result<std::pro
     let there = format!("lh://{}:{SERVER_PORT}", here.lab.address("server")?);
     command.args(["-r", "--json"]);
     match cell.direction {
-        Direction::Push => command.arg(here.setup.root.join(NAME)).arg(format!("{there}/")),
+        Direction::Push => command
+            .arg(here.setup.root.join(NAME))
+            .arg(format!("{there}/")),
         Direction::Pull => command.arg(format!("{there}/{NAME}")).arg(arrived),
     };
     Ok(command)

@@ -70,14 +70,19 @@ struct Cpu {
 pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<Seen> {
     let (server, client) = match sender {
         Sender::Longhaul | Sender::LonghaulPlain => longhaul(tools, lab, sender, seconds)?,
-        Sender::Iperf3 | Sender::Iperf3Window | Sender::Iperf3Paced => iperf3(lab, sender, seconds)?,
+        Sender::Iperf3 | Sender::Iperf3Window | Sender::Iperf3Paced => {
+            iperf3(lab, sender, seconds)?
+        }
     };
     let limit = Duration::from_secs(seconds.into()) + SET_UP_TIMEOUT;
     let (status, out, err) = output_within(client, sender.title(), limit)?;
     drop(server);
     let json: Json = serde_json::from_str(&out)
         .with_context(|| format!("{} ended with {status}: {}", sender.title(), err.trim()))?;
-    let Some(end) = json.end.filter(|_| status.success() && json.error.is_none()) else {
+    let Some(end) = json
+        .end
+        .filter(|_| status.success() && json.error.is_none())
+    else {
         bail!("{}: {}", sender.title(), json.error.unwrap_or(err));
     };
     Ok(Seen {
@@ -119,7 +124,12 @@ fn longhaul(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Result<(S
         .env("LONGHAUL_HOME", &keys.client_home)
         .args(["perf", "--json", "--host-key", &keys.server_key])
         .args(["--time", &seconds.to_string()])
-        .args(["--distance", RECORD_KM_AND_HOPS.0, "--hops", RECORD_KM_AND_HOPS.1])
+        .args([
+            "--distance",
+            RECORD_KM_AND_HOPS.0,
+            "--hops",
+            RECORD_KM_AND_HOPS.1,
+        ])
         .arg(format!("{}:{PERF_PORT}", lab.address(RECEIVER)?));
     if sender == Sender::LonghaulPlain {
         client.arg("--no-encryption");
@@ -133,7 +143,13 @@ fn iperf3(lab: &Lab, sender: Sender, seconds: u32) -> Result<(Server, Command)> 
     let server = Server::start(server, "iperf3 -s", "listening")?;
     let mut client = lab.command(SENDER, "iperf3")?;
     client
-        .args(["-J", "-t", &seconds.to_string(), "-p", &IPERF_PORT.to_string()])
+        .args([
+            "-J",
+            "-t",
+            &seconds.to_string(),
+            "-p",
+            &IPERF_PORT.to_string(),
+        ])
         .args(["-c", &lab.address(RECEIVER)?.to_string()]);
     if sender == Sender::Iperf3Paced {
         client.args(["--fq-rate", BY_HAND]);

@@ -175,7 +175,11 @@ fn states(random: &mut Xoshiro256PlusPlus) -> Vec<State> {
         busy ^= random.random::<f64>() < leaves;
         let fresh = RATE_DEVIATION * (1.0 - RATE_MEMORY * RATE_MEMORY).sqrt() * normal(random);
         deviation = RATE_MEMORY * deviation + fresh;
-        let (rate, loss) = if busy { (BUSY_RATE, BUSY_LOSS) } else { (1.0, 1.0) };
+        let (rate, loss) = if busy {
+            (BUSY_RATE, BUSY_LOSS)
+        } else {
+            (1.0, 1.0)
+        };
         State {
             rate_mbps: rate_mbps * rate * f64::exp(deviation),
             loss_percent: loss_percent * loss,
@@ -212,7 +216,10 @@ pub fn transfers(seed: u64, number: usize) -> Vec<Transfer> {
 /// The numbers of two sites, by chance.
 pub fn ends(random: &mut Xoshiro256PlusPlus) -> (usize, usize) {
     let from = random.random_range(0..SITES.len());
-    (from, (from + random.random_range(1..SITES.len())) % SITES.len())
+    (
+        from,
+        (from + random.random_range(1..SITES.len())) % SITES.len(),
+    )
 }
 
 /// How long a copy of so many bytes has to itself, in seconds, with slots for so many Mbit/s.
@@ -237,7 +244,8 @@ fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
 fn great_circle_km(from: usize, to: usize) -> f64 {
     let [(_, lat1, lon1), (_, lat2, lon2)] = [SITES[from], SITES[to]];
     let half = |a: f64, b: f64| ((b - a).to_radians() / 2.0).sin().powi(2);
-    let across = half(lat1, lat2) + lat1.to_radians().cos() * lat2.to_radians().cos() * half(lon1, lon2);
+    let across =
+        half(lat1, lat2) + lat1.to_radians().cos() * lat2.to_radians().cos() * half(lon1, lon2);
     2.0 * EARTH_RADIUS_KM * across.sqrt().asin()
 }
 
@@ -262,7 +270,9 @@ mod tests {
         assert!((great_circle_km(0, 5) - 3910.0).abs() < 20.0);
         for link in links(3) {
             let light = great_circle_km(link.ends.0, link.ends.1) / FIBRE_KM_PER_MS;
-            assert!(link.delay_ms >= light * LEAST_STRETCH && link.delay_ms <= light * GREATEST_STRETCH);
+            assert!(
+                link.delay_ms >= light * LEAST_STRETCH && link.delay_ms <= light * GREATEST_STRETCH
+            );
         }
     }
 

@@ -107,7 +107,9 @@ impl Way {
     /// The site whose depot a copy passes by this way; none if it goes directly, or as the controller has it.
     fn depot(self, transfer: &Transfer) -> Option<usize> {
         match self {
-            Self::Depot(site) => Some(site).filter(|site| ![transfer.from, transfer.to].contains(site)),
+            Self::Depot(site) => {
+                Some(site).filter(|site| ![transfer.from, transfer.to].contains(site))
+            }
             Self::Detour(number) => transfer.between().nth(number),
             Self::Direct | Self::Routed | Self::Faults => None,
         }
@@ -169,13 +171,20 @@ impl Experiment for Mesh {
         run::Files::make(tools)
     }
 
-    fn network(&self, tools: &Tools, _setup: &run::Files, cell: &Cell, seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        tools: &Tools,
+        _setup: &run::Files,
+        cell: &Cell,
+        seed: u64,
+    ) -> Result<Network> {
         let folder = tools.scratch.path().join(format!(
             "mesh-{seed}-{}-{}",
             cell.way.is_routed(),
             cell.way == Way::Faults
         ));
-        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot make {}", folder.display()))?;
         let mut text = "title = \"six sites, a link between any two, which change\"\n".to_owned();
         for (site, ..) in SITES {
             let _ = writeln!(text, "[nodes.{site}]\nrelays = true");
@@ -187,11 +196,16 @@ impl Experiment for Mesh {
                 let middle = transfers(seed, self.copies)[self.copies / 2].at_s;
                 link.fail(self.first_copy_s() + middle, FAILING_SECONDS);
             }
-            let (name, [from, to]) = (link.name(), [link.ends.0, link.ends.1].map(|end| SITES[end].0));
+            let (name, [from, to]) = (
+                link.name(),
+                [link.ends.0, link.ends.1].map(|end| SITES[end].0),
+            );
             let file = folder.join(format!("{name}.csv"));
             // Runs go side by side: nobody may read half a file.
-            let partial = tempfile::NamedTempFile::new_in(&folder).context("cannot make a trace")?;
-            std::fs::write(partial.path(), link.trace(begins_at_s)).context("cannot write a trace")?;
+            let partial =
+                tempfile::NamedTempFile::new_in(&folder).context("cannot make a trace")?;
+            std::fs::write(partial.path(), link.trace(begins_at_s))
+                .context("cannot write a trace")?;
             partial.persist(&file).context("cannot name a trace")?;
             let state = link.at(begins_at_s);
             let _ = write!(
@@ -222,7 +236,10 @@ impl Experiment for Mesh {
     fn outcome(&self, seen: &Seen) -> String {
         let seconds: f64 = seen.copies.iter().map(|made| made.seconds).sum();
         let lost = seen.copies.iter().filter(|made| !made.whole).count();
-        format!("{seconds:.1} s in all, {lost} of {} lost", seen.copies.len())
+        format!(
+            "{seconds:.1} s in all, {lost} of {} lost",
+            seen.copies.len()
+        )
     }
 
     fn under_noise(&self, _cell: &Cell) -> bool {

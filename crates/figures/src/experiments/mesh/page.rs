@@ -93,7 +93,9 @@ fn minimax(seed: u64, transfer: &Transfer) -> Option<usize> {
     let rate = |from: usize, to: usize| {
         let ends = (from.min(to), from.max(to));
         let link = links.iter().find(|link| link.ends == ends);
-        link.map_or(0.0, |link| link.at(MESH.first_copy_s() + transfer.at_s).rate_mbps)
+        link.map_or(0.0, |link| {
+            link.at(MESH.first_copy_s() + transfer.at_s).rate_mbps
+        })
     };
     let Transfer { from, to, .. } = *transfer;
     let by_depots = (0..SITES.len()).filter(|&site| site != from && site != to);
@@ -120,7 +122,10 @@ fn ways(all: &[Compared]) -> Vec<(String, Seconds)> {
             format!("the best fixed depot ({})", SITES[best].0),
             Box::new(move |one| one.depots[best]),
         ),
-        ("minimax by bandwidth".to_owned(), Box::new(|one| one.minimax)),
+        (
+            "minimax by bandwidth".to_owned(),
+            Box::new(|one| one.minimax),
+        ),
         (
             "**routed by the controller**".to_owned(),
             Box::new(|one| one.routed),
@@ -155,10 +160,12 @@ pub(super) fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
                 format!("{:.1}", sum(seconds, None)),
                 format!("{:.2}", sum(seconds, None) / sum(oracle, None)),
             ];
-            row.extend(
-                (0..CLASSES.len())
-                    .map(|class| format!("{:.2}", sum(seconds, Some(class)) / sum(direct, Some(class)))),
-            );
+            row.extend((0..CLASSES.len()).map(|class| {
+                format!(
+                    "{:.2}",
+                    sum(seconds, Some(class)) / sum(direct, Some(class))
+                )
+            }));
             table.row(row);
         }
     }
@@ -197,7 +204,10 @@ fn faults(runs: &Runs<'_, Cell, Seen>) -> String {
     let (mut seconds, mut direct) = (0.0, 0.0);
     for record in runs.cell(&Cell { way: Way::Faults }) {
         let beside = runs.cell(&Cell { way: Way::Direct });
-        let Some(beside) = beside.iter().find(|other| other.cell.seed == record.cell.seed) else {
+        let Some(beside) = beside
+            .iter()
+            .find(|other| other.cell.seed == record.cell.seed)
+        else {
             continue;
         };
         for (made, beside) in record.seen.copies.iter().zip(&beside.seen.copies) {

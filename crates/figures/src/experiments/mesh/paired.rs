@@ -176,7 +176,10 @@ impl Experiment for Paired {
                 (Lab::Mesh, 0) => [Way::Direct, Way::Routed],
                 (Lab::Mesh, _) => [Way::Routed, Way::Direct],
             };
-            let [first, second] = [world.copy(ways[0], &transfer)?, world.copy(ways[1], &transfer)?];
+            let [first, second] = [
+                world.copy(ways[0], &transfer)?,
+                world.copy(ways[1], &transfer)?,
+            ];
             ensure!(
                 first.whole && second.whole,
                 "a copy of {} bytes is not whole",
@@ -202,7 +205,12 @@ impl Experiment for Paired {
 
     fn outcome(&self, seen: &Seen) -> String {
         if !seen.unmeasured.is_empty() {
-            let seconds: f64 = seen.unmeasured.iter().flatten().map(|made| made.seconds).sum();
+            let seconds: f64 = seen
+                .unmeasured
+                .iter()
+                .flatten()
+                .map(|made| made.seconds)
+                .sum();
             return format!("{seconds:.1} s in all, directly");
         }
         let of = |bytes: u64| {
@@ -214,7 +222,10 @@ impl Experiment for Paired {
                 .collect();
             Spread::of(&of).map_or_else(String::new, |spread| format!("{:.2}", spread.median))
         };
-        format!("by direct, median of each size: {}", SIZES.map(of).join(" "))
+        format!(
+            "by direct, median of each size: {}",
+            SIZES.map(of).join(" ")
+        )
     }
 
     fn under_noise(&self, _cell: &Cell) -> bool {
@@ -251,7 +262,10 @@ impl Experiment for Paired {
             "direct by direct where nobody measures",
         ]);
         for (class, (_, name)) in CLASSES.iter().enumerate() {
-            let count = all.iter().filter(|one| class_of(one.pair.bytes) == class).count();
+            let count = all
+                .iter()
+                .filter(|one| class_of(one.pair.bytes) == class)
+                .count();
             if count > 0 {
                 classes.row([
                     (*name).to_owned(),
@@ -271,8 +285,12 @@ impl Experiment for Paired {
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let all = all(runs);
         let of = |compared: Compared| {
-            let of_class =
-                |class: usize| Some(format!("{:.2}", stats::sums(&of_class(&all, class, compared))?.0));
+            let of_class = |class: usize| {
+                Some(format!(
+                    "{:.2}",
+                    stats::sums(&of_class(&all, class, compared))?.0
+                ))
+            };
             (0..CLASSES.len())
                 .filter_map(of_class)
                 .collect::<Vec<_>>()
@@ -345,11 +363,17 @@ fn ratio(all: &[Beside<'_>], class: usize, compared: Compared) -> String {
 }
 
 fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
-    let spread = |of: fn(&Pair) -> f64| Spread::of(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>());
+    let spread =
+        |of: fn(&Pair) -> f64| Spread::of(&pairs.iter().map(|pair| of(pair)).collect::<Vec<_>>());
     let sum = |of: fn(&Pair) -> f64| pairs.iter().map(|pair| of(pair)).sum::<f64>();
     let ratio = spread(Pair::ratio).map_or_else(
         || "-".to_owned(),
-        |ratio| format!("{:.2} ({:.2}..{:.2})", ratio.median, ratio.lower, ratio.upper),
+        |ratio| {
+            format!(
+                "{:.2} ({:.2}..{:.2})",
+                ratio.median, ratio.lower, ratio.upper
+            )
+        },
     );
     let promised: Vec<bool> = pairs
         .iter()
@@ -361,8 +385,14 @@ fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
     vec![
         name,
         pairs.len().to_string(),
-        number(spread(|pair| pair.direct.seconds).map(|spread| spread.median), 3),
-        number(spread(|pair| pair.routed.seconds).map(|spread| spread.median), 3),
+        number(
+            spread(|pair| pair.direct.seconds).map(|spread| spread.median),
+            3,
+        ),
+        number(
+            spread(|pair| pair.routed.seconds).map(|spread| spread.median),
+            3,
+        ),
         ratio,
         number(
             Some(sum(|pair| pair.routed.seconds) / sum(|pair| pair.direct.seconds)),

@@ -70,7 +70,12 @@ pub(super) struct World<'a, 'h> {
 ///
 /// # Errors
 /// Something other than a copy fails.
-pub fn run(here: &Here<'_, Files>, way: Way, first_s: f64, transfers: &[Transfer]) -> Result<Vec<Made>> {
+pub fn run(
+    here: &Here<'_, Files>,
+    way: Way,
+    first_s: f64,
+    transfers: &[Transfer],
+) -> Result<Vec<Made>> {
     let began = Instant::now();
     let mut world = World::up(here, way.is_routed())?;
     let mut passed = BTreeMap::<usize, usize>::new();
@@ -143,7 +148,12 @@ impl<'a, 'h> World<'a, 'h> {
             world._servers.push(serving);
             let mut depot = world.longhaul(site, &format!("depot-{name}"))?;
             depot
-                .args(["depot", "--listen", &format!("0.0.0.0:{DEPOT_PORT}"), "--policy"])
+                .args([
+                    "depot",
+                    "--listen",
+                    &format!("0.0.0.0:{DEPOT_PORT}"),
+                    "--policy",
+                ])
                 .arg(&policy);
             if world.is_routed {
                 depot.args(["--register", &format!("depot-{name}"), "--site", name]);
@@ -162,7 +172,10 @@ impl<'a, 'h> World<'a, 'h> {
     /// Has every site a second home with the same key, and without a controller.
     fn bare_homes(&self) -> Result<()> {
         for (site, ..) in SITES {
-            let (home, bare) = (self.here.folder.join(site), self.here.folder.join(bare(site)));
+            let (home, bare) = (
+                self.here.folder.join(site),
+                self.here.folder.join(bare(site)),
+            );
             std::fs::create_dir_all(&bare).context("cannot make a home")?;
             for entry in std::fs::read_dir(&home).context("cannot read a home")? {
                 let file = entry.context("cannot read a home")?.path();
@@ -195,7 +208,11 @@ impl<'a, 'h> World<'a, 'h> {
     fn controller(&self) -> Result<Server> {
         let mut control = self.longhaul(CONTROLLER, "controller")?;
         let address = self.here.lab.address(SITES[CONTROLLER].0)?;
-        control.args(["control", "--listen", &format!("{address}:{CONTROLLER_PORT}")]);
+        control.args([
+            "control",
+            "--listen",
+            &format!("{address}:{CONTROLLER_PORT}"),
+        ]);
         Server::start(control, "longhaul control", "is ready")
     }
 
@@ -256,7 +273,9 @@ impl<'a, 'h> World<'a, 'h> {
     /// # Errors
     /// Something other than the copy fails.
     pub(super) fn copy(&self, way: Way, transfer: &Transfer) -> Result<Made> {
-        let Transfer { from, to, bytes, .. } = *transfer;
+        let Transfer {
+            from, to, bytes, ..
+        } = *transfer;
         let into = tempfile::tempdir_in(self.here.folder).context("cannot make a folder")?;
         // Ways that no controller picks know none.
         let home = match self.is_routed && !way.is_routed() {
@@ -283,7 +302,8 @@ impl<'a, 'h> World<'a, 'h> {
         let seconds = began.elapsed().as_secs_f64();
         let same = || {
             Ok::<bool, std::io::Error>(
-                std::fs::read(into.path().join(&name))? == std::fs::read(self.here.setup.root.join(&name))?,
+                std::fs::read(into.path().join(&name))?
+                    == std::fs::read(self.here.setup.root.join(&name))?,
             )
         };
         let report = match &ended {

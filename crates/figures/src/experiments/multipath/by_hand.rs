@@ -183,7 +183,10 @@ fn parts(paths: &[Path], split: Split) -> Vec<Part> {
             paths.iter().map(|path| path.mbps() / all).collect()
         }
         How::ThirtySeventy => {
-            let slowest = paths.iter().map(|path| path.mbps()).fold(f64::INFINITY, f64::min);
+            let slowest = paths
+                .iter()
+                .map(|path| path.mbps())
+                .fold(f64::INFINITY, f64::min);
             let at = paths.iter().position(|path| path.mbps() <= slowest);
             (0..paths.len())
                 .map(|place| if Some(place) == at { 0.3 } else { 0.7 })
@@ -209,7 +212,9 @@ fn parts(paths: &[Path], split: Split) -> Vec<Part> {
                 files: before(files)..until(place, files),
                 streams: match split.streams {
                     Streams::OneEach => 1,
-                    Streams::Ten => (until(place, STREAMS as u64) - before(STREAMS as u64)) as usize,
+                    Streams::Ten => {
+                        (until(place, STREAMS as u64) - before(STREAMS as u64)) as usize
+                    }
                 },
             }
         })
@@ -273,9 +278,15 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, split: Split) -> Result<Seen> 
         let (ended, _) = copy.end(COPY_TIMEOUT)?;
         let report = ended.report.context("longhaul cp printed no report")?;
         if ended.code != Some(0) || report["verification"]["verified"] != true {
-            bail!("longhaul cp ended with {:?}: {}", ended.code, ended.errors.trim());
+            bail!(
+                "longhaul cp ended with {:?}: {}",
+                ended.code,
+                ended.errors.trim()
+            );
         }
-        let took_s = report["seconds"].as_f64().context("the report has no seconds")?;
+        let took_s = report["seconds"]
+            .as_f64()
+            .context("the report has no seconds")?;
         seconds = seconds.max(took_s);
         took.push(took_s);
         streams += report["streams"].as_array().map_or(0, Vec::len);
@@ -316,16 +327,29 @@ mod tests {
         };
         let even = of(&Path::ALL, How::Even, Streams::Ten);
         assert_eq!(shares(&even), [(18, 3), (18, 4), (18, 3)]);
-        assert_eq!((even[0].files.clone(), even[2].files.clone()), (0..18, 36..54));
+        assert_eq!(
+            (even[0].files.clone(), even[2].files.clone()),
+            (0..18, 36..54)
+        );
         let proportion = of(&Path::ALL, How::InProportion, Streams::Ten);
         assert_eq!(shares(&proportion), [(24, 4), (6, 2), (24, 4)]);
         let thirty = of(&[Path::B, Path::C], How::ThirtySeventy, Streams::Ten);
         assert_eq!(shares(&thirty), [(9, 3), (21, 7)]);
         assert_eq!(
-            shares(&of(&[Path::A, Path::B], How::ThirtySeventy, Streams::OneEach)),
+            shares(&of(
+                &[Path::A, Path::B],
+                How::ThirtySeventy,
+                Streams::OneEach
+            )),
             [(21, 1), (9, 1)]
         );
-        assert_eq!(shares(&of(&Path::ALL, How::Pulled, Streams::OneEach)), [(54, 3)]);
-        assert_eq!(shares(&of(&[Path::A], How::Pulled, Streams::Ten)), [(24, 10)]);
+        assert_eq!(
+            shares(&of(&Path::ALL, How::Pulled, Streams::OneEach)),
+            [(54, 3)]
+        );
+        assert_eq!(
+            shares(&of(&[Path::A], How::Pulled, Streams::Ten)),
+            [(24, 10)]
+        );
     }
 }

@@ -329,7 +329,8 @@ impl Experiment for Multipath {
             for path in Path::ALL {
                 let rate = format!("\"{} Mbit/s\"", path.mbps() / split.scale.divisor());
                 for part in ["near", "far"] {
-                    network = network.set(format!("links.{}-{part}.rate", path.node()), rate.clone());
+                    network =
+                        network.set(format!("links.{}-{part}.rate", path.node()), rate.clone());
                 }
             }
             for end in ["client", "server"] {

@@ -1,8 +1,8 @@
 //! The tables: combinations beside the sum of their paths alone, and changes in mid-copy.
 
 use super::{
-    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Path, Seen, tables,
-    together,
+    AWAY_SECONDS, CHANGED_AT, CHANGED_BACK_AT, CHANGES, COMBINATIONS, Cell, Change, Path, Seen,
+    tables, together,
 };
 use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;

@@ -76,7 +76,12 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
     let mut world = Controlled::new(here)?;
     let target = here.folder.join("target");
     std::fs::create_dir(&target).context("cannot make a folder")?;
-    let mut serve = in_node(here.tools, here.lab, "server", &here.tools.identities.server_home)?;
+    let mut serve = in_node(
+        here.tools,
+        here.lab,
+        "server",
+        &here.tools.identities.server_home,
+    )?;
     serve.args(["serve", "--listen", &format!("0.0.0.0:{SERVER_PORT}")]);
     serve
         .args(["--write", &world.client_key])
@@ -91,7 +96,12 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
     world.controller("server", "client", &map, "")?;
 
     let mut cp = world.longhaul("client", "client")?;
-    cp.args(["cp", "--json", "--host-key", &here.tools.identities.server_key]);
+    cp.args([
+        "cp",
+        "--json",
+        "--host-key",
+        &here.tools.identities.server_key,
+    ]);
     let by = format!("+{DEADLINE_SECONDS}s");
     match reserve {
         Reserve::Rate => cp.args(["--reserve", &RATE_BPS.to_string()]),
@@ -103,9 +113,15 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
     let (ended, events) = WatchedCopy::start(cp)?.end(COPY_TIMEOUT)?;
     let report = ended.report.context("longhaul cp printed no report")?;
     if ended.code != Some(0) || report["verification"]["verified"] != true {
-        bail!("longhaul cp ended with {:?}: {}", ended.code, ended.errors.trim());
+        bail!(
+            "longhaul cp ended with {:?}: {}",
+            ended.code,
+            ended.errors.trim()
+        );
     }
-    let seconds = report["seconds"].as_f64().context("the report has no seconds")?;
+    let seconds = report["seconds"]
+        .as_f64()
+        .context("the report has no seconds")?;
     let addresses: Vec<String> = Path::ALL
         .iter()
         .map(|path| world.address(path.node()))
@@ -126,14 +142,18 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
 fn map(world: &Controlled<'_, '_, PathBuf>, depots: Vec<Value>) -> Result<Value> {
     let mut links = Vec::new();
     for path in Path::ALL {
-        let direction =
-            json!({"capacity": {"rate_bps": path.mbps() * 1e6}, "reservable": {"share": RESERVABLE}});
-        for (name, from, to) in [("near", "client", path.node()), ("far", path.node(), "server")] {
+        let direction = json!({"capacity": {"rate_bps": path.mbps() * 1e6}, "reservable": {"share": RESERVABLE}});
+        for (name, from, to) in [
+            ("near", "client", path.node()),
+            ("far", path.node(), "server"),
+        ] {
             links.push(json!({"name": format!("{}-{name}", path.node()), "from": from, "to": to, "forward": direction, "backward": direction}));
         }
     }
     let host = |node: &str| {
-        Ok::<_, anyhow::Error>(json!({"name": node, "site": node, "addresses": [world.address(node)?]}))
+        Ok::<_, anyhow::Error>(
+            json!({"name": node, "site": node, "addresses": [world.address(node)?]}),
+        )
     };
     Ok(json!({
         "sites": (["client", "a", "b", "c", "server"].map(|site| json!({"name": site}))),
@@ -148,18 +168,28 @@ struct Reported {
     carried_bytes: [u64; 3],
 }
 
-fn reserved(report: &Value, events: &[(f64, Value)], addresses: &[String], seconds: f64) -> Result<Reported> {
+fn reserved(
+    report: &Value,
+    events: &[(f64, Value)],
+    addresses: &[String],
+    seconds: f64,
+) -> Result<Reported> {
     let deadline = &report["deadline"];
     if !deadline.is_object() {
         bail!("the copy reports no deadline: {report}");
     }
     let is_reserved = |route: &str| route.contains(" by circuit ");
-    let passes =
-        |route: &str, address: &String| is_reserved(route) && route.contains(&format!("@{address}:"));
+    let passes = |route: &str, address: &String| {
+        is_reserved(route) && route.contains(&format!("@{address}:"))
+    };
     let opened = |wanted: &dyn Fn(&str) -> bool| {
-        let opens =
-            |event: &Value| event["event"] == "stream_opened" && event["route"].as_str().is_some_and(wanted);
-        events.iter().find(|(_, event)| opens(event)).map(|(at, _)| *at)
+        let opens = |event: &Value| {
+            event["event"] == "stream_opened" && event["route"].as_str().is_some_and(wanted)
+        };
+        events
+            .iter()
+            .find(|(_, event)| opens(event))
+            .map(|(at, _)| *at)
     };
     let routes = || report["routes"].as_array().into_iter().flatten();
     let bytes = |wanted: &dyn Fn(&str) -> bool| -> u64 {

@@ -52,19 +52,25 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     let lab_seconds = lab.links()?.seconds;
     let mut copy = WatchedCopy::start(command)?;
     let mut away = None;
-    let seconds_so_far = |copy: &WatchedCopy| copy.events.last().map_or(0.0, |(seconds, _)| *seconds);
+    let seconds_so_far =
+        |copy: &WatchedCopy| copy.events.last().map_or(0.0, |(seconds, _)| *seconds);
     match cell.change {
         Change::None => {}
         Change::Halved | Change::Cut => {
             // The link changes by the lab's clock.
             if lab_seconds > CHANGED_AT - 4.0 {
-                bail!("the copy began {lab_seconds:.1} s after the lab: too late to see A before its change");
+                bail!(
+                    "the copy began {lab_seconds:.1} s after the lab: too late to see A before its change"
+                );
             }
             away = Some((CHANGED_AT - lab_seconds, CHANGED_BACK_AT - lab_seconds));
         }
         Change::Dies | Change::ComesBack => {
-            let third = |event: &Value| event["bytes"].as_u64() >= Some(cell.files() * FILE_BYTES / 3);
-            if copy.until(COPY_TIMEOUT, |event| event["event"] == "progress" && third(event)) != Received::It
+            let third =
+                |event: &Value| event["bytes"].as_u64() >= Some(cell.files() * FILE_BYTES / 3);
+            if copy.until(COPY_TIMEOUT, |event| {
+                event["event"] == "progress" && third(event)
+            }) != Received::It
             {
                 bail!("the copy did not come to a third");
             }
@@ -87,7 +93,11 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     drop(a);
     let report = ended.report.context("longhaul cp printed no report")?;
     if ended.code != Some(0) || report["verification"]["verified"] != true {
-        bail!("longhaul cp ended with {:?}: {}", ended.code, ended.errors.trim());
+        bail!(
+            "longhaul cp ended with {:?}: {}",
+            ended.code,
+            ended.errors.trim()
+        );
     }
     let streams = report["streams"]
         .as_array()
@@ -107,7 +117,8 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
         goodput_bps: number("goodput_bps")?,
         streams: streams.len() as u32,
         carried: routes.iter().map(carried).collect(),
-        around_change: away.map(|away| around(&events, away, |event| event["routes_bps"][first?].as_f64())),
+        around_change: away
+            .map(|away| around(&events, away, |event| event["routes_bps"][first?].as_f64())),
         all_around_change: away.map(|away| around(&events, away, |event| event["bps"].as_f64())),
         ..Seen::default()
     })
@@ -116,19 +127,27 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
 /// The mean of what `rate` finds in the progress events before `away`, within it, and from [`SETTLE_SECONDS`] after it on, in Mbit/s. The
 /// rates are smoothed over two seconds, so those of the first two seconds of each part are left out, and of the last part the event before its
 /// end, when there is little left to carry.
-fn around(events: &[(f64, Value)], away: (f64, f64), rate: impl Fn(&Value) -> Option<f64>) -> [f64; 3] {
+fn around(
+    events: &[(f64, Value)],
+    away: (f64, f64),
+    rate: impl Fn(&Value) -> Option<f64>,
+) -> [f64; 3] {
     const SMOOTHED_SECONDS: f64 = 2.0;
     let parts = [
         (SMOOTHED_SECONDS, away.0),
         (away.0 + SMOOTHED_SECONDS, away.1),
         (away.1 + SETTLE_SECONDS, f64::INFINITY),
     ];
-    let last = events.iter().rposition(|(_, event)| event["event"] == "progress");
+    let last = events
+        .iter()
+        .rposition(|(_, event)| event["event"] == "progress");
     parts.map(|(from, to)| {
         let within = events.iter().enumerate().filter(|(at, (seconds, event))| {
             Some(*at) != last && event["event"] == "progress" && (from..to).contains(seconds)
         });
-        let rates: Vec<f64> = within.map(|(_, (_, event))| rate(event).unwrap_or(0.0)).collect();
+        let rates: Vec<f64> = within
+            .map(|(_, (_, event))| rate(event).unwrap_or(0.0))
+            .collect();
         rates.iter().sum::<f64>() / rates.len().max(1) as f64 / 1e6
     })
 }
@@ -143,7 +162,11 @@ mod tests {
         let events: Vec<(f64, Value)> = (0..40)
             .map(|quarter| {
                 let seconds = f64::from(quarter) / 2.0;
-                let bps = if (5.0..10.0).contains(&seconds) { 0.0 } else { 4e6 };
+                let bps = if (5.0..10.0).contains(&seconds) {
+                    0.0
+                } else {
+                    4e6
+                };
                 (seconds, json!({"event": "progress", "bps": bps}))
             })
             .collect();

@@ -21,7 +21,10 @@ fn median_rate(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<f64> {
 
 /// The cells of each path alone.
 fn alone(paths: &[Path], split: Split) -> Vec<Cell> {
-    paths.iter().map(|path| Cell::split(&[*path], split)).collect()
+    paths
+        .iter()
+        .map(|path| Cell::split(&[*path], split))
+        .collect()
 }
 
 fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Option<f64> {
@@ -32,7 +35,12 @@ fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path], split: Split) -> Optio
 }
 
 /// A value that is computed from medians of these cells.
-fn marked(runs: &Runs<'_, Cell, Seen>, cells: &[Cell], value: Option<f64>, digits: usize) -> String {
+fn marked(
+    runs: &Runs<'_, Cell, Seen>,
+    cells: &[Cell],
+    value: Option<f64>,
+    digits: usize,
+) -> String {
     match value {
         Some(value) => runs.basis(cells).mark(number(Some(value), digits)),
         None => number(None, digits),
@@ -76,7 +84,12 @@ pub fn by_hand(runs: &Runs<'_, Cell, Seen>) -> Table {
             name(paths),
             marked(runs, &alone, sum, 1),
         ];
-        for how in [How::Pulled, How::Even, How::ThirtySeventy, How::InProportion] {
+        for how in [
+            How::Pulled,
+            How::Even,
+            How::ThirtySeventy,
+            How::InProportion,
+        ] {
             let share = median_rate(runs, &of(how)).zip(sum);
             row.push(cell(runs.spread(&of(how), Seen::mbps), 1));
             let cells = [alone.as_slice(), &[of(how)]].concat();
@@ -138,9 +151,14 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
             let of = |seen: &Seen| seen.reserved.as_ref().map_or(f64::NAN, value);
             cell(runs.spread(&one, of), digits)
         };
-        let count = |is: &dyn Fn(&ReservedSeen) -> bool| found.iter().filter(|seen| is(seen)).count();
+        let count =
+            |is: &dyn Fn(&ReservedSeen) -> bool| found.iter().filter(|seen| is(seen)).count();
         let met = match found.iter().any(|seen| seen.met.is_some()) {
-            true => format!("{} of {}", count(&|seen| seen.met == Some(true)), found.len()),
+            true => format!(
+                "{} of {}",
+                count(&|seen| seen.met == Some(true)),
+                found.len()
+            ),
             false => "-".to_owned(),
         };
         let mut row = vec![
@@ -160,7 +178,11 @@ pub fn reserved(runs: &Runs<'_, Cell, Seen>) -> Table {
         });
         row.push(spread(&|seen| seen.reserved_bytes as f64 / 1e6, 0));
         row.push(spread(&|seen| seen.returned_bytes as f64 / 1e6, 0));
-        row.push(format!("{} of {}", count(&|seen| seen.returned), found.len()));
+        row.push(format!(
+            "{} of {}",
+            count(&|seen| seen.returned),
+            found.len()
+        ));
         row.push(found.len().to_string());
         table.row(row);
     }

@@ -230,10 +230,13 @@ impl Experiment for Programs {
                     None => "-".to_owned(),
                     Some(None) => "yes".to_owned(),
                     Some(Some(why)) => {
-                        let place = reasons.iter().position(|other| other == why).unwrap_or_else(|| {
-                            reasons.push(why.clone());
-                            reasons.len() - 1
-                        });
+                        let place = reasons
+                            .iter()
+                            .position(|other| other == why)
+                            .unwrap_or_else(|| {
+                                reasons.push(why.clone());
+                                reasons.len() - 1
+                            });
                         format!("no ({})", place + 1)
                     }
                 });
@@ -249,7 +252,10 @@ impl Experiment for Programs {
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let all = runs.pick(|_| true);
-        let worked = all.iter().filter(|record| record.seen.failed.is_none()).count();
+        let worked = all
+            .iter()
+            .filter(|record| record.seen.failed.is_none())
+            .count();
         vec![Figure::new(
             "worked",
             "programs by ways through which every byte arrived",
@@ -292,7 +298,11 @@ mod tests {
         let cells = Programs.cells();
         for case in cases() {
             assert!(
-                cells.iter().filter(|cell| cell.program == case.program).count() >= 2,
+                cells
+                    .iter()
+                    .filter(|cell| cell.program == case.program)
+                    .count()
+                    >= 2,
                 "{}",
                 case.program
             );

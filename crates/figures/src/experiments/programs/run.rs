@@ -108,10 +108,11 @@ pub fn run(here: &Here<'_, Source>, peer: &dyn Peer, cell: &Cell) -> Result<Seen
         Entry::Isolate => command = under_run(&gateways, &routes, &["--isolate"], &command)?,
         _ => {}
     }
-    let moved = output_within(command, peer.name(), PROGRAM_TIMEOUT).and_then(|(status, out, err)| {
-        ensure!(status.success(), "{status}: {} {}", out.trim(), err.trim());
-        contents::compare(&source.root.join(&item.name), &arrived.join(&item.name))
-    });
+    let moved =
+        output_within(command, peer.name(), PROGRAM_TIMEOUT).and_then(|(status, out, err)| {
+            ensure!(status.success(), "{status}: {} {}", out.trim(), err.trim());
+            contents::compare(&source.root.join(&item.name), &arrived.join(&item.name))
+        });
     Ok(Seen {
         failed: moved
             .err()
@@ -197,7 +198,12 @@ fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
 }
 
 /// The same program with the same arguments, started by `longhaul run`.
-fn under_run(gateways: &Gateways<'_>, routes: &Path, options: &[&str], program: &Command) -> Result<Command> {
+fn under_run(
+    gateways: &Gateways<'_>,
+    routes: &Path,
+    options: &[&str],
+    program: &Command,
+) -> Result<Command> {
     let mut command = gateways.run(routes, options)?;
     command.arg(program.get_program());
     Ok(filled(command, program, |_| true))

@@ -62,7 +62,10 @@ impl Seen {
     }
 
     fn retransmits(&self) -> f64 {
-        self.flows.iter().map(|flow| f64::from(flow.retransmits)).sum()
+        self.flows
+            .iter()
+            .map(|flow| f64::from(flow.retransmits))
+            .sum()
     }
 }
 
@@ -80,7 +83,13 @@ impl Experiment for RateFit {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let both = |(flows, slow)| [true, false].map(|fitted| Cell { flows, slow, fitted });
+        let both = |(flows, slow)| {
+            [true, false].map(|fitted| Cell {
+                flows,
+                slow,
+                fitted,
+            })
+        };
         FLOWS.into_iter().flat_map(both).collect()
     }
 
@@ -138,7 +147,8 @@ impl Experiment for RateFit {
         if !status.success() {
             bail!("the sender ended with {status}: {}", err.trim());
         }
-        let flows = serde_json::from_str(&out).with_context(|| format!("the sender reported {out:?}"))?;
+        let flows =
+            serde_json::from_str(&out).with_context(|| format!("the sender reported {out:?}"))?;
         Ok(Seen { flows })
     }
 
@@ -196,7 +206,10 @@ impl Experiment for RateFit {
 
     fn figures(&self, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         let figure = |one: Cell| {
-            let (total, least) = (runs.spread(&one, Seen::total)?, runs.spread(&one, Seen::least)?);
+            let (total, least) = (
+                runs.spread(&one, Seen::total)?,
+                runs.spread(&one, Seen::least)?,
+            );
             let (most, lost) = (
                 runs.spread(&one, Seen::most)?,
                 runs.spread(&one, Seen::retransmits)?,

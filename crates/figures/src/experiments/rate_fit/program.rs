@@ -78,7 +78,8 @@ pub fn send(what: &Send) -> Result<()> {
     let end = began + Duration::from_secs(what.seconds.into());
     let mut flows = vec![];
     for number in 0..what.flows {
-        let stream = TcpStream::connect(what.to).with_context(|| format!("cannot connect to {}", what.to))?;
+        let stream = TcpStream::connect(what.to)
+            .with_context(|| format!("cannot connect to {}", what.to))?;
         let guard = match what.fitted {
             true => Some(fitter.add(&stream, None).context("cannot fit a flow")?),
             false => None,
@@ -93,7 +94,10 @@ pub fn send(what: &Send) -> Result<()> {
                 sent += block.len() as u64;
                 if let Some(rate) = rate.filter(|_| Instant::now() < slow_until) {
                     let due = began + Duration::from_secs_f64(sent as f64 / f64::from(rate));
-                    thread::sleep(due.min(slow_until).saturating_duration_since(Instant::now()));
+                    thread::sleep(
+                        due.min(slow_until)
+                            .saturating_duration_since(Instant::now()),
+                    );
                 }
             }
         });
@@ -113,7 +117,10 @@ pub fn send(what: &Send) -> Result<()> {
         .map(|(flow, (before, _))| {
             let (now, retransmits) = acknowledged(flow)?;
             let state = match &flow.1 {
-                Some(guard) => format!("{:?}", guard.state().map_err(|error| anyhow::anyhow!("{error}"))?),
+                Some(guard) => format!(
+                    "{:?}",
+                    guard.state().map_err(|error| anyhow::anyhow!("{error}"))?
+                ),
                 None => "left to TCP".to_owned(),
             };
             Ok(Flow {

@@ -82,12 +82,16 @@ impl Column {
                 "large hosts; both programs set 4 MB, which the kernel doubles: more than ten times the bandwidth-delay product"
             }
             Self::Kernel => "large hosts (autotuning up to 16 MB), nothing set",
-            Self::Classic => "large hosts; both programs set 64 KB on the connection and run `Mode::Classic`",
+            Self::Classic => {
+                "large hosts; both programs set 64 KB on the connection and run `Mode::Classic`"
+            }
             Self::PaperPlus => {
                 "large hosts; both programs set 64 KB on the connection and run `Mode::PaperPlus`"
             }
             Self::Auto => "large hosts, nothing set; both programs run `Mode::Auto`",
-            Self::AutoFixed => "large hosts; both programs set 64 KB on the connection and run `Mode::Auto`",
+            Self::AutoFixed => {
+                "large hosts; both programs set 64 KB on the connection and run `Mode::Auto`"
+            }
         }
     }
 

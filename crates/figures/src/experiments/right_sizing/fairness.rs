@@ -55,7 +55,12 @@ rate = "500 Mbit/s"
 queue = "1 bdp of 100 ms"
 "#;
 /// The senders and their round trips in milliseconds.
-const SENDERS: [(&str, u32); 4] = [("near", 10), ("middle", 50), ("far", 150), ("farthest", 300)];
+const SENDERS: [(&str, u32); 4] = [
+    ("near", 10),
+    ("middle", 50),
+    ("far", 150),
+    ("farthest", 300),
+];
 
 /// The experiment.
 pub struct Fairness;
@@ -117,7 +122,9 @@ impl Experiment for Fairness {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let both = |budget_mb| [Sharing::Equal, Sharing::Budget].map(|sharing| Cell { sharing, budget_mb });
+        let both = |budget_mb| {
+            [Sharing::Equal, Sharing::Budget].map(|sharing| Cell { sharing, budget_mb })
+        };
         BUDGETS_MB.into_iter().flat_map(both).collect()
     }
 
@@ -136,7 +143,13 @@ impl Experiment for Fairness {
         payload(tools)
     }
 
-    fn network(&self, _tools: &Tools, _payload: &PathBuf, _cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        _tools: &Tools,
+        _payload: &PathBuf,
+        _cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         Ok(Network::of_text("crowd", CROWD)
             .set("nodes.*.buffers", "\"8 MB\"")
             .set("nodes.*.congestion", "cubic"))
@@ -165,7 +178,11 @@ impl Experiment for Fairness {
     }
 
     fn outcome(&self, seen: &Seen) -> String {
-        format!("{:.1} Mbit/s, fairness {:.3}", seen.total(), jain(&seen.rates))
+        format!(
+            "{:.1} Mbit/s, fairness {:.3}",
+            seen.total(),
+            jain(&seen.rates)
+        )
     }
 
     fn under_noise(&self, _cell: &Cell) -> bool {
@@ -192,7 +209,10 @@ impl Experiment for Fairness {
             ];
             row.extend(SENDERS.map(|(_, rtt)| cell(spread(&|seen| seen.at(rtt)), 1)));
             row.push(cell(spread(&|seen| jain(&seen.rates)), 3));
-            row.push(cell(spread(&|seen| seen.buffers_mean / f64::from(1 << 20)), 1));
+            row.push(cell(
+                spread(&|seen| seen.buffers_mean / f64::from(1 << 20)),
+                1,
+            ));
             row.push(count.to_string());
             table.row(row);
         }
@@ -244,7 +264,9 @@ fn receive(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Server> {
             let share = memory / all as u64 / 2;
             command.args(["--column", "kernel", "--buffer", &share.to_string()])
         }
-        Sharing::Budget => command.args(["--column", "paper-plus", "--budget", &memory.to_string()]),
+        Sharing::Budget => {
+            command.args(["--column", "paper-plus", "--budget", &memory.to_string()])
+        }
     };
     Server::start(command, "the receiver", "listening")
 }
@@ -286,7 +308,9 @@ fn send(here: &Here<'_, PathBuf>, limit: Duration) -> Result<()> {
 
 /// Jain's fairness index: 1 when all are equal, 1/n when one has all.
 fn jain(rates: &[f64]) -> f64 {
-    let (sum, squares) = rates.iter().fold((0.0, 0.0), |(a, b), x| (a + x, b + x * x));
+    let (sum, squares) = rates
+        .iter()
+        .fold((0.0, 0.0), |(a, b), x| (a + x, b + x * x));
     if squares == 0.0 {
         1.0
     } else {

@@ -167,12 +167,21 @@ impl Experiment for Figure4 {
         payload(tools)
     }
 
-    fn network(&self, tools: &Tools, _payload: &PathBuf, cell: &Cell, seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        tools: &Tools,
+        _payload: &PathBuf,
+        cell: &Cell,
+        seed: u64,
+    ) -> Result<Network> {
         let network = match cell.path {
             DrsPath::Constant => Network::of(tools, "drs.toml")?,
             DrsPath::Varying => {
                 let trace = trace(tools.scratch.path(), seed)?;
-                let trace = format!("{{ file = \"{}\", repeat_after = \"3600 s\" }}", trace.display());
+                let trace = format!(
+                    "{{ file = \"{}\", repeat_after = \"3600 s\" }}",
+                    trace.display()
+                );
                 Network::of(tools, "drs-trace.toml")?.set("links.wan.trace", trace)
             }
         };
@@ -208,7 +217,9 @@ impl Experiment for Figure4 {
             sender.series.clear();
             receiver.series.clear();
         }
-        let point = |(bytes, at): &(u64, f64)| (bytes >> 20, *bytes as f64 * 8.0 / (at - sender.start) / 1e6);
+        let point = |(bytes, at): &(u64, f64)| {
+            (bytes >> 20, *bytes as f64 * 8.0 / (at - sender.start) / 1e6)
+        };
         Ok(Seen {
             goodput: receiver.marks.iter().map(point).collect(),
             receiver,
@@ -225,8 +236,9 @@ impl Experiment for Figure4 {
     }
 
     fn page(&self, runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
-        let mut page =
-            Page::new("What the ways of sizing are stands in `docs/right-sizing.md`, and below the tables.");
+        let mut page = Page::new(
+            "What the ways of sizing are stands in `docs/right-sizing.md`, and below the tables.",
+        );
         for path in DrsPath::ALL {
             let table = table(path, runs);
             if table.is_empty() {
@@ -255,7 +267,11 @@ impl Experiment for Figure4 {
                 };
                 figures.push(Figure::new(
                     format!("{}-{}", path.key(), word(column)),
-                    format!("{}, Mbit/s at the largest size, {}", column.title(), path.title()),
+                    format!(
+                        "{}, Mbit/s at the largest size, {}",
+                        column.title(),
+                        path.title()
+                    ),
                     crate::page::cell(Some(rate), 1),
                     Basis::Runs(rate.count),
                 ));
@@ -302,7 +318,13 @@ fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     ];
     texts
         .into_iter()
-        .filter_map(|(key, text)| Some(Figure::quoted(format!("{}-{key}", path.key()), text?, basis)))
+        .filter_map(|(key, text)| {
+            Some(Figure::quoted(
+                format!("{}-{key}", path.key()),
+                text?,
+                basis,
+            ))
+        })
         .collect()
 }
 
@@ -335,7 +357,11 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
             .chain(measured.iter().map(|cell| cell.column.title())),
     );
     let mut row = |head: &str, text: &dyn Fn(&Cell) -> String| {
-        table.row([head.to_owned()].into_iter().chain(measured.iter().map(text)));
+        table.row(
+            [head.to_owned()]
+                .into_iter()
+                .chain(measured.iter().map(text)),
+        );
     };
     for size in SIZES {
         row(&size.to_string(), &|cell| median(rate(runs, cell, size), 2));
@@ -354,14 +380,18 @@ fn table(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Table {
         ("receive buffer most, KB", |seen| {
             seen.receiver.buffer_max as f64 / 1024.0
         }),
-        ("send buffer mean, KB", |seen| seen.sender.buffer_mean / 1024.0),
+        ("send buffer mean, KB", |seen| {
+            seen.sender.buffer_mean / 1024.0
+        }),
         ("send buffer most, KB", |seen| {
             seen.sender.buffer_max as f64 / 1024.0
         }),
         ("memory in use mean, KB", |seen| {
             (seen.receiver.used_mean + seen.sender.used_mean) / 1024.0
         }),
-        ("segments sent again", |seen| f64::from(seen.sender.retransmits)),
+        ("segments sent again", |seen| {
+            f64::from(seen.sender.retransmits)
+        }),
     ];
     for (head, value) in rows {
         row(head, &|cell| median(runs.spread(cell, value), 0));
@@ -390,11 +420,16 @@ fn against_the_best(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> String {
         let ratios = runs.ratios(&auto, &Cell { path, column }, |seen| {
             seen.at(size).unwrap_or(f64::NAN)
         });
-        let known: Vec<f64> = ratios.into_iter().filter(|ratio| ratio.is_finite()).collect();
+        let known: Vec<f64> = ratios
+            .into_iter()
+            .filter(|ratio| ratio.is_finite())
+            .collect();
         Spread::of(&known)
     };
     let worst = |size: u64| {
-        let others = Column::ALL.into_iter().filter(|column| *column != Column::Auto);
+        let others = Column::ALL
+            .into_iter()
+            .filter(|column| *column != Column::Auto);
         others
             .filter_map(|column| Some((against(column, size)?, column)))
             .min_by(|a, b| a.0.median.total_cmp(&b.0.median))
@@ -434,14 +469,24 @@ fn plots(page: Page, path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Result<Page>
             })
         })
         .collect();
-    let drawn = [Column::Classic, Column::PaperPlus, Column::Kernel, Column::Auto];
+    let drawn = [
+        Column::Classic,
+        Column::PaperPlus,
+        Column::Kernel,
+        Column::Auto,
+    ];
     let lines: Vec<plot::Line> = drawn
         .into_iter()
         .enumerate()
         .filter_map(|(index, column)| {
             let runs = runs.cell(&Cell { path, column });
-            let run = &runs.iter().find(|run| !run.seen.receiver.series.is_empty())?.seen;
-            let point = |point: &(f64, u64, u64, u64)| (point.0 - run.sender.start, point.1 as f64 / 1024.0);
+            let run = &runs
+                .iter()
+                .find(|run| !run.seen.receiver.series.is_empty())?
+                .seen;
+            let point = |point: &(f64, u64, u64, u64)| {
+                (point.0 - run.sender.start, point.1 as f64 / 1024.0)
+            };
             Some(plot::Line {
                 name: column.title().to_owned(),
                 points: run.receiver.series.iter().map(point).collect(),

@@ -21,7 +21,12 @@ const FLOWS_OF_A_KIND: usize = 4;
 /// How long they last, in seconds.
 const SECONDS: u32 = 60;
 /// What is put beside stock flows; the first is the same twice, and shows the noise.
-const COLUMNS: [Column; 4] = [Column::Kernel, Column::Auto, Column::Classic, Column::PaperPlus];
+const COLUMNS: [Column; 4] = [
+    Column::Kernel,
+    Column::Auto,
+    Column::Classic,
+    Column::PaperPlus,
+];
 const CONGESTION: [&str; 3] = ["reno", "cubic", "bbr"];
 
 /// The experiment.
@@ -44,7 +49,10 @@ pub struct Seen {
 impl Seen {
     /// The right-sized flows' share of what all carried.
     fn share(&self) -> f64 {
-        let (sized, stock) = (self.sized.iter().sum::<f64>(), self.stock.iter().sum::<f64>());
+        let (sized, stock) = (
+            self.sized.iter().sum::<f64>(),
+            self.stock.iter().sum::<f64>(),
+        );
         sized / (sized + stock)
     }
 }
@@ -87,7 +95,13 @@ impl Experiment for Friendly {
         payload(tools)
     }
 
-    fn network(&self, tools: &Tools, _payload: &PathBuf, _cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        tools: &Tools,
+        _payload: &PathBuf,
+        _cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         Ok(Network::of(tools, "drs.toml")?.set("nodes.*.buffers", "\"8 MB\""))
     }
 
@@ -166,7 +180,9 @@ impl Experiment for Friendly {
                 let of = |column| share(column, congestion);
                 Some(Figure::new(
                     congestion,
-                    format!("share of `auto` beside stock flows, {congestion} (stock beside stock)"),
+                    format!(
+                        "share of `auto` beside stock flows, {congestion} (stock beside stock)"
+                    ),
                     format!(
                         "{} ({})",
                         cell(Some(of(Column::Auto)?), 3),
@@ -181,14 +197,24 @@ impl Experiment for Friendly {
 }
 
 /// Runs the flows of one kind to their ends.
-fn flows(here: &Here<'_, PathBuf>, column: Column, congestion: &str, port: u16) -> Result<Vec<f64>> {
+fn flows(
+    here: &Here<'_, PathBuf>,
+    column: Column,
+    congestion: &str,
+    port: u16,
+) -> Result<Vec<f64>> {
     let limit = Duration::from_secs(u64::from(SECONDS) + 60);
     let own = std::env::current_exe()?;
     let (word, count) = (word(column), FLOWS_OF_A_KIND.to_string());
     let mut command = here.lab.command("receiver", &own)?;
     command
         .args(["drs-receive", "--column", &word, "--connections", &count])
-        .args(["--port", &port.to_string(), "--seconds", &SECONDS.to_string()]);
+        .args([
+            "--port",
+            &port.to_string(),
+            "--seconds",
+            &SECONDS.to_string(),
+        ]);
     let receiver = Server::start(command, "the receiver", "listening")?;
     let mut command = here.lab.command("sender", &own)?;
     command

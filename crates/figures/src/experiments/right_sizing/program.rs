@@ -177,7 +177,8 @@ impl Watch {
             Side::Sending => (
                 buffers.send,
                 buffers.send_used,
-                u64::from(step.sample.info.congestion_window) * u64::from(step.sample.info.send_mss),
+                u64::from(step.sample.info.congestion_window)
+                    * u64::from(step.sample.info.send_mss),
             ),
         };
         self.end.retransmits = step.sample.info.retransmits;
@@ -253,7 +254,13 @@ fn receive_one(
     if let Some(budget) = budget {
         flow = flow.with_budget(budget);
     }
-    let mut watch = Watch::new(flow, what.column, Side::Receiving, what.series, what.connections);
+    let mut watch = Watch::new(
+        flow,
+        what.column,
+        Side::Receiving,
+        what.series,
+        what.connections,
+    );
     watch.end.peer = socket
         .peer_addr()
         .map_or_else(|_| String::new(), |peer| peer.ip().to_string());
@@ -265,7 +272,11 @@ fn receive_one(
         let count = match socket.read(&mut room) {
             Ok(0) => break,
             Ok(count) => count as u64,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
+                0
+            }
             Err(error) => return Err(error).context("the connection broke"),
         };
         let now = clock();
@@ -306,7 +317,8 @@ fn send_one(what: &Send) -> Result<End> {
     );
     let mut socket = connect(what)?;
     socket.set_write_timeout(Some(period(what.connections)))?;
-    let mut file = File::open(&what.file).with_context(|| format!("cannot read {}", what.file.display()))?;
+    let mut file =
+        File::open(&what.file).with_context(|| format!("cannot read {}", what.file.display()))?;
     let mut room = vec![0; CHUNK];
     let mut sent = 0u64;
     let (mut filled, mut at) = (0, 0);
@@ -328,7 +340,8 @@ fn send_one(what: &Send) -> Result<End> {
                 at += count;
                 sent += count as u64;
             }
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
             // The receiver has seen enough.
             Err(_) if what.bytes == 0 => return Ok(watch.finish(sent)),
             Err(error) => return Err(error).context("the connection broke"),
@@ -342,7 +355,9 @@ fn send_one(what: &Send) -> Result<End> {
         match socket.read(&mut room) {
             Ok(0) => return Ok(watch.finish(sent)),
             Ok(_) => bail!("the receiver sent something"),
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+            Err(error)
+                if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) =>
+            {
                 watch.look(&socket, clock());
             }
             Err(error) => return Err(error).context("the connection broke"),
@@ -352,13 +367,14 @@ fn send_one(what: &Send) -> Result<End> {
 
 fn connect(what: &Send) -> Result<TcpStream> {
     use rustix::net::{AddressFamily, SocketType, sockopt};
-    let socket =
-        rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).context("cannot make a socket")?;
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None)
+        .context("cannot make a socket")?;
     what.column.prepare_sender(&socket);
     if let Some(name) = &what.congestion {
         sockopt::set_tcp_congestion(&socket, name).with_context(|| format!("cannot use {name}"))?;
     }
-    rustix::net::connect(&socket, &what.to).with_context(|| format!("cannot connect to {}", what.to))?;
+    rustix::net::connect(&socket, &what.to)
+        .with_context(|| format!("cannot connect to {}", what.to))?;
     Ok(TcpStream::from(socket))
 }
 

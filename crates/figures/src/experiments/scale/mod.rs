@@ -165,7 +165,10 @@ impl Experiment for Scale {
             What::SmallFiles | What::ManyStreams => 15.0,
             What::Sparse => 25.0,
         };
-        Cost { share: 1.0, seconds }
+        Cost {
+            share: 1.0,
+            seconds,
+        }
     }
 
     fn prepare(&self, _tools: &Tools) -> Result<()> {
@@ -190,7 +193,10 @@ impl Experiment for Scale {
             true => String::new(),
             false => format!("; peaks of client and server: {}", peaks.join(" and ")),
         };
-        format!("{} files in {:.1} s, {rate}{peaks}", seen.files, seen.seconds)
+        format!(
+            "{} files in {:.1} s, {rate}{peaks}",
+            seen.files, seen.seconds
+        )
     }
 
     fn under_noise(&self, _cell: &Cell) -> bool {

@@ -88,8 +88,13 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
         what: What::Sparse,
         way,
     });
-    let hours = hours_of_terabytes(runs)
-        .map(|hours| Figure::quoted("sparse-4tib", format!("{hours:.1} hours"), runs.basis(&sparse)));
+    let hours = hours_of_terabytes(runs).map(|hours| {
+        Figure::quoted(
+            "sparse-4tib",
+            format!("{hours:.1} hours"),
+            runs.basis(&sparse),
+        )
+    });
     peak.into_iter().chain(rates).chain(hours).collect()
 }
 
@@ -126,7 +131,10 @@ fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
             what: What::Sparse,
             way,
         };
-        Some(runs.spread(&one, |seen| seen.bytes as f64 / seen.seconds)?.median)
+        Some(
+            runs.spread(&one, |seen| seen.bytes as f64 / seen.seconds)?
+                .median,
+        )
     });
     let slower = rates.into_iter().flatten().reduce(f64::min)?;
     Some(TERABYTES / slower / 3600.0)

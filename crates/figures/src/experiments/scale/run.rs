@@ -44,7 +44,9 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     let elsewhere = (!has_room(here.folder, files))
         .then(tempfile::tempdir)
         .transpose()?;
-    let arrived = elsewhere.as_ref().map_or(here.folder, |folder| folder.path());
+    let arrived = elsewhere
+        .as_ref()
+        .map_or(here.folder, |folder| folder.path());
     ensure!(
         has_room(arrived, files),
         "{} has no inodes left for {files} files",
@@ -109,7 +111,9 @@ fn copy(
             let mut last = Usage::default();
             while !over.load(Ordering::Relaxed) {
                 // Of a process that has ended and is not waited for, no memory is reported any more.
-                last = usage(client).filter(|now| now.peak_mib > 0.0).unwrap_or(last);
+                last = usage(client)
+                    .filter(|now| now.peak_mib > 0.0)
+                    .unwrap_or(last);
                 thread::sleep(USAGE_SAMPLE_PERIOD);
             }
             last
@@ -120,7 +124,11 @@ fn copy(
         let client = watch.join().unwrap_or_default();
         let (ended, _) = ended?;
         if ended.code != Some(0) {
-            bail!("longhaul cp ended with {:?}: {}", ended.code, ended.errors.trim());
+            bail!(
+                "longhaul cp ended with {:?}: {}",
+                ended.code,
+                ended.errors.trim()
+            );
         }
         let server = usage(server).context("the server has ended")?;
         Ok((seconds, client, server))

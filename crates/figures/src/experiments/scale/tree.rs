@@ -50,7 +50,8 @@ fn tree(path: &Path, (files, in_a_folder, bytes): (u64, u64, u64)) -> std::io::R
 /// Whether the file system of `folder` has room for so many files more.
 pub fn has_room(folder: &Path, files: u64) -> bool {
     // Of file systems that make inodes as they need them, none is free.
-    rustix::fs::statvfs(folder).is_ok_and(|stat| stat.f_files == 0 || stat.f_favail > files + files / 20)
+    rustix::fs::statvfs(folder)
+        .is_ok_and(|stat| stat.f_files == 0 || stat.f_favail > files + files / 20)
 }
 
 /// Regular files beneath `path`, or itself, and their bytes.

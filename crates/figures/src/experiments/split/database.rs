@@ -45,12 +45,25 @@ impl Database {
         ])
         .arg(&cluster);
         let (status, _, errors) = output_within(make, "initdb", TIMEOUT)?;
-        ensure!(status.success(), "initdb ended with {status}: {}", errors.trim());
+        ensure!(
+            status.success(),
+            "initdb ended with {status}: {}",
+            errors.trim()
+        );
         let mut serve = command(&programs.join("postgres"), dir.path());
         serve.arg("-D").arg(&cluster).arg("-k").arg(dir.path());
-        serve.args(["-c", "listen_addresses=", "-c", "dynamic_shared_memory_type=mmap"]);
-        let server = Server::start_within(serve, "PostgreSQL", "ready to accept connections", TIMEOUT)?;
-        Ok(Self { _server: server, dir })
+        serve.args([
+            "-c",
+            "listen_addresses=",
+            "-c",
+            "dynamic_shared_memory_type=mmap",
+        ]);
+        let server =
+            Server::start_within(serve, "PostgreSQL", "ready to accept connections", TIMEOUT)?;
+        Ok(Self {
+            _server: server,
+            dir,
+        })
     }
 
     /// Of its one database.
@@ -84,6 +97,8 @@ fn programs() -> Result<PathBuf> {
     if let Ok(releases) = std::fs::read_dir("/usr/lib/postgresql") {
         places.extend(releases.flatten().map(|release| release.path().join("bin")));
     }
-    let found = places.into_iter().find(|place| place.join("initdb").exists());
+    let found = places
+        .into_iter()
+        .find(|place| place.join("initdb").exists());
     found.context("PostgreSQL is missing: apt-get install postgresql")
 }

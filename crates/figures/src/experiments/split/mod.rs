@@ -89,14 +89,23 @@ impl Experiment for Split {
 
     fn cost(&self, cell: &Cell) -> Cost {
         let seconds = 6.0 + 34.0 / cell.agents as f64;
-        Cost { share: 1.0, seconds }
+        Cost {
+            share: 1.0,
+            seconds,
+        }
     }
 
     fn prepare(&self, tools: &Tools) -> Result<Source> {
         run::tree(tools)
     }
 
-    fn network(&self, _tools: &Tools, _setup: &Source, _cell: &Cell, _seed: u64) -> Result<Network> {
+    fn network(
+        &self,
+        _tools: &Tools,
+        _setup: &Source,
+        _cell: &Cell,
+        _seed: u64,
+    ) -> Result<Network> {
         Ok(Network::of_text("split", run::LAB))
     }
 

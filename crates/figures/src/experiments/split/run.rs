@@ -95,7 +95,8 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> 
     }
     submit.arg(from).arg(format!("{}/", arrived.display()));
     let started = Instant::now();
-    let job: Value = serde_json::from_str(&succeed_within(submit, "longhaul submit", COMMAND_TIMEOUT)?)?;
+    let job: Value =
+        serde_json::from_str(&succeed_within(submit, "longhaul submit", COMMAND_TIMEOUT)?)?;
     let id = job["id"].to_string();
     let mut follow = command(here, "node1")?;
     follow.args(["job", &id, "--follow"]);
@@ -122,21 +123,30 @@ pub fn run(here: &Here<'_, Source>, agents: usize, split: bool) -> Result<Seen> 
 
 /// `longhaul` at a node, with the agent and the memory of this run and node alone.
 fn command(here: &Here<'_, Source>, node: &str) -> Result<Command> {
-    let mut command = in_node(here.tools, here.lab, node, &here.tools.identities.client_home)?;
+    let mut command = in_node(
+        here.tools,
+        here.lab,
+        node,
+        &here.tools.identities.client_home,
+    )?;
     command.env("LONGHAUL_STATE", here.folder.join(node));
     Ok(command)
 }
 
 fn agent(here: &Here<'_, Source>, node: &str, url: &str) -> Result<Server> {
     let mut agent = command(here, node)?;
-    agent.env("LONGHAUL_STORE", url).args(["agent", "--name", node]);
+    agent
+        .env("LONGHAUL_STORE", url)
+        .args(["agent", "--name", node]);
     Server::start(agent, "longhaul agent", "is ready")
 }
 
 /// Files of `source` that `arrived` has not, or not the same.
 fn wrong_files(source: &Path, arrived: &Path) -> Result<u64> {
     let mut wrong = 0;
-    for dir in std::fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))? {
+    for dir in
+        std::fs::read_dir(source).with_context(|| format!("cannot read {}", source.display()))?
+    {
         let dir = dir?;
         for file in std::fs::read_dir(dir.path())? {
             let file = file?;

@@ -43,7 +43,10 @@ document.body.textContent = btoa(parts.join(''));
 pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
     let settings = place.settings()?;
     write(&root.join(PAGE_NAME), PAGE)?;
-    let (key, certificate) = (settings.path().join("key.pem"), settings.path().join("cert.pem"));
+    let (key, certificate) = (
+        settings.path().join("key.pem"),
+        settings.path().join("cert.pem"),
+    );
     let mut make = Command::new(OPENSSL.find()?);
     make.args([
         "req",

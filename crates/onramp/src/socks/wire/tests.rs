@@ -85,12 +85,18 @@ fn a_login_is_asked_for_where_one_is_needed() {
         whole(login, b"\x01\x02me\x04word"),
         (b"me".to_vec(), b"word".to_vec())
     );
-    assert_eq!(whole(login, b"\x01\x02me\x00"), (b"me".to_vec(), Vec::new()));
+    assert_eq!(
+        whole(login, b"\x01\x02me\x00"),
+        (b"me".to_vec(), Vec::new())
+    );
 }
 
 #[test]
 fn answers() {
-    assert_eq!(Reply::Succeeded.encode(None), [5, 0, 0, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(
+        Reply::Succeeded.encode(None),
+        [5, 0, 0, 1, 0, 0, 0, 0, 0, 0]
+    );
     let bound = Reply::Succeeded.encode(Some("[::1]:258".parse().unwrap()));
     assert_eq!(
         (bound.len(), &bound[..4], &bound[20..]),

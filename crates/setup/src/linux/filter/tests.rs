@@ -13,7 +13,10 @@ fn run(program: &[Instruction], packet: &[u8], mark: u32) -> Option<u32> {
     let load = |offset: u32, bytes: usize| {
         let from = usize::try_from(offset.wrapping_sub(NET)).ok()?;
         let read = packet.get(from..from.checked_add(bytes)?)?;
-        Some(read.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
+        Some(
+            read.iter()
+                .fold(0, |number, byte| number << 8 | u32::from(*byte)),
+        )
     };
     loop {
         let Instruction {
@@ -99,7 +102,9 @@ fn within(address: IpAddr, prefix: Prefix) -> bool {
         one.checked_shr(apart) == other.checked_shr(apart)
     };
     match (address, prefix.address()) {
-        (IpAddr::V4(one), IpAddr::V4(other)) => same(one.to_bits().into(), other.to_bits().into(), 32),
+        (IpAddr::V4(one), IpAddr::V4(other)) => {
+            same(one.to_bits().into(), other.to_bits().into(), 32)
+        }
         (IpAddr::V6(one), IpAddr::V6(other)) => same(one.to_bits(), other.to_bits(), 128),
         _ => false,
     }

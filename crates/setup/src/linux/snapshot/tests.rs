@@ -106,8 +106,7 @@ fn rules_and_routes_are_the_routers_by_all_their_numbers() {
     read_rules(rules, &NUMBERS, Family::V4, &mut snapshot).unwrap();
     assert_eq!(snapshot.rules, BTreeSet::from([(Family::V4, 0)]));
     assert_eq!(snapshot.taken, BTreeSet::from([1, 2, 4]));
-    let routes =
-        r#"[{"dst":"default","dev":"v0","table":"120003"},{"dst":"default","dev":"v0","table":"7"}]"#;
+    let routes = r#"[{"dst":"default","dev":"v0","table":"120003"},{"dst":"default","dev":"v0","table":"7"}]"#;
     read_routes(routes, &NUMBERS, Family::V6, &mut snapshot).unwrap();
     assert_eq!(snapshot.routes, BTreeSet::from([(Family::V6, 3)]));
     assert_eq!(snapshot.slots(), BTreeSet::from([0, 3]));

@@ -64,10 +64,10 @@ fn numbered(number: u8, rate: u64) -> Circuit {
 
 /// What is there of this owner, whole or not.
 fn there(network: &Network, owner: &str) -> BTreeMap<(Name, PartId), (Part, bool)> {
-    let all = network
-        .drivers
-        .iter()
-        .flat_map(|(driver, has)| has.iter().map(move |((of, id), what)| (of, driver, id, what)));
+    let all = network.drivers.iter().flat_map(|(driver, has)| {
+        has.iter()
+            .map(move |((of, id), what)| (of, driver, id, what))
+    });
     all.filter(|(of, ..)| of.as_str() == owner)
         .map(|(_, driver, id, what)| ((driver.clone(), id.clone()), what.clone()))
         .collect()
@@ -107,7 +107,13 @@ fn happen(
         }
         Event::Break(index) => {
             if let Some((driver, key)) = pick(network, index) {
-                network.drivers.get_mut(&driver).unwrap().get_mut(&key).unwrap().1 = false;
+                network
+                    .drivers
+                    .get_mut(&driver)
+                    .unwrap()
+                    .get_mut(&key)
+                    .unwrap()
+                    .1 = false;
             }
         }
         Event::Crash => {

@@ -85,15 +85,23 @@ fn copy(roads: &[Road], streams: usize, bytes: f64) -> Went {
             judged.push((verdict.route, verdict.standing));
         }
         for route in 0..roads.len() {
-            while open.iter().filter(|stream| stream.route == route).count() > steering.most(route, streams) {
-                let last = open.iter().rposition(|stream| stream.route == route).unwrap();
+            while open.iter().filter(|stream| stream.route == route).count()
+                > steering.most(route, streams)
+            {
+                let last = open
+                    .iter()
+                    .rposition(|stream| stream.route == route)
+                    .unwrap();
                 open.remove(last);
             }
         }
         while open.len() > steering.in_all(streams) {
             let on = |route: usize| open.iter().filter(|stream| stream.route == route).count();
             let most = (0..roads.len()).max_by_key(|route| on(*route)).unwrap();
-            let last = open.iter().rposition(|stream| stream.route == most).unwrap();
+            let last = open
+                .iter()
+                .rposition(|stream| stream.route == most)
+                .unwrap();
             open.remove(last);
         }
         while open.len() < steering.in_all(streams) {
@@ -198,9 +206,19 @@ fn a_route_that_stalls_is_given_up() {
 #[test]
 fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
     let (_, went) = beside(Road::new(|at| if at.as_secs() < 2 { 4e6 } else { 0.2e6 }));
-    assert_eq!(stands(&went), Some(RouteStanding::Slower), "{:?}", went.judged);
+    assert_eq!(
+        stands(&went),
+        Some(RouteStanding::Slower),
+        "{:?}",
+        went.judged
+    );
     let (ratio, went) = beside(Road::new(|at| if at.as_secs() < 4 { 0.1e6 } else { 40e6 }));
-    assert_eq!(stands(&went), Some(RouteStanding::Better), "{:?}", went.judged);
+    assert_eq!(
+        stands(&went),
+        Some(RouteStanding::Better),
+        "{:?}",
+        went.judged
+    );
     assert!(ratio < 0.6, "{ratio}");
 }
 
@@ -247,7 +265,10 @@ fn routes_join_and_leave() {
     let mut steering = Steering::default();
     steering.set_used(&[], &[]);
     assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT]);
-    assert_eq!((steering.most(DIRECT, 8), steering.most(2, 8)), (usize::MAX, 0));
+    assert_eq!(
+        (steering.most(DIRECT, 8), steering.most(2, 8)),
+        (usize::MAX, 0)
+    );
     steering.set_used(&[2], &[]);
     assert_eq!(steering.used().collect::<Vec<_>>(), [DIRECT, 2]);
     assert_eq!((steering.most(1, 8), steering.most(2, 8)), (0, usize::MAX));
@@ -290,6 +311,9 @@ fn a_reserved_way_is_no_measure_for_others_and_has_streams_of_its_own() {
     }
     let (step, judged) = stalled.unwrap();
     assert_eq!(judged[0].standing, RouteStanding::Stalled);
-    assert!(LOOK * (step as u32 - 400) >= RESERVED_STALL - LOOK, "{step}");
+    assert!(
+        LOOK * (step as u32 - 400) >= RESERVED_STALL - LOOK,
+        "{step}"
+    );
     assert_eq!(steering.most(1, 8), 1);
 }

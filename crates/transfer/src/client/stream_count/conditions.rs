@@ -39,7 +39,10 @@ impl PathConditions {
         let (short, long) = (self.rtt.min(measured.rtt), self.rtt.max(measured.rtt));
         let is_known = |ours: u64, theirs: u64| ours != 0 && theirs != 0;
         let is_near = !short.is_zero() && long <= short.mul_f64(RTT_FACTOR) + RTT_SLACK;
-        let (small, large) = (self.window.min(measured.window), self.window.max(measured.window));
+        let (small, large) = (
+            self.window.min(measured.window),
+            self.window.max(measured.window),
+        );
         let window_agrees = !is_known(small, large) || large <= small.saturating_mul(WINDOW_FACTOR);
         let addresses_agree =
             !is_known(self.addresses, measured.addresses) || self.addresses == measured.addresses;

@@ -120,7 +120,10 @@ mod tests {
         let (mut short, mut long) = (RouteRtt::default(), RouteRtt::default());
         short.add(ms(10), ms(10));
         long.add(ms(200), ms(200));
-        assert_eq!(RouteRtt::of_all([short, long]), round_trips(105, 10, (0, 0)));
+        assert_eq!(
+            RouteRtt::of_all([short, long]),
+            round_trips(105, 10, (0, 0))
+        );
         long.add(ms(260), ms(160));
         let all = RouteRtt::of_all([short, long]);
         assert_eq!(
@@ -128,6 +131,9 @@ mod tests {
             (ms(10), round_trips(0, 0, (20, 35)).queue)
         );
         assert_eq!(all.mean, ms(470) / 3);
-        assert_eq!(RouteRtt::of_all([RouteRtt::default()]), RoundTrips::default());
+        assert_eq!(
+            RouteRtt::of_all([RouteRtt::default()]),
+            RoundTrips::default()
+        );
     }
 }

@@ -111,10 +111,19 @@ fn a_copy_that_is_worth_it_begins_with_several() {
     assert_eq!(small, [1, 8]);
     let large = Copy::new(LARGE, 100, growing, carried).run(&mut auto(), 1);
     assert_eq!(large, [1, 16]);
-    assert_eq!(Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1), [1]);
+    assert_eq!(
+        Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1),
+        [1]
+    );
     // Within a site slow start costs nothing; processors may be the limit.
-    assert_eq!(Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1), [1, 4]);
-    assert_eq!(Copy::new(60 * MB, 1, growing, carried).run(&mut auto(), 1), [1]);
+    assert_eq!(
+        Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1),
+        [1, 4]
+    );
+    assert_eq!(
+        Copy::new(60 * MB, 1, growing, carried).run(&mut auto(), 1),
+        [1]
+    );
 }
 
 /// Before the first stream is open, so late after the start.
@@ -142,7 +151,10 @@ fn over_a_long_path_streams_open_beside_the_first() {
     assert_eq!(looks(&[pull(25), pull(49)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(50)]), STREAMS_AT_START_LARGE);
     // What is to be sent is known.
-    let push = |left| View { left, ..unopened(25) };
+    let push = |left| View {
+        left,
+        ..unopened(25)
+    };
     assert_eq!(looks(&[push(MB)]), 1);
     assert_eq!(looks(&[push(5 * MB)]), STREAMS_AT_START);
     assert_eq!(looks(&[push(LARGE)]), STREAMS_AT_START_LARGE);
@@ -155,7 +167,12 @@ fn over_a_long_path_streams_open_beside_the_first() {
 
 #[test]
 fn windows_that_hardly_grow_without_a_queue_are_tried_with_twice_as_many() {
-    let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |n| n.min(16) as u64 * 5 * MB);
+    let mut copy = Copy::new(
+        LARGE,
+        100,
+        |_| Limit::Growing,
+        |n| n.min(16) as u64 * 5 * MB,
+    );
     assert_eq!(copy.run(&mut auto(), 8), [1, 16, 32, 16]);
     // Not while they grow, and not at a queue.
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |_| 50 * MB);
@@ -177,7 +194,12 @@ fn small_windows_are_answered_at_the_start() {
     // And by more while they bind.
     assert_eq!(copy.run(&mut count, 20), [1, 32, 64]);
     // No more than have something to carry.
-    let mut copy = Copy::new(6 << 20, 150, |_| Limit::ReceiveWindow, |n| n as u64 * 436_000);
+    let mut copy = Copy::new(
+        6 << 20,
+        150,
+        |_| Limit::ReceiveWindow,
+        |n| n as u64 * 436_000,
+    );
     copy.view.largest_window = Some(65_535);
     let seen = copy.run(&mut auto(), 1);
     assert!(matches!(seen[..], [1, 11 | 12]), "{seen:?}");
@@ -189,7 +211,11 @@ fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
     copy.loss = 100;
     let mut count = auto();
     let seen = copy.run(&mut count, 30);
-    assert_eq!(seen, [1, 16, 64], "the step that did not pay is the last one");
+    assert_eq!(
+        seen,
+        [1, 16, 64],
+        "the step that did not pay is the last one"
+    );
     assert_eq!(needed(&count), Some(64));
 }
 
@@ -385,14 +411,25 @@ fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
 #[test]
 fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
     // At 5 %, a stream of CUBIC has about five segments in flight.
-    let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |streams| streams as u64 * 90_000);
+    let mut copy = Copy::new(
+        LARGE,
+        80,
+        |_| Limit::Loss,
+        |streams| streams as u64 * 90_000,
+    );
     (copy.loss, copy.sees_losses) = (50_000, true);
     assert_eq!(copy.run(&mut auto(), 8).last(), Some(&64));
 }
 
 #[test]
 fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
-    let limit = |streams| if streams < 16 { Limit::Loss } else { Limit::Path };
+    let limit = |streams| {
+        if streams < 16 {
+            Limit::Loss
+        } else {
+            Limit::Path
+        }
+    };
     let mut copy = Copy::new(LARGE, 60, limit, |streams| streams.min(17) as u64 * 7 * MB);
     copy.rtt_percent = |streams| if streams < 16 { 100 } else { 170 };
     (copy.loss, copy.sees_losses) = (100, true);
@@ -417,7 +454,13 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     assert!(grows, "within ten seconds");
     let seconds = copy.view.now.as_secs() + 8;
     copy.rtt_percent = |streams| if streams > 11 { 150 } else { 100 };
-    copy.limit = |streams| if streams > 11 { Limit::Path } else { Limit::Loss };
+    copy.limit = |streams| {
+        if streams > 11 {
+            Limit::Path
+        } else {
+            Limit::Loss
+        }
+    };
     copy.rate = |streams| (streams as u64 * 6).min(105) * MB;
     let seen = copy.run(&mut count, seconds);
     let fewest = seen.iter().position(|streams| *streams <= 11);
@@ -456,7 +499,12 @@ fn few_streams_of_a_better_path_slow_no_copy() {
     for remembered in [learned(2, 20, 8 << 20, 0), learned(2, 100, 65_536, 0), None] {
         let mut count = StreamCount::new(None, remembered, 64);
         // 16 MiB between hosts with windows of 64 KiB.
-        let mut copy = Copy::new(16 << 20, 100, |_| Limit::ReceiveWindow, |n| n as u64 * 655_360);
+        let mut copy = Copy::new(
+            16 << 20,
+            100,
+            |_| Limit::ReceiveWindow,
+            |n| n as u64 * 655_360,
+        );
         copy.view.largest_window = Some(65_536);
         let seen = copy.run(&mut count, 1);
         assert!(matches!(seen[..], [1, 31]), "{remembered:?}: {seen:?}");
@@ -616,7 +664,10 @@ fn receiving_ends_speak_where_nothing_is_known_of_the_sending_ones() {
         now: Duration::from_secs(1),
         ..View::default()
     };
-    view.receiving.hold(Limit::Sender, Duration::from_millis(500));
-    let nothing = Window::open(&View::default()).close(&view, false, None).unwrap();
+    view.receiving
+        .hold(Limit::Sender, Duration::from_millis(500));
+    let nothing = Window::open(&View::default())
+        .close(&view, false, None)
+        .unwrap();
     assert_eq!(nothing.limit, None);
 }

@@ -172,8 +172,9 @@ impl Window {
         let (tally, limit) = self.limit(view);
         let judged = tally.total() / u32::try_from(view.open.max(1)).unwrap_or(u32::MAX);
         let is_judged = judged >= MIN_JUDGED.max(view.rtt.saturating_mul(MIN_JUDGED_RTTS));
-        let is_clear =
-            limit.is_some_and(|(limit, part)| super::is_per_stream(limit) && part >= CLEAR_PART) && is_judged;
+        let is_clear = limit
+            .is_some_and(|(limit, part)| super::is_per_stream(limit) && part >= CLEAR_PART)
+            && is_judged;
         let limit = limit.map(|(limit, _)| limit);
         let (length, rtts) = match limit {
             Some(Limit::SendingApplication | Limit::ReceivingApplication) => {
@@ -191,7 +192,9 @@ impl Window {
         let is_steady = before.is_some_and(|before| rate < STEADY_FACTOR * before);
         let limit = match limit {
             // A window, or a buffer, that binds and leaves a queue is more than the path carries.
-            Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.may_have_queue() => Some(Limit::Path),
+            Some(Limit::ReceiveWindow | Limit::SendBuffer) if view.may_have_queue() => {
+                Some(Limit::Path)
+            }
             // Autotuning lags behind a slow start: a window that binds for the moment, and grows.
             Some(Limit::ReceiveWindow | Limit::SendBuffer) if !is_steady => {
                 if !is_long {
@@ -241,6 +244,9 @@ impl Window {
         } else {
             receiving
         };
-        (tally, tally.chief().filter(|(limit, _)| *limit != Limit::Sender))
+        (
+            tally,
+            tally.chief().filter(|(limit, _)| *limit != Limit::Sender),
+        )
     }
 }

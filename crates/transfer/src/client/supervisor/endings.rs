@@ -49,7 +49,9 @@ impl<C: Connector> Supervisor<'_, C> {
                 Error::StreamsLost(format!("the server closed the stream over route {route}")),
                 true,
             ),
-            Err(Lost::Stream(error @ (Error::Disagreement | Error::CopyLost(_)))) => return Err(error),
+            Err(Lost::Stream(error @ (Error::Disagreement | Error::CopyLost(_)))) => {
+                return Err(error);
+            }
             Err(Lost::Stream(error @ (Error::Refused(_) | Error::Limit(_))))
                 if !ended.accepted && stands_another =>
             {
@@ -133,7 +135,10 @@ impl<C: Connector> Supervisor<'_, C> {
     /// given up. What is returned ends when nobody needs the streams any more.
     pub(super) async fn wind_down(&mut self) -> JoinSet<()> {
         let never_open = |slot: &&mut Slot| slot.is_running() && slot.counters.get().is_none();
-        self.slots.iter_mut().filter(never_open).for_each(Slot::give_up);
+        self.slots
+            .iter_mut()
+            .filter(never_open)
+            .for_each(Slot::give_up);
         let mut tasks = std::mem::take(&mut self.tasks);
         let mut finished = std::mem::take(&mut self.finished);
         let leaving = self.leaving.clone();
@@ -142,7 +147,11 @@ impl<C: Connector> Supervisor<'_, C> {
             while *self.open.borrow() > 0
                 && let Some(ended) = tasks.join_next().await
             {
-                finished.extend(ended.ok().and_then(|mut ended| ended.take_finished(&leaving)));
+                finished.extend(
+                    ended
+                        .ok()
+                        .and_then(|mut ended| ended.take_finished(&leaving)),
+                );
             }
         };
         let _ = timeout(REPORT_WAITS_FOR_STREAMS, open).await;

@@ -131,12 +131,17 @@ impl<C: Connector> Supervisor<'_, C> {
                 Side::Pull(_) => {
                     view.sending.merge(&ends.there);
                     view.receiving.merge(&here.tally);
-                    view.lost = view.lost.saturating_add(ends.retransmits_there.unwrap_or(0));
+                    view.lost = view
+                        .lost
+                        .saturating_add(ends.retransmits_there.unwrap_or(0));
                     view.loss_signs = view.loss_signs.saturating_add(here.out_of_order.into());
                     // This end's own answers go through no queue of the data's, but what acknowledges them does: later news than
                     // the sending end's, and less of it.
                     if let Some(reported) = ends.there.evidence() {
-                        round_trips = (reported.rtt.max(here.rtt), reported.min_rtt.min(here.min_rtt));
+                        round_trips = (
+                            reported.rtt.max(here.rtt),
+                            reported.min_rtt.min(here.min_rtt),
+                        );
                     }
                 }
             }
@@ -166,7 +171,9 @@ impl<C: Connector> Supervisor<'_, C> {
     fn least_share(&self) -> Option<f64> {
         let open = self.slots.iter().filter(|slot| slot.open().is_some());
         let shares: Vec<u64> = open.map(|slot| slot.share.of(slot.moved())).collect();
-        let all = shares.iter().fold(0_u64, |all, share| all.saturating_add(*share));
+        let all = shares
+            .iter()
+            .fold(0_u64, |all, share| all.saturating_add(*share));
         let least = shares.iter().min()?;
         (all > 0).then(|| *least as f64 / all as f64)
     }
@@ -179,7 +186,9 @@ impl<C: Connector> Supervisor<'_, C> {
             false => routes.max(MAX_STREAMS_BEFORE_ACCEPT),
         };
         let wanted = match &self.steering {
-            Some(steering) if self.spreads && !self.count.is_fixed() => steering.in_all(self.count.wanted()),
+            Some(steering) if self.spreads && !self.count.is_fixed() => {
+                steering.in_all(self.count.wanted())
+            }
             _ => self.count.wanted(),
         };
         let wanted = wanted.min(most).min(self.count.most());
@@ -273,7 +282,9 @@ impl<C: Connector> Supervisor<'_, C> {
             .map(|route| self.is_reserved(route))
             .collect();
         let is_reserved = |slot: &Slot| reserved.get(slot.route).is_some_and(|reserved| *reserved);
-        self.retire_of(|slot| !is_reserved(slot) && open.get(&slot.route).is_some_and(|open| *open > 1))
+        self.retire_of(|slot| {
+            !is_reserved(slot) && open.get(&slot.route).is_some_and(|open| *open > 1)
+        })
     }
 
     /// The same, of those that may go.

@@ -21,7 +21,9 @@ impl<C: Connector> Supervisor<'_, C> {
     /// The streams that stand and that the server has accepted.
     fn accepted_streams(&self) -> impl Iterator<Item = &StreamCounters> {
         let running = self.slots.iter().filter(|slot| slot.is_running());
-        let counters = running.filter_map(|slot| slot.counters.get()).map(Arc::as_ref);
+        let counters = running
+            .filter_map(|slot| slot.counters.get())
+            .map(Arc::as_ref);
         counters.filter(|counters| counters.open.load(Ordering::Relaxed) && counters.is_accepted())
     }
 
@@ -68,7 +70,9 @@ impl<C: Connector> Supervisor<'_, C> {
                 self.reported_wait = Some(silence);
                 if before.is_none() {
                     let patience = self.client.patience;
-                    self.client.observer.event(Event::Waiting { silence, patience });
+                    self.client
+                        .observer
+                        .event(Event::Waiting { silence, patience });
                 }
             }
             (None, Some(after)) => {
@@ -94,11 +98,13 @@ impl<C: Connector> Supervisor<'_, C> {
         self.client.progress.set_silence(None);
         let waited = Time(Duration::from_secs(outage.as_secs()));
         match self.give_up() {
-            Error::StreamsLost(reason) => {
-                Error::StreamsLost(format!("nothing arrived for {waited} (--patience): {reason}"))
-            }
+            Error::StreamsLost(reason) => Error::StreamsLost(format!(
+                "nothing arrived for {waited} (--patience): {reason}"
+            )),
             // A limit that passes, or a depot: the last word of each attempt.
-            error => Error::StreamsLost(format!("nothing arrived for {waited} (--patience): {error}")),
+            error => Error::StreamsLost(format!(
+                "nothing arrived for {waited} (--patience): {error}"
+            )),
         }
     }
 }

@@ -21,9 +21,9 @@ impl<C: Connector> Supervisor<'_, C> {
 
     /// The most streams of a route.
     pub(super) fn most_on(&self, route: usize) -> usize {
-        self.steering
-            .as_ref()
-            .map_or(usize::MAX, |steering| steering.most(route, self.count.wanted()))
+        self.steering.as_ref().map_or(usize::MAX, |steering| {
+            steering.most(route, self.count.wanted())
+        })
     }
 
     /// Whether a route is a reserved way.
@@ -54,7 +54,11 @@ impl<C: Connector> Supervisor<'_, C> {
                 .iter()
                 .filter(|route| **route != DIRECT && !others.contains(route))
             {
-                self.report(*route, standing, "whoever chooses routes says so".to_owned());
+                self.report(
+                    *route,
+                    standing,
+                    "whoever chooses routes says so".to_owned(),
+                );
             }
         }
         self.next_look = Instant::now();
@@ -73,7 +77,10 @@ impl<C: Connector> Supervisor<'_, C> {
         let Some(mut steering) = self.steering.take() else {
             return;
         };
-        let (mut looks, mut rtt) = (vec![RouteLook::default(); self.routes.len()], Duration::ZERO);
+        let (mut looks, mut rtt) = (
+            vec![RouteLook::default(); self.routes.len()],
+            Duration::ZERO,
+        );
         for slot in &self.slots {
             let Some(look) = looks.get_mut(slot.route) else {
                 continue;
@@ -93,15 +100,25 @@ impl<C: Connector> Supervisor<'_, C> {
             rtt = rtt.max(counters.map_or(Duration::ZERO, |counters| counters.ends().here.rtt));
         }
         for (route, look) in looks.iter_mut().enumerate() {
-            let mut slots = self.slots.iter().filter(|slot| slot.route == route).peekable();
-            look.gone = slots.peek().is_some() && slots.all(|slot| slot.stream == SlotState::Failed);
+            let mut slots = self
+                .slots
+                .iter()
+                .filter(|slot| slot.route == route)
+                .peekable();
+            look.gone =
+                slots.peek().is_some() && slots.all(|slot| slot.stream == SlotState::Failed);
         }
         let judged = steering.look(self.begun.elapsed(), rtt, &looks);
         self.steering = Some(steering);
         for judged in judged {
             if judged.standing == RouteStanding::Stalled {
-                let slots = self.slots.iter_mut().filter(|slot| slot.route == judged.route);
-                slots.filter(|slot| slot.is_running()).for_each(Slot::give_up);
+                let slots = self
+                    .slots
+                    .iter_mut()
+                    .filter(|slot| slot.route == judged.route);
+                slots
+                    .filter(|slot| slot.is_running())
+                    .for_each(Slot::give_up);
             }
             self.report(judged.route, judged.standing, judged.reason);
         }
@@ -117,7 +134,12 @@ impl<C: Connector> Supervisor<'_, C> {
             .iter()
             .filter(|slot| slot.route == route && slot.counts() && slot.stream != SlotState::Failed)
             .count();
-        for slot in self.slots.iter_mut().filter(|slot| slot.route == route).rev() {
+        for slot in self
+            .slots
+            .iter_mut()
+            .filter(|slot| slot.route == route)
+            .rev()
+        {
             if counting <= most {
                 return;
             }

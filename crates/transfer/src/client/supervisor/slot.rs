@@ -103,6 +103,7 @@ impl Slot {
 
     pub fn open(&self) -> Option<&Arc<StreamCounters>> {
         let counters = self.counters.get()?;
-        (self.stream == SlotState::Running && counters.open.load(Ordering::Relaxed)).then_some(counters)
+        (self.stream == SlotState::Running && counters.open.load(Ordering::Relaxed))
+            .then_some(counters)
     }
 }

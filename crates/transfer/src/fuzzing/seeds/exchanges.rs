@@ -131,7 +131,11 @@ pub(in super::super) fn senders() -> Vec<Seed> {
         ],
         in_blocks(4, b"=large"),
         in_blocks(5, b"large"),
-        vec![offered(5, b"large", None), offered(0, b"=there", None), end(6)],
+        vec![
+            offered(5, b"large", None),
+            offered(0, b"=there", None),
+            end(6),
+        ],
     ]
     .concat();
     let mut resumed = in_blocks(0, b"kept");
@@ -163,7 +167,13 @@ pub(in super::super) fn senders() -> Vec<Seed> {
         ("described-in-two-ways", encoded(&two_ways)),
         ("two-hashes", {
             let mut frames = in_blocks(0, b"x");
-            frames.insert(1, Frame::FileEnd { id: 0, hash: [1; 32] });
+            frames.insert(
+                1,
+                Frame::FileEnd {
+                    id: 0,
+                    hash: [1; 32],
+                },
+            );
             encoded(&frames)
         }),
         ("undescribed", encoded(&in_blocks(0, b"x")[1..])),
@@ -242,7 +252,10 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
     let mut wrong_done = results(Ok(Written::New));
     wrong_done.extend([note, Frame::Done { manifest: [7; 32] }]);
     let mut everything = Vec::new();
-    for (_, frame) in all().into_iter().filter(|(name, _)| !name.starts_with("hello")) {
+    for (_, frame) in all()
+        .into_iter()
+        .filter(|(name, _)| !name.starts_with("hello"))
+    {
         everything.push(frame);
     }
     [
@@ -257,7 +270,10 @@ pub(in super::super) fn receivers() -> Vec<Seed> {
         ("all-failed", encoded(&results(Err(failure)))),
         ("acknowledged", encoded(&acknowledged.collect::<Vec<_>>())),
         ("done-with-another-hash", encoded(&wrong_done)),
-        ("done-at-once", encoded(&[Frame::Done { manifest: [0; 32] }])),
+        (
+            "done-at-once",
+            encoded(&[Frame::Done { manifest: [0; 32] }]),
+        ),
         ("every-frame", encoded(&everything)),
         ("keep-alive", encoded(&[accept, Frame::KeepAlive])),
         ("nothing", vec![]),

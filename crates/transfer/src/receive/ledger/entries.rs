@@ -82,7 +82,12 @@ impl<P: Parts> Ledger<P> {
                 meta,
                 made,
             }),
-            _ => self.memory.directories = self.memory.directories.saturating_sub(directory_bytes(head)),
+            _ => {
+                self.memory.directories = self
+                    .memory
+                    .directories
+                    .saturating_sub(directory_bytes(head))
+            }
         }
         let outcome = made.map(|made| match made {
             MadeDir::New => Written::New,
@@ -147,7 +152,10 @@ impl<P: Parts> Ledger<P> {
             (outcome, _) => outcome,
         };
         for asker in self.being_written.remove(&head.id).unwrap_or_default() {
-            out.push(Action::Answer(asker, (result(head.id, answer.clone()), None)));
+            out.push(Action::Answer(
+                asker,
+                (result(head.id, answer.clone()), None),
+            ));
         }
         self.conclude(out);
     }

@@ -108,7 +108,9 @@ impl Expectation {
         }
         if !head.path.is_root() {
             return match (self.asked, seen.root) {
-                (Asked::Files, _) => Err(NotAsked("something beneath a source that was to be one file")),
+                (Asked::Files, _) => Err(NotAsked(
+                    "something beneath a source that was to be one file",
+                )),
                 (_, Some((_, Sent::File | Sent::Symlink))) => {
                     Err(NotAsked("something beneath a source that is no directory"))
                 }
@@ -119,7 +121,9 @@ impl Expectation {
             };
         }
         match (self.asked, sent) {
-            (Asked::Files, Sent::Directory) => return Err(NotAsked("a directory where a file was to come")),
+            (Asked::Files, Sent::Directory) => {
+                return Err(NotAsked("a directory where a file was to come"));
+            }
             (_, Sent::File | Sent::Symlink) if seen.beneath => {
                 return Err(NotAsked("a source that is a directory and none"));
             }
@@ -191,7 +195,10 @@ mod tests {
             ("x", Sent::Failed),
         ] {
             let refused = files().admit(&head(0, 0, path), sent);
-            assert!(matches!(refused, Err(Unexpected::NotAsked(_))), "{path} {sent:?}");
+            assert!(
+                matches!(refused, Err(Unexpected::NotAsked(_))),
+                "{path} {sent:?}"
+            );
         }
         assert_eq!(
             files().admit(&head(0, 0, ""), Sent::Symlink),
@@ -212,7 +219,9 @@ mod tests {
     fn with_recursion_a_source_is_itself_or_a_tree() {
         let trees = || Expectation::new(Asked::Trees, 1);
         let mut tree = trees();
-        assert!(admits(&mut tree, 3, "a/b", Sent::File) && admits(&mut tree, 0, "", Sent::Directory));
+        assert!(
+            admits(&mut tree, 3, "a/b", Sent::File) && admits(&mut tree, 0, "", Sent::Directory)
+        );
         assert!(
             admits(&mut tree, 4, "", Sent::Failed),
             "a name in it can't be carried"
@@ -264,12 +273,12 @@ mod tests {
             ..filter(1)
         };
         let mut links = Expectation::new(Asked::Part(together, true), 1);
-        assert!(["a", "b", "c", "d"].iter().zip(0..).all(|(name, id)| admits(
-            &mut links,
-            id,
-            name,
-            Sent::File
-        )));
+        assert!(
+            ["a", "b", "c", "d"]
+                .iter()
+                .zip(0..)
+                .all(|(name, id)| admits(&mut links, id, name, Sent::File))
+        );
     }
 
     fn entries() -> impl Strategy<Value = Vec<(u64, u32, &'static str, Sent)>> {
@@ -279,7 +288,12 @@ mod tests {
             Just(Sent::Symlink),
             Just(Sent::Failed)
         ];
-        let path = prop_oneof![Just(""), Just("a"), Just("a/b"), Just(".ssh/authorized_keys")];
+        let path = prop_oneof![
+            Just(""),
+            Just("a"),
+            Just("a/b"),
+            Just(".ssh/authorized_keys")
+        ];
         prop::collection::vec((0u64..6, 0u32..4, path, sent), 0..40)
     }
 

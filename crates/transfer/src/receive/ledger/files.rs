@@ -205,7 +205,12 @@ impl<P: Parts> Ledger<P> {
 
     /// A block has arrived. Whether it is to be hashed, and [`Self::block_hashed`] to be said; otherwise who asked is
     /// answered, or will be with those who asked before.
-    pub(crate) fn block(&mut self, block: &Block, asker: P::Asker, out: &mut Vec<Action<P>>) -> bool {
+    pub(crate) fn block(
+        &mut self,
+        block: &Block,
+        asker: P::Asker,
+        out: &mut Vec<Action<P>>,
+    ) -> bool {
         let Some(file) = self.files.get_mut(&block.id) else {
             // LH-COPY-20: also of a failure that an earlier answer reported and that was lost.
             let failed = self.recorded(block.id).and_then(Result::err);
@@ -220,7 +225,10 @@ impl<P: Parts> Ledger<P> {
             return false;
         }
         if file.tree.covers(block.offset) {
-            out.push(Action::Answer(asker, block_answer(block.id, block.offset, None)));
+            out.push(Action::Answer(
+                asker,
+                block_answer(block.id, block.offset, None),
+            ));
             return false;
         }
         let in_flight = InFlight {
@@ -295,7 +303,10 @@ impl<P: Parts> Ledger<P> {
             if let Some(file) = self.files.get_mut(&id) {
                 file.writer = Writer::Idle(place);
             }
-            out.extend(answers(askers, &block_answer(id, offset, Some(failure.clone()))));
+            out.extend(answers(
+                askers,
+                &block_answer(id, offset, Some(failure.clone())),
+            ));
             self.fail_file(id, failure, out);
             return;
         }
@@ -314,7 +325,11 @@ impl<P: Parts> Ledger<P> {
     /// on; and where there may be more (LH-COPY-36). Of other files, none.
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
         let file = self.files.get(&id)?;
-        let most = if file.is_resumed { MAX_HAVE_SUBTREES + 1 } else { 0 };
+        let most = if file.is_resumed {
+            MAX_HAVE_SUBTREES + 1
+        } else {
+            0
+        };
         let mut subtrees: Vec<Subtree> = file.tree.subtrees_from(from).take(most).collect();
         let more = subtrees.get(MAX_HAVE_SUBTREES).map(|next| next.offset);
         subtrees.truncate(MAX_HAVE_SUBTREES);

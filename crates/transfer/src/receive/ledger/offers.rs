@@ -63,7 +63,12 @@ impl Claim<'_> {
 impl<P: Parts> Ledger<P> {
     /// OFFER or HARD_LINK. Whether it is to be looked into, and [`Self::compared`] to be said after; otherwise who asked is answered, or
     /// will be with those who asked before.
-    pub(crate) fn claimed(&mut self, claim: Claim<'_>, asker: P::Asker, out: &mut Vec<Action<P>>) -> bool {
+    pub(crate) fn claimed(
+        &mut self,
+        claim: Claim<'_>,
+        asker: P::Asker,
+        out: &mut Vec<Action<P>>,
+    ) -> bool {
         let id = claim.head().id;
         if let Some(outcome) = self.recorded(id) {
             out.push(Action::Answer(asker, (result(id, outcome), None)));
@@ -86,7 +91,10 @@ impl<P: Parts> Ledger<P> {
     ) {
         let id = claim.head().id;
         // What is being given its name is what becomes of it.
-        let is_being_placed = self.files.get(&id).is_some_and(|file| file.is_being_placed());
+        let is_being_placed = self
+            .files
+            .get(&id)
+            .is_some_and(|file| file.is_being_placed());
         let concluded = match found {
             _ if self.recorded(id).is_some() || is_being_placed => None,
             Ok(Comparison::Wanted) => None,

@@ -93,7 +93,10 @@ impl Outcomes {
 
 /// The page of an entry, and its place there.
 fn split(id: u64) -> (u64, usize) {
-    (id / PAGE_ENTRIES as u64, (id % PAGE_ENTRIES as u64) as usize)
+    (
+        id / PAGE_ENTRIES as u64,
+        (id % PAGE_ENTRIES as u64) as usize,
+    )
 }
 
 #[cfg(test)]
@@ -103,8 +106,9 @@ mod tests {
     use super::*;
 
     fn outcome() -> impl Strategy<Value = Result<Written, Failure>> {
-        let failure = (1u8..=15, "[a-z]{0,9}")
-            .prop_map(|(code, detail)| Err(Failure::with(FailureKind::from_code(code).unwrap(), detail)));
+        let failure = (1u8..=15, "[a-z]{0,9}").prop_map(|(code, detail)| {
+            Err(Failure::with(FailureKind::from_code(code).unwrap(), detail))
+        });
         prop_oneof![
             3 => Just(Ok(Written::New)),
             3 => Just(Ok(Written::Same)),

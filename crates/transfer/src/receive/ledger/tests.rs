@@ -12,8 +12,8 @@ use crate::store::Comparison;
 use crate::tree_hash::{Subtree, TreeHash};
 use crate::wire::Offer;
 use run::{
-    BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head, offered,
-    planned, root_of,
+    BEGUN_WITH, BLOCK, BLOCK_LOG2, Numbers, Planned, Question, Run, block_of, fate, hash_of, head,
+    offered, planned, root_of,
 };
 
 #[derive(Debug, Clone)]
@@ -191,7 +191,9 @@ fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_reported() {
     }
     let journal: Vec<_> = tree.subtrees().collect();
     assert_eq!(journal.len(), 2);
-    ledger.announce(announced(0, size), &journal, &mut out).unwrap();
+    ledger
+        .announce(announced(0, size), &journal, &mut out)
+        .unwrap();
     assert!(matches!(out[..], [Action::Count(bytes)] if bytes == 3 * BLOCK as i64));
     out.clear();
     let asker = |offset| (0, Question::Block(0, offset));
@@ -262,7 +264,14 @@ fn what_a_journal_says_of_another_file_is_no_beginning() {
     ledger
         .announce(announced(0, 2 * BLOCK), &[beyond], &mut out)
         .unwrap();
-    assert!(out.is_empty() && ledger.block(&block_of(0, 0, 2 * BLOCK), (0, Question::Block(0, 0)), &mut out));
+    assert!(
+        out.is_empty()
+            && ledger.block(
+                &block_of(0, 0, 2 * BLOCK),
+                (0, Question::Block(0, 0)),
+                &mut out
+            )
+    );
 }
 
 #[test]
@@ -284,7 +293,9 @@ fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
 #[test]
 fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    ledger.announce(announced(0, BLOCK + 5), &[], &mut out).unwrap();
+    ledger
+        .announce(announced(0, BLOCK + 5), &[], &mut out)
+        .unwrap();
     let at = |id, offset, len| Block {
         id,
         offset,
@@ -346,13 +357,18 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
         matches!(&out[0], Action::Report(report) if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit)
     );
     // What failed is remembered all the same, and the copy ends.
-    assert_eq!(ledger.admit(&head(1), Sent::File), Err(Rejected::Limit(refusal)));
+    assert_eq!(
+        ledger.admit(&head(1), Sent::File),
+        Err(Rejected::Limit(refusal))
+    );
 }
 
 #[test]
 fn lh_copy_20_a_block_of_a_file_that_failed_reports_it_again() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
-    ledger.announce(announced(0, 2 * BLOCK), &[], &mut out).unwrap();
+    ledger
+        .announce(announced(0, 2 * BLOCK), &[], &mut out)
+        .unwrap();
     let block = block_of(0, 0, 2 * BLOCK);
     let asker = |stream| (stream, Question::Block(0, 0));
     assert!(ledger.block(&block, asker(0), &mut out));
@@ -389,7 +405,10 @@ fn lh_copy_23_second_thoughts_do_not_reach_a_file_that_takes_its_name() {
         Action::Answer(_, (frame, None)) => Some(frame.clone()),
         _ => None,
     });
-    assert_eq!(answers.collect::<Vec<_>>(), vec![result(0, Ok(Written::New)); 2]);
+    assert_eq!(
+        answers.collect::<Vec<_>>(),
+        vec![result(0, Ok(Written::New)); 2]
+    );
 }
 
 #[test]
@@ -403,12 +422,17 @@ fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
     let Some(Action::Finish(directories)) = out.pop() else {
         panic!("nothing to finish");
     };
-    let order: Vec<u64> = directories.iter().map(|directory| directory.head.id).collect();
+    let order: Vec<u64> = directories
+        .iter()
+        .map(|directory| directory.head.id)
+        .collect();
     assert_eq!(order, [1, 0], "what lies deeper comes first");
     assert!(ledger.closing_frames().is_empty() && ledger.conclusion().is_none());
     ledger.finished(vec![(head(1), Failure::new(FailureKind::Metadata))]);
     let frames = ledger.closing_frames();
-    assert!(matches!(&frames[..], [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY));
+    assert!(
+        matches!(&frames[..], [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY)
+    );
 }
 
 fn offer(id: u64, hash: Option<Hash>) -> Offer {
@@ -436,12 +460,23 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
     ledger.give_place(0, Ok(7), &mut out);
     out.clear();
     assert!(ledger.end(1, &mut out).is_ok() && out.is_empty());
-    ledger.compared(Claim::Offer(&offer(0, None)), Ok(Comparison::InPlace), &mut out);
+    ledger.compared(
+        Claim::Offer(&offer(0, None)),
+        Ok(Comparison::InPlace),
+        &mut out,
+    );
     let unchanged = result(0, Ok(Written::Unchanged));
-    let reported =
-        |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
+    let reported = |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
     assert_eq!(out.iter().filter(reported).count(), 2);
-    let dropped = |action: &Action<Numbers>| matches!(action, Action::Discard { file: 7, keep: false });
+    let dropped = |action: &Action<Numbers>| {
+        matches!(
+            action,
+            Action::Discard {
+                file: 7,
+                keep: false
+            }
+        )
+    };
     assert!(out.iter().any(dropped));
     ledger.discarded(&mut out);
     assert!(matches!(out.last(), Some(Action::Finish(_))));
@@ -517,7 +552,10 @@ fn lh_copy_45_a_name_is_one_of_what_was_asked_for() {
     let link = |source, path: &str| HardLink {
         head: head(1),
         size: 1,
-        first: (source, crate::path::RelPath::from_bytes(path.as_bytes()).unwrap()),
+        first: (
+            source,
+            crate::path::RelPath::from_bytes(path.as_bytes()).unwrap(),
+        ),
     };
     let ledger = |asked| Ledger::<Numbers>::new(asked, 1, 0);
     for asked in [Asked::Anything, Asked::Trees, Asked::Files] {

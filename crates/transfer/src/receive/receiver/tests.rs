@@ -139,10 +139,16 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
             free.send(n).unwrap();
         }));
         if n == 0 {
-            assert_eq!(writes.recv_timeout(DEADLINE), Ok(0), "the first is being written");
+            assert_eq!(
+                writes.recv_timeout(DEADLINE),
+                Ok(0),
+                "the first is being written"
+            );
         }
     }
-    let mut others: Vec<u64> = (0..3).map(|_| freed.recv_timeout(DEADLINE).unwrap()).collect();
+    let mut others: Vec<u64> = (0..3)
+        .map(|_| freed.recv_timeout(DEADLINE).unwrap())
+        .collect();
     others.sort_unstable();
     assert_eq!(others, [1, 2, 3], "free while block 0 is being written");
     for _ in 0..4 {
@@ -159,7 +165,10 @@ async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
     acknowledged.sort_unstable();
     assert_eq!(acknowledged, [0, 1, 2, 3]);
     assert_eq!(
-        (in_memory.available_permits(), account.held(Resource::Buffers)),
+        (
+            in_memory.available_permits(),
+            account.held(Resource::Buffers)
+        ),
         (4, 0)
     );
 }

@@ -89,7 +89,13 @@ async fn a_queue_that_is_closed_stops_its_walk() {
     queue.close();
     walk.await.unwrap();
     assert!(matches!(queue.take(0), Taken::Over));
-    assert!(matches!(queue.totals(), Frame::Totals { complete: false, .. }));
+    assert!(matches!(
+        queue.totals(),
+        Frame::Totals {
+            complete: false,
+            ..
+        }
+    ));
 }
 
 #[tokio::test]
@@ -100,7 +106,10 @@ async fn an_entry_that_was_found_wakes_a_stream_that_waits() {
     let Taken::Nothing(wait) = queue.take(0) else {
         panic!("nothing was found")
     };
-    assert!(wait > Duration::from_secs(1), "it is woken, and does not look");
+    assert!(
+        wait > Duration::from_secs(1),
+        "it is woken, and does not look"
+    );
     queue.walk();
     changed.await;
     assert!(matches!(queue.take(0), Taken::Work(work) if work.len() == 2));

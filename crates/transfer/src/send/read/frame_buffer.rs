@@ -55,7 +55,12 @@ impl FrameBuffer {
             .cloned()
             .chain(std::iter::once(self.filled..self.filled));
         let parts = starts.zip(ends);
-        parts.map(|(start, end)| (self.bytes.get(start..end.end).unwrap_or_default(), end.len()))
+        parts.map(|(start, end)| {
+            (
+                self.bytes.get(start..end.end).unwrap_or_default(),
+                end.len(),
+            )
+        })
     }
 
     /// Its memory, for another one.
@@ -225,7 +230,10 @@ mod tests {
         let third = put(3, 7);
         buffer.put(&Frame::KeepAlive);
         let lens = |buffer: &FrameBuffer| -> Vec<(usize, usize)> {
-            buffer.parts().map(|(part, clear)| (part.len(), clear)).collect()
+            buffer
+                .parts()
+                .map(|(part, clear)| (part.len(), clear))
+                .collect()
         };
         let header = first.1;
         assert_eq!(
@@ -250,7 +258,11 @@ mod tests {
             source: 1,
             path: crate::path::RelPath::from_bytes(b"d/f").unwrap(),
         };
-        let (meta, hash, data) = (Meta::default(), [9; 32], bytes::Bytes::from_static(b"content"));
+        let (meta, hash, data) = (
+            Meta::default(),
+            [9; 32],
+            bytes::Bytes::from_static(b"content"),
+        );
         let mut buffer = FrameBuffer::new(Vec::new());
         let small = buffer.begin_small(&head, &meta);
         buffer.room(data.len() + 1)[..data.len()].copy_from_slice(&data);

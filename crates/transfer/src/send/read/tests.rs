@@ -147,7 +147,10 @@ fn entry(size: u64) -> Arc<Entry> {
 }
 
 fn open(file: Arc<Entry>) -> Work {
-    Work::Open { file, offered: false }
+    Work::Open {
+        file,
+        offered: false,
+    }
 }
 
 /// What is framed and what is reported when `source` is read for `work`, batch by batch.
@@ -216,7 +219,13 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
     let read = format!("read 175000 {hash:?}");
     assert_eq!(
         said,
-        ["opened 175000", "block 0", "block 131072", "block 65536", &read]
+        [
+            "opened 175000",
+            "block 0",
+            "block 131072",
+            "block 65536",
+            &read
+        ]
     );
 }
 
@@ -224,7 +233,10 @@ fn a_file_in_blocks_is_announced_once_and_ends_with_its_hash() {
 fn holes_are_hashed_and_not_sent() {
     let mut source = file(100_000);
     source.data[1000..80_000].fill(0);
-    source.extents = Some(vec![Extent { offset: 0, len: 1000 }]);
+    source.extents = Some(vec![Extent {
+        offset: 0,
+        len: 1000,
+    }]);
     source.size = 65_536;
     source.data.truncate(65_536);
     let (framed, said) = read(&source, vec![vec![open(entry(100_000))]]);
@@ -276,7 +288,13 @@ fn files_that_grew_do_not_make_the_buffer_grow() {
     let whole = format!("whole 200000 {:?}", hash_of(&source.data));
     assert_eq!(
         said[..5],
-        [whole.clone(), whole.clone(), whole.clone(), whole.clone(), whole]
+        [
+            whole.clone(),
+            whole.clone(),
+            whole.clone(),
+            whole.clone(),
+            whole
+        ]
     );
     assert!(said[5..].iter().all(|said| said == "grew"));
     assert!(framed.len() > 1_000_000 && framed.len() <= BUFFER_BYTES);
@@ -304,7 +322,11 @@ fn an_offer_is_of_what_was_read_or_what_the_walk_found() {
         content: None,
     };
     let (framed, said) = read(&source, vec![vec![found]]);
-    assert_eq!((offered(&framed), said.len()), ((5, None), 0), "nothing is read");
+    assert_eq!(
+        (offered(&framed), said.len()),
+        ((5, None), 0),
+        "nothing is read"
+    );
     let changed = Memory {
         changed: true,
         ..source.clone()

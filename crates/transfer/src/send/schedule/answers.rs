@@ -57,7 +57,8 @@ impl Schedule {
         let in_file = subtrees.iter().filter(|subtree| subtree.offset < size);
         let back: Vec<u64> = in_file
             .flat_map(|subtree| {
-                let range = Subject::block(id, subtree.offset)..Subject::block(id, subtree.end(size));
+                let range =
+                    Subject::block(id, subtree.offset)..Subject::block(id, subtree.end(size));
                 self.returned
                     .range(range)
                     .filter_map(|subject| match subject.part {
@@ -78,7 +79,8 @@ impl Schedule {
             self.cutting.remove(&id);
         }
         let whole = Subject::whole(id);
-        let is_to_conclude = is_complete && !self.in_flight.carries(whole) && self.returned.insert(whole);
+        let is_to_conclude =
+            is_complete && !self.in_flight.carries(whole) && self.returned.insert(whole);
         if is_first || is_to_conclude {
             self.wake(Wake::All);
         }
@@ -88,7 +90,11 @@ impl Schedule {
 
     /// What became of an entry.
     pub(crate) fn answered(&mut self, id: u64, outcome: Result<Written, Failure>, now: Duration) {
-        let Some(outcome) = self.tracked.get(&id).and_then(|tracked| tracked.outcome(outcome)) else {
+        let Some(outcome) = self
+            .tracked
+            .get(&id)
+            .and_then(|tracked| tracked.outcome(outcome))
+        else {
             return;
         };
         self.in_flight.settle(Subject::whole(id), now);
@@ -103,8 +109,9 @@ impl Schedule {
         self.entry_bytes -= tracked.entry.memory();
         let written = outcome.as_ref().ok();
         let is_in_place = written.is_some();
-        let content =
-            written.and_then(|written| in_place(*written, &tracked.entry, &tracked.offered, tracked.content));
+        let content = written.and_then(|written| {
+            in_place(*written, &tracked.entry, &tracked.offered, tracked.content)
+        });
         let size = content.map_or(0, |(size, _)| size);
         self.bytes_done = self.bytes_done + size - tracked.acknowledged;
         let head = &tracked.entry.head;

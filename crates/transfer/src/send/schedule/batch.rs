@@ -35,7 +35,12 @@ enum Follows {
 
 impl Schedule {
     /// What `stream` takes, `room` of them at most; nothing at all if it already carries its share of what is left.
-    pub(super) fn batch(&mut self, stream: StreamId, now: Duration, room: usize) -> Option<Vec<Work>> {
+    pub(super) fn batch(
+        &mut self,
+        stream: StreamId,
+        now: Duration,
+        room: usize,
+    ) -> Option<Vec<Work>> {
         self.offers.give_up_late_questions(now);
         let unsent = self.unsent_bytes();
         let share = self.in_flight.share(stream, unsent, now);
@@ -62,7 +67,8 @@ impl Schedule {
             // A file that is being opened has nothing to repeat yet.
             let repeatable = !matches!(work, Work::Open { .. });
             let in_flight = self.bytes_of(subject, &work);
-            self.in_flight.add(subject, stream, now, repeatable, in_flight);
+            self.in_flight
+                .add(subject, stream, now, repeatable, in_flight);
             bytes = bytes.saturating_add(work.batch_bytes().max(in_flight.into()));
             follows = match work {
                 Work::Block { .. } => Follows::Blocks,
@@ -83,7 +89,9 @@ impl Schedule {
         while let Some(&subject) = self.returned.first() {
             let work = self.work_of(subject);
             let may_follow = match &work {
-                Some(Work::Block { .. }) if follows == Follows::Blocks => self.block_len(subject) <= fits,
+                Some(Work::Block { .. }) if follows == Follows::Blocks => {
+                    self.block_len(subject) <= fits
+                }
                 Some(work) => first || (follows == Follows::Entries && !work.is_block()),
                 None => true,
             };
@@ -133,7 +141,11 @@ impl Schedule {
             self.tracked.insert(id, Tracked::new(entry, begins));
             return self.work_of(subject).map(|work| (subject, work));
         }
-        if self.queued.is_empty() && self.found.complete && !self.end_taken && self.their_manifest.is_none() {
+        if self.queued.is_empty()
+            && self.found.complete
+            && !self.end_taken
+            && self.their_manifest.is_none()
+        {
             self.end_taken = true;
             return self.work_of(Subject::END).map(|work| (Subject::END, work));
         }
@@ -143,7 +155,9 @@ impl Schedule {
     /// Whether another block of a file may be taken of which the receiver may have some and has not reported it: one for each stream. It reports
     /// within a round trip, and a block takes several while a connection is new (LH-COPY-36).
     fn may_take_before_answer(&self, file: u64) -> bool {
-        let taken = self.open_blocks(file).map_or(0, Blocks::taken_before_answer);
+        let taken = self
+            .open_blocks(file)
+            .map_or(0, Blocks::taken_before_answer);
         taken <= self.in_flight.streams()
     }
 

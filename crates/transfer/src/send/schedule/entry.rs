@@ -87,7 +87,10 @@ impl Entry {
 
     /// Bytes that its offer adds to a batch, or that it is another name of a file.
     pub(super) fn offer_bytes(&self) -> u64 {
-        let first = self.first.as_ref().map_or(0, |first| first.path.as_bytes().len());
+        let first = self
+            .first
+            .as_ref()
+            .map_or(0, |first| first.path.as_bytes().len());
         OFFER_BYTES + (self.head.path.as_bytes().len() + first) as u64
     }
 
@@ -158,7 +161,9 @@ impl Tracked {
             Begins::OfferedAndSent => Offered::WithData,
             Begins::Offered(Compare::SizeAndTime) => Offered::AsFound,
             // Nothing can be said before it is read.
-            Begins::Offered(Compare::Content) | Begins::Linked | Begins::Waits | Begins::Sent => Offered::Not,
+            Begins::Offered(Compare::Content) | Begins::Linked | Begins::Waits | Begins::Sent => {
+                Offered::Not
+            }
         };
         Self {
             entry,
@@ -178,13 +183,18 @@ impl Tracked {
     }
 
     /// What the receiver's word comes to; none if nothing was sent that it could be about.
-    pub(super) fn outcome(&self, theirs: Result<Written, Failure>) -> Option<Result<Written, Failure>> {
+    pub(super) fn outcome(
+        &self,
+        theirs: Result<Written, Failure>,
+    ) -> Option<Result<Written, Failure>> {
         let is_file = matches!(self.entry.found, Found::File { .. });
         match (&self.stage, theirs) {
             // It is as it was offered, whatever has become of it since.
             (_, Ok(Written::Unchanged)) => match self.offered {
                 Offered::Not => None,
-                Offered::WithData | Offered::AsFound | Offered::Content(_) => Some(Ok(Written::Unchanged)),
+                Offered::WithData | Offered::AsFound | Offered::Content(_) => {
+                    Some(Ok(Written::Unchanged))
+                }
             },
             // Whatever has become of it since it was said to be that.
             (_, Ok(Written::Linked)) => self.entry.first.is_some().then_some(Ok(Written::Linked)),

@@ -91,7 +91,9 @@ impl InFlight {
     }
 
     pub(super) fn is_retiring(&self, stream: StreamId) -> bool {
-        self.streams.get(&stream).is_some_and(|carrier| carrier.retiring)
+        self.streams
+            .get(&stream)
+            .is_some_and(|carrier| carrier.retiring)
     }
 
     /// Whether the last of what a retiring stream had in flight is gone since this was last asked.
@@ -151,7 +153,13 @@ impl InFlight {
     /// `stream` carries `subject` in place of the one that did. That one's answer still counts; but if either is lost, who
     /// carries it now decides whether it comes back. It is not repeated again before it has waited longer, by `pause` and
     /// twice as much each time.
-    pub(super) fn repeat(&mut self, subject: Subject, stream: StreamId, now: Duration, pause: Duration) {
+    pub(super) fn repeat(
+        &mut self,
+        subject: Subject,
+        stream: StreamId,
+        now: Duration,
+        pause: Duration,
+    ) {
         if let Some(mut flight) = self.unlink(subject) {
             let pause = pause * (1 << flight.repeats.min(MAX_DOUBLINGS));
             flight.carrier = stream;
@@ -169,7 +177,10 @@ impl InFlight {
     /// What has waited longest on other streams, and from when on that counts.
     pub(super) fn oldest_elsewhere(&self, stream: StreamId) -> Option<(Duration, Subject)> {
         // At most one of them is this stream's own.
-        let other = self.oldest.iter().find(|(.., carrier)| *carrier != stream)?;
+        let other = self
+            .oldest
+            .iter()
+            .find(|(.., carrier)| *carrier != stream)?;
         Some((other.0, other.1))
     }
 
@@ -242,7 +253,9 @@ impl InFlight {
 
     /// Bytes of all that `stream` carried and was answered.
     pub(super) fn answered(&self, stream: StreamId) -> u64 {
-        self.streams.get(&stream).map_or(0, |carrier| carrier.answered)
+        self.streams
+            .get(&stream)
+            .map_or(0, |carrier| carrier.answered)
     }
 
     /// How long the latest answer on `stream` took.
@@ -362,12 +375,18 @@ impl InFlight {
                 None => assert!(carrier.others.contains(subject)),
             }
         }
-        let unrepeatable = self.flights.values().filter(|flight| flight.since.is_none());
+        let unrepeatable = self
+            .flights
+            .values()
+            .filter(|flight| flight.since.is_none());
         assert_eq!(self.unrepeatable, unrepeatable.count());
         let blocks = self.flights.keys().filter(|subject| subject.is_block());
         assert_eq!(self.blocks, blocks.count());
         for (stream, carrier) in &self.streams {
-            let flights = self.flights.values().filter(|flight| flight.carrier == *stream);
+            let flights = self
+                .flights
+                .values()
+                .filter(|flight| flight.carrier == *stream);
             let bytes: u64 = flights.map(|flight| u64::from(flight.bytes)).sum();
             assert_eq!(carrier.bytes, bytes);
         }

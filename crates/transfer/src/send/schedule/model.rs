@@ -176,7 +176,8 @@ impl World {
                     .filter(|plan| matches!(plan, Plan::File { inode: Some(other), .. } if *other == number));
                 // One of them is elsewhere.
                 let linked = (inode, names.count() as u64 + u64::from(number));
-                self.schedule.found_linked(0, path, Meta::default(), size, linked);
+                self.schedule
+                    .found_linked(0, path, Meta::default(), size, linked);
             }
             (_, found) => self.schedule.found(0, path, Meta::default(), found),
         }
@@ -218,7 +219,11 @@ impl World {
 
     /// How long to wait, if there is nothing to send.
     fn take(&mut self, stream: StreamId, room: usize) -> Option<Duration> {
-        if self.readers.get(&stream).is_some_and(|work| !work.is_empty()) {
+        if self
+            .readers
+            .get(&stream)
+            .is_some_and(|work| !work.is_empty())
+        {
             return None;
         }
         match self.schedule.next(stream, self.now, room) {
@@ -227,7 +232,9 @@ impl World {
                 let is_block = |work: &&Work| matches!(work, Work::Block { .. });
                 let blocks = work.iter().filter(is_block).count();
                 assert!(blocks == 0 || blocks == work.len());
-                assert!(work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open { .. })));
+                assert!(
+                    work.len() == 1 || !work.iter().any(|work| matches!(work, Work::Open { .. }))
+                );
                 self.readers.insert(stream, work.into());
                 None
             }
@@ -238,7 +245,9 @@ impl World {
             }
             Next::Over => {
                 if self.schedule.agreed().is_none() {
-                    assert!(self.lines[&stream].retiring && self.schedule.in_flight.of(stream) == 0);
+                    assert!(
+                        self.lines[&stream].retiring && self.schedule.in_flight.of(stream) == 0
+                    );
                     self.remove_stream(stream, false);
                 }
                 None
@@ -272,7 +281,10 @@ impl World {
                 }
             }
             Answer::Have(id, parts) => {
-                assert!(self.schedule.have(id, &parts, false), "parts of another file")
+                assert!(
+                    self.schedule.have(id, &parts, false),
+                    "parts of another file"
+                )
             }
             Answer::Done(manifest) => self.schedule.completed(manifest),
         }
@@ -321,7 +333,11 @@ impl World {
         for line in self.lines.values_mut().take(stalled) {
             line.stalled = true;
         }
-        if self.lines.values().all(|line| line.stalled || line.retiring) {
+        if self
+            .lines
+            .values()
+            .all(|line| line.stalled || line.retiring)
+        {
             if self.lines.len() == 4 {
                 self.remove_stream(*self.lines.keys().next().unwrap(), false);
                 self.act();
@@ -342,7 +358,11 @@ impl World {
             let mut until = None;
             let readers: Vec<StreamId> = self.readers.keys().copied().collect();
             for reader in readers {
-                while self.readers.get(&reader).is_some_and(|work| !work.is_empty()) {
+                while self
+                    .readers
+                    .get(&reader)
+                    .is_some_and(|work| !work.is_empty())
+                {
                     pause = SHARE_PAUSE;
                     self.read(reader);
                     self.act();

@@ -12,7 +12,13 @@ use crate::tree_hash::{BlockHash, Hash};
 impl Schedule {
     /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes; the receiver may have kept some of it if it
     /// `has_identity`. Whether it is the one that counts: a file may be opened twice, if the first stream to open it is lost meanwhile.
-    pub(crate) fn opened(&mut self, id: u64, size: u64, block_log2: u32, has_identity: bool) -> bool {
+    pub(crate) fn opened(
+        &mut self,
+        id: u64,
+        size: u64,
+        block_log2: u32,
+        has_identity: bool,
+    ) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return false;
         };

@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(share(slow, [fast].into_iter(), 5_000), 0);
         assert_eq!(share(fast, [slow].into_iter(), 5_000), 5_000);
         // Of 20,000 more each takes a part.
-        let parts = share(slow, [fast].into_iter(), 20_000) + share(fast, [slow].into_iter(), 20_000);
+        let parts =
+            share(slow, [fast].into_iter(), 20_000) + share(fast, [slow].into_iter(), 20_000);
         assert!(share(slow, [fast].into_iter(), 20_000) > 0);
         assert!((19_998..=20_000).contains(&parts), "{parts}");
     }

@@ -32,7 +32,9 @@ fn with_files(sizes: &[u64]) -> Schedule {
 fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String> {
     let next = schedule.next(stream, now, ROOM);
     schedule.check();
-    let Next::Send(work) = next else { return Vec::new() };
+    let Next::Send(work) = next else {
+        return Vec::new();
+    };
     let word = |work: &Work| match work {
         Work::Entry(entry) => format!("entry {}", entry.head.id),
         Work::Offer { file, content } => match content {
@@ -41,8 +43,14 @@ fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String>
         },
         Work::Link(file) => format!("link {}", file.head.id),
         Work::ReadOffer(file) => format!("read {}", file.head.id),
-        Work::Open { file, offered: false } => format!("open {}", file.head.id),
-        Work::Open { file, offered: true } => format!("offer and open {}", file.head.id),
+        Work::Open {
+            file,
+            offered: false,
+        } => format!("open {}", file.head.id),
+        Work::Open {
+            file,
+            offered: true,
+        } => format!("offer and open {}", file.head.id),
         Work::Block { file, offset } => format!("block {} {offset}", file.head.id),
         Work::Complete { file, .. } => format!("complete {}", file.head.id),
         Work::FileEnd { file, .. } => format!("end {}", file.head.id),
@@ -151,11 +159,20 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, size, 18, false));
-    assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 0 {}", 1 << 18)]);
+    assert_eq!(
+        take(&mut schedule, 1, secs(0)),
+        [format!("block 0 {}", 1 << 18)]
+    );
     answer_block(&mut schedule, 0, size, secs(1));
-    assert_eq!(take(&mut schedule, 1, secs(1)), [format!("block 0 {}", 2 << 18)]);
+    assert_eq!(
+        take(&mut schedule, 1, secs(1)),
+        [format!("block 0 {}", 2 << 18)]
+    );
     // Stream 2 carries nothing and would finish sooner, but is not there to take it.
-    assert_eq!(take(&mut schedule, 1, secs(1)), [format!("block 0 {}", 3 << 18)]);
+    assert_eq!(
+        take(&mut schedule, 1, secs(1)),
+        [format!("block 0 {}", 3 << 18)]
+    );
 }
 
 #[test]
@@ -227,7 +244,10 @@ fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_n
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, LARGE, 18, false));
-    assert!(!schedule.opened(0, 2 * LARGE, 18, false), "the first one counts");
+    assert!(
+        !schedule.opened(0, 2 * LARGE, 18, false),
+        "the first one counts"
+    );
     schedule.check();
 }
 
@@ -357,8 +377,14 @@ fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
     let actions = schedule.actions();
     assert_eq!(actions.close, Some(0));
     assert!(actions.result.is_some_and(|result| result.outcome.is_err()));
-    assert_eq!((schedule.memory(), schedule.bytes_done()), (Memory::default(), 0));
-    assert_eq!(schedule.block_read(0, 1 << 18, block_hash(1 << 18, LARGE)), None);
+    assert_eq!(
+        (schedule.memory(), schedule.bytes_done()),
+        (Memory::default(), 0)
+    );
+    assert_eq!(
+        schedule.block_read(0, 1 << 18, block_hash(1 << 18, LARGE)),
+        None
+    );
     assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 1"]);
 }
 
@@ -387,7 +413,10 @@ fn a_file_that_grew_goes_in_blocks() {
     assert_eq!(schedule.grew(1, 0, secs(0)), Say::Nothing);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
     // Read before it grew, reported after.
-    assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::Nothing);
+    assert_eq!(
+        schedule.whole_read(1, 0, 10, [1; 32], secs(0)),
+        Say::Nothing
+    );
 }
 
 #[test]
@@ -444,11 +473,17 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
     assert!(schedule.actions().resumed.is_none());
     assert!(schedule.have(0, &[part(6 << 18, 18)], false));
     let resumed = schedule.actions().resumed.unwrap();
-    assert_eq!((resumed.bytes, resumed.size), (LARGE + (1 << 18), 2 * LARGE));
+    assert_eq!(
+        (resumed.bytes, resumed.size),
+        (LARGE + (1 << 18), 2 * LARGE)
+    );
     schedule.check();
     assert_eq!(schedule.bytes_done(), 3 << 18);
     for offset in [4 << 18, 5 << 18, 7 << 18] {
-        assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 0 {offset}")]);
+        assert_eq!(
+            take(&mut schedule, 1, secs(0)),
+            [format!("block 0 {offset}")]
+        );
     }
     assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
     // What was in flight is answered as ever.
@@ -499,12 +534,20 @@ fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
     schedule.answered(0, Ok(Written::New), secs(1));
     schedule.check();
     assert_eq!(schedule.bytes_done(), 2 * LARGE);
-    assert!(schedule.have(0, &[part(0, 20)], false), "too late to matter");
+    assert!(
+        schedule.have(0, &[part(0, 20)], false),
+        "too late to matter"
+    );
 }
 
 #[test]
 fn parts_that_a_file_does_not_have_are_distinguished() {
-    for bad in [part(0, 21), part(2 * LARGE, 18), part(1 << 17, 17), part(0, 22)] {
+    for bad in [
+        part(0, 21),
+        part(2 * LARGE, 18),
+        part(1 << 17, 17),
+        part(0, 22),
+    ] {
         let mut schedule = with_files(&[2 * LARGE]);
         assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
         assert!(schedule.have(0, &[bad], false), "nothing is open");

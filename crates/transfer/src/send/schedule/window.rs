@@ -34,7 +34,10 @@ impl Default for BlockLimits {
 impl Schedule {
     /// The first of these files that the limits allow another block of, and whether they hold one
     /// back before it.
-    pub(super) fn first_within_limits(&self, files: impl Iterator<Item = u64>) -> (Option<u64>, bool) {
+    pub(super) fn first_within_limits(
+        &self,
+        files: impl Iterator<Item = u64>,
+    ) -> (Option<u64>, bool) {
         let mut is_held_back = false;
         for file in files {
             if self.is_within_limits(file) {
@@ -57,11 +60,16 @@ impl Schedule {
         if self.in_flight.blocks() >= self.block_limits.in_flight {
             return false;
         }
-        let Some(blocks) = self.open_blocks(file).filter(|blocks| !blocks.awaits_answer()) else {
+        let Some(blocks) = self
+            .open_blocks(file)
+            .filter(|blocks| !blocks.awaits_answer())
+        else {
             return true;
         };
         match (self.in_flight.first_block(file), blocks.next_offset()) {
-            (Some(first), Some(next)) => blocks.count_between(first, next) < self.block_limits.ahead,
+            (Some(first), Some(next)) => {
+                blocks.count_between(first, next) < self.block_limits.ahead
+            }
             _ => true,
         }
     }
@@ -136,7 +144,10 @@ mod tests {
                 }
                 _ => waiting.push((file, offset)),
             }
-            assert!(taken < 2 * MAX_BLOCKS_AHEAD, "it runs ahead without a bound");
+            assert!(
+                taken < 2 * MAX_BLOCKS_AHEAD,
+                "it runs ahead without a bound"
+            );
         }
         assert_eq!(taken, MAX_BLOCKS_AHEAD - 1);
         assert!(received.held() as u64 <= MAX_BLOCKS_AHEAD / 2);
@@ -177,7 +188,9 @@ mod tests {
         let now = Duration::from_secs(1);
         let mut in_flight = schedule.in_flight.len();
         loop {
-            let taken: usize = (0..8).map(|stream| take(&mut schedule, stream, now).len()).sum();
+            let taken: usize = (0..8)
+                .map(|stream| take(&mut schedule, stream, now).len())
+                .sum();
             in_flight += taken;
             if taken == 0 {
                 break;

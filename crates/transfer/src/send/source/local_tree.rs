@@ -43,7 +43,10 @@ impl LocalTree {
     }
 
     /// As [`super::Sources::local`].
-    pub(super) fn open(paths: &[impl AsRef<Path>], recursive: bool) -> Result<(Self, Vec<Vec<u8>>), Error> {
+    pub(super) fn open(
+        paths: &[impl AsRef<Path>],
+        recursive: bool,
+    ) -> Result<(Self, Vec<Vec<u8>>), Error> {
         let (mut roots, mut names) = (Vec::new(), Vec::new());
         let mut first_failure = None;
         for path in paths {
@@ -54,7 +57,8 @@ impl LocalTree {
                     names.push(name);
                 }
                 Err(failure) => {
-                    let shown = longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes());
+                    let shown =
+                        longhaul_proto::text::printable(path.as_os_str().as_encoded_bytes());
                     first_failure.get_or_insert(Error::Path {
                         path: shown,
                         failure: failure.clone(),

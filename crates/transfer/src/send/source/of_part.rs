@@ -52,6 +52,9 @@ impl WalkSink for OfPart<'_> {
             true => self.filter.part.takes_inode(inode.number),
             false => self.filter.part.takes(source, &path),
         };
-        !is_taken || self.sink.found_linked(source, path, meta, size, (inode, names))
+        !is_taken
+            || self
+                .sink
+                .found_linked(source, path, meta, size, (inode, names))
     }
 }

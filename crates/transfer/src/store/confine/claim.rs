@@ -21,8 +21,8 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::fs::{
-    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags, Timespec,
-    Timestamps,
+    self, AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, Statx, StatxFlags,
+    Timespec, Timestamps,
 };
 use rustix::io::Errno;
 
@@ -72,7 +72,12 @@ impl FoundNaming {
 }
 
 /// Gives the file `from` the name `to` in `target`; fails with `EXIST` if there is something.
-pub(super) fn rename_to_free_name(source: &Dir, from: &OsStr, target: &Dir, to: &OsStr) -> Result<(), Errno> {
+pub(super) fn rename_to_free_name(
+    source: &Dir,
+    from: &OsStr,
+    target: &Dir,
+    to: &OsStr,
+) -> Result<(), Errno> {
     let found = target.naming.get();
     if matches!(found, Naming::Unknown | Naming::Rename) {
         match fs::renameat_with(source, from, target, to, RenameFlags::NOREPLACE) {
@@ -196,7 +201,8 @@ impl<'a> Claim<'a> {
         if !is_claim(directory, name) {
             return Err(Errno::EXIST);
         }
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = fs::openat(directory, name, flags, Mode::empty()).map_err(|_| Errno::EXIST)?;
         let claim = Self {
             directory,
@@ -217,10 +223,12 @@ impl<'a> Claim<'a> {
 
     /// Whether the name is still that of this very file, and nobody has written to it.
     fn stands(&self) -> bool {
-        let (Ok(own), Ok(named)) = (fs::fstat(&self.file), self.directory.stat_name(self.name)) else {
+        let (Ok(own), Ok(named)) = (fs::fstat(&self.file), self.directory.stat_name(self.name))
+        else {
             return false;
         };
-        (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino) && is_empty(self.directory, self.name)
+        (own.st_dev, own.st_ino) == (named.st_dev, named.st_ino)
+            && is_empty(self.directory, self.name)
     }
 
     fn give_way_to(self, source: &Dir, from: &OsStr) -> Result<(), Errno> {
@@ -303,7 +311,10 @@ mod tests {
                 let (tmp, dir) = directory(naming);
                 std::fs::write(tmp.path().join(TO), there).unwrap();
                 assert_eq!(give_name(&dir), Err(Errno::EXIST), "{naming:?} {there:?}");
-                assert_eq!(std::fs::read(tmp.path().join(TO)).unwrap(), there.as_bytes());
+                assert_eq!(
+                    std::fs::read(tmp.path().join(TO)).unwrap(),
+                    there.as_bytes()
+                );
                 assert!(tmp.path().join(FROM).exists());
             }
         }
@@ -386,7 +397,8 @@ mod tests {
         let (tmp, dir) = directory(Naming::Unknown);
         dir.try_naming("first".as_ref(), "second".as_ref()).unwrap();
         assert_eq!(dir.naming.get(), Naming::Rename);
-        dir.try_naming("no/name".as_ref(), "no/name".as_ref()).unwrap();
+        dir.try_naming("no/name".as_ref(), "no/name".as_ref())
+            .unwrap();
         assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
     }
 
@@ -394,8 +406,16 @@ mod tests {
     fn a_name_is_tried_without_being_seen() {
         let (tmp, dir) = directory(Naming::Unknown);
         let long = "x".repeat(300);
-        for (name, tried) in [("a:b", Ok(())), (FROM, Ok(())), (&long, Err(Errno::NAMETOOLONG))] {
-            assert_eq!(dir.try_name("temp".as_ref(), name.as_ref()), tried, "{name}");
+        for (name, tried) in [
+            ("a:b", Ok(())),
+            (FROM, Ok(())),
+            (&long, Err(Errno::NAMETOOLONG)),
+        ] {
+            assert_eq!(
+                dir.try_name("temp".as_ref(), name.as_ref()),
+                tried,
+                "{name}"
+            );
             assert_eq!(std::fs::read_dir(tmp.path()).unwrap().count(), 1);
         }
         assert_eq!(std::fs::read(tmp.path().join(FROM)).unwrap(), b"finished");

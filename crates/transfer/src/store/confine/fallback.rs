@@ -72,7 +72,9 @@ fn step(at: impl AsFd, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     match with_descriptor(|| fs::openat(&at, name, flags, Mode::empty())) {
         // A link is no directory either; openat2(2) reports it as a link.
         Err(Errno::NOTDIR) => match fs::statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => Err(Errno::LOOP),
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink => {
+                Err(Errno::LOOP)
+            }
             _ => Err(Errno::NOTDIR),
         },
         result => result,
@@ -88,7 +90,9 @@ mod tests {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::create_dir(tmp.path().join("d")).unwrap();
         let base = fs::open(tmp.path(), OFlags::DIRECTORY, Mode::empty()).unwrap();
-        for bad in ["..", "/", "/etc", "d/..", "d/../..", "d//x", "d/", "./d", ""] {
+        for bad in [
+            "..", "/", "/etc", "d/..", "d/../..", "d//x", "d/", "./d", "",
+        ] {
             let opened = open(&base, OsStr::new(bad), OFlags::RDONLY);
             assert_eq!(opened.unwrap_err(), Errno::XDEV, "{bad:?}");
         }

@@ -46,7 +46,9 @@ impl Dir {
         }
         // Most names have letters, and most directories are known: the rest is looked at last.
         (self.folding.case.is(DISTINCT) || other_case(name).is_none())
-            && (name.as_bytes().is_ascii() || self.folding.forms.is(DISTINCT) || other_form(name).is_none())
+            && (name.as_bytes().is_ascii()
+                || self.folding.forms.is(DISTINCT)
+                || other_form(name).is_none())
     }
 
     /// Whether names of different spelling have been found to stand for one file.
@@ -61,7 +63,8 @@ impl Dir {
             (&self.folding.forms, other_form(name)),
         ];
         for (found, spelling) in spellings {
-            let Some(spelling) = spelling.filter(|_| !found.is(DISTINCT) && !found.is(FOLDED)) else {
+            let Some(spelling) = spelling.filter(|_| !found.is(DISTINCT) && !found.is(FOLDED))
+            else {
                 continue;
             };
             match self.stat_name(&spelling) {
@@ -80,7 +83,10 @@ impl Dir {
     }
 
     /// Names in this directory that are `wanted`. Reads all of it.
-    pub(crate) fn entries_where(&self, wanted: impl Fn(&OsStr) -> bool) -> Result<Vec<OsString>, Errno> {
+    pub(crate) fn entries_where(
+        &self,
+        wanted: impl Fn(&OsStr) -> bool,
+    ) -> Result<Vec<OsString>, Errno> {
         let mut names = Vec::new();
         for entry in fs::Dir::read_from(self)? {
             let entry = entry?;
@@ -123,7 +129,11 @@ fn swap_ascii(byte: &u8) -> u8 {
 fn other_form(name: &OsStr) -> Option<OsString> {
     let text = name.to_str().filter(|text| !text.is_ascii())?;
     let (composed, decomposed): (String, String) = (text.nfc().collect(), text.nfd().collect());
-    let other = if decomposed == text { composed } else { decomposed };
+    let other = if decomposed == text {
+        composed
+    } else {
+        decomposed
+    };
     (other != text).then(|| other.into())
 }
 
@@ -166,10 +176,18 @@ mod tests {
             ("trail.", "trail"),
             ("\u{fb01}", "fi"),
         ] {
-            assert_eq!(folded(one.as_ref()), folded(other.as_ref()), "{one} {other}");
+            assert_eq!(
+                folded(one.as_ref()),
+                folded(other.as_ref()),
+                "{one} {other}"
+            );
         }
         for (one, other) in [("a", "b"), ("\u{e4}", "a"), ("a.txt", "a.txt.gz")] {
-            assert_ne!(folded(one.as_ref()), folded(other.as_ref()), "{one} {other}");
+            assert_ne!(
+                folded(one.as_ref()),
+                folded(other.as_ref()),
+                "{one} {other}"
+            );
         }
     }
 

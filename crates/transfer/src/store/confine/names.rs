@@ -42,7 +42,9 @@ impl Names {
 
 fn kind_at(buffer: &[u8], begin: usize) -> Option<Kind> {
     let code = buffer.get(begin).copied();
-    Kind::ALL.into_iter().find(|&kind| code == Some(kind as u8 + 1))
+    Kind::ALL
+        .into_iter()
+        .find(|&kind| code == Some(kind as u8 + 1))
 }
 
 fn name_at(buffer: &[u8], begin: usize) -> &[u8] {

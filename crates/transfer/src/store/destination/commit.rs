@@ -86,9 +86,16 @@ impl Whole {
             drop(reserved);
             let exists = failure.kind == FailureKind::Exists;
             let may_be_same = exists || failure.kind == FailureKind::PermissionDenied;
-            let same = may_be_same && self.may_compare && is_same(self.file.parent(), self.size, &self.hash);
+            let same = may_be_same
+                && self.may_compare
+                && is_same(self.file.parent(), self.size, &self.hash);
             // It could have that name at no other time either.
-            if exists || matches!(failure.kind, FailureKind::WrongKind | FailureKind::RefusedPath) {
+            if exists
+                || matches!(
+                    failure.kind,
+                    FailureKind::WrongKind | FailureKind::RefusedPath
+                )
+            {
                 self.file.discard();
             }
             if !same {
@@ -111,7 +118,9 @@ fn give_own_name(file: &mut NewFile, overwrite: bool) -> Result<(), Failure> {
         may_replace(file.parent())?;
     }
     match file.finish(overwrite) {
-        Err(denied) if denied.kind == FailureKind::PermissionDenied && reopen_finished(file.parent()) => {
+        Err(denied)
+            if denied.kind == FailureKind::PermissionDenied && reopen_finished(file.parent()) =>
+        {
             file.finish(overwrite)
         }
         finished => finished,
@@ -248,9 +257,9 @@ fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Fa
         costs.locked().note_each(count, started.elapsed());
         return flushed;
     }
-    let synced = files
-        .first()
-        .map_or(Ok(()), |queued| fs::syncfs(&*queued.whole.file.parent().dir));
+    let synced = files.first().map_or(Ok(()), |queued| {
+        fs::syncfs(&*queued.whole.file.parent().dir)
+    });
     costs.locked().note_whole(started.elapsed());
     match synced {
         Ok(()) => files.iter().map(|_| Ok(())).collect(),

@@ -67,7 +67,9 @@ impl Destination {
         }
         let compared = self.compare_content(&there, &stat, offer, is_waiting)?;
         if compared == Comparison::InPlace {
-            self.names_in_place.reserve(there.entry())?.confirm(there.entry());
+            self.names_in_place
+                .reserve(there.entry())?
+                .confirm(there.entry());
         }
         Ok(compared)
     }
@@ -75,7 +77,10 @@ impl Destination {
     /// Whether the file there has the time of the offer, as far as its file system keeps it.
     fn has_time(&self, there: &Parent, stat: &Stat, offer: &Offer) -> bool {
         let temp = self.temp_name(offer.head.id);
-        let has_time = || self.grains.has_time(stat, offer.meta.mtime, &there.dir, &temp);
+        let has_time = || {
+            self.grains
+                .has_time(stat, offer.meta.mtime, &there.dir, &temp)
+        };
         // The grain of a file system is tried in the directory.
         meta_of(stat).mtime == offer.meta.mtime || keeping_finished(&there.dir, has_time)
     }
@@ -88,7 +93,8 @@ impl Destination {
         offer: &Offer,
         is_waiting: &dyn Fn() -> bool,
     ) -> Result<Comparison, Failure> {
-        let needs_file = offer.hash.is_some() || self.options.fsync || self.differs(there, stat, offer);
+        let needs_file =
+            offer.hash.is_some() || self.options.fsync || self.differs(there, stat, offer);
         if !needs_file {
             return Ok(Comparison::InPlace);
         }
@@ -143,7 +149,13 @@ impl Destination {
         self.options.overwrite && !is_same()
     }
 
-    fn give_metadata(&self, there: &Parent, fd: &OwnedFd, stat: &Stat, offer: &Offer) -> Result<(), Failure> {
+    fn give_metadata(
+        &self,
+        there: &Parent,
+        fd: &OwnedFd,
+        stat: &Stat,
+        offer: &Offer,
+    ) -> Result<(), Failure> {
         if !self.differs(there, stat, offer) {
             return Ok(());
         }
@@ -164,7 +176,11 @@ pub(super) fn open(there: &Parent, size: u64) -> Option<(OwnedFd, Stat)> {
 }
 
 /// Whether a file's content has this hash; not, if nobody waits for the answer any more.
-pub(super) fn has_content(fd: &OwnedFd, hash: &Hash, is_waiting: &dyn Fn() -> bool) -> Result<bool, Failure> {
+pub(super) fn has_content(
+    fd: &OwnedFd,
+    hash: &Hash,
+    is_waiting: &dyn Fn() -> bool,
+) -> Result<bool, Failure> {
     let (mut hasher, mut part, mut at) = (blake3::Hasher::new(), vec![0; READ_BYTES], 0);
     while is_waiting() {
         match rustix::io::pread(fd, &mut part, at) {

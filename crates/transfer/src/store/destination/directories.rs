@@ -85,7 +85,9 @@ impl DirectoryState {
             return Self::Finished;
         }
         match recorded_mode(record) {
-            Some(mode) if stat.st_mode & MARK_BITS == mode | MARKED_DIR_MODE => Self::Reopened(mode),
+            Some(mode) if stat.st_mode & MARK_BITS == mode | MARKED_DIR_MODE => {
+                Self::Reopened(mode)
+            }
             _ => Self::Own,
         }
     }
@@ -266,7 +268,8 @@ fn set_mode(dir: &Dir, stat: &Stat, mode: u32) -> Result<(), Errno> {
 
 /// Gives a directory its time again if it still has the permissions that it was finished with, and is this user's.
 fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
-    let is_own = stat.st_uid == rustix::process::geteuid().as_raw() || rustix::process::geteuid().is_root();
+    let is_own =
+        stat.st_uid == rustix::process::geteuid().as_raw() || rustix::process::geteuid().is_root();
     match is_own && stat.st_mode & 0o777 == meta.mode && meta_of(stat) != *meta {
         true => times::set(dir, meta),
         false => Ok(()),

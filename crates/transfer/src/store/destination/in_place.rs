@@ -36,7 +36,13 @@ impl InPlace {
 impl Destination {
     /// Whether a whole file that arrived is there with the same content, and nothing about it is to be changed. Then nothing is
     /// written, and its directory stays as it is.
-    pub(super) fn is_unchanged(&self, parent: &Parent, meta: &Meta, size: u64, hash: &Hash) -> bool {
+    pub(super) fn is_unchanged(
+        &self,
+        parent: &Parent,
+        meta: &Meta,
+        size: u64,
+        hash: &Hash,
+    ) -> bool {
         let there = self.same_content(parent, size, hash);
         there.is_some_and(|(_, stat)| !self.options.overwrite || meta_of(&stat) == *meta)
     }
@@ -64,14 +70,22 @@ impl Destination {
     }
 
     /// A file of the same size that stays where it is, if there is one; otherwise `failure` is what becomes of one that differs.
-    pub(super) fn file_in_place(&self, announced: &Announced, failure: &Failure) -> Option<NewFile> {
+    pub(super) fn file_in_place(
+        &self,
+        announced: &Announced,
+        failure: &Failure,
+    ) -> Option<NewFile> {
         if !self.may_compare {
             return None;
         }
         let parent = self.there(&self.beneath_base(&announced.head).ok()?)?;
         let (fd, _) = open(&parent, announced.size)?;
         let failure = failure.clone();
-        let file = InPlace { parent, fd, failure };
+        let file = InPlace {
+            parent,
+            fd,
+            failure,
+        };
         Some(NewFile::in_place(file, announced.block_log2))
     }
 

@@ -35,8 +35,12 @@ impl Destination {
         let mut parent = self.parent(&self.beneath_base(&link.head)?)?;
         parent.source = link.head.source;
         let reserved = self.names_in_place.reserve(parent.entry())?;
-        let Parent { dir, path, name, .. } = &parent;
-        match self.change(&parent, || Ok(first.dir.link_into(&first.name, dir, name)?)) {
+        let Parent {
+            dir, path, name, ..
+        } = &parent;
+        match self.change(&parent, || {
+            Ok(first.dir.link_into(&first.name, dir, name)?)
+        }) {
             Ok(()) => {}
             Err(failure) if failure.kind == FailureKind::Exists && is_name_of(dir, name, &file) => {
                 reserved.confirm(parent.entry());

@@ -214,7 +214,8 @@ impl Names {
         }
         // A name has 255 bytes at most (LH-COPY-3), and the position fits because it is bounded.
         let name = entry.name.as_bytes();
-        let (Ok(length), Ok(begin)) = (u8::try_from(name.len()), u32::try_from(self.bytes.len())) else {
+        let (Ok(length), Ok(begin)) = (u8::try_from(name.len()), u32::try_from(self.bytes.len()))
+        else {
             return;
         };
         if self.owners.len() >= MAX_NAMES || self.bytes.len() + name.len() >= MAX_NAME_BYTES {
@@ -320,7 +321,9 @@ mod tests {
 
         fn has(&self, name: &OsStr) -> bool {
             let mut names = self.names.borrow().clone().into_iter();
-            names.any(|listed| listed == name || (self.ignores_case && listed.eq_ignore_ascii_case(name)))
+            names.any(|listed| {
+                listed == name || (self.ignores_case && listed.eq_ignore_ascii_case(name))
+            })
         }
 
         fn spellings(&self, name: &str) -> Vec<OsString> {
@@ -341,7 +344,10 @@ mod tests {
         // The same entry once more is no other.
         directory.put(&names, "A.txt", 0).unwrap();
         let refused = directory.put(&names, "a.txt", 0).unwrap_err();
-        assert!(refused.detail.contains("\"a.txt\" and \"A.txt\""), "{refused}");
+        assert!(
+            refused.detail.contains("\"a.txt\" and \"A.txt\""),
+            "{refused}"
+        );
         directory.put(&names, "b.txt", 0).unwrap();
     }
 
@@ -351,7 +357,10 @@ mod tests {
         directory.put(&names, "a.txt", 0).unwrap();
         // It is spelled as before still.
         let refused = directory.put(&names, "A.txt", 0).unwrap_err();
-        assert!(refused.detail.starts_with("\"A.txt\" and \"a.txt\""), "{refused}");
+        assert!(
+            refused.detail.starts_with("\"A.txt\" and \"a.txt\""),
+            "{refused}"
+        );
     }
 
     #[test]

@@ -123,7 +123,9 @@ impl NewFile {
         flusher: &Flusher,
     ) -> Result<(), Failure> {
         for extent in &block.extents {
-            let (now, rest) = data.split_at_checked(extent.len as usize).unwrap_or((data, &[]));
+            let (now, rest) = data
+                .split_at_checked(extent.len as usize)
+                .unwrap_or((data, &[]));
             let at = block.offset + u64::from(extent.offset);
             match &self.kind {
                 Kind::Temporary(file) => file.write(now, at)?,

@@ -84,7 +84,10 @@ impl OpenDirs {
 
     /// Whether a directory is known to take names until this copy finishes it.
     pub(super) fn is_reopened(&self, path: &RelPath) -> bool {
-        self.open.locked().get(path).is_some_and(|open| open.is_reopened)
+        self.open
+            .locked()
+            .get(path)
+            .is_some_and(|open| open.is_reopened)
     }
 
     pub(super) fn set_reopened(&self, path: &RelPath, is_reopened: bool) {
@@ -152,7 +155,11 @@ impl OpenDirs {
     #[cfg(test)]
     pub(super) fn note(&self, dir: &Dir, synced: bool) {
         let inode = fs::fstat(dir).unwrap().st_ino;
-        let event = if synced { Event::Synced } else { Event::Changed };
+        let event = if synced {
+            Event::Synced
+        } else {
+            Event::Changed
+        };
         self.log.locked().push((event, inode));
     }
 }

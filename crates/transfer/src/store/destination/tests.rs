@@ -26,7 +26,10 @@ impl Copy {
     fn small(&mut self, path: &str) {
         let head = self.head(path);
         let hash = *blake3::hash(b"x").as_bytes();
-        let committed = |done| self.destination.write_small(&head, &meta(), b"x", &hash, done);
+        let committed = |done| {
+            self.destination
+                .write_small(&head, &meta(), b"x", &hash, done)
+        };
         outcome(committed).unwrap();
     }
 
@@ -61,7 +64,10 @@ fn copy_into(dir: &Path, fsync: bool) -> Copy {
         ..Default::default()
     };
     let destination = Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap();
-    Copy { destination, next: 0 }
+    Copy {
+        destination,
+        next: 0,
+    }
 }
 
 #[test]
@@ -72,14 +78,18 @@ fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
     copy.small("file");
     copy.small("there/deep/file");
     let link = copy.head("there/link");
-    copy.destination.write_symlink(&link, &meta(), b"file").unwrap();
+    copy.destination
+        .write_symlink(&link, &meta(), b"file")
+        .unwrap();
     // Parents that nobody describes.
     copy.small("made/on/the/way/file");
     // A directory that is described, in one that is not.
     let new = copy.head("there/new");
     assert_eq!(copy.destination.make_dir(&new, &meta()), Ok(MadeDir::New));
     copy.small("there/new/file");
-    copy.destination.finish_dir(&new, MadeDir::New, &meta()).unwrap();
+    copy.destination
+        .finish_dir(&new, MadeDir::New, &meta())
+        .unwrap();
     assert!(!copy.lost().is_empty(), "this test sees changes");
     assert_eq!(copy.destination.finish(), []);
     assert_eq!(copy.lost(), [] as [u64; 0]);
@@ -151,7 +161,12 @@ fn resuming(dir: &Path) -> Destination {
     Destination::local(dir, vec![vec![]], options, Token([1; 16])).unwrap()
 }
 
-fn write_block(destination: &Destination, file: &<Destination as Store>::File, number: usize, data: &[u8]) {
+fn write_block(
+    destination: &Destination,
+    file: &<Destination as Store>::File,
+    number: usize,
+    data: &[u8],
+) {
     let offset = (number * BLOCK) as u64;
     let block = Block {
         id: 1,
@@ -164,7 +179,9 @@ fn write_block(destination: &Destination, file: &<Destination as Store>::File, n
     };
     let mut hasher = BlockHasher::new(offset, data.len() as u64, kept(0).size);
     hasher.update(data);
-    destination.write(file, &block, data, hasher.finish()).unwrap();
+    destination
+        .write(file, &block, data, hasher.finish())
+        .unwrap();
 }
 
 /// What is resumed of a file whose source has this state, or `None` if another copy has to be
@@ -190,7 +207,11 @@ fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
     write_block(&first, &file, 1, &[3; BLOCK]);
     drop(file);
     let next = resuming(tmp.path());
-    assert_eq!(next.may_resume(&kept(8)), Resumption::Nothing, "another source");
+    assert_eq!(
+        next.may_resume(&kept(8)),
+        Resumption::Nothing,
+        "another source"
+    );
     let keeps_nothing = copy_into(tmp.path(), false).destination;
     assert_eq!(keeps_nothing.may_resume(&kept(7)), Resumption::Nothing);
     assert_eq!(next.may_resume(&kept(7)), Resumption::Some(()));
@@ -228,7 +249,9 @@ fn a_directory_that_may_be_passed_and_not_read_is_passed() {
     let passed = tmp.path().join("passed");
     std::fs::create_dir_all(passed.join("deep")).unwrap();
     let mut copy = copy_into(tmp.path(), false);
-    let mode = |mode| std::fs::set_permissions(&passed, std::os::unix::fs::PermissionsExt::from_mode(mode));
+    let mode = |mode| {
+        std::fs::set_permissions(&passed, std::os::unix::fs::PermissionsExt::from_mode(mode))
+    };
     mode(0o111).unwrap();
     std::thread::scope(|threads| {
         // Where this is root, for whom permissions count only without these.
@@ -259,7 +282,10 @@ fn a_held_file_is_waited_for_or_written_without_a_journal() {
     let beside = |rival| resuming(tmp.path()).beside(Box::new(move |_| vec![rival]));
     let waiting = beside(Rival::LettingGo);
     assert!(resume(&waiting, 7).is_none());
-    assert!(matches!(waiting.may_resume(&kept(7)), Resumption::AskAgain(_)));
+    assert!(matches!(
+        waiting.may_resume(&kept(7)),
+        Resumption::AskAgain(_)
+    ));
     // One that goes on is not waited for, neither before the file is opened nor while it is made.
     let live = beside(Rival::Younger);
     let (own, in_place) = resume(&live, 7).unwrap();

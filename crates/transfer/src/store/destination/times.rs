@@ -126,9 +126,16 @@ pub(super) fn set(file: impl AsFd, meta: &Meta) -> Result<(), Failure> {
 
 /// Sets the time of modification of a symbolic link. Not every file system has times for links.
 pub(super) fn set_of_link(dir: &Dir, name: &OsStr, meta: &Meta) -> Result<(), Errno> {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
     let now = (now.as_secs() as i64, now.subsec_nanos());
-    fs::utimensat(dir, name, &timestamps(now, meta.mtime), AtFlags::SYMLINK_NOFOLLOW)
+    fs::utimensat(
+        dir,
+        name,
+        &timestamps(now, meta.mtime),
+        AtFlags::SYMLINK_NOFOLLOW,
+    )
 }
 
 fn timestamps(accessed: Time, modified: Time) -> Timestamps {
@@ -172,7 +179,8 @@ mod tests {
     #[test]
     fn the_probes_show_every_grain() {
         for grain in GRAINS {
-            let shown = PROBES.map(|asked| Grain::shown_by(asked, rounded_down(asked, grain)).unwrap());
+            let shown =
+                PROBES.map(|asked| Grain::shown_by(asked, rounded_down(asked, grain)).unwrap());
             assert_eq!(shown.into_iter().max(), Some(Grain(grain)));
         }
     }

@@ -22,7 +22,10 @@ impl Destination {
         let first = self.temp_name(id | FIRST_TRIAL);
         if !self.options.overwrite {
             let second = self.temp_name(id | SECOND_TRIAL);
-            parent.dir.try_naming(&first, &second).map_err(naming_failure)?;
+            parent
+                .dir
+                .try_naming(&first, &second)
+                .map_err(naming_failure)?;
         }
         if !is_unusual(&parent.name) {
             return Ok(());
@@ -49,9 +52,15 @@ fn is_unusual(name: &OsStr) -> bool {
     let Some(text) = name.to_str() else {
         return true;
     };
-    let stem = text.split('.').next().unwrap_or_default().to_ascii_lowercase();
+    let stem = text
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase();
     let is_port = |port: &str| {
-        let number = stem.strip_prefix(port).and_then(|rest| rest.parse::<u32>().ok());
+        let number = stem
+            .strip_prefix(port)
+            .and_then(|rest| rest.parse::<u32>().ok());
         number.is_some_and(|number| number < 10)
     };
     text.len() > 140

@@ -90,7 +90,13 @@ impl Store for Destination {
         }
     }
 
-    fn write(&self, file: &NewFile, block: &Block, data: &[u8], hash: BlockHash) -> Result<(), Failure> {
+    fn write(
+        &self,
+        file: &NewFile,
+        block: &Block,
+        data: &[u8],
+        hash: BlockHash,
+    ) -> Result<(), Failure> {
         file.write(block, data, hash, &self.flusher)
     }
 
@@ -102,7 +108,10 @@ impl Store for Destination {
         if let Some(outcome) = file.conclude(size, hash) {
             // What is there may be another source's of this copy, which is said first.
             let own = self.names_in_place.check(file.parent().entry());
-            return done(own.and(outcome).and_then(|same| self.stays(file.parent(), same)));
+            return done(
+                own.and(outcome)
+                    .and_then(|same| self.stays(file.parent(), same)),
+            );
         }
         let settled = file
             .settle()
@@ -155,7 +164,9 @@ impl Store for Destination {
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure> {
         let place = self.beneath_base(head)?;
         let parent = self.parent_of(head, &place)?;
-        let Parent { dir, path, name, .. } = &parent;
+        let Parent {
+            dir, path, name, ..
+        } = &parent;
         let reserved = self.names_in_place.reserve(parent.entry())?;
         if self.may_compare && self.is_same_link(&place, target) {
             reserved.confirm(parent.entry());
@@ -250,7 +261,9 @@ impl Store for Destination {
     }
 
     fn is_in_place(&self) -> bool {
-        self.is_in_place.as_ref().is_none_or(|is_in_place| is_in_place())
+        self.is_in_place
+            .as_ref()
+            .is_none_or(|is_in_place| is_in_place())
     }
 
     fn finish(&self) -> Vec<Failure> {
@@ -262,7 +275,9 @@ impl Destination {
     /// By what a file is known that is kept when the copy ends early; none if it is not.
     fn kept_identity(&self, announced: &Announced) -> Option<Identity> {
         let in_blocks = announced.size > 1u64 << announced.block_log2;
-        let identity = announced.identity.filter(|_| self.options.resume && in_blocks)?;
+        let identity = announced
+            .identity
+            .filter(|_| self.options.resume && in_blocks)?;
         Identity::opaque(&identity)
     }
 
@@ -283,7 +298,11 @@ impl Destination {
     }
 
     /// A file with a journal, unless another copy holds that, and what of it is there already.
-    fn keep(&self, announced: &Announced, identity: &Identity) -> Result<(KeptFile, Vec<Subtree>), Failure> {
+    fn keep(
+        &self,
+        announced: &Announced,
+        identity: &Identity,
+    ) -> Result<(KeptFile, Vec<Subtree>), Failure> {
         let (size, block_log2) = (announced.size, announced.block_log2);
         let parent = self.parent_for(&announced.head, size)?;
         let (journal, resume) = self.change(&parent, || {
@@ -371,7 +390,9 @@ impl Destination {
     }
 
     fn is_same_link(&self, place: &RelPath, target: &[u8]) -> bool {
-        self.base.read_link(place).is_ok_and(|there| there == target)
+        self.base
+            .read_link(place)
+            .is_ok_and(|there| there == target)
     }
 
     pub(super) fn temp_name(&self, id: u64) -> OsString {
@@ -387,13 +408,17 @@ pub(super) fn is_same(place: &Parent, size: u64, hash: &Hash) -> bool {
     let Ok(fd) = place.dir.open_file(&path) else {
         return false;
     };
-    let regular = fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);
+    let regular =
+        fs::fstat(&fd).is_ok_and(|s| kind_of(&s) == Kind::File && s.st_size as u64 == size);
     let mut hasher = blake3::Hasher::new();
     regular && hasher.update_reader(std::fs::File::from(fd)).is_ok() && hasher.finalize() == *hash
 }
 
 pub(super) fn metadata_failure(errno: Errno) -> Failure {
-    Failure::with(FailureKind::Metadata, std::io::Error::from(errno).to_string())
+    Failure::with(
+        FailureKind::Metadata,
+        std::io::Error::from(errno).to_string(),
+    )
 }
 
 fn apply(fd: impl AsFd, meta: &Meta) -> Result<(), Failure> {
@@ -408,7 +433,10 @@ fn lacks_links(errno: Errno) -> bool {
 
 fn no_links(errno: Errno) -> Failure {
     match lacks_links(errno) {
-        true => Failure::with(FailureKind::Io, "the target's file system has no symbolic links"),
+        true => Failure::with(
+            FailureKind::Io,
+            "the target's file system has no symbolic links",
+        ),
         false => errno.into(),
     }
 }

@@ -59,7 +59,10 @@ struct Flushing {
 impl FlushPolicy {
     /// Bytes were handed to the operating system at `now`.
     pub(super) fn written(&mut self, now: Duration, bytes: u64) {
-        let waiting = self.waiting.get_or_insert(Part { since: now, bytes: 0 });
+        let waiting = self.waiting.get_or_insert(Part {
+            since: now,
+            bytes: 0,
+        });
         waiting.bytes += bytes;
     }
 

@@ -200,7 +200,12 @@ impl Encoder {
     }
 
     /// Appends records of these subtrees to `bytes`.
-    pub(super) fn encode(&mut self, subtrees: &[Subtree], durability: Durability, bytes: &mut Vec<u8>) {
+    pub(super) fn encode(
+        &mut self,
+        subtrees: &[Subtree],
+        durability: Durability,
+        bytes: &mut Vec<u8>,
+    ) {
         let flag = match durability {
             Durability::Durable => 0,
             Durability::Noted => NOTED_FLAG,

@@ -17,7 +17,9 @@ pub(crate) fn journal(data: &[u8]) {
         holds(&contents);
         assert!(contents.valid_bytes <= data.len());
         for cut in [contents.valid_bytes / 2, contents.valid_bytes - 1] {
-            let Some(less) = read(&data[..cut]) else { continue };
+            let Some(less) = read(&data[..cut]) else {
+                continue;
+            };
             for subtree in less.tree.subtrees() {
                 assert!(contents.tree.covers(subtree.offset));
             }
@@ -26,7 +28,10 @@ pub(crate) fn journal(data: &[u8]) {
     let header = header(u64::from(data.first().copied().unwrap_or(0)) * 5000 + 2000);
     let bytes = records(&header, data);
     let contents = read(&bytes).unwrap();
-    assert_eq!((contents.valid_bytes, &contents.header), (bytes.len(), &header));
+    assert_eq!(
+        (contents.valid_bytes, &contents.header),
+        (bytes.len(), &header)
+    );
     holds(&contents);
 }
 
@@ -38,7 +43,12 @@ fn holds(contents: &Contents) {
         assert!(subtree.offset >= end && subtree.offset < contents.header.size);
         end = subtree.end(contents.header.size);
     }
-    assert!(contents.noted.iter().all(|one| contents.tree.has_place_for(one)));
+    assert!(
+        contents
+            .noted
+            .iter()
+            .all(|one| contents.tree.has_place_for(one))
+    );
     let mut bytes = contents.header.encode();
     Encoder::new(&contents.header).encode(&subtrees, Durability::Durable, &mut bytes);
     let again = read(&bytes).unwrap();

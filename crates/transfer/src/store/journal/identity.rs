@@ -73,7 +73,10 @@ mod tests {
             },
         };
         let before = fs::fstat(file).unwrap();
-        assert_eq!(Identity::of(&before), Identity::of(&fs::fstat(file).unwrap()));
+        assert_eq!(
+            Identity::of(&before),
+            Identity::of(&fs::fstat(file).unwrap())
+        );
         // The clock of change times may tick as slowly as a hundred times a second.
         let mut after = before;
         while (after.st_ctime, after.st_ctime_nsec) == (before.st_ctime, before.st_ctime_nsec) {
@@ -92,6 +95,9 @@ mod tests {
     fn an_identity_is_neither_empty_nor_long() {
         assert!(Identity::opaque(b"").is_none());
         assert!(Identity::opaque(&[0; 257]).is_none());
-        assert_eq!(Identity::opaque(b"etag \xff").unwrap().as_bytes(), b"etag \xff");
+        assert_eq!(
+            Identity::opaque(b"etag \xff").unwrap().as_bytes(),
+            b"etag \xff"
+        );
     }
 }

@@ -95,7 +95,11 @@ pub fn leftovers(dir: &Arc<Dir>) -> Result<Vec<Leftover>, Failure> {
         found.push(leftover);
     }
     for (name, parsed) in left {
-        found.push(look(&storage, vec![OsString::from_vec(name)], parsed.is_some()));
+        found.push(look(
+            &storage,
+            vec![OsString::from_vec(name)],
+            parsed.is_some(),
+        ));
     }
     found.retain(|leftover| leftover.age < Duration::MAX);
     found.sort_by(|a, b| a.names.cmp(&b.names));
@@ -165,7 +169,9 @@ fn look(storage: &DirStorage, names: Vec<OsString>, is_locked_in_use: bool) -> L
             continue;
         };
         let written = SystemTime::UNIX_EPOCH + Duration::from_secs(stat.st_mtime.max(0) as u64);
-        let age = SystemTime::now().duration_since(written).unwrap_or_default();
+        let age = SystemTime::now()
+            .duration_since(written)
+            .unwrap_or_default();
         leftover.age = leftover.age.min(age);
         leftover.disk_bytes += stat.st_blocks as u64 * STAT_BLOCK_BYTES;
         let is_own = stat.st_uid == rustix::process::geteuid().as_raw();
@@ -177,7 +183,9 @@ fn look(storage: &DirStorage, names: Vec<OsString>, is_locked_in_use: bool) -> L
             },
             (Ok(Found::Own(_)), false) => LeftoverUse::Unknown,
             // A link that waits to replace another.
-            _ if !is_locked_in_use && is_own && kind_of(&stat) == Kind::Symlink => LeftoverUse::Unknown,
+            _ if !is_locked_in_use && is_own && kind_of(&stat) == Kind::Symlink => {
+                LeftoverUse::Unknown
+            }
             _ => LeftoverUse::Foreign,
         };
         leftover.usage = leftover.usage.max(usage);

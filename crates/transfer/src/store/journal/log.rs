@@ -149,7 +149,8 @@ impl<F> OpenLog<F> {
             self.tree.insert_subtree(subtree);
         }
         let header_bytes = header.encode().len();
-        if end > MIN_BYTES_TO_COMPACT && end > MAX_SUPERSEDED * compact_bytes(header_bytes, self.tree.held())
+        if end > MIN_BYTES_TO_COMPACT
+            && end > MAX_SUPERSEDED * compact_bytes(header_bytes, self.tree.held())
         {
             // All is recorded already; the next time is as good.
             let _ = self.compact(storage, names, header);
@@ -217,7 +218,11 @@ fn replace<S: Storage>(
         .lock(&file)
         .and_then(|locked| if locked { Ok(()) } else { Err(Errno::BUSY) })
         .and_then(|()| write_new(storage, header, &file, subtrees))
-        .and_then(|written| storage.rename(&name, &names.journal(), true).map(|()| written));
+        .and_then(|written| {
+            storage
+                .rename(&name, &names.journal(), true)
+                .map(|()| written)
+        });
     match written {
         Ok(written) => Ok(written.with(file)),
         Err(errno) => {

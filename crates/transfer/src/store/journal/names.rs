@@ -42,7 +42,9 @@ impl Names {
     pub(super) fn of(target: &OsStr, identity: &Identity) -> Self {
         let mut hasher = blake3::Hasher::new_derive_key(STEM_CONTEXT);
         for field in [target.as_bytes(), identity.as_bytes()] {
-            hasher.update(&(field.len() as u64).to_le_bytes()).update(field);
+            hasher
+                .update(&(field.len() as u64).to_le_bytes())
+                .update(field);
         }
         let (hash, mut stem) = (hasher.finalize(), TEMP_PREFIX.to_owned());
         hash.as_bytes()

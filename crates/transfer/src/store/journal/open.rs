@@ -80,11 +80,18 @@ impl<S: Storage> Journal<S> {
     }
 
     /// With a data file of its own.
-    fn begin(storage: S, header: Header, log: Log<S::File>) -> Result<(Self, ResumePoint), Failure> {
-        let name = Names::of(OsStr::from_bytes(&header.target), &header.identity).data(&header.data);
+    fn begin(
+        storage: S,
+        header: Header,
+        log: Log<S::File>,
+    ) -> Result<(Self, ResumePoint), Failure> {
+        let name =
+            Names::of(OsStr::from_bytes(&header.target), &header.identity).data(&header.data);
         let data = storage.create_new(&name)?;
         let journal = Self::new(storage, header, data, log);
-        journal.storage.set_size(&journal.data, journal.header.size)?;
+        journal
+            .storage
+            .set_size(&journal.data, journal.header.size)?;
         let size = journal.header.size;
         Ok((
             journal,
@@ -145,7 +152,10 @@ impl<S: Storage> Journal<S> {
         let (header, open) = match header.block_log2 == block_log2 {
             true => (header, open),
             false => {
-                let header = Header { block_log2, ..header };
+                let header = Header {
+                    block_log2,
+                    ..header
+                };
                 let open = open.in_other_blocks(&storage, &names, &header)?;
                 (header, open)
             }
@@ -217,7 +227,9 @@ fn prove<S: Storage>(
     }
     let mut bytes = vec![0; READ_BACK_BYTES];
     for block in left {
-        if !proven.covers(block.offset) && reads_back(storage, data, header.size, block, &mut bytes)? {
+        if !proven.covers(block.offset)
+            && reads_back(storage, data, header.size, block, &mut bytes)?
+        {
             proven.insert_subtree(*block);
         }
     }

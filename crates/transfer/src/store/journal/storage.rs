@@ -88,7 +88,8 @@ impl Storage for DirStorage {
     type File = OwnedFd;
 
     fn create_new(&self, name: &OsStr) -> Result<OwnedFd, Errno> {
-        let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags =
+            OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         with_descriptor(|| fs::openat(&*self.0, name, flags, Mode::RUSR | Mode::WUSR))
     }
 
@@ -99,10 +100,13 @@ impl Storage for DirStorage {
             stat if !self.is_own(&stat?) => return Ok(Found::Foreign),
             _ => {}
         }
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let flags =
+            OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match with_descriptor(|| fs::openat(&*self.0, name, flags, Mode::empty())) {
             Err(Errno::NOENT) => return Ok(Found::Missing),
-            Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => return Ok(Found::Foreign),
+            Err(Errno::LOOP | Errno::ACCESS | Errno::ISDIR | Errno::NXIO) => {
+                return Ok(Found::Foreign);
+            }
             file => file?,
         };
         Ok(match self.is_own(&fs::fstat(&file)?) {

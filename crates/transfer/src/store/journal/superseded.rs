@@ -21,7 +21,8 @@ impl<S: Storage> Journal<S> {
         let Ok(Found::Own(file)) = storage.open_own(&journal) else {
             return;
         };
-        let is_idle = storage.lock(&file) == Ok(true) && storage.is_named(&file, &journal) == Ok(true);
+        let is_idle =
+            storage.lock(&file) == Ok(true) && storage.is_named(&file, &journal) == Ok(true);
         if !is_idle || !self.has_synced_target() {
             return;
         }

@@ -49,7 +49,9 @@ fn subtree_of(content: &[u8], n: usize) -> Subtree {
     let block = block_of(content, n);
     let mut hasher = BlockHasher::new((n * BLOCK) as u64, block.len() as u64, content.len() as u64);
     hasher.update(block);
-    hasher.finish().subtree((n * BLOCK) as u64, BLOCK_LOG2.into())
+    hasher
+        .finish()
+        .subtree((n * BLOCK) as u64, BLOCK_LOG2.into())
 }
 
 /// Whether a subtree says what is true of this content.

@@ -60,7 +60,8 @@ fn a_deviation_and_a_mean_are_judged_by_what_luck_allows() {
 fn jitter_that_keeps_the_order_lets_none_be_overtaken() {
     let mut delays: Vec<f64> = wave(1.41 * MS).collect();
     delays[1_000] += 1.2 * MS;
-    let verdict = |overtakes| jitter(&jittered(overtakes), &received(delays.clone(), MS))[1].verdict;
+    let verdict =
+        |overtakes| jitter(&jittered(overtakes), &received(delays.clone(), MS))[1].verdict;
     assert_eq!(verdict(false), Verdict::Off);
     assert_eq!(verdict(true), Verdict::AsAsked);
 }
@@ -72,7 +73,13 @@ fn held_packets_are_counted_and_their_lateness_is_judged() {
         by: Duration::from_millis(3),
     };
     let verdict = |every: usize, by: f64| {
-        let delays = (0..10_000).map(|n| if n % every == 7 { 50.0 * MS + by } else { 50.0 * MS });
+        let delays = (0..10_000).map(|n| {
+            if n % every == 7 {
+                50.0 * MS + by
+            } else {
+                50.0 * MS
+            }
+        });
         reorder(&spec, &received(delays, MS / 10.0)).verdict
     };
     assert_eq!(verdict(100, 3.0 * MS), Verdict::AsAsked);
@@ -185,7 +192,10 @@ fn a_burst_after_a_fall_is_distinguished_from_arrivals_at_the_rate() {
             last - sent
         })
         .collect();
-    assert_eq!(fall(&of, &received(spaced, spacing)).verdict, Verdict::AsAsked);
+    assert_eq!(
+        fall(&of, &received(spaced, spacing)).verdict,
+        Verdict::AsAsked
+    );
     assert_eq!(
         fall(&of, &received((0..900).map(|_| 100.0 * MS), spacing)).verdict,
         Verdict::Off,

@@ -72,12 +72,19 @@ fn a_packet_takes_its_length_over_the_rate_and_the_delay() {
     let mut neck = bottleneck(Some(1_000_000), 20 * MS, 1_000_000, LossModel::None, vec![]);
     neck.until(5 * MS);
     assert_eq!(
-        (neck.offer(0, one(1500), false), neck.offer(1, one(500), false)),
+        (
+            neck.offer(0, one(1500), false),
+            neck.offer(1, one(500), false)
+        ),
         (1, 1)
     );
     assert_eq!(neck.next_event(), Some(37 * MS));
     assert_eq!(neck.until(17 * MS - 1), []);
-    let due: Vec<_> = neck.until(100 * MS).iter().map(|passed| passed.due).collect();
+    let due: Vec<_> = neck
+        .until(100 * MS)
+        .iter()
+        .map(|passed| passed.due)
+        .collect();
     assert_eq!(due, [37 * MS, 41 * MS]);
     assert_eq!(neck.next_event(), None);
 }
@@ -97,7 +104,10 @@ fn an_unlimited_link_only_delays() {
     let mut neck = bottleneck(None, 7 * MS, 0, LossModel::None, vec![]);
     neck.until(MS);
     assert_eq!(
-        (neck.offer(0, many(40), false), neck.offer(1, many(40), false)),
+        (
+            neck.offer(0, many(40), false),
+            neck.offer(1, many(40), false)
+        ),
         (40, 40)
     );
     let passed = neck.until(MS);
@@ -121,7 +131,11 @@ fn super_packets_leave_in_pieces_of_a_quantum() {
         },
         false,
     );
-    let pieces: Vec<_> = neck.until(MS).iter().map(|p| (p.first, p.count, p.due)).collect();
+    let pieces: Vec<_> = neck
+        .until(MS)
+        .iter()
+        .map(|p| (p.first, p.count, p.due))
+        .collect();
     assert_eq!(pieces, [(0, 8, 96_000), (8, 8, 192_000), (16, 4, 234_000)]);
     // Below the rate at which one segment takes a quantum they leave one by one.
     let mut slow = bottleneck(Some(10_000_000), 0, 1_000_000, LossModel::None, vec![]);
@@ -153,8 +167,14 @@ fn the_queue_drops_the_tail_by_segments() {
     );
     assert_eq!(neck.queue_bytes(), 4_000);
     let passed = neck.until(1_000 * MS);
-    let left: Vec<_> = passed.iter().map(|p| (p.packet, p.first, p.count)).collect();
-    assert_eq!(left, [(0, 0, 1), (0, 1, 1), (0, 2, 1), (2, 0, 1), (4, 2, 1)]);
+    let left: Vec<_> = passed
+        .iter()
+        .map(|p| (p.packet, p.first, p.count))
+        .collect();
+    assert_eq!(
+        left,
+        [(0, 0, 1), (0, 1, 1), (0, 2, 1), (2, 0, 1), (4, 2, 1)]
+    );
     assert_eq!((neck.queue_bytes(), neck.queue_peak()), (0, 4_000));
 }
 
@@ -234,13 +254,19 @@ fn a_change_of_rate_counts_from_its_moment() {
 
 #[test]
 fn an_outage_holds_everything_up() {
-    let steps = vec![step(4 * MS, Some(0), None), step(50 * MS, Some(1_000_000), None)];
+    let steps = vec![
+        step(4 * MS, Some(0), None),
+        step(50 * MS, Some(1_000_000), None),
+    ];
     let mut neck = bottleneck(Some(1_000_000), 0, 3_000, LossModel::None, steps);
     neck.offer(0, one(1500), false);
     assert_eq!(neck.next_event(), Some(4 * MS));
     assert_eq!(neck.until(49 * MS), []);
     assert_eq!(
-        (neck.offer(1, many(2), false), neck.offer(2, one(1500), false)),
+        (
+            neck.offer(1, many(2), false),
+            neck.offer(2, one(1500), false)
+        ),
         (2, 0)
     );
     assert_eq!(neck.next_event(), Some(50 * MS));
@@ -258,7 +284,10 @@ fn for_ever_is_no_moment() {
 
 #[test]
 fn packets_never_overtake_when_the_delay_shrinks() {
-    let steps = vec![step(10 * MS, None, Some(MS)), step(200 * MS, None, Some(30 * MS))];
+    let steps = vec![
+        step(10 * MS, None, Some(MS)),
+        step(200 * MS, None, Some(30 * MS)),
+    ];
     let mut neck = bottleneck(None, 100 * MS, 0, LossModel::None, steps);
     let mut due = Vec::new();
     for (packet, now) in [0, 5, 20, 120, 300].into_iter().enumerate() {

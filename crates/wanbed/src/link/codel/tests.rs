@@ -86,7 +86,13 @@ fn law(first: Nanos, mut count: f64, until: Nanos) -> Vec<f64> {
 #[test]
 fn drops_and_marks_follow_the_control_law() {
     for markable in [false, true] {
-        let got = run(&mut codel(), markable, 20 * MS, 1_000 * MS..6_000 * MS, MS / 10);
+        let got = run(
+            &mut codel(),
+            markable,
+            20 * MS,
+            1_000 * MS..6_000 * MS,
+            MS / 10,
+        );
         let wanted = law(1_100 * MS, 1.0, 6_000 * MS);
         assert!(
             got.len() > 500 && got.len().abs_diff(wanted.len()) <= 1,
@@ -148,7 +154,11 @@ fn congestion_that_comes_back_soon_is_met_at_the_rate_it_was_left_at() {
     // The count goes on from the difference to what the last state began with, here 1.
     let (done, soon) = entered_again(100 * MS);
     assert_eq!(soon, done - 1);
-    assert_eq!(entered_again(1_700 * MS).1, 1, "more than 16 intervals later");
+    assert_eq!(
+        entered_again(1_700 * MS).1,
+        1,
+        "more than 16 intervals later"
+    );
 }
 
 #[test]

@@ -37,7 +37,8 @@ fn check(sample: &Sample, packet: &[u8]) {
             match transport {
                 TransportSlice::Tcp(tcp) => assert_eq!(
                     tcp.checksum(),
-                    tcp.calc_checksum_ipv4(header.source, header.destination).unwrap()
+                    tcp.calc_checksum_ipv4(header.source, header.destination)
+                        .unwrap()
                 ),
                 TransportSlice::Udp(udp) => assert_eq!(
                     udp.checksum(),
@@ -54,7 +55,8 @@ fn check(sample: &Sample, packet: &[u8]) {
             match transport {
                 TransportSlice::Tcp(tcp) => assert_eq!(
                     tcp.checksum(),
-                    tcp.calc_checksum_ipv6(header.source, header.destination).unwrap()
+                    tcp.calc_checksum_ipv6(header.source, header.destination)
+                        .unwrap()
                 ),
                 TransportSlice::Udp(udp) => assert_eq!(
                     udp.checksum(),
@@ -100,7 +102,10 @@ fn cut_and_check(sample: &Sample, runs: &[u32]) {
         check_fields(sample, &piece, &sent, first, first + count == segments);
         let single = count == 1;
         assert_eq!(piece.virtio.gso_type == GSO_NONE, single, "{piece:?}");
-        assert_eq!(piece.virtio.gso_size, if single { 0 } else { sample.gso_size });
+        assert_eq!(
+            piece.virtio.gso_size,
+            if single { 0 } else { sample.gso_size }
+        );
         let header_len = usize::from(piece.virtio.header_len);
         // More than the packet holds makes the kernel refuse it.
         assert!(
@@ -135,7 +140,10 @@ fn check_fields(sample: &Sample, piece: &Piece<'_>, sent: &[u8], first: u32, las
     } else {
         let tcp = etherparse::TcpSlice::from_slice(transport).unwrap();
         assert_eq!(tcp.sequence_number(), sample.sequence.wrapping_add(skipped));
-        assert_eq!((tcp.fin(), tcp.psh()), (sample.fin && last, sample.psh && last));
+        assert_eq!(
+            (tcp.fin(), tcp.psh()),
+            (sample.fin && last, sample.psh && last)
+        );
         assert_eq!(tcp.cwr(), sample.cwr && first == 0);
         let ecn = piece.virtio.gso_type & GSO_ECN != 0;
         assert!(!ecn || tcp.cwr(), "ECN is said of a piece without CWR");
@@ -270,7 +278,10 @@ fn a_super_packet_of_one_segment_is_a_packet() {
         let (virtio, packet) = Sample { payload, ..PLAIN }.packet();
         let layout = Layout::of(&virtio, &packet).unwrap();
         assert_eq!(layout.super_packet, None);
-        assert_eq!((layout.virtio.gso_type, layout.virtio.gso_size), (GSO_NONE, 0));
+        assert_eq!(
+            (layout.virtio.gso_type, layout.virtio.gso_size),
+            (GSO_NONE, 0)
+        );
     }
 }
 

@@ -73,7 +73,11 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
     let mut direction = direction(Some(12_000_000), 10 * MS, 10_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     direction.put(MS, &virtio, &packet);
-    assert_eq!(direction.next_event(), Some(12 * MS), "still at the bottleneck");
+    assert_eq!(
+        direction.next_event(),
+        Some(12 * MS),
+        "still at the bottleneck"
+    );
     assert!(direction.get(2 * MS).is_empty());
     assert_eq!(direction.next_event(), Some(12 * MS), "on the line");
     assert!(direction.get(12 * MS - 1).is_empty());
@@ -96,7 +100,11 @@ fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
     }
     direction.put(10 * MS, &virtio, &packet);
     direction.advance(20 * MS);
-    let wake = |direction: &Direction| direction.last_due_by(direction.deadline().unwrap()).unwrap();
+    let wake = |direction: &Direction| {
+        direction
+            .last_due_by(direction.deadline().unwrap())
+            .unwrap()
+    };
     let first = 200 * MS + 80_000;
     assert_eq!(
         wake(&direction),
@@ -114,7 +122,9 @@ fn segments_are_counted_as_packets_of_the_wire() {
     let mut direction = direction(Some(1_000_000_000), 0, 1_000_000, LossModel::None);
     let (virtio, packet) = Sample::segments(40).packet();
     direction.put(0, &virtio, &packet);
-    let each: Vec<_> = (0..11).map(|step| direction.get(step * 50_000).len()).collect();
+    let each: Vec<_> = (0..11)
+        .map(|step| direction.get(step * 50_000).len())
+        .collect();
     assert_eq!(
         each,
         [0, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1],
@@ -266,21 +276,27 @@ fn hostile() -> impl Strategy<Value = (VirtioHeader, Vec<u8>)> {
         any::<u16>(),
     )
         .prop_map(
-            |(flags, gso_type, header_len, gso_size, checksum_start, checksum_offset)| VirtioHeader {
-                flags,
-                gso_type: if gso_type < 128 { gso_type % 8 } else { gso_type },
-                header_len,
-                gso_size: if gso_size % 3 == 0 {
-                    gso_size % 64
-                } else {
-                    gso_size
-                },
-                checksum_start: if flags % 5 == 0 {
-                    checksum_start
-                } else {
-                    checksum_start % 64
-                },
-                checksum_offset: checksum_offset % 32,
+            |(flags, gso_type, header_len, gso_size, checksum_start, checksum_offset)| {
+                VirtioHeader {
+                    flags,
+                    gso_type: if gso_type < 128 {
+                        gso_type % 8
+                    } else {
+                        gso_type
+                    },
+                    header_len,
+                    gso_size: if gso_size % 3 == 0 {
+                        gso_size % 64
+                    } else {
+                        gso_size
+                    },
+                    checksum_start: if flags % 5 == 0 {
+                        checksum_start
+                    } else {
+                        checksum_start % 64
+                    },
+                    checksum_offset: checksum_offset % 32,
+                }
             },
         );
     let garbage = prop::collection::vec(any::<u8>(), 0..300);

@@ -80,7 +80,11 @@ fn a_link_whose_port_is_gone_says_so() {
     let ((a, node_a), (b, node_b)) = (port(), port());
     let link = start(link(Duration::ZERO), a, b).unwrap();
     drop(node_a);
-    assert_eq!(read(&node_b, &mut [0; 100]).unwrap(), 0, "the link has ended");
+    assert_eq!(
+        read(&node_b, &mut [0; 100]).unwrap(),
+        0,
+        "the link has ended"
+    );
     let error = link.counters().unwrap_err();
     assert!(
         error.to_string().starts_with("link ab: ended by itself: "),

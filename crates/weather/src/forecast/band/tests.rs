@@ -91,7 +91,9 @@ fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
 fn of_even_noise_each_end_is_missed_by_one_in_ten() {
     let mut state = 1u64;
     let values = (0..20_000).map(|_| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         10.0 + (state >> 40) as f64 / 2.0_f64.powi(24)
     });
     let (below, above, count) = misses(values, 1);

@@ -3,7 +3,11 @@ use proptest::prelude::*;
 use super::*;
 
 fn predicted(family: &Family, name: &str) -> f32 {
-    let index = family.names().iter().position(|other| *other == name).unwrap();
+    let index = family
+        .names()
+        .iter()
+        .position(|other| *other == name)
+        .unwrap();
     family.predicted()[index]
 }
 
@@ -37,10 +41,15 @@ fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() 
     let mut family = Family::full();
     let mut state = 1u64;
     for _ in 0..400 {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         family.update((state >> 40) as f64 / f64::from(1 << 24));
     }
-    let (large, small) = (predicted(&family, "mean of 51"), predicted(&family, "mean of 5"));
+    let (large, small) = (
+        predicted(&family, "mean of 51"),
+        predicted(&family, "mean of 5"),
+    );
     let adaptive = predicted(&family, "adaptive mean");
     assert!(
         (adaptive - large).abs() < (adaptive - small).abs(),

@@ -20,7 +20,10 @@ fn what_is_no_rate_is_refused_and_changes_nothing() {
         (Quantity::Loss, 1.1),
     ] {
         let refused = intake.take(quantity, Sample::exact(0, value));
-        assert!(matches!(refused, Err(Rejected::OutOfRange { .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(Rejected::OutOfRange { .. })),
+            "{refused:?}"
+        );
     }
     assert_eq!(intake.newest(), None);
 }

@@ -5,7 +5,13 @@ use super::*;
 const SECOND: Moment = 1_000_000;
 
 fn sample() -> impl Strategy<Value = Sample> {
-    let value = prop_oneof![any::<f64>(), 0.0..=1.0_f64, 0.0..1e10_f64, Just(0.0), Just(1e13)];
+    let value = prop_oneof![
+        any::<f64>(),
+        0.0..=1.0_f64,
+        0.0..1e10_f64,
+        Just(0.0),
+        Just(1e13)
+    ];
     let at = prop_oneof![any::<Moment>(), -100 * SECOND..100 * SECOND];
     (at, value, any::<bool>()).prop_map(|(at, value, exact)| match exact {
         true => Sample::exact(at, value),
@@ -108,7 +114,9 @@ fn fed(detail: Detail, values: impl Iterator<Item = f64>) -> Series {
 #[test]
 fn a_steady_rate_is_known_after_few_samples() {
     for detail in [Detail::Full, Detail::Compact] {
-        let forecast = fed(detail, std::iter::repeat_n(1e8, 200)).forecast().unwrap();
+        let forecast = fed(detail, std::iter::repeat_n(1e8, 200))
+            .forecast()
+            .unwrap();
         let Quantiles { p10, p50, p90 } = forecast.quantiles;
         assert!((p50 / 1e8 - 1.0).abs() < 1e-3, "{forecast:?}");
         assert!(p10 > 0.98e8 && p90 < 1.02e8, "{forecast:?}");
@@ -126,8 +134,8 @@ fn a_step_is_followed_within_a_few_samples() {
 
 #[test]
 fn one_outlier_hardly_moves_the_forecast() {
-    let noise =
-        (0..300u32).map(|step| 1e8 * (1.0 + 0.1 * f64::from(step.wrapping_mul(2_654_435_761) >> 24) / 256.0));
+    let noise = (0..300u32)
+        .map(|step| 1e8 * (1.0 + 0.1 * f64::from(step.wrapping_mul(2_654_435_761) >> 24) / 256.0));
     let p50 = fed(Detail::Full, noise.chain([1e6]))
         .forecast()
         .unwrap()
@@ -141,12 +149,16 @@ fn one_outlier_hardly_moves_the_forecast() {
 fn a_lower_bound_lifts_a_forecast_and_never_lowers_it() {
     let mut series = fed(Detail::Full, std::iter::repeat_n(1e8, 100));
     for second in 100..120 {
-        series.observe(Sample::at_least(second * SECOND, 1e6)).unwrap();
+        series
+            .observe(Sample::at_least(second * SECOND, 1e6))
+            .unwrap();
     }
     let p50 = series.forecast().unwrap().quantiles.p50;
     assert!((p50 / 1e8 - 1.0).abs() < 1e-3, "{p50}");
     for second in 120..140 {
-        series.observe(Sample::at_least(second * SECOND, 5e8)).unwrap();
+        series
+            .observe(Sample::at_least(second * SECOND, 5e8))
+            .unwrap();
     }
     let p50 = series.forecast().unwrap().quantiles.p50;
     assert!(p50 > 4e8, "{p50}");
@@ -196,6 +208,8 @@ fn after_a_gap_no_predictor_is_trusted_as_before() {
     );
     let most = |series: &Series| series.mixture.weights().iter().copied().fold(0.0, f32::max);
     let before = most(&series);
-    series.observe(Sample::exact(10_000 * SECOND, 1.5e8)).unwrap();
+    series
+        .observe(Sample::exact(10_000 * SECOND, 1.5e8))
+        .unwrap();
     assert!(most(&series) < 0.8 * before, "{} {before}", most(&series));
 }

@@ -11,7 +11,10 @@ fn best_with_switches(losses: &[Vec<f64>], most: usize) -> Vec<f64> {
         for switches in (0..=most).rev() {
             let from_another = match switches {
                 0 => f64::INFINITY,
-                _ => least[switches - 1].iter().copied().fold(f64::INFINITY, f64::min),
+                _ => least[switches - 1]
+                    .iter()
+                    .copied()
+                    .fold(f64::INFINITY, f64::min),
             };
             for expert in 0..experts {
                 least[switches][expert] = least[switches][expert].min(from_another) + step[expert];

@@ -16,7 +16,11 @@ fn mesh(depots: u32) -> Map {
             hops.push((
                 a,
                 b,
-                exact(10.0 + f64::from(a * 7 + b * 3), 1e-5, 100.0 + f64::from(a + b)),
+                exact(
+                    10.0 + f64::from(a * 7 + b * 3),
+                    1e-5,
+                    100.0 + f64::from(a + b),
+                ),
             ));
         }
     }
@@ -59,7 +63,15 @@ fn what_cannot_be_quicker_is_left_out_and_scratch_is_used_again() {
     // A dead hop is in no route.
     let dead = map.hop(NodeId(3), to).unwrap();
     map.found_dead(dead, 0.0);
-    let left = candidates(&map, &mut scratch, from, to, &TRANSFER, f64::INFINITY, &bounds);
+    let left = candidates(
+        &map,
+        &mut scratch,
+        from,
+        to,
+        &TRANSFER,
+        f64::INFINITY,
+        &bounds,
+    );
     assert!(
         !left.is_empty()
             && left

@@ -41,7 +41,11 @@ fn two_depots(direct: HopForecast) -> Map {
 }
 
 fn choose(map: &Map, request: &Request, in_use: Option<&Via>) -> Choice {
-    Chooser::new(map, &Outcomes::default(), &Policy::default()).choose(request, in_use, &Account::default())
+    Chooser::new(map, &Outcomes::default(), &Policy::default()).choose(
+        request,
+        in_use,
+        &Account::default(),
+    )
 }
 
 #[test]
@@ -56,11 +60,17 @@ fn the_quickest_route_is_taken_and_direct_is_where_to_fall_back() {
 #[test]
 fn small_ones_and_what_gains_nothing_go_direct() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
-    assert_eq!(choose(&map, &request(256 << 10), None).reason, Reason::Small);
+    assert_eq!(
+        choose(&map, &request(256 << 10), None).reason,
+        Reason::Small
+    );
     // Its slow start is longer, which a gigabyte does not notice.
     let clean = two_depots(exact(100.0, 0.0, 400.0));
     let choice = choose(&clean, &request(1 << 30), None);
-    assert_eq!((choice.via, choice.reason), (Via::DIRECT, Reason::NothingBetter));
+    assert_eq!(
+        (choice.via, choice.reason),
+        (Via::DIRECT, Reason::NothingBetter)
+    );
     // Should direct fail.
     assert_eq!(choice.fall_back, [via(&[A])]);
 }
@@ -113,7 +123,10 @@ fn a_route_in_use_stays_until_another_is_quicker_by_enough() {
     let mut map = map;
     let hop = map.hop(B, TO).unwrap();
     map.update(hop, &exact(55.0, 0.0, 250.0));
-    assert_eq!(choose(&map, &request(32 << 20), Some(&via(&[B]))).via, via(&[A]));
+    assert_eq!(
+        choose(&map, &request(32 << 20), Some(&via(&[B]))).via,
+        via(&[A])
+    );
 }
 
 #[test]
@@ -161,7 +174,9 @@ fn a_dead_hop_is_left_at_once() {
     let choice = choose(&map, &request(32 << 20), Some(&via(&[A])));
     assert!(!choice.via.is_direct());
     let begins = |via: &Via| via.hops(FROM, TO).next() == Some((FROM, A));
-    assert!(!choice.at_once.iter().any(|(via, _)| begins(via)) && !choice.fall_back.iter().any(begins));
+    assert!(
+        !choice.at_once.iter().any(|(via, _)| begins(via)) && !choice.fall_back.iter().any(begins)
+    );
 }
 
 #[test]
@@ -170,9 +185,17 @@ fn what_turns_out_slow_is_left_for_what_is_left_of_the_work() {
     let (outcomes, policy) = (Outcomes::default(), Policy::default());
     let mut chooser = Chooser::new(&map, &outcomes, &policy);
     let left = request(1 << 30);
-    assert!(chooser.choose(&left, None, &Account::default()).via.is_direct());
+    assert!(
+        chooser
+            .choose(&left, None, &Account::default())
+            .via
+            .is_direct()
+    );
     chooser.slowed = Some((Via::DIRECT, 10.0));
-    assert_eq!(chooser.choose(&left, None, &Account::default()).via, via(&[A]));
+    assert_eq!(
+        chooser.choose(&left, None, &Account::default()).via,
+        via(&[A])
+    );
     chooser.slowed = Some((via(&[A]), 10.0));
     assert!(
         !chooser
@@ -208,7 +231,10 @@ fn forecasts() -> impl Strategy<Value = HopForecast> {
 fn meshes() -> impl Strategy<Value = Map> {
     prop::collection::vec(forecasts(), 15).prop_map(|known| {
         let pairs = (0..6u32).flat_map(|a| (a + 1..6).map(move |b| (a, b)));
-        let hops: Vec<_> = pairs.zip(known).map(|((a, b), known)| (a, b, known)).collect();
+        let hops: Vec<_> = pairs
+            .zip(known)
+            .map(|((a, b), known)| (a, b, known))
+            .collect();
         map(vec![Node::DEPOT; 6], &hops)
     })
 }

@@ -5,12 +5,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::*;
 
 fn quantities() -> impl Strategy<Value = Quantiles> {
-    (0.01..100.0f64, 0.0..0.8f64, 0.0..1.5f64).prop_map(|(median, below, above)| about(median, below, above))
+    (0.01..100.0f64, 0.0..0.8f64, 0.0..1.5f64)
+        .prop_map(|(median, below, above)| about(median, below, above))
 }
 
 /// What varies by more than what a quantile is computed to (a thousandth), so that the share below it says something.
 fn varying() -> impl Strategy<Value = Quantiles> {
-    (0.01..100.0f64, 0.1..0.8f64, 0.1..1.5f64).prop_map(|(median, below, above)| about(median, below, above))
+    (0.01..100.0f64, 0.1..0.8f64, 0.1..1.5f64)
+        .prop_map(|(median, below, above)| about(median, below, above))
 }
 
 /// How many of many draws of the greatest, or the sum, are below each quantile that was computed.
@@ -23,8 +25,15 @@ fn shares(parts: &[Quantiles], computed: &Quantiles, fold: fn(f64, f64) -> f64) 
             .iter()
             .map(|part| at(part, random.random_range(1e-6..1.0 - 1e-6)));
         let value = draw.fold(0.0, fold);
-        for (count, limit) in below.iter_mut().zip([computed.p10, computed.p50, computed.p90]) {
-            *count += if value <= limit { 1.0 / DRAWS as f64 } else { 0.0 };
+        for (count, limit) in below
+            .iter_mut()
+            .zip([computed.p10, computed.p50, computed.p90])
+        {
+            *count += if value <= limit {
+                1.0 / DRAWS as f64
+            } else {
+                0.0
+            };
         }
     }
     below

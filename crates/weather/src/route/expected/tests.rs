@@ -29,7 +29,9 @@ fn a_byte_takes_three_round_trips_of_the_whole_chain() {
         exact(120.0, 0.0, 150.0),
     );
     for route in [Via::DIRECT, via()] {
-        let expected = map.expected(FROM, &route, TO, &transfer(1, 1), 0.0).unwrap();
+        let expected = map
+            .expected(FROM, &route, TO, &transfer(1, 1), 0.0)
+            .unwrap();
         assert!((expected.time.p50 - 0.3656).abs() < 1e-3, "{expected:?}");
         assert_eq!(expected.limit.kind, LimitKind::SetUp);
     }
@@ -135,7 +137,11 @@ fn at_the_medians_it_is_no_more_than_the_median() {
     let transfer = transfer(1 << 28, 2);
     for (route, equal) in [(Via::DIRECT, true), (via(), false)] {
         let least = map.at_medians(FROM, &route, TO, &transfer).unwrap();
-        let median = map.expected(FROM, &route, TO, &transfer, 0.0).unwrap().time.p50;
+        let median = map
+            .expected(FROM, &route, TO, &transfer, 0.0)
+            .unwrap()
+            .time
+            .p50;
         assert!(
             least <= median * (1.0 + 1e-9) && (least > 0.999 * median) == equal,
             "{least} {median}"
@@ -152,7 +158,10 @@ fn an_unknown_or_dead_hop_makes_no_route_and_an_end_relays_nothing() {
         map.expected(TO, &Via::new(&[FROM]).unwrap(), DEPOT, &small, 0.0)
             .is_none()
     );
-    assert!(map.expected(FROM, &Via::DIRECT, NodeId(9), &small, 0.0).is_none());
+    assert!(
+        map.expected(FROM, &Via::DIRECT, NodeId(9), &small, 0.0)
+            .is_none()
+    );
     let hop = map.hop(FROM, TO).unwrap();
     map.found_dead(hop, 0.0);
     assert!(map.expected(FROM, &Via::DIRECT, TO, &small, 0.0).is_none());
@@ -170,12 +179,23 @@ fn age_and_few_samples_widen_and_do_not_move() {
         ..exact(10.0, 0.0, 100.0)
     };
     let old = widened(&known, 600.0);
-    assert!(old.rate.p10 < known.rate.p10 && old.rate.p90 > known.rate.p90 && old.rate.p50 == 100e6);
+    assert!(
+        old.rate.p10 < known.rate.p10 && old.rate.p90 > known.rate.p90 && old.rate.p50 == 100e6
+    );
     assert_eq!(old.rtt, known.rtt);
-    let few = widened(&HopForecast { samples: 1, ..known }, 0.0);
+    let few = widened(
+        &HopForecast {
+            samples: 1,
+            ..known
+        },
+        0.0,
+    );
     assert!(few.rate.p10 < 0.7 * 100e6, "{few:?}");
     // Nobody's clock narrows anything.
-    assert_eq!(widened(&HopForecast { at: 50.0, ..known }, 0.0).rtt, known.rtt);
+    assert_eq!(
+        widened(&HopForecast { at: 50.0, ..known }, 0.0).rtt,
+        known.rtt
+    );
 }
 
 /// The published band: where every hop's quantities are drawn anew, independently, eight in ten of the times fall into it, or more.
@@ -205,7 +225,11 @@ fn the_band_holds_eight_in_ten_of_what_is_drawn() {
                 exact(draw(&forecast.rtt) * 1e3, 0.0, draw(&forecast.rate) / 1e6)
             };
             let truth = line(draw(&forecasts[0]), draw(&forecasts[1]), forecasts[0]);
-            let took = truth.expected(FROM, &via(), TO, &transfer, 0.0).unwrap().time.p50;
+            let took = truth
+                .expected(FROM, &via(), TO, &transfer, 0.0)
+                .unwrap()
+                .time
+                .p50;
             inside += i32::from(took >= expected.p10 && took <= expected.p90);
         }
         assert!((375..=495).contains(&inside), "{bytes}: {inside} of 500");

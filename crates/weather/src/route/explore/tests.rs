@@ -34,9 +34,15 @@ fn a_dead_hop_comes_back_by_exploration() {
         };
         Chooser::new(map, &outcomes, &policy).choose(&request, None, &Account::default())
     };
-    assert_eq!((ask(&map, 5.0).via, ask(&map, 5.0).explore), (Via::DIRECT, None));
+    assert_eq!(
+        (ask(&map, 5.0).via, ask(&map, 5.0).explore),
+        (Via::DIRECT, None)
+    );
     let choice = ask(&map, 20.0);
-    assert_eq!((choice.via, choice.reason), (Via::DIRECT, Reason::NothingBetter));
+    assert_eq!(
+        (choice.via, choice.reason),
+        (Via::DIRECT, Reason::NothingBetter)
+    );
     let (tried, bytes) = choice.explore.unwrap();
     assert_eq!((tried, bytes), (through, 16 << 20));
     map.found_alive(hop);
@@ -49,7 +55,10 @@ fn an_account_allows_its_share_and_no_crumbs() {
         bulk: 1 << 30,
         explored: 20 << 20,
     };
-    assert_eq!(account.allowance(64 << 20, 0.02), (64u64 << 20) * 2 / 100 - 1 + 1);
+    assert_eq!(
+        account.allowance(64 << 20, 0.02),
+        (64u64 << 20) * 2 / 100 - 1 + 1
+    );
     let spent = Account {
         explored: 22 << 20,
         ..account

@@ -3,7 +3,8 @@ use crate::route::testing::{exact, map};
 
 #[test]
 fn hops_are_found_from_both_sides() {
-    let hops = [(0, 1), (0, 2), (2, 1), (2, 2), (1, 9), (0, 1)].map(|(a, b)| (NodeId(a), NodeId(b)));
+    let hops =
+        [(0, 1), (0, 2), (2, 1), (2, 2), (1, 9), (0, 1)].map(|(a, b)| (NodeId(a), NodeId(b)));
     let map = Map::new(vec![Node::END; 3], &hops);
     assert_eq!(map.hops(), 3);
     let hop = map.hop(NodeId(2), NodeId(1)).unwrap();
@@ -58,7 +59,9 @@ fn a_dead_hop_is_left_alone_for_longer_each_time() {
     let mut map = map(vec![Node::END; 2], &[(0, 1, exact(1.0, 0.0, 1.0))]);
     let hop = map.hop(NodeId(0), NodeId(1)).unwrap();
     map.found_dead(hop, 100.0);
-    assert!(!map.is_usable(hop) && !map.may_be_explored(hop, 109.9) && map.may_be_explored(hop, 110.0));
+    assert!(
+        !map.is_usable(hop) && !map.may_be_explored(hop, 109.9) && map.may_be_explored(hop, 110.0)
+    );
     // The same failure, reported by somebody else.
     map.found_dead(hop, 105.0);
     assert!(map.may_be_explored(hop, 110.0));
@@ -91,7 +94,13 @@ fn a_dead_depot_relays_nothing_and_its_host_is_still_reached() {
         vec![Node::DEPOT; 3],
         &[(0, 1, known), (1, 2, known), (0, 2, known)],
     );
-    let (depot, transfer) = (NodeId(1), Transfer { bytes: 1, streams: 1 });
+    let (depot, transfer) = (
+        NodeId(1),
+        Transfer {
+            bytes: 1,
+            streams: 1,
+        },
+    );
     let through = Via::new(&[depot]).unwrap();
     map.depot_found_dead(depot, 0.0);
     assert!(

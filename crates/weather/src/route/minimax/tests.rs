@@ -25,7 +25,10 @@ fn the_worst_hop_counts_and_a_tolerance_saves_depots() {
         tree(Cost::Bandwidth, LSL_TOLERANCE).path(NodeId(3)),
         Some(Via::DIRECT)
     );
-    assert_eq!(tree(Cost::Throughput, LSL_TOLERANCE).path(NodeId(2)), via(&[1]));
+    assert_eq!(
+        tree(Cost::Throughput, LSL_TOLERANCE).path(NodeId(2)),
+        via(&[1])
+    );
     let time = Cost::Time(Transfer {
         bytes: 1 << 30,
         streams: 1,
@@ -41,7 +44,11 @@ fn ends_pass_nothing_on_and_what_is_not_reached_has_no_path() {
     );
     let tree = Tree::new(&map, NodeId(0), Cost::Bandwidth, 0.0, 0.0);
     assert_eq!(
-        (tree.path(NodeId(1)), tree.path(NodeId(2)), tree.path(NodeId(9))),
+        (
+            tree.path(NodeId(1)),
+            tree.path(NodeId(2)),
+            tree.path(NodeId(9))
+        ),
         (Some(Via::DIRECT), None, None)
     );
     assert_eq!(all_routes(&map, NodeId(0), NodeId(2)), [Via::DIRECT]);

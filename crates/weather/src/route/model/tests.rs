@@ -15,7 +15,10 @@ const HOP: Hop = Hop {
 };
 
 fn close(found: f64, wanted: f64, part: f64) {
-    assert!((found / wanted - 1.0).abs() < part, "{found} is not {wanted}");
+    assert!(
+        (found / wanted - 1.0).abs() < part,
+        "{found} is not {wanted}"
+    );
 }
 
 #[test]
@@ -83,7 +86,11 @@ fn the_window_comes_down_by_one_loss_at_a_time() {
     let bytes = 300_000.0 * SEGMENT;
     let course = hop.course(bytes, MEDIAN_FIRST_LOSS);
     let long_run = bytes * 8.0 / hop.under_loss();
-    assert!(course.seconds < long_run / 2.0, "{} {long_run}", course.seconds);
+    assert!(
+        course.seconds < long_run / 2.0,
+        "{} {long_run}",
+        course.seconds
+    );
     assert!(course.after_loss > 0.5 * course.seconds);
     close(course.losses, 300_000.0 * 1e-5 - MEDIAN_FIRST_LOSS, 0.01);
 }
@@ -105,7 +112,11 @@ fn bbr_holds_the_rate_up_to_some_percent_of_loss() {
 }
 
 fn hops() -> impl Strategy<Value = Hop> {
-    let controls = prop_oneof![Just(Control::Reno), Just(Control::Cubic), Just(Control::Bbr)];
+    let controls = prop_oneof![
+        Just(Control::Reno),
+        Just(Control::Cubic),
+        Just(Control::Bbr)
+    ];
     (
         1e-4..1.0f64,
         1e4..1e11f64,

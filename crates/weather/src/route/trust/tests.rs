@@ -55,7 +55,11 @@ const MESH: u32 = 6;
 const LIAR: NodeId = NodeId(3);
 
 /// What one transfer receives when the reports of all are in.
-fn chosen(reports: &[(NodeId, NodeId, NodeId, HopForecast)], outcomes: &Outcomes, bytes: u64) -> Choice {
+fn chosen(
+    reports: &[(NodeId, NodeId, NodeId, HopForecast)],
+    outcomes: &Outcomes,
+    bytes: u64,
+) -> Choice {
     let pairs: Vec<(NodeId, NodeId)> = (0..MESH)
         .flat_map(|a| (0..MESH).map(move |b| (NodeId(a), NodeId(b))))
         .filter(|(a, b)| a != b)
@@ -172,7 +176,10 @@ fn a_depot_that_carries_badly_is_left() {
     assert_eq!(over[..2], [0, 1]);
     // Two at first; ten doublings from ten minutes to a week; then one a week.
     assert!(over.len() <= 2 + 10 + 53, "{}: {over:?}", over.len());
-    assert!(over.iter().filter(|hour| **hour < 24).count() <= 8, "{over:?}");
+    assert!(
+        over.iter().filter(|hour| **hour < 24).count() <= 8,
+        "{over:?}"
+    );
 }
 
 #[test]

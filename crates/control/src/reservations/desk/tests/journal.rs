@@ -30,7 +30,12 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 /// Addresses by which ends are known, of which some hold others.
-const ADDRESSES: [Option<&str>; 4] = [None, Some("10.1.0.0/16"), Some("10.1.0.1"), Some("10.2.0.1")];
+const ADDRESSES: [Option<&str>; 4] = [
+    None,
+    Some("10.1.0.0/16"),
+    Some("10.1.0.1"),
+    Some("10.2.0.1"),
+];
 
 /// What is brought up to date by each change is what a look at everything finds.
 fn up_to_date(desk: &Desk, following: &mut Following) {

@@ -21,7 +21,9 @@ fn everybody_sees_and_does_what_rights_allow() {
     let Proof::Cut { links, .. } = &refusal.proof else {
         panic!("{refusal:?}")
     };
-    assert!(links.iter().all(|full| full.by.is_empty()) && links.iter().any(|full| full.by_others == 1));
+    assert!(
+        links.iter().all(|full| full.by.is_empty()) && links.iter().any(|full| full.by_others == 1)
+    );
     assert!(matches!(
         kept.desk.show(&ben, ReservationId(0), 0),
         Err(DeskError::Unknown(1))
@@ -30,7 +32,10 @@ fn everybody_sees_and_does_what_rights_allow() {
         id: ReservationId(0),
         series: false,
     };
-    assert!(matches!(kept.act(&ben, &cancel, 0), Err(DeskError::Unknown(1))));
+    assert!(matches!(
+        kept.act(&ben, &cancel, 0),
+        Err(DeskError::Unknown(1))
+    ));
     let list = |asker: &Asker| {
         kept.desk
             .list(asker, &ReservationQuery::default(), 0, 10, 0)
@@ -61,8 +66,12 @@ fn everybody_sees_and_does_what_rights_allow() {
         Some(ProvisionState::Provisioned)
     );
     let error = kept.act(&ana, &provision, 0).unwrap_err().to_string();
-    assert_eq!(error, "reservation 1 is provisioned: it can't be provisioned now");
-    kept.act(&ana, &Command::Release(ReservationId(0)), 0).unwrap();
+    assert_eq!(
+        error,
+        "reservation 1 is provisioned: it can't be provisioned now"
+    );
+    kept.act(&ana, &Command::Release(ReservationId(0)), 0)
+        .unwrap();
     assert!(kept.act(&ana, &cancel, 0).is_ok());
 }
 
@@ -90,13 +99,24 @@ fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
         vec![
             right(Permission::Create, Constraint::Any, short),
             right(Permission::Create, Constraint::Any, slow),
-            right(Permission::Modify, Constraint::Own, ReservationLimits::default()),
-            right(Permission::Read, Constraint::Own, ReservationLimits::default()),
+            right(
+                Permission::Modify,
+                Constraint::Own,
+                ReservationLimits::default(),
+            ),
+            right(
+                Permission::Read,
+                Constraint::Own,
+                ReservationLimits::default(),
+            ),
         ],
     );
     let windows = |length: i64| [Window::new(0, length)];
     let fast = request(rate(4_000_000_000), HOUR);
-    assert!(kept.reserve(&ana, &fast, &windows(HOUR / 2), 0).is_ok(), "short");
+    assert!(
+        kept.reserve(&ana, &fast, &windows(HOUR / 2), 0).is_ok(),
+        "short"
+    );
     let error = kept.reserve(&ana, &fast, &windows(HOUR), 0).unwrap_err();
     assert!(matches!(error, DeskError::Policy(_)), "{error}");
     // A fifth of the wide path is taken already: what is slow goes where less is.
@@ -110,7 +130,10 @@ fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
             ..ReservationChange::default()
         },
     };
-    assert!(matches!(kept.act(&ana, &grown, 0), Err(DeskError::Policy(_))));
+    assert!(matches!(
+        kept.act(&ana, &grown, 0),
+        Err(DeskError::Policy(_))
+    ));
 }
 
 #[test]
@@ -128,7 +151,10 @@ fn ends_are_no_faster_than_they_are() {
         document: None,
     };
     let error = kept.act(&operator(), &command, 0).unwrap_err();
-    assert!(error.to_string().contains("at most 1000000000 bit/s"), "{error}");
+    assert!(
+        error.to_string().contains("at most 1000000000 bit/s"),
+        "{error}"
+    );
     if let Command::Reserve { request, .. } = &mut command {
         request.wish = Wish::Volume {
             bytes: 100_000_000_000,

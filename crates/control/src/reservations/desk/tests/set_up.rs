@@ -38,7 +38,8 @@ fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_netw
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
     kept.act(&operator(), &Command::Release(id), 0).unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Released));
-    kept.act(&operator(), &Command::Provision(id), HOUR).unwrap();
+    kept.act(&operator(), &Command::Provision(id), HOUR)
+        .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioning));
     let settle = |what: Settled| Command::Settle(vec![(id, what)]);
     // Nothing is torn down that is being set up.
@@ -47,11 +48,13 @@ fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_netw
             .unwrap()
             .is_empty()
     );
-    kept.act(&operator(), &settle(Settled::SetUp), HOUR).unwrap();
+    kept.act(&operator(), &settle(Settled::SetUp), HOUR)
+        .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Provisioned));
     kept.act(&operator(), &Command::Release(id), HOUR).unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Releasing));
-    kept.act(&operator(), &settle(Settled::TornDown), HOUR).unwrap();
+    kept.act(&operator(), &settle(Settled::TornDown), HOUR)
+        .unwrap();
     assert_eq!(provision(&kept), Some(ProvisionState::Released));
 }
 
@@ -63,7 +66,10 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
         request.provision = true;
     }
     kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(kept.show(1, 0).state.provision, Some(ProvisionState::Provisioned));
+    assert_eq!(
+        kept.show(1, 0).state.provision,
+        Some(ProvisionState::Provisioned)
+    );
     assert!(
         kept.act(&operator(), &command, 0).is_err(),
         "there is no more room"
@@ -83,7 +89,10 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
     let failed = Command::Settle(vec![(ReservationId(0), Settled::Failed(why.clone()))]);
     kept.act(&operator(), &failed, HOUR).unwrap();
     let shown = kept.show(1, HOUR);
-    assert_eq!((shown.state.life, shown.failure), (LifeState::Failed, Some(why)));
+    assert_eq!(
+        (shown.state.life, shown.failure),
+        (LifeState::Failed, Some(why))
+    );
     assert!(shown.pieces.is_empty() && shown.held.is_none());
     assert!(
         kept.act(&operator(), &failed, HOUR).unwrap().is_empty(),
@@ -91,7 +100,11 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
     );
     kept.act(&operator(), &command, HOUR).unwrap();
     kept.pass(HOUR + i64::try_from(KEEP_MS).unwrap() + 1);
-    assert!(kept.desk.reservations().all(|(id, ..)| id != ReservationId(0)));
+    assert!(
+        kept.desk
+            .reservations()
+            .all(|(id, ..)| id != ReservationId(0))
+    );
 }
 
 #[test]
@@ -106,7 +119,11 @@ fn paths_and_neighbours_are_distinguished_by_source_ports() {
     let first = kept.act(&operator(), &command, 0).unwrap();
     assert_eq!(ports(&first[0]), [None], "all streams between its ends");
     let second = kept.act(&operator(), &command, 0).unwrap();
-    assert_eq!(ports(&second[0]), [Some(10_752)], "the first has all others");
+    assert_eq!(
+        ports(&second[0]),
+        [Some(10_752)],
+        "the first has all others"
+    );
     if let Command::Reserve { windows, .. } = &mut command {
         *windows = vec![Window::new(2 * HOUR, 3 * HOUR)];
     }
@@ -122,7 +139,10 @@ fn paths_and_neighbours_are_distinguished_by_source_ports() {
         change,
     };
     let error = kept.act(&operator(), &change, 0).unwrap_err();
-    assert!(error.to_string().contains("has the same source ports"), "{error}");
+    assert!(
+        error.to_string().contains("has the same source ports"),
+        "{error}"
+    );
     if let Command::Reserve { request, from, .. } = &mut command {
         request.pin = true;
         from.address = None;

@@ -17,7 +17,8 @@ const HOUR: i64 = 3_600_000;
 /// One link of 10 Gbit/s, half of which may be reserved.
 fn desk() -> Desk {
     let both = json!({"capacity": {"rate_bps": 1e10}});
-    let link = json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
+    let link =
+        json!({"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both});
     let map = json!({"sites": [{"name": "west"}, {"name": "east"}], "links": [link]});
     let map: Map = serde_json::from_value(map).unwrap();
     let mut desk = Desk::new().unwrap().countering(Counter::Later);
@@ -133,7 +134,8 @@ async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_where_it_would_wait_too_long() {
+async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_where_it_would_wait_too_long()
+ {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
@@ -155,7 +157,11 @@ async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_wher
     let beyond = look().await.unwrap();
     assert!(offers(beyond).left_out);
     let began = tokio::time::Instant::now();
-    assert!(waiting.iter_mut().all(|answered| answered.try_recv().is_err()));
+    assert!(
+        waiting
+            .iter_mut()
+            .all(|answered| answered.try_recv().is_err())
+    );
     for answered in waiting {
         let found = offers(answered.await.unwrap());
         assert!(found.left_out && found.later.is_none());
@@ -176,7 +182,11 @@ async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() 
     let (open, published) = (open.unwrap(), published(&desk, 2));
     let of = |steps: usize| {
         let mut left = 0..steps;
-        renewed(&open, &open.look(|| left.next().is_some()), Some(&published))
+        renewed(
+            &open,
+            &open.look(|| left.next().is_some()),
+            Some(&published),
+        )
     };
     let (none, first, all) = (of(0).0, of(1).0, of(usize::MAX).0);
     assert!(none.left_out && none.slower.is_none() && none.later.is_none());

@@ -3,7 +3,9 @@
 use super::{UNDESCRIBED, Writer, answers, block_answer};
 use crate::error::{Failure, FailureKind};
 use crate::manifest::Record;
-use crate::receive::ledger::{Action, Ledger, Parts, Placement, Rejected, is_worth_keeping, result};
+use crate::receive::ledger::{
+    Action, Ledger, Parts, Placement, Rejected, is_worth_keeping, result,
+};
 use crate::tree_hash::Hash;
 use crate::wire::Written;
 
@@ -77,7 +79,9 @@ impl<P: Parts> Ledger<P> {
         placed: Result<Written, Failure>,
         out: &mut Vec<Action<P>>,
     ) {
-        let Some(file) = self.files.get(&id) else { return };
+        let Some(file) = self.files.get(&id) else {
+            return;
+        };
         let (announced, root) = (file.announced.clone(), file.tree.root());
         let record = match &root {
             Some(hash) => Record::File {
@@ -107,7 +111,11 @@ impl<P: Parts> Ledger<P> {
         outcome: &Result<Written, Failure>,
         out: &mut Vec<Action<P>>,
     ) {
-        if self.files.get(&id).is_some_and(|file| !file.is_being_placed()) {
+        if self
+            .files
+            .get(&id)
+            .is_some_and(|file| !file.is_being_placed())
+        {
             self.forget(id, outcome, out);
         }
     }
@@ -137,7 +145,10 @@ impl<P: Parts> Ledger<P> {
             let answer = block_answer(id, offset, failure.cloned());
             out.extend(answers(in_flight.askers, &answer));
         }
-        out.extend(answers(file.end_asked, &(result(id, outcome.clone()), None)));
+        out.extend(answers(
+            file.end_asked,
+            &(result(id, outcome.clone()), None),
+        ));
         self.conclude(out);
     }
 }

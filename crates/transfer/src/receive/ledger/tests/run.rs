@@ -223,7 +223,10 @@ impl Run {
     }
 
     /// Takes an event to the ledger and its actions from it, checking what must hold of any.
-    fn event<R>(&mut self, event: impl FnOnce(&mut Ledger<Numbers>, &mut Vec<Action<Numbers>>) -> R) -> R {
+    fn event<R>(
+        &mut self,
+        event: impl FnOnce(&mut Ledger<Numbers>, &mut Vec<Action<Numbers>>) -> R,
+    ) -> R {
         let mut out = Vec::new();
         let result = event(&mut self.ledger, &mut out);
         self.events += 1;
@@ -294,8 +297,9 @@ impl Run {
                 self.event(|ledger, _| ledger.admit(&head(id), Sent::File))
                     .unwrap();
                 if let Planned::Unreadable(kind) = planned {
-                    return self
-                        .event(|ledger, out| ledger.failed(&head(id), Failure::new(kind), asker, out));
+                    return self.event(|ledger, out| {
+                        ledger.failed(&head(id), Failure::new(kind), asker, out)
+                    });
                 }
                 let directory = matches!(planned, Planned::Directory(_));
                 if self.event(|ledger, out| ledger.entry(&head(id), directory, asker, out)) {
@@ -317,7 +321,10 @@ impl Run {
                 self.announce(id);
                 let block = block_of(id, offset, self.plan[id as usize].size());
                 let expected = self.event(|ledger, _| ledger.expects(&block)).unwrap();
-                if let Expected::Wanted { has_place: false, .. } = expected {
+                if let Expected::Wanted {
+                    has_place: false, ..
+                } = expected
+                {
                     let spare = self.event(|ledger, out| ledger.give_place(id, Ok(id), out));
                     assert_eq!(spare, None);
                     self.open.insert(id);
@@ -335,8 +342,18 @@ impl Run {
                 }
                 self.announce(id);
                 let planned = &self.plan[id as usize];
-                let wrong = matches!(planned, Planned::Blocks { wrong_hash: true, .. });
-                let hash = if wrong { [7; 32] } else { root_of(planned.size()) };
+                let wrong = matches!(
+                    planned,
+                    Planned::Blocks {
+                        wrong_hash: true,
+                        ..
+                    }
+                );
+                let hash = if wrong {
+                    [7; 32]
+                } else {
+                    root_of(planned.size())
+                };
                 self.event(|ledger, out| ledger.file_end(id, hash, asker, out))
                     .unwrap();
             }

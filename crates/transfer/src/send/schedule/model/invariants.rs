@@ -9,7 +9,10 @@ impl Schedule {
     pub(crate) fn check(&self) {
         self.in_flight.check();
         let outstanding = |subject: Subject| {
-            let (flies, back) = (self.in_flight.carries(subject), self.returned.contains(&subject));
+            let (flies, back) = (
+                self.in_flight.carries(subject),
+                self.returned.contains(&subject),
+            );
             assert!(!(flies && back), "{subject:?} is in flight and came back");
             flies || back
         };
@@ -41,7 +44,10 @@ impl Schedule {
                 Stage::Blocks(Some(open)) => {
                     open.check();
                     let out: u64 = blocks.iter().map(|offset| open.len_at(*offset)).sum();
-                    assert_eq!(out + open.unsent_bytes() + tracked.acknowledged, open.size());
+                    assert_eq!(
+                        out + open.unsent_bytes() + tracked.acknowledged,
+                        open.size()
+                    );
                     assert!(whole || tracked.content.is_none());
                     assert!(!whole || tracked.content.is_some() || open.root().is_some());
                     assert_eq!(self.cutting.contains(id), open.has_unsent());
@@ -55,7 +61,10 @@ impl Schedule {
         entry_bytes += self.links.all_waiting().map(Entry::memory).sum::<u64>();
         let waiting = self.links.all_waiting().count();
         assert_eq!(self.links.waiting(), waiting);
-        assert_eq!((self.entry_bytes, self.file_bytes), (entry_bytes, file_bytes));
+        assert_eq!(
+            (self.entry_bytes, self.file_bytes),
+            (entry_bytes, file_bytes)
+        );
         assert_eq!(
             self.in_flight.len() + self.returned.len(),
             subjects,
@@ -72,10 +81,13 @@ impl Schedule {
 
     /// Offsets of the blocks of a file that are in flight or came back.
     fn blocks_out(&self, id: u64) -> Vec<u64> {
-        let back = self.returned.iter().filter_map(|subject| match subject.part {
-            Part::Block(offset) if subject.entry == id => Some(offset),
-            _ => None,
-        });
+        let back = self
+            .returned
+            .iter()
+            .filter_map(|subject| match subject.part {
+                Part::Block(offset) if subject.entry == id => Some(offset),
+                _ => None,
+            });
         let all: BTreeSet<u64> = back.chain(self.in_flight.blocks_of(id)).collect();
         all.into_iter().collect()
     }

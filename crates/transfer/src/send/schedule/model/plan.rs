@@ -41,7 +41,10 @@ pub(super) fn plan() -> impl Strategy<Value = Plan> {
     let failing = prop::collection::vec(prop::bool::weighted(0.05), 1..8);
     let sizes = prop::collection::vec(size.clone(), 0..2);
     let kept = prop_oneof![2 => Just(0), 1 => any::<u8>(), 1 => Just(u8::MAX)];
-    let there = prop::option::of(prop::collection::vec((prop::bool::weighted(0.7), 0u8..2), 1..3));
+    let there = prop::option::of(prop::collection::vec(
+        (prop::bool::weighted(0.7), 0u8..2),
+        1..3,
+    ));
     let refused = prop::bool::weighted(0.1);
     let inode = prop::option::of(0u8..2);
     let can_link = prop::collection::vec(prop::bool::weighted(0.7), 1..3);

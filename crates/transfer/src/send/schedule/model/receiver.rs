@@ -23,7 +23,9 @@ impl World {
     /// The receiver takes one frame.
     pub(super) fn deliver(&mut self, stream: StreamId) {
         let line = self.lines.get_mut(&stream).unwrap();
-        let Some(sent) = line.sent.pop_front() else { return };
+        let Some(sent) = line.sent.pop_front() else {
+            return;
+        };
         let (mut asked, mut ended) = (vec![stream], None);
         match sent {
             Sent::Offer(entry, content) => {
@@ -82,7 +84,8 @@ impl World {
             asked.extend(self.arriving.remove(&id).map_or(vec![], |file| file.asked));
             for stream in asked {
                 if let Some(line) = self.lines.get_mut(&stream) {
-                    line.answers.push_back(Answer::Result(id, self.written[&id]));
+                    line.answers
+                        .push_back(Answer::Result(id, self.written[&id]));
                 }
             }
         }
@@ -136,7 +139,10 @@ impl World {
             }
             (None, Compare::SizeAndTime) => {
                 let mtime = entry.meta.mtime;
-                (size == *found && content == 0, Record::Unchanged { size, mtime })
+                (
+                    size == *found && content == 0,
+                    Record::Unchanged { size, mtime },
+                )
             }
             _ => panic!("offered in another way than was said"),
         };
@@ -156,12 +162,18 @@ impl World {
     fn link(&mut self, entry: &Entry) -> bool {
         let id = entry.head.id;
         assert!(self.understands_links, "nobody said that it does");
-        let Plan::File { can_link, inode, .. } = &self.plans[id as usize] else {
+        let Plan::File {
+            can_link, inode, ..
+        } = &self.plans[id as usize]
+        else {
             panic!("links what is no file")
         };
         let first = entry.first.as_ref().expect("another name of something");
         let of: u64 = first.path.to_string()[1..].parse().unwrap();
-        assert!(matches!(self.written[&of], Outcome::Written | Outcome::Unchanged));
+        assert!(matches!(
+            self.written[&of],
+            Outcome::Written | Outcome::Unchanged
+        ));
         let Plan::File { inode: other, .. } = &self.plans[of as usize] else {
             panic!("another name of what is no file")
         };

@@ -12,7 +12,10 @@ impl World {
             return self.read_blocks(stream, work);
         };
         let id = entry.head.id;
-        let Plan::File { sizes, contents, .. } = self.plans[id as usize].clone() else {
+        let Plan::File {
+            sizes, contents, ..
+        } = self.plans[id as usize].clone()
+        else {
             return self.send(stream, Sent::Whole(entry.clone(), None));
         };
         let (n, fails) = self.reading(id);
@@ -25,7 +28,8 @@ impl World {
         } else if size > BLOCK {
             self.schedule.grew(stream, id, self.now)
         } else {
-            self.schedule.whole_read(stream, id, size, content.1, self.now)
+            self.schedule
+                .whole_read(stream, id, size, content.1, self.now)
         };
         match said {
             Say::File => self.send(stream, Sent::Whole(entry.clone(), Some(content))),
@@ -50,13 +54,19 @@ impl World {
             Work::Offer { file, content } => self.send(stream, Sent::Offer(file, content)),
             Work::Link(file) => self.send(stream, Sent::Link(file)),
             Work::ReadOffer(entry) => self.read_offer(stream, entry),
-            Work::Open { file: entry, offered } => {
+            Work::Open {
+                file: entry,
+                offered,
+            } => {
                 let id = entry.head.id;
                 if offered {
                     self.send(stream, Sent::Offer(entry.clone(), None));
                 }
                 let (n, fails) = self.reading(id);
-                let Plan::File { sizes, contents, .. } = &self.plans[id as usize] else {
+                let Plan::File {
+                    sizes, contents, ..
+                } = &self.plans[id as usize]
+                else {
                     panic!("opened what is no file")
                 };
                 let (size, content) = (nth(sizes, n), nth(contents, n));
@@ -85,7 +95,10 @@ impl World {
     fn read_offer(&mut self, stream: StreamId, entry: Arc<Entry>) {
         let id = entry.head.id;
         let (n, fails) = self.reading(id);
-        let Plan::File { sizes, contents, .. } = &self.plans[id as usize] else {
+        let Plan::File {
+            sizes, contents, ..
+        } = &self.plans[id as usize]
+        else {
             panic!("offers what is no file")
         };
         let (size, content) = (nth(sizes, n), nth(contents, n));
@@ -140,7 +153,8 @@ impl World {
 
     fn fail(&mut self, stream: StreamId, entry: Arc<Entry>) {
         let failure = Failure::new(FailureKind::Changed);
-        self.schedule.failed(stream, entry.head.id, &failure, self.now);
+        self.schedule
+            .failed(stream, entry.head.id, &failure, self.now);
         self.send(stream, Sent::Failed(entry));
     }
 }

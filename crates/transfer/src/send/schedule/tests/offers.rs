@@ -16,7 +16,10 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 1"]);
     assert!(schedule.opened(1, 3 << 20, 18, false));
     for offset in [1, 2, 3].map(|n| n << 18) {
-        assert_eq!(take(&mut schedule, 1, secs(0)), [format!("block 1 {offset}")]);
+        assert_eq!(
+            take(&mut schedule, 1, secs(0)),
+            [format!("block 1 {offset}")]
+        );
     }
     assert!(
         take(&mut schedule, 2, secs(0)).is_empty(),
@@ -26,7 +29,10 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
     for offset in [0, 1, 2, 3].map(|n| n << 18) {
-        assert_eq!(take(&mut schedule, 2, secs(0)), [format!("block 1 {offset}")]);
+        assert_eq!(
+            take(&mut schedule, 2, secs(0)),
+            [format!("block 1 {offset}")]
+        );
     }
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
     schedule.actions();
@@ -89,7 +95,10 @@ fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
     schedule.reported_presence(true, secs(0));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["read 0", "read 1"]);
     schedule.answered(0, Ok(Written::Unchanged), secs(0));
-    assert!(schedule.actions().result.is_none(), "nothing was said of it");
+    assert!(
+        schedule.actions().result.is_none(),
+        "nothing was said of it"
+    );
     assert_eq!(schedule.offer_read(0, 11, [1; 32]), Some((11, [1; 32])));
     assert_eq!(schedule.offer_read(0, 12, [2; 32]), Some((11, [1; 32])));
     schedule.remove_stream(1);
@@ -100,7 +109,11 @@ fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
     assert_eq!(result.content, Some((11, Some([1; 32]))));
     assert_eq!(schedule.offer_read(0, 12, [2; 32]), None);
     schedule.wanted(1, secs(1));
-    assert_eq!(take(&mut schedule, 1, secs(1)), [""; 0], "a stream that is gone");
+    assert_eq!(
+        take(&mut schedule, 1, secs(1)),
+        [""; 0],
+        "a stream that is gone"
+    );
     assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
 }
 

@@ -32,7 +32,12 @@ impl Bench {
     }
 
     /// Makes directory `d`, puts the files into it, and finishes it.
-    fn complete(&self, copy: &Destination, meta: &Meta, files: &[&str]) -> Vec<Result<Written, Failure>> {
+    fn complete(
+        &self,
+        copy: &Destination,
+        meta: &Meta,
+        files: &[&str],
+    ) -> Vec<Result<Written, Failure>> {
         let made = copy.make_dir(&head(""), meta).unwrap();
         let written = files.iter().map(|file| small(copy, file)).collect();
         copy.finish_dir(&head(""), made, meta).unwrap();
@@ -140,7 +145,8 @@ fn overwriting_gives_every_directory_its_source_bits_and_time() {
         overwrite: true,
         ..Default::default()
     };
-    let whole = Destination::local(&bench.path("d"), vec![Vec::new()], options, Token([1; 16])).unwrap();
+    let whole =
+        Destination::local(&bench.path("d"), vec![Vec::new()], options, Token([1; 16])).unwrap();
     bench.complete(&whole, &meta(0o711, 8), &["two"]);
     assert_eq!(bench.mode_and_time("d"), (0o1711, 8));
 }
@@ -150,7 +156,13 @@ fn target_that_an_ended_copy_made_is_finished() {
     let bench = Bench::new();
     let copy = || {
         let target = bench.path("new/");
-        Destination::local(&target, vec![Vec::new()], WriteOptions::default(), Token([1; 16])).unwrap()
+        Destination::local(
+            &target,
+            vec![Vec::new()],
+            WriteOptions::default(),
+            Token([1; 16]),
+        )
+        .unwrap()
     };
     drop(copy());
     assert_eq!(bench.mode_and_time("new").0, MARKED_DIR_MODE);
@@ -196,7 +208,10 @@ fn file_of_the_same_size_is_only_compared() {
     set(&bench.path("d"), 0o755);
     std::fs::write(bench.path("d/large"), "ab").unwrap();
     let copy = bench.copy(false);
-    for (content, expected) in [(b"ab", Ok(Written::Same)), (b"ac", Err(FailureKind::Exists))] {
+    for (content, expected) in [
+        (b"ab", Ok(Written::Same)),
+        (b"ac", Err(FailureKind::Exists)),
+    ] {
         let large = Announced {
             head: head("large"),
             meta: meta(0o644, 3),
@@ -204,7 +219,10 @@ fn file_of_the_same_size_is_only_compared() {
             block_log2: 1,
             identity: None,
         };
-        let before = std::fs::metadata(bench.path("d")).unwrap().modified().unwrap();
+        let before = std::fs::metadata(bench.path("d"))
+            .unwrap()
+            .modified()
+            .unwrap();
         let file = copy.create(&large).unwrap();
         let extents = vec![Extent { offset: 0, len: 2 }];
         let block = Block {
@@ -220,7 +238,10 @@ fn file_of_the_same_size_is_only_compared() {
         let placed = outcome(|done| copy.commit(file, &meta(0o644, 3), 2, &hash, done));
         assert_eq!(placed.map_err(|failure| failure.kind), expected);
         assert_eq!(
-            std::fs::metadata(bench.path("d")).unwrap().modified().unwrap(),
+            std::fs::metadata(bench.path("d"))
+                .unwrap()
+                .modified()
+                .unwrap(),
             before
         );
         assert_eq!(std::fs::read(bench.path("d/large")).unwrap(), b"ab");
@@ -278,7 +299,17 @@ fn overwriting_replaces_no_device_fifo_or_socket() {
     };
     let file = copy.create(&large).unwrap();
     let _late = std::os::unix::net::UnixListener::bind(bench.path("d/late")).unwrap();
-    let placed =
-        outcome(|done| copy.commit(file, &meta(0o644, 3), 2, blake3::hash(&[0; 2]).as_bytes(), done));
-    assert_eq!(placed, Err(Failure::with(FailureKind::WrongKind, "a socket")));
+    let placed = outcome(|done| {
+        copy.commit(
+            file,
+            &meta(0o644, 3),
+            2,
+            blake3::hash(&[0; 2]).as_bytes(),
+            done,
+        )
+    });
+    assert_eq!(
+        placed,
+        Err(Failure::with(FailureKind::WrongKind, "a socket"))
+    );
 }

@@ -45,7 +45,10 @@ fn a_copy_without_a_journal_is_in_use_until_it_ends() {
     let [leftover] = &found[..] else {
         panic!("{found:?}")
     };
-    assert_eq!((leftover.usage, &leftover.target), (LeftoverUse::InUse, &None));
+    assert_eq!(
+        (leftover.usage, &leftover.target),
+        (LeftoverUse::InUse, &None)
+    );
     assert_eq!(remove_leftover(&dir, leftover), Ok(false));
     drop(journal);
 }

@@ -53,7 +53,9 @@ fn writes_until_it_is_killed() {
             .iter()
             .any(|range| range.contains(&((n as u64) << BLOCK_LOG2)))
     };
-    let mut left: Vec<usize> = (0..SIZE.div_ceil(super::BLOCK)).filter(|&n| !is_in(n)).collect();
+    let mut left: Vec<usize> = (0..SIZE.div_ceil(super::BLOCK))
+        .filter(|&n| !is_in(n))
+        .collect();
     Random(recorded).shuffle(&mut left);
     let (mut now, mut written) = (Duration::ZERO, recorded);
     let (mut has_bound, mut allowed) = (true, [0]);
@@ -116,8 +118,14 @@ fn a_process_that_is_killed_at_random_moments_goes_on() {
         let mut is_finished = false;
         for line in lines {
             let line = line.unwrap_or_default();
-            let mut words = line.strip_prefix(MARK).unwrap_or_default().split_whitespace();
-            let (word, bytes) = (words.next(), words.next().and_then(|word| word.parse().ok()));
+            let mut words = line
+                .strip_prefix(MARK)
+                .unwrap_or_default()
+                .split_whitespace();
+            let (word, bytes) = (
+                words.next(),
+                words.next().and_then(|word| word.parse().ok()),
+            );
             match (word, bytes) {
                 (Some("resumed"), Some(bytes)) => {
                     // The process may have been killed before it could report the last it recorded.

@@ -6,7 +6,9 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::sim_disk::SimDisk;
-use super::{BLOCK, BLOCK_LOG2, Random, TICK, block_of, content, identity, is_hole, is_true, subtree_of};
+use super::{
+    BLOCK, BLOCK_LOG2, Random, TICK, block_of, content, identity, is_hole, is_true, subtree_of,
+};
 use crate::error::Failure;
 use crate::store::journal::{Action, Flushed, Journal};
 
@@ -187,7 +189,13 @@ fn all_ends_well(mut copy: Copy, lives: &[(u32, End)]) {
     }
     assert!(copy.live(None, End::Kill));
     assert_eq!(copy.disk.content(TARGET), Some(copy.content.clone()));
-    assert!(!copy.disk.names().iter().any(|name| name.ends_with(".journal")));
+    assert!(
+        !copy
+            .disk
+            .names()
+            .iter()
+            .any(|name| name.ends_with(".journal"))
+    );
     let promised = !copy.promised.is_empty();
     copy.disk.fail_power(&mut copy.random);
     assert!(!promised || copy.is_in_place());
@@ -231,7 +239,8 @@ fn a_copy_goes_on_after_every_single_step() {
 /// Writes a file front to back with a flush for each block, until the journal has become shorter. The steps during which it did.
 fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
     let (disk, size) = (copy.disk.clone(), copy.content.len() as u64);
-    let (journal, _) = Journal::open_or_create(disk, OsStr::new(TARGET), &identity(), BLOCK_LOG2, size)?;
+    let (journal, _) =
+        Journal::open_or_create(disk, OsStr::new(TARGET), &identity(), BLOCK_LOG2, size)?;
     let (mut now, mut before) = (Duration::ZERO, 0);
     for n in 0..copy.blocks() {
         copy.write(&journal, n, false)?;

@@ -77,7 +77,10 @@ fn a_copy_goes_on_where_it_was_left() {
 
     let (journal, resume) = open(tmp.path());
     assert_eq!(resume.ranges(), [0..20 * BLOCK as u64]);
-    assert_eq!(journal_in(tmp.path()).metadata().unwrap().len(), whole as u64);
+    assert_eq!(
+        journal_in(tmp.path()).metadata().unwrap().len(),
+        whole as u64
+    );
     let bytes = std::fs::read(&part).unwrap();
     assert!(bytes[20 * BLOCK..].iter().all(|&byte| byte == 0) && bytes.len() == SIZE);
     let content = content(SIZE, 1);
@@ -102,14 +105,23 @@ fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
     // Larger: 22 blocks are five of four, and two more that count no longer.
     let (journal, resume) = open_in_blocks(tmp.path(), BLOCK_LOG2 + 2);
     assert_eq!(resume.ranges(), [0..20 * BLOCK as u64]);
-    assert!(resume.subtrees.iter().all(|subtree| is_true(&content, subtree)));
+    assert!(
+        resume
+            .subtrees
+            .iter()
+            .all(|subtree| is_true(&content, subtree))
+    );
     let (start, end) = (20 * BLOCK, 24 * BLOCK);
-    journal.write_at(&content[start..end], start as u64).unwrap();
+    journal
+        .write_at(&content[start..end], start as u64)
+        .unwrap();
     let mut hasher = BlockHasher::new(start as u64, (end - start) as u64, SIZE as u64);
     hasher.update(&content[start..end]);
     journal.written(
         TICK,
-        hasher.finish().subtree(start as u64, u32::from(BLOCK_LOG2) + 2),
+        hasher
+            .finish()
+            .subtree(start as u64, u32::from(BLOCK_LOG2) + 2),
     );
     assert_eq!(journal.leave(), Ok(Flushed::Recorded));
     drop(journal);
@@ -182,12 +194,20 @@ fn what_others_put_under_the_journals_name_is_never_opened() {
         make();
         let there = place.symlink_metadata().unwrap();
         let (journal, resume) = open(tmp.path());
-        assert_eq!((resume.bytes(), journal.is_recording()), (0, false), "{what}");
+        assert_eq!(
+            (resume.bytes(), journal.is_recording()),
+            (0, false),
+            "{what}"
+        );
         journal.finish(true).unwrap();
         drop(journal);
         // It is there as it was.
         let after = place.symlink_metadata().unwrap();
-        assert_eq!((there.ino(), there.len()), (after.ino(), after.len()), "{what}");
+        assert_eq!(
+            (there.ino(), there.len()),
+            (after.ino(), after.len()),
+            "{what}"
+        );
         assert_eq!(std::fs::read(&saved).unwrap(), before, "{what}");
         match after.is_dir() {
             true => std::fs::remove_dir(&place).unwrap(),

@@ -174,7 +174,11 @@ impl SimDisk {
         if goes_on { Ok(()) } else { Err(Errno::IO) }
     }
 
-    fn change_names(&self, changes: Vec<(OsString, Option<u64>)>, state: &mut State) -> Result<(), Errno> {
+    fn change_names(
+        &self,
+        changes: Vec<(OsString, Option<u64>)>,
+        state: &mut State,
+    ) -> Result<(), Errno> {
         let goes_on = Self::step(state)?;
         change_names(&mut state.names, &changes);
         state.unsynced_names.push(changes);
@@ -225,8 +229,9 @@ impl Storage for SimDisk {
             .copied()
             .chain(unsynced)
             .collect();
-        let is_free =
-            |number: &u64| !used.contains(number) && !state.open.values().any(|open| open == number);
+        let is_free = |number: &u64| {
+            !used.contains(number) && !state.open.values().any(|open| open == number)
+        };
         let number = (1..).find(is_free).unwrap();
         state.inodes.insert(number, Inode::default());
         self.change_names(vec![(name.to_owned(), Some(number))], &mut state)?;

@@ -65,7 +65,10 @@ fn a_full_disk_costs_what_was_not_recorded_and_is_tried_again() {
     assert_eq!(flush(&journal, SECOND * 3), Ok(Flushed::Recorded));
     write(&journal, SECOND * 3, 3..6);
     disk.set_trouble(Trouble::DiskFull);
-    assert!(matches!(flush(&journal, SECOND * 4), Ok(Flushed::Unrecorded(_))));
+    assert!(matches!(
+        flush(&journal, SECOND * 4),
+        Ok(Flushed::Unrecorded(_))
+    ));
     // The file fails; what was recorded stays.
     drop(journal);
     assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
@@ -85,7 +88,10 @@ fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
     assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
     write(&journal, SECOND * 2, 3..6);
     disk.set_trouble(Trouble::SyncFails);
-    assert_eq!(flush(&journal, SECOND * 3).unwrap_err().kind, FailureKind::Io);
+    assert_eq!(
+        flush(&journal, SECOND * 3).unwrap_err().kind,
+        FailureKind::Io
+    );
     // The next sync may well succeed: the kernel reported the error once.
     disk.set_trouble(Trouble::None);
     write(&journal, SECOND * 3, 6..20);
@@ -104,7 +110,8 @@ fn scattered_blocks_are_recorded_once_they_merge() {
     let (disk, content) = (SimDisk::default(), content(BLOCKS * BLOCK, 1));
     let open = || {
         let target = OsStr::new("target");
-        Journal::open_or_create(disk.clone(), target, &identity(), BLOCK_LOG2, bytes(BLOCKS)).unwrap()
+        Journal::open_or_create(disk.clone(), target, &identity(), BLOCK_LOG2, bytes(BLOCKS))
+            .unwrap()
     };
     let (journal, _) = open();
     let write = |now, blocks: &mut dyn Iterator<Item = usize>| {
@@ -264,7 +271,8 @@ fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
     assert_eq!(disk.names(), ["small", "target"]);
     for target in ["", ".", "..", "a/b"] {
         let target = OsStr::new(target);
-        let opened = Journal::open_or_create(disk.clone(), target, &identity(), BLOCK_LOG2, bytes(9));
+        let opened =
+            Journal::open_or_create(disk.clone(), target, &identity(), BLOCK_LOG2, bytes(9));
         assert_eq!(opened.err().unwrap().kind, FailureKind::RefusedPath);
     }
 }

@@ -39,7 +39,12 @@ fn all_noise(spec: &mut DirectionSpec, jitter_reorders: bool) {
 }
 
 /// Offers a segment each `spacing` until `until`, and gives what passed in the next second too.
-fn offer_evenly(neck: &mut Bottleneck, spacing: Nanos, until: Nanos, markable: bool) -> Vec<Passed> {
+fn offer_evenly(
+    neck: &mut Bottleneck,
+    spacing: Nanos,
+    until: Nanos,
+    markable: bool,
+) -> Vec<Passed> {
     let mut all = Vec::new();
     for (packet, now) in (0..until).step_by(spacing as usize).enumerate() {
         all.extend(neck.until(now));
@@ -62,7 +67,9 @@ fn a_fall_of_the_delay_lets_nothing_arrive_faster_than_the_bottleneck_sends() {
     let sent = |passed: &Passed| passed.packet * (4 * MS / 3);
     assert_eq!(passed.len(), 1_501);
     assert!(
-        passed.windows(2).all(|pair| pair[1].due >= pair[0].due + MS),
+        passed
+            .windows(2)
+            .all(|pair| pair[1].due >= pair[0].due + MS),
         "spaced by a segment's line time"
     );
     let delay = |passed: &Passed| passed.due - sent(passed) - MS;
@@ -174,7 +181,10 @@ fn cross_traffic_takes_the_time_it_takes_from_the_others() {
         (6_000_000..9_000_000).contains(&(crossed.bytes + crossed.drops * SEGMENT)),
         "{crossed:?}"
     );
-    assert!(crossed.drops > 0 && crossed.bytes > 1_000_000, "{crossed:?}");
+    assert!(
+        crossed.drops > 0 && crossed.bytes > 1_000_000,
+        "{crossed:?}"
+    );
     assert_eq!(neck.queue_peak(), 30_000);
 }
 

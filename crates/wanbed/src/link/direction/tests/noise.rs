@@ -52,7 +52,11 @@ fn held_segments_arrive_late_whole_and_counted() {
     let order = segments(&got);
     let overtaken = order.windows(2).filter(|pair| pair[1] < pair[0]).count() as u64;
     let counters = direction.counters();
-    assert!((8..40).contains(&counters.reordered), "{}", counters.reordered);
+    assert!(
+        (8..40).contains(&counters.reordered),
+        "{}",
+        counters.reordered
+    );
     // Two that are held in a row, or the very last, make one or no inversion.
     assert!(overtaken <= counters.reordered && overtaken + 3 >= counters.reordered);
     let mut sorted = order.clone();
