@@ -1,4 +1,5 @@
-//! Writes the named files of every corpus, in today's formats. What fuzzing found stays beside them.
+//! Writes the named files of every corpus, in today's formats. What fuzzing found stays beside
+//! them.
 
 use std::fs;
 

@@ -1,4 +1,5 @@
-//! The targets of every crate. What must hold of each parser stands in the crate that has it, in its module `fuzzing`.
+//! The targets of every crate. What must hold of each parser stands in the crate that has it, in
+//! its module `fuzzing`.
 
 use longhaul_proto::fuzzing::Target;
 

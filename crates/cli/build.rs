@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dist = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../web/dist");
-    // What is not there would count as changed, always: what builds the page for the first time touches this file.
+    // What is not there would count as changed, always: what builds the page for the first time
+    // touches this file.
     if dist.exists() {
         println!("cargo:rerun-if-changed={}", dist.display());
     }

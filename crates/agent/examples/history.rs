@@ -1,7 +1,9 @@
-//! Fills an agent's store with jobs that have ended, as agents write them, for runs that want a long history:
-//! `history FILE OWNER JOBS REPORT REPORT_OF_A_FAILURE`, the reports being files with what `longhaul cp --json` ends with.
+//! Fills an agent's store with jobs that have ended, as agents write them, for runs that want a
+//! long history: `history FILE OWNER JOBS REPORT REPORT_OF_A_FAILURE`, the reports being files with
+//! what `longhaul cp --json` ends with.
 //!
-//! Of 50 jobs five failed and two were cancelled while they were queued; the others are done. The first one has the label `the oldest`.
+//! Of 50 jobs five failed and two were cancelled while they were queued; the others are done. The
+//! first one has the label `the oldest`.
 
 #![allow(missing_docs)]
 
@@ -13,7 +15,8 @@ use longhaul_agent::{JobRequest, Store};
 use longhaul_jobs::{End, Event, Limits};
 use serde_json::{Value, json};
 
-/// Jobs that are submitted, taken and ended together: each time jobs are taken the store counts what users had of late.
+/// Jobs that are submitted, taken and ended together: each time jobs are taken the store counts
+/// what users had of late.
 const TOGETHER: usize = 200;
 /// For as long as it takes to end them, in milliseconds.
 const LEASE: i64 = 600_000;

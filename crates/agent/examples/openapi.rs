@@ -1,4 +1,5 @@
-//! Prints the API's description, as the page keeps a copy of it: `cargo run -p longhaul-agent --example openapi > web/openapi.json`.
+//! Prints the API's description, as the page keeps a copy of it: `cargo run -p longhaul-agent
+//! --example openapi > web/openapi.json`.
 
 #![allow(missing_docs)]
 

@@ -1,7 +1,8 @@
 //! Which jobs run here, and what becomes of them.
 //!
-//! The agent wakes when something was asked of it, when an attempt ends, when a job is due, to renew its leases, and, where others share its
-//! store, once a second to see what they have done. With nothing to do it does nothing.
+//! The agent wakes when something was asked of it, when an attempt ends, when a job is due, to
+//! renew its leases, and, where others share its store, once a second to see what they have done.
+//! With nothing to do it does nothing.
 
 mod hook;
 
@@ -23,11 +24,13 @@ use crate::notice;
 use crate::places::{Browse, Place};
 use crate::store::{AttemptEnd, Gone, Holder, Kept, PartsOf, Store, StoreError};
 
-/// How long a job is its agent's after that was last seen: no job is stuck for longer when its agent dies.
+/// How long a job is its agent's after that was last seen: no job is stuck for longer when its
+/// agent dies.
 pub const LEASE: Duration = Duration::from_secs(20);
 /// How often leases are renewed, and progress is written down.
 const RENEW_INTERVAL: Duration = Duration::from_secs(5);
-/// An agent that has not been able to renew a lease for so long gives the job up before another one takes it: the copy then has five seconds to end.
+/// An agent that has not been able to renew a lease for so long gives the job up before another one
+/// takes it: the copy then has five seconds to end.
 const GIVE_UP_AFTER: Duration = Duration::from_secs(15);
 /// How often a store that others share is looked at.
 const SHARED_INTERVAL: Duration = Duration::from_secs(1);
@@ -47,7 +50,8 @@ pub struct Settings {
     pub instance: String,
     /// The program that copies.
     pub program: Program,
-    /// How many jobs run at once: `in_all` of this agent, the others over all agents that share the store.
+    /// How many jobs run at once: `in_all` of this agent, the others over all agents that share the
+    /// store.
     pub limits: Limits,
     /// How long jobs that have ended are kept.
     pub history: Duration,
@@ -139,7 +143,8 @@ impl Agent {
         self.shared.changes.subscribe()
     }
 
-    /// Keeps a new job, or finds the one that the key made before. Says whether it is new. The request must have been checked.
+    /// Keeps a new job, or finds the one that the key made before. Says whether it is new. The
+    /// request must have been checked.
     ///
     /// # Errors
     /// See [`Store::submit`].
@@ -166,7 +171,8 @@ impl Agent {
         self.shown(job).await
     }
 
-    /// The job, with how far it has come by now if it runs here, and how its parts stand if it is split.
+    /// The job, with how far it has come by now if it runs here, and how its parts stand if it is
+    /// split.
     ///
     /// # Errors
     /// The store does not answer.
@@ -267,7 +273,8 @@ impl Agent {
         self.shared.changes.send_replace(());
     }
 
-    /// Runs the program that a job names for its end, if it has come to it. A part's end is none of the job.
+    /// Runs the program that a job names for its end, if it has come to it. A part's end is none of
+    /// the job.
     fn on_end(&self, job: &Job) {
         if job.state.is_end() && job.part.is_none() && job.request.on_end_url.is_some() {
             self.shared.notices.notify_one();
@@ -280,7 +287,8 @@ impl Agent {
         }
     }
 
-    /// Carries jobs out until `stop` is true; then lets those that run stop in good order, so that they are queued again.
+    /// Carries jobs out until `stop` is true; then lets those that run stop in good order, so that
+    /// they are queued again.
     pub async fn run(&self, stop: watch::Receiver<bool>) {
         let shared = self.shared.clone();
         let notices = {
@@ -529,7 +537,8 @@ impl Agent {
 }
 
 impl Work {
-    /// Another agent may begin a job when its lease has run out: what cannot be renewed until then is stopped before.
+    /// Another agent may begin a job when its lease has run out: what cannot be renewed until then
+    /// is stopped before.
     fn give_up_what_cannot_be_renewed(&self) {
         for held in self.held.values() {
             if held.renewed.elapsed() >= GIVE_UP_AFTER {

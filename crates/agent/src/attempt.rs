@@ -1,4 +1,5 @@
-//! One attempt at a job: a process of this program that copies, what it says, and how it is stopped.
+//! One attempt at a job: a process of this program that copies, what it says, and how it is
+//! stopped.
 
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
@@ -16,7 +17,8 @@ use tokio::time::timeout;
 use crate::model::Progress;
 use crate::store::AttemptEnd;
 
-/// How long a copy that was asked to stop may take to make durable what is there: it takes ten seconds at most by itself.
+/// How long a copy that was asked to stop may take to make durable what is there: it takes ten
+/// seconds at most by itself.
 const STOP_TIMEOUT: Duration = Duration::from_secs(15);
 /// Most bytes that are kept of what it writes for people, from the last.
 const MAX_ERROR_BYTES: usize = 2000;
@@ -39,7 +41,8 @@ pub struct Ended {
     pub with: AttemptEnd,
 }
 
-/// Copies as the `arguments` of the program say, until that ends, or until `stop` is true. `progress` receives how far it has come.
+/// Copies as the `arguments` of the program say, until that ends, or until `stop` is true.
+/// `progress` receives how far it has come.
 pub async fn run(
     program: &Program,
     arguments: &[String],
@@ -71,7 +74,8 @@ pub async fn run(
     let watched = async {
         tokio::pin!(received);
         let told_to_stop = async {
-            // The sender lives for as long as the attempt is wanted: that it is gone means the same.
+            // The sender lives for as long as the attempt is wanted: that it is gone means the
+            // same.
             let _ = stop.wait_for(|stop| *stop).await;
         };
         tokio::select! {
@@ -156,7 +160,8 @@ async fn last_words(errors: Option<impl AsyncRead + Unpin>) -> String {
     printable(line.unwrap_or_default())
 }
 
-/// What the end of `longhaul cp` means for the job: what a later attempt may mend its report says, and without one its exit code.
+/// What the end of `longhaul cp` means for the job: what a later attempt may mend its report says,
+/// and without one its exit code.
 fn ended(
     status: Option<ExitStatus>,
     was_stopped: bool,

@@ -131,8 +131,9 @@ pub fn description() -> String {
     text + "\n"
 }
 
-/// The API of `agent`, for those whom `gate` lets in, and the page. `web` is what tickets open pages at, where they are given. Answers that go on for
-/// as long as somebody listens end when `stop` is true.
+/// The API of `agent`, for those whom `gate` lets in, and the page. `web` is what tickets open
+/// pages at, where they are given. Answers that go on for as long as somebody listens end when
+/// `stop` is true.
 pub fn router(
     agent: Agent,
     gate: Gate,

@@ -10,8 +10,9 @@
 //! | [`places`] | named ends of copies, and what is in them |
 //! | [`http`] | the API |
 //!
-//! A job is carried out by `longhaul cp --json`, in a process of its own: an attempt that fails takes nothing else with it, and one that is killed
-//! has lost nothing, because the next one goes on where it was.
+//! A job is carried out by `longhaul cp --json`, in a process of its own: an attempt that fails
+//! takes nothing else with it, and one that is killed has lost nothing, because the next one goes
+//! on where it was.
 
 pub mod agent;
 mod attempt;

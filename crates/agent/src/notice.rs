@@ -1,7 +1,9 @@
 //! Notices to a URL that a job has ended.
 //!
-//! A notice is written with the job's end, in one transaction, and removed once it was taken: it is sent at least once, whatever ends the agent. Each
-//! time it has the same `Idempotency-Key`, by which a receiver knows it again. It is signed with the agent's key (RFC 9421). No redirect is followed.
+//! A notice is written with the job's end, in one transaction, and removed once it was taken: it is
+//! sent at least once, whatever ends the agent. Each time it has the same `Idempotency-Key`, by
+//! which a receiver knows it again. It is signed with the agent's key (RFC 9421). No redirect is
+//! followed.
 
 mod post;
 
@@ -27,7 +29,8 @@ const AT_ONCE_OF_ONE: usize = 4;
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
 /// After so long one that is being sent is taken to have been lost with its agent.
 const LOST_AFTER: Duration = Duration::from_secs(90);
-/// How often a store that others share is looked at for what they have left, and one that did not answer is asked again.
+/// How often a store that others share is looked at for what they have left, and one that did not
+/// answer is asked again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(5);
 /// From five seconds to an hour, for about a day.
 pub const POLICY: RetryPolicy = RetryPolicy {
@@ -51,7 +54,8 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// The one of a URL; none if it is no such URL. One with a user's name or a password is none: those would stand in the store and in answers.
+    /// The one of a URL; none if it is no such URL. One with a user's name or a password is none:
+    /// those would stand in the store and in answers.
     #[must_use]
     pub fn of(url: &str) -> Option<Self> {
         let uri: Uri = url.parse().ok().filter(|_| url.len() <= MAX_URL_BYTES)?;
@@ -162,8 +166,9 @@ pub(crate) async fn run(
     }
 }
 
-/// Begins to send what is due, and says in how long the next one is. Some are sent together, and the next when all of those are over: a receiver that
-/// does not answer has its share of each time, and no more.
+/// Begins to send what is due, and says in how long the next one is. Some are sent together, and
+/// the next when all of those are over: a receiver that does not answer has its share of each time,
+/// and no more.
 async fn step(
     store: &Store,
     key: &SigningKey,

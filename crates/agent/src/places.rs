@@ -1,7 +1,8 @@
 //! Places: ends of copies that have a name, what is in them, and changes of names there.
 //!
-//! A *location* is written as for `longhaul cp`: an absolute path here, `user@host:path`, or `lh://host[:port]/path`. The root of a place is one, and
-//! what is in the place is its root with a path behind it.
+//! A *location* is written as for `longhaul cp`: an absolute path here, `user@host:path`, or
+//! `lh://host[:port]/path`. The root of a place is one, and what is in the place is its root with a
+//! path behind it.
 
 use std::fmt;
 use std::pin::Pin;
@@ -92,7 +93,8 @@ pub enum FileKind {
 /// One entry of a directory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct FileEntry {
-    /// Its name; escaped as it is shown to people if it is not UTF-8, and then `addressable` is false.
+    /// Its name; escaped as it is shown to people if it is not UTF-8, and then `addressable` is
+    /// false.
     pub name: String,
     /// Whether it can be asked for by that name.
     pub addressable: bool,

@@ -1,5 +1,5 @@
-//! Keeps jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so that two agents, or an agent and a person, never
-//! change a job from the same state.
+//! Keeps jobs. Each change is one transaction around a step of [`longhaul_jobs::Life`], so that two
+//! agents, or an agent and a person, never change a job from the same state.
 
 mod claim;
 mod history;
@@ -120,7 +120,8 @@ impl Store {
         self.database.kind() == Kind::Postgres
     }
 
-    /// Keeps a new job; the one that this owner's `key` made before, if it did. Says whether it is new.
+    /// Keeps a new job; the one that this owner's `key` made before, if it did. Says whether it is
+    /// new.
     ///
     /// # Errors
     /// The key came with another request before, or the store does not answer.
@@ -137,7 +138,8 @@ impl Store {
         let last = next_numbers(&mut transaction, "job", 1 + parts).await?;
         let id = last - parts;
         if let Some(key) = key {
-            // The number is taken first: whoever else submits now waits for it, so that no two find the key unused.
+            // The number is taken first: whoever else submits now waits for it, so that no two find
+            // the key unused.
             let known = sqlx::query(
                 "SELECT request, job FROM request_keys WHERE owner = $1 AND request_key = $2",
             )
@@ -223,7 +225,8 @@ impl Store {
         Ok(row.ok_or(StoreError::Missing(id))?.try_get("report")?)
     }
 
-    /// Jobs with numbers below `before`, newest first, at most `limit`; of one state only, if one is given, and without parts unless they are asked for.
+    /// Jobs with numbers below `before`, newest first, at most `limit`; of one state only, if one
+    /// is given, and without parts unless they are asked for.
     ///
     /// # Errors
     /// The store does not answer.
@@ -252,7 +255,8 @@ impl Store {
         rows.iter().map(|row| Ok(Kept::read(row)?.job)).collect()
     }
 
-    /// Jobs that changed after change number `after`, in the order of their last changes, at most `limit`.
+    /// Jobs that changed after change number `after`, in the order of their last changes, at most
+    /// `limit`.
     ///
     /// # Errors
     /// The store does not answer.
@@ -304,7 +308,8 @@ impl Store {
         Ok(self.job(id).await?.job)
     }
 
-    /// A job's agent is alive: its lease is for so many milliseconds from now on, and this is how far it has come.
+    /// A job's agent is alive: its lease is for so many milliseconds from now on, and this is how
+    /// far it has come.
     ///
     /// # Errors
     /// The lease is another agent's by now, or the store does not answer.
@@ -334,7 +339,8 @@ impl Store {
         Ok(life)
     }
 
-    /// How a job's attempt ended, at its agent: the job as it is then, and the one that it is a part of, if that has come to its end with it.
+    /// How a job's attempt ended, at its agent: the job as it is then, and the one that it is a
+    /// part of, if that has come to its end with it.
     ///
     /// # Errors
     /// The lease is another agent's by now, or the store does not answer.
@@ -374,7 +380,8 @@ impl Store {
         self.database.close().await;
     }
 
-    /// One step of a job's life. The number of the job that it is a part of, if that has come to its end with it.
+    /// One step of a job's life. The number of the job that it is a part of, if that has come to
+    /// its end with it.
     async fn change(
         &self,
         id: i64,
@@ -457,7 +464,8 @@ impl Store {
         kept.ok_or(StoreError::Missing(id))
     }
 
-    /// A job that the transaction may change; none if there is none, or another has it and `suffix` says not to wait.
+    /// A job that the transaction may change; none if there is none, or another has it and `suffix`
+    /// says not to wait.
     async fn locked(
         &self,
         transaction: &mut Transaction<'static, Any>,

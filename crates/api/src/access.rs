@@ -1,11 +1,14 @@
 //! Who asks, and whether they may.
 //!
-//! Over a Unix socket the system says who is at the other end: the user that the service runs for, and root, may ask. On loopback anybody on the
-//! machine can connect, and so can any page in a browser, so there a request must
+//! Over a Unix socket the system says who is at the other end: the user that the service runs for,
+//! and root, may ask. On loopback anybody on the machine can connect, and so can any page in a
+//! browser, so there a request must
 //!
-//! - name this machine in `Host`: a page of another site that has its name resolved to 127.0.0.1 (DNS rebinding) does not;
+//! - name this machine in `Host`: a page of another site that has its name resolved to 127.0.0.1
+//!   (DNS rebinding) does not;
 //! - have no `Origin`, or that of the service itself: no other page can have it sent;
-//! - bring the token, which only who can read the user's files has, or the cookie of a page that was opened with a ticket ([`Sessions`]).
+//! - bring the token, which only who can read the user's files has, or the cookie of a page that
+//!   was opened with a ticket ([`Sessions`]).
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -48,7 +51,8 @@ pub struct Caller {
     pub key: Option<PublicKey>,
 }
 
-/// What a caller on loopback must bring. Shown nowhere: only its text in a file that the user alone can read.
+/// What a caller on loopback must bring. Shown nowhere: only its text in a file that the user alone
+/// can read.
 #[derive(Clone)]
 pub struct Token {
     text: String,
@@ -114,8 +118,9 @@ impl Token {
     }
 }
 
-/// Pages in browsers that may ask. A page is opened with a *ticket*, which stands in the part of its address that no server sees, is good once, and for
-/// a minute; it exchanges it for a cookie, which no script can read and no other site's page has sent.
+/// Pages in browsers that may ask. A page is opened with a *ticket*, which stands in the part of
+/// its address that no server sees, is good once, and for a minute; it exchanges it for a cookie,
+/// which no script can read and no other site's page has sent.
 #[derive(Debug, Default)]
 pub struct Sessions {
     inner: Mutex<SessionsInner>,
@@ -216,7 +221,8 @@ impl Gate {
             Peer::Local(Some(uid)) if uid == self.uid || uid == 0 => Ok(self.caller()),
             Peer::Local(_) => Err(forbidden("this service is another user's")),
             Peer::Network(_) => {
-                // Newer browsers say so themselves. A page may be led to from anywhere, but only it may ask.
+                // Newer browsers say so themselves. A page may be led to from anywhere, but only it
+                // may ask.
                 let site = text(headers, HeaderName::from_static("sec-fetch-site"));
                 if !matches!(site, None | Some("same-origin" | "none")) {
                     return Err(forbidden("a page of another site asks"));
@@ -239,7 +245,8 @@ impl Gate {
         }
     }
 
-    /// Whether a request came the way that only this machine's own programs and pages take, whoever asks.
+    /// Whether a request came the way that only this machine's own programs and pages take, whoever
+    /// asks.
     ///
     /// # Errors
     /// Says why not.
@@ -280,7 +287,8 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Whether `host`, as it stands in the header, is this machine by its own names, with a port or without.
+/// Whether `host`, as it stands in the header, is this machine by its own names, with a port or
+/// without.
 fn is_this_machine(host: &str) -> bool {
     ["127.0.0.1", "localhost", "[::1]"].iter().any(|name| {
         host.strip_prefix(name).is_some_and(|rest| {

@@ -101,7 +101,8 @@ impl AuthorizedKeys {
         Self::parse(&text, path)
     }
 
-    /// Reads the text of such a file; `path` is what errors call it. Lines that begin with `#`, and empty ones, are skipped.
+    /// Reads the text of such a file; `path` is what errors call it. Lines that begin with `#`, and
+    /// empty ones, are skipped.
     ///
     /// # Errors
     /// A line cannot be understood, a key is there twice, or none is.

@@ -1,4 +1,5 @@
-//! The store: SQLite in a file, or PostgreSQL by its URL. One set of queries serves both, with `$1` for what is bound.
+//! The store: SQLite in a file, or PostgreSQL by its URL. One set of queries serves both, with `$1`
+//! for what is bound.
 
 mod checkpoints;
 
@@ -19,13 +20,15 @@ use checkpoints::Checkpoints;
 const MAX_CONNECTIONS: u32 = 4;
 /// How long a request waits for a connection, and in SQLite for another writer.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-/// What each connection to SQLite begins with: readers beside a writer, and what was committed is on the disk. The log is brought into the file by
-/// [`Checkpoints`]; only if that falls behind by so many pages (of 4 KiB), by whoever commits.
+/// What each connection to SQLite begins with: readers beside a writer, and what was committed is
+/// on the disk. The log is brought into the file by [`Checkpoints`]; only if that falls behind by
+/// so many pages (of 4 KiB), by whoever commits.
 const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 10000; \
     PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -2048";
 
-/// How a server is to see that whoever has a connection is gone without a word, in settings of each session: what a transaction has locked is
-/// free again within seconds, and so is the connection. A server that does not know one of them goes without.
+/// How a server is to see that whoever has a connection is gone without a word, in settings of each
+/// session: what a transaction has locked is free again within seconds, and so is the connection. A
+/// server that does not know one of them goes without.
 const POSTGRES_SETTINGS: &[(&str, &str)] = &[
     ("idle_in_transaction_session_timeout", "5000"),
     ("tcp_keepalives_idle", "3"),
@@ -146,7 +149,8 @@ impl Database {
             .clone()
     }
 
-    /// A connection beside the pool, that goes when it is dropped. `settings` are made in its session, as far as the server knows them.
+    /// A connection beside the pool, that goes when it is dropped. `settings` are made in its
+    /// session, as far as the server knows them.
     ///
     /// # Errors
     /// The store does not answer.
@@ -159,8 +163,9 @@ impl Database {
         Ok(connection)
     }
 
-    /// Gives up all connections, and whatever waits for an answer on one of them ([`Self::unless_given_up`]): for when the server is no longer
-    /// reached and nobody says so. What is asked next is asked over new ones.
+    /// Gives up all connections, and whatever waits for an answer on one of them
+    /// ([`Self::unless_given_up`]): for when the server is no longer reached and nobody says so.
+    /// What is asked next is asked over new ones.
     pub fn give_up(&self) {
         let new = pool(&self.options, self.kind);
         let old = std::mem::replace(
@@ -174,7 +179,8 @@ impl Database {
         });
     }
 
-    /// Does `work` with the database; none where connections are given up meanwhile: whether it was done is not known then.
+    /// Does `work` with the database; none where connections are given up meanwhile: whether it was
+    /// done is not known then.
     pub async fn unless_given_up<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut given_up = self.given_up.subscribe();
         tokio::select! {
@@ -185,8 +191,8 @@ impl Database {
         }
     }
 
-    /// Begins a transaction that changes something. In SQLite there is one at a time; in PostgreSQL, rows that it has read to change them are
-    /// to be locked ([`Self::for_update`]).
+    /// Begins a transaction that changes something. In SQLite there is one at a time; in
+    /// PostgreSQL, rows that it has read to change them are to be locked ([`Self::for_update`]).
     ///
     /// # Errors
     /// The store does not answer.
@@ -272,8 +278,9 @@ async fn set(connection: &mut AnyConnection, settings: &[(&str, &str)]) -> sqlx:
     Ok(())
 }
 
-/// The last of the next `count` numbers of a counter, in the table `counters (name, value)`. Whoever else wants one waits until this transaction has
-/// ended, so numbers are seen in their order.
+/// The last of the next `count` numbers of a counter, in the table `counters (name, value)`.
+/// Whoever else wants one waits until this transaction has ended, so numbers are seen in their
+/// order.
 ///
 /// # Errors
 /// The store does not answer, or has no such counter.

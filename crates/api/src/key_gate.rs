@@ -2,11 +2,14 @@
 //!
 //! A request is let in when it
 //!
-//! - is signed (RFC 9421) by a key that is listed, over its method, its target, the hash of its body, and `Idempotency-Key` where it has that;
-//! - is for this service: its `Host` is one of the names that the service was given, with the port, so that whom a key asks elsewhere cannot send it here;
-//! - is of now: signed within the last 120 s by the clock here, at most 10 s ahead of it, not expired, and not before this service started, which has
-//!   forgotten what was before;
-//! - was not here before: nonces are remembered for as long as they could come again, on the account of the key;
+//! - is signed (RFC 9421) by a key that is listed, over its method, its target, the hash of its
+//!   body, and `Idempotency-Key` where it has that;
+//! - is for this service: its `Host` is one of the names that the service was given, with the port,
+//!   so that whom a key asks elsewhere cannot send it here;
+//! - is of now: signed within the last 120 s by the clock here, at most 10 s ahead of it, not
+//!   expired, and not before this service started, which has forgotten what was before;
+//! - was not here before: nonces are remembered for as long as they could come again, on the
+//!   account of the key;
 //! - asks for what the key's role allows.
 //!
 //! Nothing else lets anybody in: no token, no cookie, no page of another site or of this one.
@@ -36,7 +39,8 @@ pub const MAX_BODY_BYTES: usize = 1 << 20;
 /// How long a body may take.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A connection's place among those that are open. It is a newcomer's until a request that came by it has been let in.
+/// A connection's place among those that are open. It is a newcomer's until a request that came by
+/// it has been let in.
 pub type SharedPlace = Arc<Mutex<Place>>;
 
 /// See the module.
@@ -61,8 +65,9 @@ struct Checked {
 }
 
 impl KeyGate {
-    /// One for those keys, of a service that is reached as `names` (hosts with ports) and started at `since`, in seconds since 1970. Requests that were
-    /// signed before that second are not let in: nothing must have been let in during it by whoever was here before.
+    /// One for those keys, of a service that is reached as `names` (hosts with ports) and started
+    /// at `since`, in seconds since 1970. Requests that were signed before that second are not let
+    /// in: nothing must have been let in during it by whoever was here before.
     pub fn new<T: AsRef<str>>(
         keys: AuthorizedKeys,
         names: impl IntoIterator<Item = T>,
@@ -77,7 +82,8 @@ impl KeyGate {
         ))
     }
 
-    /// The same for the service that `command` runs, which takes bodies of at most `max_body_bytes`.
+    /// The same for the service that `command` runs, which takes bodies of at most
+    /// `max_body_bytes`.
     pub fn of<T: AsRef<str>>(
         command: &'static str,
         max_body_bytes: usize,
@@ -103,7 +109,8 @@ impl KeyGate {
         *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
     }
 
-    /// Whether a request may be, as far as that shows before its body. `now` is in milliseconds since 1970.
+    /// Whether a request may be, as far as that shows before its body. `now` is in milliseconds
+    /// since 1970.
     fn check(&self, parts: &Parts, now: u64) -> Result<Checked, Problem> {
         for (field, named) in [
             (header::ORIGIN, "a page"),
@@ -243,7 +250,8 @@ impl From<ReplayError> for Problem {
     }
 }
 
-/// Lets a request on to its handler with its [`Caller`], or answers with the reason. Its body is read first.
+/// Lets a request on to its handler with its [`Caller`], or answers with the reason. Its body is
+/// read first.
 pub async fn guard_keys(
     State(gate): State<Arc<KeyGate>>,
     request: Request,

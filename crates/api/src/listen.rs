@@ -31,8 +31,8 @@ pub enum ListenError {
     },
 }
 
-/// Listens on a Unix socket, in a directory that only the user can open. Whoever listened there before must be known to
-/// be gone: its socket is removed.
+/// Listens on a Unix socket, in a directory that only the user can open. Whoever listened there
+/// before must be known to be gone: its socket is removed.
 ///
 /// # Errors
 /// The socket cannot be made.

@@ -1,4 +1,5 @@
-//! Signed requests: HTTP Message Signatures (RFC 9421) with Ed25519, over a body's hash (RFC 9530). Pure: no I/O, no clock.
+//! Signed requests: HTTP Message Signatures (RFC 9421) with Ed25519, over a body's hash (RFC 9530).
+//! Pure: no I/O, no clock.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -7,7 +8,8 @@
 //! | [`presented`] | reads the signature of a request, and says whether it is the key's |
 //! | [`digest`] | `Content-Digest` |
 //!
-//! A key signs for one [`Purpose`] at a time, which stands in the parameter `tag`: what was signed for one is worth nothing for another.
+//! A key signs for one [`Purpose`] at a time, which stands in the parameter `tag`: what was signed
+//! for one is worth nothing for another.
 
 pub mod digest;
 pub mod message;

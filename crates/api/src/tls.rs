@@ -1,7 +1,8 @@
 //! TLS of a service: the certificate that it shows, and how who asks knows it.
 //!
-//! A service's own certificate is made of its Ed25519 key, and the same each time for the same key and names. Who asks knows it by that key, as other
-//! servers of Longhaul's are known; a certificate of a site's own is known by the authority that signed it.
+//! A service's own certificate is made of its Ed25519 key, and the same each time for the same key
+//! and names. Who asks knows it by that key, as other servers of Longhaul's are known; a
+//! certificate of a site's own is known by the authority that signed it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -322,7 +323,8 @@ fn system_roots() -> Result<RootCertStore, TlsError> {
     }
 }
 
-/// Knows a service by an authority or by its key. The handshake's signature is verified in either case.
+/// Knows a service by an authority or by its key. The handshake's signature is verified in either
+/// case.
 struct Verifier {
     authorities: Option<Arc<WebPkiServerVerifier>>,
     is_trusted: Option<IsTrusted>,

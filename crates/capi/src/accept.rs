@@ -50,7 +50,8 @@ pub unsafe extern "C-unwind" fn lsl_accept4(
     if flags & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) != 0 {
         return fail(libc::EINVAL);
     }
-    // SAFETY: takes no pointer. A session whose descriptor finds no place would be lost, so the place is tried first.
+    // SAFETY: takes no pointer. A session whose descriptor finds no place would be lost, so the
+    // place is tried first.
     match unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) } {
         // SAFETY: a descriptor that was just made, which nobody has.
         free if free >= 0 => drop(unsafe { OwnedFd::from_raw_fd(free) }),
@@ -138,7 +139,8 @@ fn accepted(
         return None;
     };
     let fd = socket.as_raw_fd();
-    // A session comes as a socket of IPv4 or IPv6, whichever the on-ramp likes; reported is what the listener is.
+    // A session comes as a socket of IPv4 or IPv6, whichever the on-ramp likes; reported is what
+    // the listener is.
     let (peer, local) = match at {
         SocketAddr::V4(_) => (
             canonical(peer),
@@ -174,8 +176,8 @@ fn accepted(
     Some((socket, reported(peer, None, native)))
 }
 
-/// The address of this end: where the listener is bound, or, where that is any, what the session came to as the on-ramp says, else what the
-/// socket says.
+/// The address of this end: where the listener is bound, or, where that is any, what the session
+/// came to as the on-ramp says, else what the socket says.
 fn own(at: SocketAddr, came_to: Option<SocketAddr>, fd: c_int, otherwise: IpAddr) -> IpAddr {
     if at.ip().is_unspecified() {
         let of = came_to

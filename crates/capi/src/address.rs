@@ -140,7 +140,8 @@ impl SockaddrLsl {
 
     /// Its bytes, without hops that there are not.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: a structure of bytes and numbers, without padding (a test compares its members' sizes).
+        // SAFETY: a structure of bytes and numbers, without padding (a test compares its members'
+        // sizes).
         unsafe { std::slice::from_raw_parts(std::ptr::from_ref(self).cast(), size_of::<Self>()) }
     }
 
@@ -154,7 +155,8 @@ impl SockaddrLsl {
             return Err(libc::EINVAL);
         }
         let mut lsl = Self::empty();
-        // SAFETY: so many bytes are there, and not more than there is room for; any bytes are a value of it.
+        // SAFETY: so many bytes are there, and not more than there is room for; any bytes are a
+        // value of it.
         unsafe {
             std::ptr::copy_nonoverlapping(address.cast::<u8>(), (&raw mut lsl).cast(), length)
         };

@@ -1,7 +1,8 @@
 //! `lsl_connect`.
 //!
-//! The program's own socket is connected, by the kernel, to a listener of the on-ramp on loopback, or directly to its destination where the
-//! on-ramp says so. `crates/ramp` specifies what is said meanwhile.
+//! The program's own socket is connected, by the kernel, to a listener of the on-ramp on loopback,
+//! or directly to its destination where the on-ramp says so. `crates/ramp` specifies what is said
+//! meanwhile.
 
 use std::ffi::{OsString, c_int};
 use std::net::{IpAddr, SocketAddr};
@@ -116,7 +117,8 @@ unsafe fn plan(fd: c_int, address: *const sockaddr, length: socklen_t) -> Plan {
         return plan;
     }
     if tcp_state(fd).is_some_and(|state| state != TCP_CLOSE) {
-        // It is connected, or on its way without us: the kernel knows what to say. It is given an address that it understands.
+        // It is connected, or on its way without us: the kernel knows what to say. It is given an
+        // address that it understands.
         let somewhere = SocketAddr::from((std::net::Ipv4Addr::LOCALHOST, 9));
         let address = destination.address.unwrap_or(somewhere);
         return if family == AF_LSL {
@@ -254,8 +256,8 @@ fn waiting(fd: c_int, cookie: u64, ramp: Arc<OwnedFd>, limit: Option<u32>) -> Wa
     }
 }
 
-/// Waits for the route, interrupted by signals as `connect` is: the system call that waits is restarted by the kernel where `connect`
-/// would be.
+/// Waits for the route, interrupted by signals as `connect` is: the system call that waits is
+/// restarted by the kernel where `connect` would be.
 fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
     loop {
         if let Some(result) = quietly(None, || settle::result(fd, waiting.cookie)) {
@@ -286,7 +288,8 @@ fn wait(fd: c_int, waiting: &Waiting) -> Result<(), Errno> {
     }
 }
 
-/// The system call, for each address until one answers. A socket that does not wait goes to the first.
+/// The system call, for each address until one answers. A socket that does not wait goes to the
+/// first.
 fn direct(fd: c_int, addresses: &[SocketAddr], family: c_int) -> Result<(), Errno> {
     let mut result = Err(libc::EHOSTUNREACH);
     for address in addresses {
@@ -504,7 +507,8 @@ impl Attempt {
         if system::wait(self.fd, libc::POLLOUT, MAX_LOOPBACK) == 0 {
             return Err(libc::ETIMEDOUT);
         }
-        // Says what has become of it, and settles for the kernel that it was reported to the program.
+        // Says what has become of it, and settles for the kernel that it was reported to the
+        // program.
         match connect() {
             Err(libc::EISCONN) => Ok(()),
             other => other,

@@ -1,7 +1,7 @@
 //! Reading and writing: the system calls, but for what a failed route says.
 //!
-//! A route that has failed resets the socket's connection to the on-ramp. The first call that meets this gives the error of the route in
-//! place of `ECONNRESET`.
+//! A route that has failed resets the socket's connection to the on-ramp. The first call that meets
+//! this gives the error of the route in place of `ECONNRESET`.
 
 use std::ffi::{c_int, c_void};
 
@@ -191,7 +191,8 @@ pub unsafe extern "C-unwind" fn lsl_send(
     })
 }
 
-/// `sendto(2)`. With `MSG_FASTOPEN` it connects, and then sends: nothing may leave before the route stands.
+/// `sendto(2)`. With `MSG_FASTOPEN` it connects, and then sends: nothing may leave before the route
+/// stands.
 ///
 /// # Safety
 /// As for the system call.

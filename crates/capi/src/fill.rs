@@ -1,8 +1,9 @@
 //! Keeping a socket from being writable until its route stands.
 //!
-//! The program's socket is connected to the on-ramp long before the route stands, so `poll` would say too early that it may write. Its
-//! send buffer is made small, but larger than the on-ramp's receive window, and filled with bytes that the on-ramp reads and throws away
-//! when the route stands.
+//! The program's socket is connected to the on-ramp long before the route stands, so `poll` would
+//! say too early that it may write. Its send buffer is made small, but larger than the on-ramp's
+//! receive window, and filled with bytes that the on-ramp reads and throws away when the route
+//! stands.
 
 use std::ffi::c_int;
 use std::thread::sleep;
@@ -21,11 +22,13 @@ const LOCKED: c_int = 1;
 /// The least that a send buffer is made, as it is asked for, in bytes. The kernel doubles it.
 const MIN_BUFFER: c_int = 32 * 1024;
 
-/// How many times the peer's window that buffer is at least. What the peer's kernel takes in leaves the buffer when it is acknowledged, which may
-/// be later; what is left then must be more than two thirds, or the socket is writable.
+/// How many times the peer's window that buffer is at least. What the peer's kernel takes in leaves
+/// the buffer when it is acknowledged, which may be later; what is left then must be more than two
+/// thirds, or the socket is writable.
 const WINDOWS: u32 = 3;
 
-/// How long what was put in front is waited for at most: a receiver delays an acknowledgement for 40 ms.
+/// How long what was put in front is waited for at most: a receiver delays an acknowledgement for
+/// 40 ms.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(100);
 /// The pause before it is looked again.
 const DRAIN_PAUSE: Duration = Duration::from_micros(50);
@@ -41,7 +44,8 @@ pub struct SendBuffer {
 
 /// Fills the socket up; gives how many bytes that took, and what the buffer was.
 ///
-/// Where the kernel can't undo a small buffer (before Linux 5.14), it is left as large as it is, and more goes in.
+/// Where the kernel can't undo a small buffer (before Linux 5.14), it is left as large as it is,
+/// and more goes in.
 pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
     let buffer = make_small(fd);
     let zeros = [0u8; CHUNK];
@@ -65,8 +69,9 @@ pub fn fill(fd: c_int) -> (u32, Option<SendBuffer>) {
     (sent, buffer)
 }
 
-/// Waits until less than `size` bytes are in the send buffer. A route that stands is reported before the on-ramp has thrown away what was put in front, so a
-/// program that makes its send buffer small at once would find no room in it.
+/// Waits until less than `size` bytes are in the send buffer. A route that stands is reported
+/// before the on-ramp has thrown away what was put in front, so a program that makes its send
+/// buffer small at once would find no room in it.
 pub fn drain_below(fd: c_int, size: c_int) {
     let end = Instant::now() + DRAIN_TIMEOUT;
     while unacknowledged(fd).is_ok_and(|bytes| bytes >= size.max(1)) && Instant::now() < end {
@@ -97,8 +102,8 @@ fn make_small(fd: c_int) -> Option<SendBuffer> {
 }
 
 impl SendBuffer {
-    /// Makes it as it was. One that the program had not set is given back to the kernel, which fits it to what is sent; setting its size as
-    /// well would tell `epoll` of a second edge.
+    /// Makes it as it was. One that the program had not set is given back to the kernel, which fits
+    /// it to what is sent; setting its size as well would tell `epoll` of a second edge.
     pub fn restore(self, fd: c_int) {
         if self.locked {
             let _ = set_option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF, &(self.size / 2));

@@ -17,8 +17,8 @@ unsafe extern "C" {
 /// `PTHREAD_CANCEL_DISABLE`.
 const CANCEL_DISABLE: c_int = 1;
 
-/// Runs `body`; gives `otherwise` if it panics. A thread that is to be cancelled meanwhile is cancelled later: what that unwinds must not pass
-/// through here.
+/// Runs `body`; gives `otherwise` if it panics. A thread that is to be cancelled meanwhile is
+/// cancelled later: what that unwinds must not pass through here.
 pub fn quietly<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     let mut before = CANCEL_DISABLE;
     // SAFETY: a place for the state that was.
@@ -29,7 +29,8 @@ pub fn quietly<R>(otherwise: R, body: impl FnOnce() -> R) -> R {
     match result {
         Ok(result) => result,
         Err(payload) => {
-            // Dropping what was thrown may throw again; leaking it in that rare case is the lesser evil.
+            // Dropping what was thrown may throw again; leaking it in that rare case is the lesser
+            // evil.
             std::mem::forget(payload);
             otherwise
         }

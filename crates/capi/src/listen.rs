@@ -1,9 +1,11 @@
 //! `lsl_listen`, and what else is done with listeners but accepting.
 //!
-//! The on-ramp takes the sessions. The descriptor that the program listens with becomes the Unix socket on which it hands them over, each
-//! with the descriptor of a connected TCP socket. So `poll` says when there is one, and `dup`, `fork` and `SCM_RIGHTS` do as for any other.
+//! The on-ramp takes the sessions. The descriptor that the program listens with becomes the Unix
+//! socket on which it hands them over, each with the descriptor of a connected TCP socket. So
+//! `poll` says when there is one, and `dup`, `fork` and `SCM_RIGHTS` do as for any other.
 //!
-//! The Unix socket's own name says where sessions are taken, so a process that was given the descriptor can tell, too.
+//! The Unix socket's own name says where sessions are taken, so a process that was given the
+//! descriptor can tell, too.
 
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
@@ -24,8 +26,9 @@ use crate::system::{canonical, mapped};
 use crate::table::{self, Listening, State};
 use crate::{ramp, settle};
 
-/// A bit for each of the first descriptors that have been listeners of ours: what reads or writes asks here first. A bit that is set may be
-/// out of date; of descriptors that are not here nothing is said.
+/// A bit for each of the first descriptors that have been listeners of ours: what reads or writes
+/// asks here first. A bit that is set may be out of date; of descriptors that are not here nothing
+/// is said.
 static LISTENERS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
 
 fn bit(fd: c_int) -> Option<(&'static AtomicU64, u64)> {
@@ -228,8 +231,8 @@ fn copy_buffers(from: c_int, to: c_int) {
     }
 }
 
-/// Keeps the program's own socket, bound as it is, in such a way that the on-ramp can listen at its address all the same: both have
-/// `SO_REUSEADDR`, and this one does not listen (socket(7)).
+/// Keeps the program's own socket, bound as it is, in such a way that the on-ramp can listen at its
+/// address all the same: both have `SO_REUSEADDR`, and this one does not listen (socket(7)).
 fn hold(fd: c_int) -> Result<OwnedFd, Errno> {
     // SAFETY: takes no pointer.
     let low = checked(unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) })?;
@@ -312,7 +315,8 @@ fn named(socket: c_int) -> Option<SocketAddr> {
     text.strip_prefix(NAME)?.split_once('/')?.0.parse().ok()
 }
 
-/// Where a listener of ours takes sessions; `None` for any other descriptor. One that came from elsewhere is known from now on.
+/// Where a listener of ours takes sessions; `None` for any other descriptor. One that came from
+/// elsewhere is known from now on.
 pub fn at(fd: c_int) -> Option<SocketAddr> {
     let known = settle::known(fd, |entry| match entry.state() {
         State::Listening(listening) => Some(Some(listening.at)),

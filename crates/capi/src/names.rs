@@ -1,4 +1,5 @@
-//! Which names led to which addresses: what the resolver was asked, remembered for the connections that follow.
+//! Which names led to which addresses: what the resolver was asked, remembered for the connections
+//! that follow.
 
 use std::net::IpAddr;
 
@@ -19,7 +20,8 @@ impl Names {
         Self { known: Vec::new() }
     }
 
-    /// A name has led to an address. Names that are addresses, or longer than any, are not remembered.
+    /// A name has led to an address. Names that are addresses, or longer than any, are not
+    /// remembered.
     pub fn remember(&mut self, name: &str, address: IpAddr) {
         if name.is_empty() || name.len() > MAX_NAME || name.parse::<IpAddr>().is_ok() {
             return;

@@ -121,7 +121,8 @@ fn is_of_both(level: c_int, name: c_int) -> bool {
     level == libc::SOL_SOCKET && own.contains(&name)
 }
 
-/// While a route is being made the send buffer is kept small; what the program sets is what it will be.
+/// While a route is being made the send buffer is kept small; what the program sets is what it will
+/// be.
 fn set_small_buffer(fd: c_int, size: c_int) -> Option<()> {
     table::has_pending().then_some(())?;
     let cookie = cookie(fd)?;

@@ -83,8 +83,8 @@ fn own_name(fd: c_int) -> Option<Vec<u8>> {
     }
 }
 
-/// The address that the kernel would choose at this end for a connection to there. Nothing is sent: a socket of UDP is connected by choosing
-/// it. `None` where there is no way.
+/// The address that the kernel would choose at this end for a connection to there. Nothing is sent:
+/// a socket of UDP is connected by choosing it. `None` where there is no way.
 fn source(to: SocketAddr) -> Option<IpAddr> {
     let any: IpAddr = match to.ip() {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),

@@ -30,14 +30,16 @@ impl Packet {
     }
 }
 
-/// An environment variable that is set to something, unless this program has more rights than its user.
+/// An environment variable that is set to something, unless this program has more rights than its
+/// user.
 pub fn variable(name: &str) -> Option<OsString> {
     // SAFETY: asks about this process only.
     let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } == 0;
     std::env::var_os(name).filter(|value| is_secure && !value.is_empty())
 }
 
-/// Where the on-ramp listens unless `$LONGHAUL_ONRAMP` says otherwise: in the directory of the state, by the same rules as `longhaul`'s own.
+/// Where the on-ramp listens unless `$LONGHAUL_ONRAMP` says otherwise: in the directory of the
+/// state, by the same rules as `longhaul`'s own.
 pub fn usual_path() -> Option<PathBuf> {
     let below = |name, path| Some(PathBuf::from(variable(name)?).join(path));
     let state = variable("LONGHAUL_STATE")
@@ -48,8 +50,8 @@ pub fn usual_path() -> Option<PathBuf> {
     Some(state.join(longhaul_ramp::SOCKET_IN_STATE))
 }
 
-/// Connects to an on-ramp: to the one at `path`; else to `$LONGHAUL_ONRAMP`; else to the usual one, which is started if it does not
-/// run and `may_start`.
+/// Connects to an on-ramp: to the one at `path`; else to `$LONGHAUL_ONRAMP`; else to the usual one,
+/// which is started if it does not run and `may_start`.
 pub fn dial(path: Option<&OsStr>, may_start: bool) -> Result<OwnedFd, Errno> {
     if let Some(path) = path {
         return dial_at(path);

@@ -58,8 +58,8 @@ pub fn addresses(name: &str, port: u16, family: c_int) -> Result<Vec<SocketAddr>
     Ok(addresses)
 }
 
-/// `getaddrinfo(3)`. With `AF_LSL` among the hints it gives `sockaddr_lsl`, with name and address; a name that is not known here is given
-/// without one, for the route's far end to resolve.
+/// `getaddrinfo(3)`. With `AF_LSL` among the hints it gives `sockaddr_lsl`, with name and address;
+/// a name that is not known here is given without one, for the route's far end to resolve.
 ///
 /// # Safety
 /// As for the function of the C library.
@@ -234,7 +234,8 @@ pub unsafe extern "C-unwind" fn lsl_gethostbyname(name: *const c_char) -> *mut h
         };
         let mut addresses = Vec::new();
         let mut at = host.h_addr_list;
-        // SAFETY: a list of pointers that ends with NULL, each to an address of the length that is given.
+        // SAFETY: a list of pointers that ends with NULL, each to an address of the length that is
+        // given.
         while let Some(bytes) = unsafe { at.as_ref() }.filter(|bytes| !bytes.is_null()) {
             addresses.extend(match host.h_addrtype {
                 // SAFETY: as above.

@@ -12,7 +12,8 @@ use crate::table::{self, Entry, State, Table};
 /// Milliseconds that the reset of a loopback connection may take after its failure was reported.
 const MAX_RESET_WAIT: c_int = 1_000;
 
-/// Reads the on-ramp's result for a socket, if it has come. It stays where it is, for other processes that have the socket too.
+/// Reads the on-ramp's result for a socket, if it has come. It stays where it is, for other
+/// processes that have the socket too.
 pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
     let Some(State::Connecting(pending)) = table.get(cookie).map(|entry| entry.state()) else {
         return;
@@ -47,7 +48,8 @@ pub fn settle(table: &mut Table, cookie: u64, fd: c_int) {
     }
 }
 
-/// What `connect` says of a connection that it began earlier; `None` while the route is being made, and for sockets that have none.
+/// What `connect` says of a connection that it began earlier; `None` while the route is being made,
+/// and for sockets that have none.
 pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
     let result = table::with(|table| {
         settle(table, cookie, fd);
@@ -70,8 +72,8 @@ pub fn result(fd: c_int, cookie: u64) -> Option<Result<(), Errno>> {
     result
 }
 
-/// Brings the kernel's view of a socket whose route failed to where an ordinary connection's is that was refused: closed at both ends, and
-/// without an error.
+/// Brings the kernel's view of a socket whose route failed to where an ordinary connection's is
+/// that was refused: closed at both ends, and without an error.
 fn after_failure(fd: c_int) {
     if system::wait(fd, 0, MAX_RESET_WAIT) == 0 {
         disconnect(fd);
@@ -79,7 +81,8 @@ fn after_failure(fd: c_int) {
     let _ = option::<c_int>(fd, libc::SOL_SOCKET, libc::SO_ERROR);
 }
 
-/// The failure of a socket's route that has not been reported to the program; it counts as reported from now on.
+/// The failure of a socket's route that has not been reported to the program; it counts as reported
+/// from now on.
 pub fn take_failure(fd: c_int) -> Option<Errno> {
     if !table::is_used() {
         return None;

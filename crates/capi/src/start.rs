@@ -1,7 +1,7 @@
 //! Starting the on-ramp where none runs.
 //!
-//! It is to be nobody's child that the program could meet: no signal reports its end, and no `wait` of the program's finds it. So it is
-//! started by a child that sends no signal and is gone at once.
+//! It is to be nobody's child that the program could meet: no signal reports its end, and no `wait`
+//! of the program's finds it. So it is started by a child that sends no signal and is gone at once.
 
 use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -62,7 +62,8 @@ fn now() -> i64 {
     time.tv_sec * 1000 + time.tv_nsec / 1_000_000
 }
 
-/// The program: `$LONGHAUL_PROGRAM`, `longhaul` beside this library or in the `bin` beside its directory, or in `$PATH`.
+/// The program: `$LONGHAUL_PROGRAM`, `longhaul` beside this library or in the `bin` beside its
+/// directory, or in `$PATH`.
 fn program() -> Option<PathBuf> {
     if let Some(program) = variable("LONGHAUL_PROGRAM") {
         return Some(program.into());

@@ -1,4 +1,5 @@
-//! Thin ways to the system calls: options, addresses and errors of descriptors that belong to the program.
+//! Thin ways to the system calls: options, addresses and errors of descriptors that belong to the
+//! program.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -11,7 +12,8 @@ pub type Errno = c_int;
 
 /// This thread's `errno`.
 pub fn errno() -> Errno {
-    // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as the thread.
+    // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as
+    // the thread.
     unsafe { *libc::__errno_location() }
 }
 
@@ -52,8 +54,8 @@ pub fn set_option<T: Copy>(fd: c_int, level: c_int, name: c_int, value: &T) -> R
         .map(drop)
 }
 
-/// A number that the kernel gives to one socket only, whichever descriptors lead to it, and to no later one. `None` for what is no
-/// socket.
+/// A number that the kernel gives to one socket only, whichever descriptors lead to it, and to no
+/// later one. `None` for what is no socket.
 pub fn cookie(fd: c_int) -> Option<u64> {
     option(fd, libc::SOL_SOCKET, libc::SO_COOKIE).ok()
 }
@@ -91,7 +93,8 @@ pub fn is_nonblocking(fd: c_int) -> bool {
     flags >= 0 && flags & libc::O_NONBLOCK != 0
 }
 
-/// Waits for events for at most so many milliseconds, whatever signals come; gives those that were found.
+/// Waits for events for at most so many milliseconds, whatever signals come; gives those that were
+/// found.
 pub fn wait(fd: c_int, events: i16, milliseconds: c_int) -> i16 {
     let mut asked = libc::pollfd {
         fd,
@@ -109,7 +112,8 @@ pub fn wait(fd: c_int, events: i16, milliseconds: c_int) -> i16 {
     }
 }
 
-/// Takes a connection away from a socket, which may then connect anew, and the error that this leaves.
+/// Takes a connection away from a socket, which may then connect anew, and the error that this
+/// leaves.
 pub fn disconnect(fd: c_int) {
     let nowhere = sockaddr {
         sa_family: libc::AF_UNSPEC as u16,
@@ -259,7 +263,8 @@ pub fn peer_address(fd: c_int) -> Option<SocketAddr> {
     name_by(libc::getpeername, fd)
 }
 
-/// Gives bytes to a caller who has room for `*length` of them, and says how many there were, as `getsockname` does.
+/// Gives bytes to a caller who has room for `*length` of them, and says how many there were, as
+/// `getsockname` does.
 ///
 /// # Safety
 /// `place` is NULL or has room for `*length` bytes; `length` is NULL or valid.

@@ -1,11 +1,12 @@
 //! What is known of the program's sockets.
 //!
-//! A socket is known by the cookie that the kernel gives it, not by its descriptor: so what `dup`, `fork`, `fcntl` and `close` do to
-//! descriptors need not be followed. Entries of sockets that are gone are swept out when there have come to be many.
+//! A socket is known by the cookie that the kernel gives it, not by its descriptor: so what `dup`,
+//! `fork`, `fcntl` and `close` do to descriptors need not be followed. Entries of sockets that are
+//! gone are swept out when there have come to be many.
 //!
-//! Functions of this library may be called from signal handlers, so nothing that a handler can interrupt holds the lock: signals wait
-//! while it is held, and it is never held for longer than a few system calls. It is taken around `fork`, so a child finds the table
-//! whole.
+//! Functions of this library may be called from signal handlers, so nothing that a handler can
+//! interrupt holds the lock: signals wait while it is held, and it is never held for longer than a
+//! few system calls. It is taken around `fork`, so a child finds the table whole.
 
 use std::cell::UnsafeCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,8 @@ use crate::names::Names;
 use crate::system::{self, Errno};
 use crate::wish::Wishes;
 
-/// Sockets whose connection is being made, of which so many may be known before those that are gone are looked for.
+/// Sockets whose connection is being made, of which so many may be known before those that are gone
+/// are looked for.
 const MIN_PENDING_SWEPT: usize = 32;
 
 /// The same of all sockets.

@@ -1,5 +1,5 @@
-//! The suite of socket behaviour, the same source built twice: over plain TCP, and through the library. Both must print the same lines, but
-//! for the differences that are meant.
+//! The suite of socket behaviour, the same source built twice: over plain TCP, and through the
+//! library. Both must print the same lines, but for the differences that are meant.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 

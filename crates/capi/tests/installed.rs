@@ -1,5 +1,5 @@
-//! The library as C programs get it: installed into a folder, found with pkg-config, linked both ways, and run; its manual page; and that its
-//! environment is `longhaul`'s.
+//! The library as C programs get it: installed into a folder, found with pkg-config, linked both
+//! ways, and run; its manual page; and that its environment is `longhaul`'s.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -58,7 +58,8 @@ fn the_header_is_clean_c_and_cpp() {
 
 #[test]
 fn the_macro_header_changes_types_of_nothing() {
-    // Where the system's headers declare a function that is renamed, its type must be that of longhaul.h.
+    // Where the system's headers declare a function that is renamed, its type must be that of
+    // longhaul.h.
     let source = Installed::get().folder().join("types.c");
     let names = functions();
     let macros = read("include/longhaul-sockets.h");

@@ -1,4 +1,5 @@
-//! A program of others, from the source that its authors published, compiled with the macro header and run between two machines.
+//! A program of others, from the source that its authors published, compiled with the macro header
+//! and run between two machines.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 

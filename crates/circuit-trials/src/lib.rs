@@ -1,4 +1,5 @@
-//! Random requests for bandwidth on real networks: every answer is looked over by the independent checker of `longhaul-circuits`.
+//! Random requests for bandwidth on real networks: every answer is looked over by the independent
+//! checker of `longhaul-circuits`.
 //!
 //! | module | what it does |
 //! |---|---|

@@ -1,4 +1,5 @@
-//! How many requests a second are decided and kept with many reservations on the books, and how long one takes.
+//! How many requests a second are decided and kept with many reservations on the books, and how
+//! long one takes.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +74,8 @@ impl<'a> Requests<'a> {
         }
     }
 
-    /// One for what is on the books before anything is timed: small, so that as many as are wanted fit.
+    /// One for what is on the books before anything is timed: small, so that as many as are wanted
+    /// fit.
     pub fn small(&mut self) -> Request {
         request(&mut self.random, self.network, self.middle / 4_000)
     }

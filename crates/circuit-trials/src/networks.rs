@@ -23,7 +23,8 @@ macro_rules! data {
 /// The networks of the trials.
 pub const NAMES: [&str; 4] = ["ESnet", "Abilene", "Geant2012", "Uunet"];
 
-/// A map as a network: sites as nodes, each direction of each link as a link, and half of it to reserve where the map does not say.
+/// A map as a network: sites as nodes, each direction of each link as a link, and half of it to
+/// reserve where the map does not say.
 fn of_graph(graph: &Graph, network: &'static str) -> Result<Network, Error> {
     let links = graph.edges().iter().map(|edge| {
         let whole = |rate: quantities::Rate| rate.bits_per_second() as Rate;

@@ -16,7 +16,8 @@ pub struct Requests {
     random: Xoshiro256PlusPlus,
     nodes: u32,
     links: u32,
-    /// The rates that are asked for are multiples of this: a fiftieth of what may be reserved of the link in the middle, by room.
+    /// The rates that are asked for are multiples of this: a fiftieth of what may be reserved of
+    /// the link in the middle, by room.
     unit: Rate,
     /// Between two requests, on average, in milliseconds.
     every: Moment,

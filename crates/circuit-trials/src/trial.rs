@@ -1,4 +1,5 @@
-//! Asks for one request after the other and checks each answer; and what OSCARS' published rule grants of the same requests.
+//! Asks for one request after the other and checks each answer; and what OSCARS' published rule
+//! grants of the same requests.
 
 use std::collections::BTreeMap;
 
@@ -62,8 +63,8 @@ impl Outcome {
 /// Asks for everything, one after the other, and looks every answer over.
 ///
 /// # Errors
-/// [`Error::Wrong`] at the first answer that is wrong, [`Error::Overbooked`] where more is promised than there is, [`Error::Book`] where the book refuses
-/// its own entry.
+/// [`Error::Wrong`] at the first answer that is wrong, [`Error::Overbooked`] where more is promised
+/// than there is, [`Error::Book`] where the book refuses its own entry.
 pub fn run(network: &Network, trial: &Trial) -> Result<Outcome, Error> {
     let mut book = Book::new(network.clone());
     let mut checker = Checker::new(network);
@@ -246,7 +247,8 @@ fn wanted(request: &Request) -> (Rate, Volume) {
     }
 }
 
-/// What OSCARS' published rule grants of the same requests over one path, and what that carries. A volume is asked for as the rate that it needs.
+/// What OSCARS' published rule grants of the same requests over one path, and what that carries. A
+/// volume is asked for as the rate that it needs.
 #[must_use]
 pub fn by_oscars(network: &Network, trial: &Trial) -> (usize, Volume) {
     let mut oscars = Oscars::new(network);

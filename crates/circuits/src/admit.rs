@@ -1,5 +1,5 @@
-//! Whether a request is granted. The answer is a proof: paths with their rates, or the cut that is full and until when, with what could be
-//! had instead.
+//! Whether a request is granted. The answer is a proof: paths with their rates, or the cut that is
+//! full and until when, with what could be had instead.
 
 mod offer;
 mod over_time;
@@ -63,7 +63,8 @@ pub enum Proof {
         links: Vec<Full>,
         /// What so many paths carry through them, in bit/s: less than what is asked for.
         rate: Rate,
-        /// They are too full for it whenever it starts before this moment; none where they are too narrow even when nobody has them.
+        /// They are too full for it whenever it starts before this moment; none where they are too
+        /// narrow even when nobody has them.
         until: Option<Moment>,
     },
     /// Within the window, less than the volume passes these links.
@@ -73,7 +74,8 @@ pub enum Proof {
         /// What passes them at most.
         volume: Volume,
     },
-    /// In each stretch of the window in which nothing changes, some cut is too full; this much goes in all of them together at most.
+    /// In each stretch of the window in which nothing changes, some cut is too full; this much goes
+    /// in all of them together at most.
     Stretches {
         /// What goes at most.
         volume: Volume,
@@ -83,7 +85,8 @@ pub enum Proof {
         /// What all paths together carry, in bit/s.
         all: Rate,
     },
-    /// None: no choice was found, but there are too many to look at all. More paths would carry it, or some of those not looked at.
+    /// None: no choice was found, but there are too many to look at all. More paths would carry it,
+    /// or some of those not looked at.
     Unknown,
 }
 
@@ -103,7 +106,8 @@ pub struct Full {
 /// What could be had instead; each is granted when it is asked for before anything else is.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offers {
-    /// The same, later: of a rate, from the earliest start on that is found; of a volume, by the earliest end that is found.
+    /// The same, later: of a rate, from the earliest start on that is found; of a volume, by the
+    /// earliest end that is found.
     pub later: Option<Offer>,
     /// The highest rate in the same window, as far as it is found.
     pub slower: Option<Offer>,
@@ -150,7 +154,8 @@ pub fn decide(
     answer
 }
 
-/// The same without offers, with what finds them where there is no room: that takes longer than the rest, and may be done elsewhere.
+/// The same without offers, with what finds them where there is no room: that takes longer than the
+/// rest, and may be done elsewhere.
 #[must_use]
 pub fn open(
     view: &View<'_>,

@@ -1,7 +1,9 @@
-//! The book of all reservations: what a journal of entries makes of a network of which nothing is taken.
+//! The book of all reservations: what a journal of entries makes of a network of which nothing is
+//! taken.
 //!
-//! Whoever writes asks [`Book::decide`], which changes nothing, appends the change that it answers to a journal, and applies it when it is
-//! kept. The same entries make the same book, and the book behind each of them promises nothing twice.
+//! Whoever writes asks [`Book::decide`], which changes nothing, appends the change that it answers
+//! to a journal, and applies it when it is kept. The same entries make the same book, and the book
+//! behind each of them promises nothing twice.
 
 mod change;
 mod journal;
@@ -205,7 +207,8 @@ impl Book {
         }
     }
 
-    /// Decides the same request for each of several windows: all of them, or the first that is refused, with its place and the answer to it.
+    /// Decides the same request for each of several windows: all of them, or the first that is
+    /// refused, with its place and the answer to it.
     ///
     /// # Errors
     /// [`Short`]: the first window that is refused, and why.
@@ -251,8 +254,9 @@ impl Book {
         ))
     }
 
-    /// Decides a change of a reservation to what is asked now: another rate, window, volume or other paths. What lies before now stays as
-    /// it was; a volume counts from now on. The old promise holds until the change is committed.
+    /// Decides a change of a reservation to what is asked now: another rate, window, volume or
+    /// other paths. What lies before now stays as it was; a volume counts from now on. The old
+    /// promise holds until the change is committed.
     ///
     /// # Errors
     /// [`Fault`] where there is no such reservation, or it can't be changed now.
@@ -294,13 +298,15 @@ impl Book {
         })
     }
 
-    /// What is over by now: holds that time out and windows that end, each as a change to be journalled.
+    /// What is over by now: holds that time out and windows that end, each as a change to be
+    /// journalled.
     #[must_use]
     pub fn due(&self, now: Moment) -> Vec<Change> {
         self.due_first(now, usize::MAX)
     }
 
-    /// [`Book::due`], of as many reservations at most: those of which something is over for the longest.
+    /// [`Book::due`], of as many reservations at most: those of which something is over for the
+    /// longest.
     #[must_use]
     pub fn due_first(&self, now: Moment, most: usize) -> Vec<Change> {
         let due = self.timers.iter().take_while(|(moment, _)| *moment <= now);

@@ -1,4 +1,5 @@
-//! A second opinion on answers: slow, simple, and written without what made them. It keeps every promise as it was made, and adds up.
+//! A second opinion on answers: slow, simple, and written without what made them. It keeps every
+//! promise as it was made, and adds up.
 //!
 //! It is for tests and for those who doubt an answer; nothing that decides uses it.
 
@@ -106,7 +107,8 @@ impl<'a> Checker<'a> {
             })
     }
 
-    /// Whether a ledger has the same, on every link and at every moment at which anything begins or ends.
+    /// Whether a ledger has the same, on every link and at every moment at which anything begins or
+    /// ends.
     #[must_use]
     pub fn matches(&self, ledger: &Ledger) -> bool {
         self.taken
@@ -132,7 +134,8 @@ impl<'a> Checker<'a> {
     /// Looks an answer over.
     ///
     /// # Errors
-    /// [`Wrong`], where it promises what is not there or not what was asked, refuses what goes, or its proof is none.
+    /// [`Wrong`], where it promises what is not there or not what was asked, refuses what goes, or
+    /// its proof is none.
     pub fn answer(&self, request: &Request, answer: &Answer) -> Result<Verdict, Wrong> {
         let wrong = |what: String| Wrong {
             what,
@@ -222,7 +225,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether a request could be granted at an earlier start than an offer's, by the greatest flow: the earliest such start, if any.
+    /// Whether a request could be granted at an earlier start than an offer's, by the greatest
+    /// flow: the earliest such start, if any.
     #[must_use]
     pub fn earlier(&self, request: &Request, offer: &Offer) -> Option<Moment> {
         let Wish::Rate(rate) = request.wish else {

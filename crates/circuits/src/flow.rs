@@ -1,4 +1,5 @@
-//! The most that flows between two nodes, the cut that bounds it, and the cheapest of flows: what paths and splits are found with.
+//! The most that flows between two nodes, the cut that bounds it, and the cheapest of flows: what
+//! paths and splits are found with.
 
 use std::collections::VecDeque;
 
@@ -40,7 +41,8 @@ impl Residual {
         residual
     }
 
-    /// Adds an arc between two nodes that there are; its place is twice the number of those added before.
+    /// Adds an arc between two nodes that there are; its place is twice the number of those added
+    /// before.
     pub(crate) fn arc(&mut self, from: usize, to: usize, room: Rate, cost: i64) {
         let place = self.arcs.len();
         if from >= self.from.len() || to >= self.from.len() {
@@ -52,7 +54,8 @@ impl Residual {
             room: 0,
             cost: -cost,
         });
-        // Nothing can be taken back where nothing flows: an arc without room is never followed, and only keeps its number.
+        // Nothing can be taken back where nothing flows: an arc without room is never followed, and
+        // only keeps its number.
         if room == 0 {
             return;
         }
@@ -176,7 +179,8 @@ impl Residual {
         }
     }
 
-    /// Lets one more unit flow, by the cheapest way (shortest augmenting path, costs of arcs taken back negative); whether one did.
+    /// Lets one more unit flow, by the cheapest way (shortest augmenting path, costs of arcs taken
+    /// back negative); whether one did.
     pub(crate) fn one_more(&mut self, source: usize, sink: usize) -> bool {
         let mut costs = vec![i64::MAX; self.from.len()];
         let mut by = vec![None; self.from.len()];

@@ -29,7 +29,8 @@ type Claim = (Moment, Moment, ReservationId, Rate);
 struct OfLink {
     /// Each with how often it is there.
     claims: BTreeMap<Claim, u32>,
-    /// How long the longest claim is, or was that was given back, in milliseconds: whatever holds at a moment ends within this behind it.
+    /// How long the longest claim is, or was that was given back, in milliseconds: whatever holds
+    /// at a moment ends within this behind it.
     longest: u64,
 }
 
@@ -42,7 +43,8 @@ impl PartialEq for OfLink {
 
 impl Eq for OfLink {}
 
-/// How much is taken of each link, and when: shared between a copy and what it was made of, link by link, until one of the two changes.
+/// How much is taken of each link, and when: shared between a copy and what it was made of, link by
+/// link, until one of the two changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Taken(Vec<Arc<Steps>>);
 
@@ -244,7 +246,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The most that is taken of a link within a window, with the last of the steps that has it; or a part of that step.
+    /// The most that is taken of a link within a window, with the last of the steps that has it; or
+    /// a part of that step.
     #[must_use]
     pub fn peak(&self, link: LinkId, window: Window) -> Peak {
         let none = Peak {
@@ -323,7 +326,8 @@ impl<'a> View<'a> {
         all(reservable).less(taken).min(all(self.ceiling(link)))
     }
 
-    /// The moments within a window at which what is taken of a link changes, or may, each with what is left from then on.
+    /// The moments within a window at which what is taken of a link changes, or may, each with what
+    /// is left from then on.
     #[must_use]
     pub fn changes(&self, link: LinkId, window: Window) -> Vec<(Moment, Rate)> {
         let ceiling = self.ceiling(link);

@@ -1,5 +1,6 @@
-//! Reservations of bandwidth: which are admitted, over which paths, and what is promised to whom. Values in, values out: no I/O, no clock;
-//! moments are what the caller says, in milliseconds, and rates whole bit/s.
+//! Reservations of bandwidth: which are admitted, over which paths, and what is promised to whom.
+//! Values in, values out: no I/O, no clock; moments are what the caller says, in milliseconds, and
+//! rates whole bit/s.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -17,8 +18,9 @@
 //! | [`check`] | a second opinion on answers, slow and simple, for tests |
 //! | [`oscars`] | OSCARS' published rule, to compare with |
 //!
-//! Recurrence rules (RFC 5545) are read by whoever takes requests, who knows calendars and time zones: a recurring request is a list of
-//! windows here, all of which are granted, or the first that is refused is named ([`book::Book::decide_all`]).
+//! Recurrence rules (RFC 5545) are read by whoever takes requests, who knows calendars and time
+//! zones: a recurring request is a list of windows here, all of which are granted, or the first
+//! that is refused is named ([`book::Book::decide_all`]).
 
 #![forbid(unsafe_code)]
 

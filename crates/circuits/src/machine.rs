@@ -1,5 +1,6 @@
-//! The states of a reservation: three machines, as the NSI Connection Service 2 has them (GFD.212, section 5): whether it is reserved,
-//! whether it is provisioned, and its life. An event in; the new states and what is to be done out.
+//! The states of a reservation: three machines, as the NSI Connection Service 2 has them (GFD.212,
+//! section 5): whether it is reserved, whether it is provisioned, and its life. An event in; the
+//! new states and what is to be done out.
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,7 @@
-//! OSCARS' published rule, to compare with (MULTIPATH, section 3, and its first releases): one path, chosen before anything else; the whole
-//! rate on it or nothing; and of each link, the sum of all reservations that touch the window, whether or not they touch each other. Both
-//! ends of a window belong to it, so two that follow each other are both counted.
+//! OSCARS' published rule, to compare with (MULTIPATH, section 3, and its first releases): one
+//! path, chosen before anything else; the whole rate on it or nothing; and of each link, the sum of
+//! all reservations that touch the window, whether or not they touch each other. Both ends of a
+//! window belong to it, so two that follow each other are both counted.
 
 use crate::network::Network;
 use crate::path::{Ends, Field, Path, Preference};

@@ -1,4 +1,5 @@
-//! Paths through what is left of a network: with the fewest hops, the least latency, or the most room; several; and disjoint ones.
+//! Paths through what is left of a network: with the fewest hops, the least latency, or the most
+//! room; several; and disjoint ones.
 
 mod disjoint;
 #[cfg(test)]
@@ -177,7 +178,8 @@ impl<'a> Field<'a> {
         self.cheapest(ends, preference, |link| self.room(link) >= at_least.max(1))
     }
 
-    /// The path with the most room on its fullest link, and that room; of equal ones, the one with the fewest hops.
+    /// The path with the most room on its fullest link, and that room; of equal ones, the one with
+    /// the fewest hops.
     #[must_use]
     pub fn widest(&self, ends: Ends) -> Option<(Path, Rate)> {
         let mut widths = vec![0; self.network.nodes() as usize];
@@ -214,7 +216,8 @@ impl<'a> Field<'a> {
         Some((path, width))
     }
 
-    /// The cheapest path over links that may be taken (Dijkstra's algorithm); of equal ones, always the same.
+    /// The cheapest path over links that may be taken (Dijkstra's algorithm); of equal ones, always
+    /// the same.
     pub(crate) fn cheapest(
         &self,
         ends: Ends,

@@ -1,4 +1,5 @@
-//! What somebody may ask for: caps, as OSCARS had them for its users' attributes (resource, permission, constraint).
+//! What somebody may ask for: caps, as OSCARS had them for its users' attributes (resource,
+//! permission, constraint).
 
 use serde::{Deserialize, Serialize};
 

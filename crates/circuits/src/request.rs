@@ -31,7 +31,8 @@ pub enum Wish {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// At one rate through all of the window, over paths that stay the same, where that goes; else as [`Pace::Early`].
+    /// At one rate through all of the window, over paths that stay the same, where that goes; else
+    /// as [`Pace::Early`].
     Even,
     /// As much as goes, as early as it goes.
     Early,

@@ -1,8 +1,9 @@
-//! One rate over several paths: the widest first, then what a small linear programme makes of the best candidates, then a search; and the
-//! cut that shows why no more goes.
+//! One rate over several paths: the widest first, then what a small linear programme makes of the
+//! best candidates, then a search; and the cut that shows why no more goes.
 //!
-//! Which paths carry the most, where only so many may be used, is a hard question (Baier, Köhler and Skutella, 2005: the k-splittable flow).
-//! So an answer says how it is known: by the routes, by a cut, by a search that went through everything, or not at all.
+//! Which paths carry the most, where only so many may be used, is a hard question (Baier, Köhler
+//! and Skutella, 2005: the k-splittable flow). So an answer says how it is known: by the routes, by
+//! a cut, by a search that went through everything, or not at all.
 
 mod bound;
 mod candidates;
@@ -63,7 +64,8 @@ pub struct Ask {
 pub struct Cut {
     /// All usable links that lead from one side to the other.
     pub links: Vec<LinkId>,
-    /// The most that so many paths carry through it, in bit/s: the sum of what is left on that many of its widest links.
+    /// The most that so many paths carry through it, in bit/s: the sum of what is left on that many
+    /// of its widest links.
     pub rate: Rate,
 }
 
@@ -72,9 +74,11 @@ pub struct Cut {
 pub enum Known {
     /// This cut lets no more through.
     Cut(Cut),
-    /// All choices of so many paths were looked at; all paths together would carry this much, in bit/s.
+    /// All choices of so many paths were looked at; all paths together would carry this much, in
+    /// bit/s.
     Searched(Rate),
-    /// It isn't: not all choices were looked at, because there are too many. All paths together would carry this much, in bit/s.
+    /// It isn't: not all choices were looked at, because there are too many. All paths together
+    /// would carry this much, in bit/s.
     Unknown(Rate),
 }
 
@@ -98,8 +102,8 @@ pub fn reach(field: &Field<'_>, ask: &Ask, want: Rate) -> Result<Vec<Route>, Sho
     })
 }
 
-/// [`reach`], where `widest` gives what goes over the widest paths, and `narrower` looks for a cut that is narrower than what is wanted: only if those
-/// don't carry that much.
+/// [`reach`], where `widest` gives what goes over the widest paths, and `narrower` looks for a cut
+/// that is narrower than what is wanted: only if those don't carry that much.
 fn found(
     field: &Field<'_>,
     ask: &Ask,
@@ -148,7 +152,8 @@ fn found(
 /// The most that goes, up to `want` bit/s, as far as it is found; and what can't be passed.
 #[must_use]
 pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
-    // What goes over the widest paths spares the search for cuts that can't be narrower: a flow for each.
+    // What goes over the widest paths spares the search for cuts that can't be narrower: a flow for
+    // each.
     let widest = candidates::greedy(field, ask, want);
     let reached = total(&widest);
     let limit = match reached < want {
@@ -160,7 +165,8 @@ pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
     if limit == 0 {
         return (Vec::new(), 0);
     }
-    // They carry no more than the limit, so they are its own as well. No cut is narrower than the narrowest.
+    // They carry no more than the limit, so they are its own as well. No cut is narrower than the
+    // narrowest.
     match found(field, ask, limit, || widest, || None) {
         Ok(routes) => (routes, limit),
         Err(Short {
@@ -180,7 +186,8 @@ fn better(best: &mut Vec<Route>, other: Vec<Route>) {
     }
 }
 
-/// Routes without what is above `want` in all: the narrowest give way first, and those that carry nothing are left out.
+/// Routes without what is above `want` in all: the narrowest give way first, and those that carry
+/// nothing are left out.
 fn trimmed(mut routes: Vec<Route>, want: Rate) -> Vec<Route> {
     routes.sort_by(|one, other| {
         other

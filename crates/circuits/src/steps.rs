@@ -1,12 +1,13 @@
 //! What is reserved of one direction of a link, as a step function of time.
 //!
-//! It is kept as its changes in order of time, in blocks, each with what answers a question about the whole of it: a tree of two levels,
-//! in which an insertion takes about the square root of the number of changes, and the maximum over a window a block at each end of it and
-//! one look at each block between. Each question of a busy network is about other memory than the one before: what is looked at together
-//! lies together.
+//! It is kept as its changes in order of time, in blocks, each with what answers a question about
+//! the whole of it: a tree of two levels, in which an insertion takes about the square root of the
+//! number of changes, and the maximum over a window a block at each end of it and one look at each
+//! block between. Each question of a busy network is about other memory than the one before: what
+//! is looked at together lies together.
 //!
-//! Blocks are shared between a copy and what it was made of until one of the two changes: a copy costs a word for each block, and a change
-//! behind it a block.
+//! Blocks are shared between a copy and what it was made of until one of the two changes: a copy
+//! costs a word for each block, and a change behind it a block.
 
 #[cfg(test)]
 mod tests;
@@ -22,15 +23,16 @@ const BLOCK: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {
     at: Moment,
-    /// The level from here on, in bit/s, counted from before the first change of the block: so a level is looked up, and not summed up.
+    /// The level from here on, in bit/s, counted from before the first change of the block: so a
+    /// level is looked up, and not summed up.
     level: i64,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Block {
     changes: Vec<Change>,
-    /// Of each change, how many bookings start or end there: one that ends where another starts changes nothing, and yet each can be
-    /// removed alone.
+    /// Of each change, how many bookings start or end there: one that ends where another starts
+    /// changes nothing, and yet each can be removed alone.
     ends: Vec<u32>,
     /// The sum of what the level rises by at each change times its moment.
     moments: i128,
@@ -127,7 +129,8 @@ pub struct Steps {
     blocks: Vec<Arc<Block>>,
     /// The moment of the first change of each of them.
     firsts: Vec<Moment>,
-    /// What a question about the whole of each of them is answered from: blocks are shared with copies, so they lie all over the memory.
+    /// What a question about the whole of each of them is answered from: blocks are shared with
+    /// copies, so they lie all over the memory.
     heads: Vec<Head>,
 }
 
@@ -163,7 +166,8 @@ impl PartialEq for Steps {
 impl Eq for Steps {}
 
 impl Steps {
-    /// Adds a rate over a window. The sum of all must stay within 2^62 bit/s, which admission sees to.
+    /// Adds a rate over a window. The sum of all must stay within 2^62 bit/s, which admission sees
+    /// to.
     pub fn add(&mut self, window: Window, rate: Rate) {
         if window.is_empty() || rate == 0 {
             return;
@@ -368,7 +372,8 @@ impl Steps {
         Volume(u128::try_from(carried).unwrap_or(0))
     }
 
-    /// The moments strictly within a window at which the rate changes, in order, each with the rate from then on.
+    /// The moments strictly within a window at which the rate changes, in order, each with the rate
+    /// from then on.
     pub fn changes_within(&self, window: Window) -> impl Iterator<Item = (Moment, Rate)> + '_ {
         let mut before = self.level(window.start);
         self.levels_behind(window.start)
@@ -412,7 +417,8 @@ pub struct Peak {
     pub rate: Rate,
     /// A moment of the window at which it is reached, in the last of the steps that reach it.
     pub at: Moment,
-    /// Where that step ends, which may be behind the window; the latest moment of all where it never ends.
+    /// Where that step ends, which may be behind the window; the latest moment of all where it
+    /// never ends.
     pub until: Moment,
 }
 

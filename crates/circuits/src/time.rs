@@ -8,7 +8,8 @@ pub type Moment = i64;
 /// Bits a second.
 pub type Rate = u64;
 
-/// The largest rate of a link or a request, in bit/s: sums of many and products with long windows stay within their integers.
+/// The largest rate of a link or a request, in bit/s: sums of many and products with long windows
+/// stay within their integers.
 pub const MAX_RATE: Rate = 1 << 53;
 
 /// The furthest that a moment is from the origin, in milliseconds (about 8,900 years).
@@ -119,7 +120,8 @@ impl Volume {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The least whole rate that carries it in so many milliseconds; none in no time, or above [`MAX_RATE`].
+    /// The least whole rate that carries it in so many milliseconds; none in no time, or above
+    /// [`MAX_RATE`].
     #[must_use]
     pub fn rate_within(self, milliseconds: u64) -> Option<Rate> {
         if milliseconds == 0 {

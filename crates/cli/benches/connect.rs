@@ -1,16 +1,20 @@
-//! What `longhaul run` adds to a connection that is direct: the time of `connect` to a listener on this machine, with the preload object and
-//! without, and what one connection carries. Prints one line of JSON for each way: in microseconds the time of a `connect`, what the way adds to
-//! the median of one to the same destinations without the object (`added`), and the least and greatest of that over the rounds (`added_by_round`).
-//! Then one for each way that carries: in Gbit/s what it carried (`gbit_s`), and the ratio of that to what was carried without the object in the same
+//! What `longhaul run` adds to a connection that is direct: the time of `connect` to a listener on
+//! this machine, with the preload object and without, and what one connection carries. Prints one
+//! line of JSON for each way: in microseconds the time of a `connect`, what the way adds to the
+//! median of one to the same destinations without the object (`added`), and the least and greatest
+//! of that over the rounds (`added_by_round`). Then one for each way that carries: in Gbit/s what
+//! it carried (`gbit_s`), and the ratio of that to what was carried without the object in the same
 //! round (`of_plain`, and the least and greatest, `of_plain_by_round`).
 //!
 //!     cargo build --release -p longhaul-cli -p longhaul-preload-object && cargo bench -p longhaul-cli --bench connect
 //!
-//! A destination that was answered for is remembered for some seconds. So that the on-ramp is asked for each connection, some ways go to so
-//! many ports that no answer is there any more when its port has its turn again.
+//! A destination that was answered for is remembered for some seconds. So that the on-ramp is asked
+//! for each connection, some ways go to so many ports that no answer is there any more when its
+//! port has its turn again.
 //!
-//! The ways take turns, round by round, so that what else the machine does meets all of them. Once it stands, a direct connection is the
-//! program's own and the kernel's alone, so nothing should be added to what it carries.
+//! The ways take turns, round by round, so that what else the machine does meets all of them. Once
+//! it stands, a direct connection is the program's own and the kernel's alone, so nothing should be
+//! added to what it carries.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -25,7 +29,8 @@ use std::time::Instant;
 const ROUNDS: usize = 5;
 /// Connections that are timed in each turn; before them a tenth as many that are not.
 const CONNECTIONS: usize = 1000;
-/// Ports of those ways whose connections are all asked for: far more than the answers that a process remembers.
+/// Ports of those ways whose connections are all asked for: far more than the answers that a
+/// process remembers.
 const PORTS: usize = 512;
 /// Says to this program, started again, where to connect to: addresses, with commas between.
 const CONNECT_TO: &str = "BENCH_CONNECT_TO";
@@ -35,8 +40,8 @@ const CARRY_TO: &str = "BENCH_CARRY_TO";
 const CARRIED: u64 = 4 << 30;
 const CARRIED_AT_ONCE: usize = 128 << 10;
 
-/// How the program is run, and where it connects to: in each turn to other ports, for the kernel looks long for a port of its own towards one
-/// that was connected to thousands of times just now.
+/// How the program is run, and where it connects to: in each turn to other ports, for the kernel
+/// looks long for a port of its own towards one that was connected to thousands of times just now.
 struct Way {
     name: &'static str,
     /// The arguments of `longhaul`; none to run the program by itself.
@@ -302,7 +307,8 @@ fn time_connections(to: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints how many seconds a connection took to carry [`CARRIED`] bytes, until the other end said that all had arrived.
+/// Prints how many seconds a connection took to carry [`CARRIED`] bytes, until the other end said
+/// that all had arrived.
 fn time_carrying(to: &str) -> Result<(), Box<dyn Error>> {
     let mut stream = TcpStream::connect(to)?;
     let data = vec![0x5a; CARRIED_AT_ONCE];

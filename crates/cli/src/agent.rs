@@ -38,15 +38,17 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// Run the agent: it makes copies in the background, as `longhaul submit` asks for them.
 ///
-/// It is for one user, who asks it over a socket that nobody else can open. Jobs are kept in a file of that user's, or with --store in PostgreSQL, where any
-/// number of agents on any number of hosts take them from one queue. Whatever ends an agent, its jobs go on where they were when it, or another one of the
-/// same store, is there again. `longhaul submit` starts it by itself.
+/// It is for one user, who asks it over a socket that nobody else can open. Jobs are kept in a file
+/// of that user's, or with --store in PostgreSQL, where any number of agents on any number of hosts
+/// take them from one queue. Whatever ends an agent, its jobs go on where they were when it, or
+/// another one of the same store, is there again. `longhaul submit` starts it by itself.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Resident {
     #[command(subcommand)]
     action: Option<Action>,
-    /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; a password belongs into that or into ~/.pgpass) [default: a file].
+    /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; a password
+    /// belongs into that or into ~/.pgpass) [default: a file].
     #[arg(
         long,
         value_name = "URL",
@@ -60,16 +62,19 @@ pub struct Resident {
     /// Jobs that run at once to or from one far host, over all agents of the store.
     #[arg(long, value_name = "N", default_value_t = 2)]
     max_jobs_per_place: usize,
-    /// Jobs of one user that run at once, over all agents of the store [default: as many as there is room for].
+    /// Jobs of one user that run at once, over all agents of the store [default: as many as there
+    /// is room for].
     #[arg(long, value_name = "N")]
     max_jobs_per_user: Option<usize>,
-    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token` of the agent's directory); with --authorized-keys at any
-    /// address, by TLS, and for those keys instead [default: the socket only].
+    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token`
+    /// of the agent's directory); with --authorized-keys at any address, by TLS, and for those keys
+    /// instead [default: the socket only].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
     elsewhere: elsewhere::Elsewhere,
-    /// Report the end of a job that names no URL itself to this http or https URL (`longhaul submit --on-end-url`).
+    /// Report the end of a job that names no URL itself to this http or https URL
+    /// (`longhaul submit --on-end-url`).
     #[arg(long, value_name = "URL", value_parser = receiver)]
     on_end_url: Option<String>,
     /// What other agents and people know it by [default: this host's name].
@@ -100,7 +105,8 @@ impl Resident {
         }
         logging::start("info");
         if self.detach {
-            // It fails only for the leader of a group, which is out of reach of its terminal already.
+            // It fails only for the leader of a group, which is out of reach of its terminal
+            // already.
             let _ = rustix::process::setsid();
         }
         // Nobody is there to be asked.
@@ -110,7 +116,8 @@ impl Resident {
         home::make_private(&dir)?;
         // For as long as it is held, nobody else is the agent here.
         let _lock = lock(&dir, "an agent runs already: longhaul jobs asks it")?;
-        // On one thread: it waits for the store and for processes, and those end with the thread that started them.
+        // On one thread: it waits for the store and for processes, and those end with the thread
+        // that started them.
         in_runtime(self.serve(&dir))
     }
 
@@ -289,7 +296,8 @@ pub fn listen_at(path: &Path) -> Result<UnixListener> {
     Ok(listen::unix(path)?)
 }
 
-/// Makes this process the only one of its kind for the directory; `busy` says what there is already, and what to do.
+/// Makes this process the only one of its kind for the directory; `busy` says what there is
+/// already, and what to do.
 pub fn lock(dir: &Path, busy: &str) -> Result<File> {
     let path: PathBuf = dir.join("lock");
     let file = File::options()

@@ -97,7 +97,8 @@ impl AgentClient {
             .map_err(there_is_none)
     }
 
-    /// Hands what changes to `received`, by name and content, until that says that it is enough. Ends when the agent does.
+    /// Hands what changes to `received`, by name and content, until that says that it is enough.
+    /// Ends when the agent does.
     pub async fn events(
         &self,
         after: i64,

@@ -19,7 +19,8 @@ pub fn lines(texts: impl Iterator<Item = String>) -> bool {
     longhaul_output::print(&text)
 }
 
-/// How others reach a listener, for a command line to copy: of one that listens everywhere nobody knows by which name.
+/// How others reach a listener, for a command line to copy: of one that listens everywhere nobody
+/// knows by which name.
 pub fn reachable(listener: SocketAddr) -> String {
     if listener.ip().is_unspecified() {
         format!("HOST:{}", listener.port())

@@ -21,11 +21,14 @@ use crate::exit::Exit;
 use crate::home;
 use crate::systemd::{self, Unit};
 
-/// Run the controller: it keeps a map and what is measured of its paths, and answers with forecasts and routes.
+/// Run the controller: it keeps a map and what is measured of its paths, and answers with forecasts
+/// and routes.
 ///
-/// Whoever runs it asks it over a socket that nobody else can open, and may do all. Other machines ask by TLS, with requests that their keys have signed;
-/// what a key may do is granted with `longhaul control grant`. All is kept in a file of the user's, or with --store in PostgreSQL. SIGTERM ends it when what
-/// was begun is answered; SIGUSR2 has it do that and start anew, as the program that is installed then, without anybody being refused a connection.
+/// Whoever runs it asks it over a socket that nobody else can open, and may do all. Other machines
+/// ask by TLS, with requests that their keys have signed; what a key may do is granted with
+/// `longhaul control grant`. All is kept in a file of the user's, or with --store in PostgreSQL.
+/// SIGTERM ends it when what was begun is answered; SIGUSR2 has it do that and start anew, as the
+/// program that is installed then, without anybody being refused a connection.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Control {
@@ -38,7 +41,8 @@ pub struct Control {
 /// What the daemon is given.
 #[derive(Args, Clone)]
 struct Service {
-    /// PostgreSQL to keep all in, as postgres://user@host/name (also $LONGHAUL_CONTROL_STORE; a password belongs into that or into ~/.pgpass) [default: a file].
+    /// PostgreSQL to keep all in, as postgres://user@host/name (also $LONGHAUL_CONTROL_STORE; a
+    /// password belongs into that or into ~/.pgpass) [default: a file].
     #[arg(
         long,
         value_name = "URL",
@@ -46,35 +50,43 @@ struct Service {
         hide_env_values = true
     )]
     store: Option<String>,
-    /// Answer other machines at this address, by TLS, for keys that were granted something; 7513 is the usual port [default: the socket only].
+    /// Answer other machines at this address, by TLS, for keys that were granted something; 7513 is
+    /// the usual port [default: the socket only].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// A name by which others reach it, with the port if that is another one. Repeatable. [default: the addresses that it listens at, and this host's name]
+    /// A name by which others reach it, with the port if that is another one. Repeatable. [default:
+    /// the addresses that it listens at, and this host's name]
     #[arg(long, value_name = "HOST[:PORT]", requires = "listen")]
     server_name: Vec<String>,
-    /// Where others are told to ask this controller while it leads those that share its store, as https://HOST:PORT [default: its first name].
+    /// Where others are told to ask this controller while it leads those that share its store, as
+    /// https://HOST:PORT [default: its first name].
     #[arg(long, value_name = "URL", requires = "listen")]
     advertise: Option<ServiceUrl>,
-    /// A certificate of this site, in PEM form, with those that lead to its authority [default: one made of the controller's own key]. SIGHUP reads it again.
+    /// A certificate of this site, in PEM form, with those that lead to its authority [default: one
+    /// made of the controller's own key]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert, in PEM form.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Serve metrics in the OpenMetrics format at this address, without access control: leave it on loopback.
+    /// Serve metrics in the OpenMetrics format at this address, without access control: leave it on
+    /// loopback.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Take what pScheduler's HTTP archiver sends to /api/v1/pscheduler at this loopback address, from who brings the token (in the file `token` of the
-    /// controller's directory) as `Authorization: Bearer TOKEN`.
+    /// Take what pScheduler's HTTP archiver sends to /api/v1/pscheduler at this loopback address,
+    /// from who brings the token (in the file `token` of the controller's directory) as
+    /// `Authorization: Bearer TOKEN`.
     #[arg(long, value_name = "ADDRESS:PORT")]
     archive: Option<SocketAddr>,
     /// What it is known by [default: this host's name].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Days for which measurements are kept singly; then they are brought together in spans of five minutes for 90 days, and of an hour for two years.
+    /// Days for which measurements are kept singly; then they are brought together in spans of five
+    /// minutes for 90 days, and of an hour for two years.
     #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=3650))]
     keep: u16,
-    /// Which nodes are set up for circuits, and how [default: control.toml in the controller's directory, if it is there].
+    /// Which nodes are set up for circuits, and how [default: control.toml in the controller's
+    /// directory, if it is there].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Say in one JSON object on standard output when it is ready, and where it listens.
@@ -84,7 +96,8 @@ struct Service {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Grant a role to a key: operator, depot, client, reader, reserver, or one that an operator made.
+    /// Grant a role to a key: operator, depot, client, reader, reserver, or one that an operator
+    /// made.
     Grant {
         /// The key, as `longhaul keys show` prints it.
         key: PublicKey,

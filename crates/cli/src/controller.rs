@@ -26,7 +26,8 @@ pub const SERVICE: &str = "controller";
 
 /// Say which controller is asked for routes and receives reports of copies, or show which it is.
 ///
-/// It is kept in controller.toml beside the keys, with the controller's key. Copies go on without it when it does not answer.
+/// It is kept in controller.toml beside the keys, with the controller's key. Copies go on without
+/// it when it does not answer.
 #[derive(Args)]
 pub struct ControllerCommand {
     #[command(subcommand)]
@@ -37,13 +38,16 @@ pub struct ControllerCommand {
 enum Action {
     /// Ask this controller from now on.
     Use(Use),
-    /// Ask this one as well: it shares the store of the one that is asked, and is asked when that one does not answer or does not lead.
+    /// Ask this one as well: it shares the store of the one that is asked, and is asked when that
+    /// one does not answer or does not lead.
     Add(Use),
     /// Ask none any more, and forget what the last one said.
     Forget,
-    /// Report to the controller what copies of this machine have measured, and fetch its tables of routes: what copies start by themselves when they end.
+    /// Report to the controller what copies of this machine have measured, and fetch its tables of
+    /// routes: what copies start by themselves when they end.
     Sync(SyncNow),
-    /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp, which reads that file again when it changes.
+    /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp,
+    /// which reads that file again when it changes.
     Routes {
         /// The key to ask with [default: the default key, made when first needed].
         #[arg(long, value_name = "FILE")]
@@ -54,7 +58,8 @@ enum Action {
 /// Which, and how it is known.
 #[derive(Args)]
 struct Use {
-    /// As https://HOST[:PORT], or unix:/PATH on this machine; a controller listens at port 7513 unless told otherwise.
+    /// As https://HOST[:PORT], or unix:/PATH on this machine; a controller listens at port 7513
+    /// unless told otherwise.
     url: ServiceUrl,
     /// The controller's key, as `longhaul control` prints it; nothing else is trusted then.
     #[arg(long, value_name = "KEY")]

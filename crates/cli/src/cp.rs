@@ -1,4 +1,5 @@
-//! `longhaul cp`: copies files and trees between this machine and another, or between two others, over one route or several.
+//! `longhaul cp`: copies files and trees between this machine and another, or between two others,
+//! over one route or several.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -45,19 +46,23 @@ use job::Job;
 use routing::Routing;
 use scp_options::ScpOptions;
 
-/// Copy files and directory trees, here or there: each path is local, user@host:path, or lh://host[:port]/path.
+/// Copy files and directory trees, here or there: each path is local, user@host:path, or
+/// lh://host[:port]/path.
 ///
-/// For user@host:path all that is needed at the host is a login by ssh, and longhaul or --bootstrap; the data goes directly between the
-/// hosts where a firewall lets it, encrypted. A local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
+/// For user@host:path all that is needed at the host is a login by ssh, and longhaul or
+/// --bootstrap; the data goes directly between the hosts where a firewall lets it, encrypted. A
+/// local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
 ///
-/// Every file that travels is verified end to end with BLAKE3 and takes its name only when it is whole. Nothing is overwritten unless
-/// asked. A file that is there already, with the same size and modification time, does not travel and counts as copied; so does one with
-/// the same content. When a copy ends early, the same command goes on where it broke off, also within large files. Symbolic links are copied
-/// as links; permissions and modification times are kept, owners are not.
+/// Every file that travels is verified end to end with BLAKE3 and takes its name only when it is
+/// whole. Nothing is overwritten unless asked. A file that is there already, with the same size and
+/// modification time, does not travel and counts as copied; so does one with the same content. When
+/// a copy ends early, the same command goes on where it broke off, also within large files.
+/// Symbolic links are copied as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
-    /// What to copy, then where to. With several sources, or a slash at the end, the last is a directory.
+    /// What to copy, then where to. With several sources, or a slash at the end, the last is a
+    /// directory.
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
     /// Copy directories with all they hold.
@@ -66,32 +71,37 @@ pub struct Cp {
     /// Replace files that exist and differ.
     #[arg(long)]
     overwrite: bool,
-    /// Force names to disk as well as content before the copy counts as done (without it, a power failure can take
-    /// away files copied in the last seconds, and never leaves wrong ones).
+    /// Force names to disk as well as content before the copy counts as done (without it, a power
+    /// failure can take away files copied in the last seconds, and never leaves wrong ones).
     #[arg(long)]
     fsync: bool,
     /// Begin every file from its start, and keep nothing of those that are not finished.
     #[arg(long)]
     no_resume: bool,
-    /// Send the content of large files as it is, for networks that nobody else can look into; names, small files and hashes stay
-    /// encrypted, and every byte is still verified. A server must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
+    /// Send the content of large files as it is, for networks that nobody else can look into;
+    /// names, small files and hashes stay encrypted, and every byte is still verified. A server
+    /// must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
     #[arg(long)]
     no_encrypt: bool,
-    /// Compare the content of files that are there already, by hash, in place of sizes and modification times: both ends read them.
+    /// Compare the content of files that are there already, by hash, in place of sizes and
+    /// modification times: both ends read them.
     #[arg(long)]
     checksum: bool,
-    /// Keep hard links: names of one file among what is copied become names of one file, and it travels once.
+    /// Keep hard links: names of one file among what is copied become names of one file, and it
+    /// travels once.
     #[arg(short = 'H', long)]
     hard_links: bool,
-    /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the faster ones carry more. [default: as routes.toml
-    /// or the controller say, beside the direct route; direct where there is neither]
+    /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the
+    /// faster ones carry more. [default: as routes.toml or the controller say, beside the direct
+    /// route; direct where there is neither]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
-    /// Address of this host that sessions begin at. Repeatable: streams spread over all addresses, and over all routes from each
-    /// [default: the system's choice].
+    /// Address of this host that sessions begin at. Repeatable: streams spread over all addresses,
+    /// and over all routes from each [default: the system's choice].
     #[arg(long, value_name = "ADDRESS")]
     source: Vec<IpAddr>,
-    /// Streams in all [default: one a route to begin with, and more while they make the copy faster].
+    /// Streams in all [default: one a route to begin with, and more while they make the copy
+    /// faster].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
     streams: Option<u32>,
     /// TCP congestion control of this host's connections [default: the system's].
@@ -127,7 +137,8 @@ pub struct Cp {
     /// Have the agent copy in the background: the same as `longhaul submit`.
     #[arg(long)]
     background: bool,
-    /// How many parts the agents carry it out in, each by any of them; for several nodes with one queue of jobs.
+    /// How many parts the agents carry it out in, each by any of them; for several nodes with one
+    /// queue of jobs.
     #[arg(long, value_name = "N")]
     split: Option<u32>,
     /// Only the files of part K of N; or `rest`, what parts have left.
@@ -179,7 +190,8 @@ impl Cp {
         let job = self.understood()?;
         let runtime = crate::runtime::start()?;
         let exit = runtime.block_on(self.copy(job, started));
-        // Removes temporary files of a copy that was interrupted, or makes durable what is kept of them.
+        // Removes temporary files of a copy that was interrupted, or makes durable what is kept of
+        // them.
         runtime.shutdown_timeout(LET_GO_TIMEOUT);
         exit
     }
@@ -462,7 +474,8 @@ impl Cp {
                 server: remote.server.clone(),
                 push,
                 joins: connector.is_planned(),
-                // The network tells the streams that are sent by the ports they leave from; what is fetched leaves from the server's.
+                // The network tells the streams that are sent by the ports they leave from; what is
+                // fetched leaves from the server's.
                 pins: push && connector.is_planned(),
                 // Of one of several parts, nobody knows before the walk.
                 size: size.filter(|_| !self.portion().is_one_of_several()),
@@ -485,7 +498,8 @@ impl Cp {
         })
     }
 
-    /// Who chooses the routes of a copy with `server`, and learns of it; none if there is nobody. What is wrong with who there is fails no copy.
+    /// Who chooses the routes of a copy with `server`, and learns of it; none if there is nobody.
+    /// What is wrong with who there is fails no copy.
     fn routing(
         &self,
         server: &longhaul_session::Endpoint,

@@ -26,11 +26,13 @@ use renewals::Renewals;
 
 /// Relay sessions towards servers and further depots.
 ///
-/// A depot denies by default: the policy file says which keys may go where. It sees who asks and where to, and nothing of what
-/// is carried. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish, then ends.
+/// A depot denies by default: the policy file says which keys may go where. It sees who asks and
+/// where to, and nothing of what is carried. SIGHUP reads the policy again; SIGTERM or SIGINT lets
+/// the sessions under way finish, then ends.
 #[derive(Args)]
 pub struct Relay {
-    /// Where to listen; repeatable [default: every address, port 7510]. Port 0 takes a free one, which is printed.
+    /// Where to listen; repeatable [default: every address, port 7510]. Port 0 takes a free one,
+    /// which is printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
     /// Who may go where (TOML; see docs/depot.md).
@@ -42,20 +44,24 @@ pub struct Relay {
     /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// TCP congestion control towards some next hops, such as `*=bbr` or `10.0.0.0/8=cubic`; repeatable, the first that fits counts.
+    /// TCP congestion control towards some next hops, such as `*=bbr` or `10.0.0.0/8=cubic`;
+    /// repeatable, the first that fits counts.
     #[arg(long, value_name = "HOP=NAME")]
     next_congestion: Vec<NextCongestion>,
-    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read it.
+    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read
+    /// it.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Sessions carried at once.
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
-    /// Be an off-ramp as well, at this address: end sessions at ordinary servers, by the rules of the policy that have `servers`
-    /// (see docs/offramp.md). Repeatable. Port 0 takes a free one, which is printed.
+    /// Be an off-ramp as well, at this address: end sessions at ordinary servers, by the rules of
+    /// the policy that have `servers` (see docs/offramp.md). Repeatable. Port 0 takes a free one,
+    /// which is printed.
     #[arg(long, value_name = "ADDRESS")]
     offramp: Vec<SocketAddr>,
-    /// How long sessions may take to finish once the depot is told to stop: 90s, 10min; a bare number is seconds.
+    /// How long sessions may take to finish once the depot is told to stop: 90s, 10min; a bare
+    /// number is seconds.
     #[arg(long, value_name = "TIME")]
     drain: Option<Time>,
     /// Print addresses and key as one JSON object.
@@ -184,7 +190,8 @@ impl Relay {
         Ok(Exit::Success)
     }
 
-    /// The off-ramp that it is as well, if it is one: with the same key, the same policy, and the same bounds.
+    /// The off-ramp that it is as well, if it is one: with the same key, the same policy, and the
+    /// same bounds.
     fn offramp(&self, identity: &Identity, policy: &Policy) -> Result<Option<Offramp>> {
         if self.offramp.is_empty() {
             return Ok(None);

@@ -2,8 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit on open descriptors as far as it goes without privileges, and returns it. Nothing here uses `select(2)`, for
-/// whose sake the ordinary limit is low.
+/// Raises the limit on open descriptors as far as it goes without privileges, and returns it.
+/// Nothing here uses `select(2)`, for whose sake the ordinary limit is low.
 pub fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let highest = Rlimit {

@@ -1,4 +1,5 @@
-//! `longhaul doctor`: what of this machine, of another, and of the path between them holds bulk transfer back.
+//! `longhaul doctor`: what of this machine, of another, and of the path between them holds bulk
+//! transfer back.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -35,21 +36,25 @@ Examples:
 
 /// Find what holds transfers back, what it costs, and the command that mends it.
 ///
-/// Looks at this machine, and changes nothing. With a host, measures the path to it: round trip, path MTU and MTU black holes, what
-/// TCP agrees on. With lh://host, asks the `longhaul serve` there about its machine too, and compares the clocks.
+/// Looks at this machine, and changes nothing. With a host, measures the path to it: round trip,
+/// path MTU and MTU black holes, what TCP agrees on. With lh://host, asks the `longhaul serve`
+/// there about its machine too, and compares the clocks.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
-    /// A host to measure the path to: host[:port], or lh://host[:port] for the machine there too [default port: 7511].
+    /// A host to measure the path to: host[:port], or lh://host[:port] for the machine there too
+    /// [default port: 7511].
     #[arg(value_name = "HOST")]
     host: Option<String>,
-    /// What the path should carry, such as 10Gbit/s [default: the rate of the device that leads there, else 1Gbit/s].
+    /// What the path should carry, such as 10Gbit/s [default: the rate of the device that leads
+    /// there, else 1Gbit/s].
     #[arg(long, value_name = "RATE", value_parser = path_rate)]
     rate: Option<Rate>,
     /// The path's round-trip time, such as 100ms [default: measured to HOST, else 100ms].
     #[arg(long, value_name = "TIME", value_parser = path_round_trip)]
     rtt: Option<Time>,
-    /// Measure the disk of this directory too: writes at most 256 MiB there for about 2 s, reads it back, and removes it.
+    /// Measure the disk of this directory too: writes at most 256 MiB there for about 2 s, reads it
+    /// back, and removes it.
     #[arg(long, value_name = "DIR")]
     disk: Option<PathBuf>,
     /// The server's key, as `longhaul serve` prints it; nothing else is trusted then.

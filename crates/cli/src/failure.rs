@@ -1,6 +1,7 @@
 //! What is shown to a person of an error.
 
-/// An error and what led to it, in one line. A cause that the text before has said already is not said again.
+/// An error and what led to it, in one line. A cause that the text before has said already is not
+/// said again.
 pub fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {

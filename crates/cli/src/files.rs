@@ -1,5 +1,5 @@
-//! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server or of a host where one can log in, for people and, with `--json`, for
-//! programs.
+//! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server or of a host where one can log
+//! in, for people and, with `--json`, for programs.
 
 use std::ffi::OsString;
 
@@ -20,7 +20,8 @@ use show::Show;
 
 /// List files at user@host:path or lh://host/path.
 ///
-/// A directory's entries in the order of their names, all of them but those that belong to copies under way; anything else itself.
+/// A directory's entries in the order of their names, all of them but those that belong to copies
+/// under way; anything else itself.
 #[derive(Args)]
 pub struct Ls {
     /// What to list: user@host:path or lh://host[:port]/path.
@@ -39,7 +40,8 @@ pub struct Ls {
     place: PlaceOptions,
 }
 
-/// Tell what is at user@host:path or lh://host/path, itself: a symbolic link is not followed, a directory not listed.
+/// Tell what is at user@host:path or lh://host/path, itself: a symbolic link is not followed, a
+/// directory not listed.
 #[derive(Args)]
 pub struct Stat {
     /// What to look at: user@host:path or lh://host[:port]/path.
@@ -68,7 +70,8 @@ pub struct Mkdir {
     place: PlaceOptions,
 }
 
-/// Give a file at user@host:path or lh://host/path another name, or put it into another directory there.
+/// Give a file at user@host:path or lh://host/path another name, or put it into another directory
+/// there.
 #[derive(Args)]
 pub struct Mv {
     /// Its name: user@host:path or lh://host[:port]/path.

@@ -1,4 +1,5 @@
-//! `longhaul jobs`, `job`, `pause`, `resume`, `cancel` and `retry`: what the agent does, and what it is to do.
+//! `longhaul jobs`, `job`, `pause`, `resume`, `cancel` and `retry`: what the agent does, and what
+//! it is to do.
 
 mod show;
 
@@ -21,7 +22,8 @@ const PAGE_JOBS: u32 = 500;
 /// List the agent's jobs, newest first.
 #[derive(Args)]
 pub struct Jobs {
-    /// Only those in this state: queued, split (its parts run), running, paused, waiting, done, failed or cancelled.
+    /// Only those in this state: queued, split (its parts run), running, paused, waiting, done,
+    /// failed or cancelled.
     #[arg(long, value_name = "STATE", value_parser = ["queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"])]
     state: Option<String>,
     /// Most jobs to list [default: 50].
@@ -101,7 +103,8 @@ request! {
     Cancel, "cancel"
 }
 request! {
-    /// Have jobs of the agent that failed, were cancelled, or wait for their next attempt be tried now.
+    /// Have jobs of the agent that failed, were cancelled, or wait for their next attempt be tried
+    /// now.
     Retry, "retry"
 }
 

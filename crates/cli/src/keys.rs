@@ -11,8 +11,9 @@ use crate::{answer, home};
 
 /// Make, list and show keys.
 ///
-/// A key is an Ed25519 pair in a file that only its owner may read. Its public half, lhk1:..., is what servers and depots are
-/// told to let in, and what a client compares on first meeting a server.
+/// A key is an Ed25519 pair in a file that only its owner may read. Its public half, lhk1:..., is
+/// what servers and depots are told to let in, and what a client compares on first meeting a
+/// server.
 #[derive(Args)]
 pub struct Keys {
     #[command(subcommand)]

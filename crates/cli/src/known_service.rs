@@ -1,4 +1,5 @@
-//! How a service on another machine is known: by its key, from an earlier meeting, by asking the person, or by an authority.
+//! How a service on another machine is known: by its key, from an earlier meeting, by asking the
+//! person, or by an authority.
 
 use std::path::PathBuf;
 
@@ -23,7 +24,8 @@ pub struct Known {
 }
 
 impl Known {
-    /// What asks it with `key`, at `server`. A key that is not known yet is written down once the service has proved to have it.
+    /// What asks it with `key`, at `server`. A key that is not known yet is written down once the
+    /// service has proved to have it.
     ///
     /// # Errors
     /// Its key is not accepted, or certificates cannot be read.

@@ -1,4 +1,5 @@
-//! `longhaul leftovers`: what copies that nobody went on with left in a directory, reported and removed.
+//! `longhaul leftovers`: what copies that nobody went on with left in a directory, reported and
+//! removed.
 
 use std::ffi::OsString;
 
@@ -22,9 +23,10 @@ const DEFAULT_AGE_SECONDS: u64 = 7 * 86_400;
 
 /// List what copies that did not end left in a directory, and remove what nobody will go on with.
 ///
-/// A copy that ends early keeps what is there of large files under names beginning with .longhaul-, and the same command goes on from it.
-/// If it is never typed again, they stay. Each is reported with what it takes on the disk, the time since it was written to, the file that it is
-/// for, and how much of that is there. What a copy is writing is never removed, whatever its age.
+/// A copy that ends early keeps what is there of large files under names beginning with .longhaul-,
+/// and the same command goes on from it. If it is never typed again, they stay. Each is reported
+/// with what it takes on the disk, the time since it was written to, the file that it is for, and
+/// how much of that is there. What a copy is writing is never removed, whatever its age.
 #[derive(Args)]
 pub struct Leftovers {
     /// The directory: local, user@host:path or lh://host[:port]/path.
@@ -35,7 +37,8 @@ pub struct Leftovers {
     /// Remove those that are older than --older-than.
     #[arg(long)]
     remove: bool,
-    /// With --remove: those that nobody has written to for so long (12 h, 30 d; a bare number is days) [default: 7 d].
+    /// With --remove: those that nobody has written to for so long (12 h, 30 d; a bare number is
+    /// days) [default: 7 d].
     #[arg(long, value_name = "TIME", value_parser = leftover_age, requires = "remove")]
     older_than: Option<Time>,
     /// One JSON object a line for each.
@@ -45,7 +48,8 @@ pub struct Leftovers {
     options: PlaceOptions,
 }
 
-/// A directory whose leftovers have been reported, and where in it the search for others has got to.
+/// A directory whose leftovers have been reported, and where in it the search for others has got
+/// to.
 struct Level {
     directory: PathBytes,
     after: Option<PathBytes>,

@@ -14,8 +14,8 @@ use tracing_subscriber::fmt::format::{Writer, debug_fn};
 
 use bounded::{Bounded, MAX_FIELD_BYTES};
 
-/// Starts logging; `RUST_LOG` overrides `default`. Colours are for terminals, and only if `NO_COLOR` is unset or empty
-/// (<https://no-color.org>).
+/// Starts logging; `RUST_LOG` overrides `default`. Colours are for terminals, and only if
+/// `NO_COLOR` is unset or empty (<https://no-color.org>).
 pub fn start(default: &str) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let started = tracing_subscriber::fmt()

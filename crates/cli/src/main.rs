@@ -1,4 +1,5 @@
-//! `longhaul`: copies files over long-haul networks, serves directories, relays sessions, measures paths.
+//! `longhaul`: copies files over long-haul networks, serves directories, relays sessions, measures
+//! paths.
 
 use std::io::ErrorKind;
 use std::process::ExitCode;
@@ -183,8 +184,8 @@ fn print_answer(answer: &clap::Error) -> ExitCode {
     }
 }
 
-/// A copy holds a descriptor for every file under way, a depot several for every session: takes what the system allows instead
-/// of the low default meant for programs that use `select`.
+/// A copy holds a descriptor for every file under way, a depot several for every session: takes
+/// what the system allows instead of the low default meant for programs that use `select`.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

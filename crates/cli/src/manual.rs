@@ -1,4 +1,5 @@
-//! `longhaul completions` and `longhaul man`: what a shell and man(1) need, made from the command line's own description.
+//! `longhaul completions` and `longhaul man`: what a shell and man(1) need, made from the command
+//! line's own description.
 
 use std::path::PathBuf;
 

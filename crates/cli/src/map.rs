@@ -31,10 +31,12 @@ pub struct MapCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Read files, and have the controller go by them in place of the map that it has. Depots that register themselves stay.
+    /// Read files, and have the controller go by them in place of the map that it has. Depots that
+    /// register themselves stay.
     Import {
-        /// Files: a map of Longhaul's (.toml), of the Internet Topology Zoo (.graphml, .gml.xml), of ESnet's topology (.json), or JSON as `longhaul map --json`
-        /// prints it. Several are put together.
+        /// Files: a map of Longhaul's (.toml), of the Internet Topology Zoo (.graphml, .gml.xml),
+        /// of ESnet's topology (.json), or JSON as `longhaul map --json` prints it. Several are put
+        /// together.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Read them, say what is wrong with them, and change nothing.
@@ -103,7 +105,8 @@ fn import(files: &[PathBuf], check: bool, json: bool) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Puts a file onto a map, read by what its name says that it is. What a person wrote may name sites of the files before it.
+/// Puts a file onto a map, read by what its name says that it is. What a person wrote may name
+/// sites of the files before it.
 fn add(map: &mut Map, path: &Path) -> Result<()> {
     let text = text(path)?;
     let name = path.to_string_lossy().to_lowercase();

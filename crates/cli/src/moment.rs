@@ -1,5 +1,5 @@
-//! Moments as people write them, in the time zone of this machine: `18:00`, `Fri 18:00`, `tomorrow 9:00`, `2026-11-27 18:00`, `+2h`, `now`, or as in
-//! RFC 3339.
+//! Moments as people write them, in the time zone of this machine: `18:00`, `Fri 18:00`,
+//! `tomorrow 9:00`, `2026-11-27 18:00`, `+2h`, `now`, or as in RFC 3339.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
@@ -9,7 +9,8 @@ use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 /// What a moment can look like, for messages.
 const FORMS: &str = "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h or now";
 
-/// Reads a moment; one without a day is the next such time, one without a time of day is its midnight.
+/// Reads a moment; one without a day is the next such time, one without a time of day is its
+/// midnight.
 ///
 /// # Errors
 /// One line that says what can be written.

@@ -42,8 +42,8 @@ impl OfPath {
     }
 }
 
-/// What a probe from `from` to `to` brought, whichever end reports it: the round trip, in seconds, and of its train the rate and the share of losses, as far as
-/// they are known.
+/// What a probe from `from` to `to` brought, whichever end reports it: the round trip, in seconds,
+/// and of its train the rate and the share of losses, as far as they are known.
 pub fn of_probe(
     (from, to): (String, String),
     at_ms: u64,

@@ -17,12 +17,15 @@ use crate::{answer, home, logging};
 
 /// End sessions at ordinary servers, which know nothing of Longhaul.
 ///
-/// Programs on other machines reach the servers beside it by routes through depots. It denies by default: the rules of the policy file
-/// that have `servers` say which keys may go to which servers. The protection of the session ends here: what goes on to the server is
-/// what the program sends. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish, then ends.
+/// Programs on other machines reach the servers beside it by routes through depots. It denies by
+/// default: the rules of the policy file that have `servers` say which keys may go to which
+/// servers. The protection of the session ends here: what goes on to the server is what the program
+/// sends. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish, then
+/// ends.
 #[derive(Args)]
 pub struct Ramp {
-    /// Where to listen; repeatable [default: every address, port 7512]. Port 0 takes a free one, which is printed.
+    /// Where to listen; repeatable [default: every address, port 7512]. Port 0 takes a free one,
+    /// which is printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
     /// Who may go where (TOML; see docs/offramp.md).
@@ -34,13 +37,15 @@ pub struct Ramp {
     /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read it.
+    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read
+    /// it.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
     /// Sessions carried at once.
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
-    /// How long sessions may take to finish once the off-ramp is told to stop: 90s, 10min; a bare number is seconds.
+    /// How long sessions may take to finish once the off-ramp is told to stop: 90s, 10min; a bare
+    /// number is seconds.
     #[arg(long, value_name = "TIME")]
     drain: Option<Time>,
     /// Print addresses and key as one JSON object.

@@ -26,8 +26,9 @@ use follow::Follower;
 
 /// Bring connections of other programs onto routes.
 ///
-/// The file of routes says which destinations are reached by which depots; what it does not name is connected to directly, and so is what gains nothing from
-/// a route. It is read again when it changes, and on SIGHUP. SIGTERM or SIGINT lets connections under way finish, then ends.
+/// The file of routes says which destinations are reached by which depots; what it does not name is
+/// connected to directly, and so is what gains nothing from a route. It is read again when it
+/// changes, and on SIGHUP. SIGTERM or SIGINT lets connections under way finish, then ends.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct OnrampCommand {
@@ -42,7 +43,8 @@ pub struct OnrampCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Write a unit for systemd that runs the on-ramp for this user, with these options, and say how to start it.
+    /// Write a unit for systemd that runs the on-ramp for this user, with these options, and say
+    /// how to start it.
     Install(Box<Install>),
     /// Say what the on-ramp that runs has done, by which rules, and what it knows of destinations.
     Status(status::StatusCommand),

@@ -1,4 +1,5 @@
-//! `longhaul perf`: measures a path from memory to memory, serves such measurements, and plans what a path needs.
+//! `longhaul perf`: measures a path from memory to memory, serves such measurements, and plans what
+//! a path needs.
 
 use std::path::PathBuf;
 
@@ -21,9 +22,10 @@ pub use serve::answer;
 
 /// Measure a path from memory to memory, over any route; or plan what a long path needs.
 ///
-/// The other end runs `longhaul perf --serve`, or `longhaul serve --perf`. Sessions are those that copies use: authenticated and
-/// encrypted end to end, through the same depots. Options are named as in iperf3 where they mean the same, and so are the fields of
-/// --json. While it runs, each line says what limits the flow.
+/// The other end runs `longhaul perf --serve`, or `longhaul serve --perf`. Sessions are those that
+/// copies use: authenticated and encrypted end to end, through the same depots. Options are named
+/// as in iperf3 where they mean the same, and so are the fields of --json. While it runs, each line
+/// says what limits the flow.
 #[derive(Args)]
 #[command(
     override_usage = "longhaul perf [OPTIONS] <SERVER>\n       longhaul perf --serve --allow KEY [OPTIONS]\n       \
@@ -55,7 +57,8 @@ struct Measure {
     /// Depots to pass, in order, or `direct`.
     #[arg(long, value_name = "HOP[,HOP...]|direct", default_value = "direct")]
     route: Route,
-    /// What a controller granted of a circuit over the route's depots, as `longhaul reservations ID grants` shows it.
+    /// What a controller granted of a circuit over the route's depots, as
+    /// `longhaul reservations ID grants` shows it.
     #[arg(long, value_name = "GRANT", requires = "route")]
     grant: Option<CircuitGrant>,
     /// How long to send.
@@ -87,14 +90,16 @@ struct Measure {
     /// How often to report.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     interval: Time,
-    /// Send the measured bytes as they are. Both ends still prove their keys, and compare their counts, under TLS; but whoever is on
-    /// the path could change measured bytes unseen.
+    /// Send the measured bytes as they are. Both ends still prove their keys, and compare their
+    /// counts, under TLS; but whoever is on the path could change measured bytes unseen.
     #[arg(long)]
     no_encryption: bool,
-    /// Only measure: leave every socket as the system made it, instead of fitting the sending rate to the path.
+    /// Only measure: leave every socket as the system made it, instead of fitting the sending rate
+    /// to the path.
     #[arg(long)]
     observe: bool,
-    /// The terrestrial distance, in km, to judge the result by the rules of the Internet2 Land Speed Record.
+    /// The terrestrial distance, in km, to judge the result by the rules of the Internet2 Land
+    /// Speed Record.
     #[arg(long, value_name = "KM", requires = "hops")]
     distance: Option<f64>,
     /// Router hops in each direction, likewise.
@@ -117,7 +122,8 @@ struct Serve {
     /// Let this key measure. Repeatable.
     #[arg(long, value_name = "KEY", requires = "serve")]
     allow: Vec<PublicKey>,
-    /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is printed.
+    /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is
+    /// printed.
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Option<std::net::SocketAddr>,
     /// Most streams in each direction of one measurement.

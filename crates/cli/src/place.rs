@@ -1,4 +1,5 @@
-//! Where files are that are looked at or changed without copying them: at a server, where one can log in, or here.
+//! Where files are that are looked at or changed without copying them: at a server, where one can
+//! log in, or here.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -188,7 +189,8 @@ impl Place {
     /// Asks, and receives the answer.
     ///
     /// # Errors
-    /// The place is gone, or answers something else. What it says of its files is in [`FilesAnswer::Failed`].
+    /// The place is gone, or answers something else. What it says of its files is in
+    /// [`FilesAnswer::Failed`].
     pub async fn ask(&mut self, ask: FilesAsk) -> Result<FilesAnswer> {
         match self {
             Self::Login(far) => Ok(far.ask_files(ask).await?),

@@ -32,7 +32,8 @@ enum PlaceCommand {
     Add {
         /// The name.
         name: String,
-        /// Where all that is in it lies: /path/, user@host: or user@host:path/, lh://host[:port]/path/.
+        /// Where all that is in it lies: /path/, user@host: or user@host:path/,
+        /// lh://host[:port]/path/.
         root: String,
     },
     /// Remove a name; what is there stays.

@@ -24,7 +24,8 @@ pub fn some_bytes(text: &str) -> Result<ByteCount, String> {
     read(text, |count: &ByteCount| count.0 > 0, "a size over 0")
 }
 
-/// A time that is more than nothing and within [`MAX_TIME`]; a bare number is seconds, as in iperf3.
+/// A time that is more than nothing and within [`MAX_TIME`]; a bare number is seconds, as in
+/// iperf3.
 pub fn some_time(text: &str) -> Result<Time, String> {
     read(
         text,

@@ -30,7 +30,8 @@ pub struct Report {
     exit_code: u8,
     /// What ended the copy early, in one line.
     error: Option<String>,
-    /// Whether another attempt may do what this one did not: no route, the copy broke off, or a bound on what may be held at once was met.
+    /// Whether another attempt may do what this one did not: no route, the copy broke off, or a
+    /// bound on what may be held at once was met.
     worth_retrying: bool,
     /// It ended early, and what is there of large files is kept for the next copy.
     pub kept: bool,
@@ -41,7 +42,8 @@ pub struct Report {
     /// Files among those in place that were there already and did not travel, and their bytes.
     unchanged_files: u64,
     unchanged_bytes: u64,
-    /// Files among those in place that are other names of one of them and did not travel for that, and their bytes.
+    /// Files among those in place that are other names of one of them and did not travel for that,
+    /// and their bytes.
     linked_files: u64,
     linked_bytes: u64,
     /// Files in place.
@@ -57,7 +59,8 @@ pub struct Report {
     streams: Vec<Stream>,
     /// The streams of each route, taken together.
     routes: Vec<RouteSum>,
-    /// Who chose the routes, and how they did; null where the command line named them, or nobody was there to choose.
+    /// Who chose the routes, and how they did; null where the command line named them, or nobody
+    /// was there to choose.
     pub routing: Option<RoutingReport>,
     /// What became of the deadline, and what was reserved for it; null where there was none.
     pub deadline: Option<DeadlineReport>,
@@ -81,7 +84,8 @@ struct Stream {
     bytes: u64,
     /// Segments that the end which sends the files sent again on its own hop; null when not known.
     retransmits: Option<u64>,
-    /// Seconds for which each limit held at the end that sends the files, and at the one that receives them.
+    /// Seconds for which each limit held at the end that sends the files, and at the one that
+    /// receives them.
     limits_sending: BTreeMap<&'static str, f64>,
     limits_receiving: BTreeMap<&'static str, f64>,
     /// What was set on this host's socket, and why.

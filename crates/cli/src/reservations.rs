@@ -15,7 +15,8 @@ use crate::agent_client::in_runtime;
 use crate::exit::Exit;
 use crate::{answer, controller};
 
-/// Show what is reserved: a calendar of all that this key may see, or one reservation; or commit, cancel, set up or tear down one.
+/// Show what is reserved: a calendar of all that this key may see, or one reservation; or commit,
+/// cancel, set up or tear down one.
 #[derive(Args)]
 pub struct Reservations {
     /// The number of a reservation [default: all].

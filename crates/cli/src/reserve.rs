@@ -23,8 +23,10 @@ use crate::{answer, controller, moment};
 
 /// Reserve bandwidth between two ends: a rate for some time, or a volume by a deadline.
 ///
-/// The controller is asked (longhaul controller use URL). It answers with the paths and their rates, or says which links are full and until when, and what could
-/// be had instead. Times are those of this machine: 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h, now.
+/// The controller is asked (longhaul controller use URL). It answers with the paths and their
+/// rates, or says which links are full and until when, and what could be had instead. Times are
+/// those of this machine: 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00',
+/// 2026-11-27T18:00:00Z, +2h, now.
 #[derive(Args)]
 pub struct Reserve {
     /// Where the bytes come from: a host, a depot or a site of the map.
@@ -74,7 +76,8 @@ pub struct Reserve {
     /// Not over this link. Repeatable.
     #[arg(long, value_name = "LINK")]
     avoid_link: Vec<String>,
-    /// The same again, by a recurrence rule (RFC 5545): FREQ=WEEKLY;COUNT=4. All are granted, or none.
+    /// The same again, by a recurrence rule (RFC 5545): FREQ=WEEKLY;COUNT=4. All are granted, or
+    /// none.
     #[arg(long, value_name = "RRULE")]
     every: Option<String>,
     /// Only hold it: longhaul reservations ID commit takes it, or a minute later it is given back.
@@ -83,8 +86,8 @@ pub struct Reserve {
     /// Have its paths set up in its time; without, longhaul reservations ID provision does.
     #[arg(long)]
     provision: bool,
-    /// Only for streams with source ports of its own, which the answer names: other streams between the ends stay out of it. So it is in any case with
-    /// several paths.
+    /// Only for streams with source ports of its own, which the answer names: other streams between
+    /// the ends stay out of it. So it is in any case with several paths.
     #[arg(long)]
     pin: bool,
     /// The address, or prefix, that its streams come from, where the map knows several.

@@ -17,7 +17,8 @@ use crate::{answer, home};
 
 /// Explain in five lines by which routes a transfer to a server would go, and why.
 ///
-/// The controller is asked (longhaul controller use URL); while it does not answer, the last table that it gave is gone by, and the last line says so.
+/// The controller is asked (longhaul controller use URL); while it does not answer, the last table
+/// that it gave is gone by, and the last line says so.
 #[derive(Args)]
 pub struct RouteCommand {
     /// The server: HOST[:PORT].

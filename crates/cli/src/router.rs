@@ -21,17 +21,21 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Set up circuits on this Linux machine, for a controller.
 ///
-/// The controller asks over a Unix socket (--listen), or over standard input and output, as through ssh; its control.toml names either way. Whoever
-/// reaches it may ask for anything. It needs tc and ip (iproute2) and the right to use them: root, or CAP_NET_ADMIN. What is set up stays when it ends.
+/// The controller asks over a Unix socket (--listen), or over standard input and output, as through
+/// ssh; its control.toml names either way. Whoever reaches it may ask for anything. It needs tc and
+/// ip (iproute2) and the right to use them: root, or CAP_NET_ADMIN. What is set up stays when it
+/// ends.
 #[derive(Args)]
 pub struct Router {
     /// Its owner and its links, in JSON (docs/circuits.md shows one).
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Listen on this Unix socket, unix:/PATH, in a directory that only its owner can enter [default: standard input and output].
+    /// Listen on this Unix socket, unix:/PATH, in a directory that only its owner can enter
+    /// [default: standard input and output].
     #[arg(long, value_name = "unix:PATH", value_parser = socket)]
     listen: Option<PathBuf>,
-    /// Where it keeps which part of a circuit has which number: a directory that is gone after a restart of the machine, as all that it set up is.
+    /// Where it keeps which part of a circuit has which number: a directory that is gone after a
+    /// restart of the machine, as all that it set up is.
     #[arg(
         long,
         value_name = "DIRECTORY",

@@ -36,8 +36,9 @@ Exit status: the program's, or 128 and the number of the signal that ended it; 1
 
 /// Run a program with its connections on routes.
 ///
-/// The program knows nothing of it: what it connects to goes by the route that routes.toml names for it, and all else directly. It asks the
-/// on-ramp of this machine; where none runs, one is started for as long as the program runs.
+/// The program knows nothing of it: what it connects to goes by the route that routes.toml names
+/// for it, and all else directly. It asks the on-ramp of this machine; where none runs, one is
+/// started for as long as the program runs.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
@@ -59,12 +60,12 @@ pub struct Run {
     /// Right-size its direct connections too, as `drs run` does.
     #[arg(long)]
     right_size: bool,
-    /// In a network namespace of its own, with nothing loaded before it: for programs that are statically linked or make their system calls
-    /// themselves (Go, io_uring).
+    /// In a network namespace of its own, with nothing loaded before it: for programs that are
+    /// statically linked or make their system calls themselves (Go, io_uring).
     #[arg(long, conflicts_with = "right_size")]
     isolate: bool,
-    /// The file of routes, for an on-ramp of its own, whether or not one runs [default: that of the on-ramp that runs, else routes.toml
-    /// where keys are kept].
+    /// The file of routes, for an on-ramp of its own, whether or not one runs [default: that of the
+    /// on-ramp that runs, else routes.toml where keys are kept].
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// The program and its arguments, after `--`.
@@ -176,7 +177,8 @@ fn running() -> Option<PathBuf> {
     longhaul_onramp::answers(&path).then_some(path)
 }
 
-/// An on-ramp for one program: its socket is in a directory of its own, and it ends with this process.
+/// An on-ramp for one program: its socket is in a directory of its own, and it ends with this
+/// process.
 struct Own {
     child: Child,
     socket: PathBuf,
@@ -243,7 +245,8 @@ impl Own {
 #[allow(unsafe_code)] // nothing else runs in the child before it is another program
 fn ends_with_us(command: &mut Command) {
     let signal = Some(rustix::process::Signal::TERM);
-    // SAFETY: one system call, which is all that is done between fork and exec; it takes no lock and allocates nothing.
+    // SAFETY: one system call, which is all that is done between fork and exec; it takes no lock
+    // and allocates nothing.
     unsafe {
         command.pre_exec(move || Ok(rustix::process::set_parent_process_death_signal(signal)?));
     }

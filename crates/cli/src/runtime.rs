@@ -1,9 +1,9 @@
 //! Runtimes of the commands, for systems that allow a process few threads.
 //!
-//! tokio panics if it cannot start its first thread. If it has only the threads that run tasks, blocking
-//! work waits until the system allows another one, and nothing asks again. So the threads are tried
-//! first: with few of them there are fewer workers, with too few starting is an error, and later
-//! shortages are retried.
+//! tokio panics if it cannot start its first thread. If it has only the threads that run tasks,
+//! blocking work waits until the system allows another one, and nothing asks again. So the threads
+//! are tried first: with few of them there are fewer workers, with too few starting is an error,
+//! and later shortages are retried.
 
 use std::io;
 use std::num::NonZero;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads that blocking work must be able to have: for a walk, which may wait for the other two, one that reads and
-/// one that writes.
+/// Threads that blocking work must be able to have: for a walk, which may wait for the other two,
+/// one that reads and one that writes.
 const BLOCKING_THREADS: usize = 3;
-/// Interval at which blocking work is given the thread that was refused to it. Less than tokio keeps
-/// an idle thread (10 s), so that usually one is left.
+/// Interval at which blocking work is given the thread that was refused to it. Less than tokio
+/// keeps an idle thread (10 s), so that usually one is left.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reason why a command cannot start.

@@ -23,43 +23,51 @@ use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{answer, descriptors, doctor, failure, home, logging, perf};
 
-/// Descriptors for all that is no copy: connections being set up, measurements, listeners, the runtime.
+/// Descriptors for all that is no copy: connections being set up, measurements, listeners, the
+/// runtime.
 const OTHER_DESCRIPTORS: usize = 1024;
 /// Least descriptors that a server can make progress with.
 const MIN_DESCRIPTORS: u64 = 64;
-/// Descriptors for each stream of a copy where there are few: the stream, and files and directories of
-/// its work.
+/// Descriptors for each stream of a copy where there are few: the stream, and files and directories
+/// of its work.
 const DESCRIPTORS_PER_STREAM: u64 = 8;
 /// Blocking threads for all that is no copy: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
-/// How long copies that end with the server may take to remove, or make durable, what is not finished.
+/// How long copies that end with the server may take to remove, or make durable, what is not
+/// finished.
 const LET_GO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// Serve a directory to the keys that are granted it.
 ///
-/// Nobody may do anything unless a grant says so. Nothing outside the root is ever read or written: no path and no symbolic
-/// link leads out, and links inside are not followed either.
+/// Nobody may do anything unless a grant says so. Nothing outside the root is ever read or written:
+/// no path and no symbolic link leads out, and links inside are not followed either.
 #[derive(Args)]
 pub struct Serve {
-    /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it is back, or SIGHUP confirms the new one.
+    /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it
+    /// is back, or SIGHUP confirms the new one.
     #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
     root: Option<PathBuf>,
-    /// Serve whoever started this over ssh, and do what standard input says. For `longhaul cp` to user@host:path.
+    /// Serve whoever started this over ssh, and do what standard input says. For `longhaul cp` to
+    /// user@host:path.
     #[arg(long, hide = true, exclusive = true)]
     over_stdio: bool,
-    /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is printed.
+    /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is
+    /// printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Let this key read the root, or a directory beneath it. Repeatable.
     #[arg(long, value_name = "KEY[=DIR]")]
     read: Vec<String>,
-    /// Let this key put files in the root, or in a directory beneath it, and replace none. Repeatable. It includes no reading.
+    /// Let this key put files in the root, or in a directory beneath it, and replace none.
+    /// Repeatable. It includes no reading.
     #[arg(long, value_name = "KEY[=DIR]")]
     create: Vec<String>,
-    /// Let this key put files there and replace what exists. Repeatable. Writing includes no reading.
+    /// Let this key put files there and replace what exists. Repeatable. Writing includes no
+    /// reading.
     #[arg(long, value_name = "KEY[=DIR]")]
     write: Vec<String>,
-    /// A file of grants: `[[grant]]` with key = "lhk1:...", and read, create, write = ["dir", ...]. SIGHUP reads it again.
+    /// A file of grants: `[[grant]]` with key = "lhk1:...", and read, create, write = ["dir", ...].
+    /// SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     grants: Option<PathBuf>,
     /// The server's own key [default: the default key].
@@ -74,13 +82,16 @@ pub struct Serve {
     /// Streams of one copy.
     #[arg(long, value_name = "N", default_value_t = Limits::default().streams_per_copy)]
     max_streams: u16,
-    /// Files open at once to be written or read in blocks; less if the limit on descriptors (ulimit -n) leaves no room for them.
+    /// Files open at once to be written or read in blocks; less if the limit on descriptors (ulimit
+    /// -n) leaves no room for them.
     #[arg(long, value_name = "N", default_value_t = Limits::default().open_files)]
     max_open_files: usize,
-    /// Memory for what is remembered of copies, beside the buffers of their streams: 512MiB; a bare number is MiB.
+    /// Memory for what is remembered of copies, beside the buffers of their streams: 512MiB; a bare
+    /// number is MiB.
     #[arg(long, value_name = "SIZE", default_value_t = ByteCount(Limits::default().bookkeeping as u64), value_parser = memory)]
     max_memory: ByteCount,
-    /// Let clients that ask for it (`cp --no-encrypt`) send and receive the content of large files unencrypted.
+    /// Let clients that ask for it (`cp --no-encrypt`) send and receive the content of large files
+    /// unencrypted.
     #[arg(long)]
     allow_no_encrypt: bool,
     /// Let the keys that are granted anything here measure the path as well (`longhaul perf`).
@@ -234,7 +245,8 @@ impl Serve {
         }
     }
 
-    /// Reads the grants again. Those of the command line stay; if the file has a mistake, those in force do.
+    /// Reads the grants again. Those of the command line stay; if the file has a mistake, those in
+    /// force do.
     fn reload(&self, server: &Server) {
         match self.grants() {
             Ok(grants) => {

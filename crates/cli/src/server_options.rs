@@ -1,4 +1,5 @@
-//! How a server is reached and known, for paths of the form `lh://host/path`, in the flags of `longhaul cp`.
+//! How a server is reached and known, for paths of the form `lh://host/path`, in the flags of
+//! `longhaul cp`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -15,7 +16,8 @@ use crate::{home, trust};
 #[derive(Args)]
 #[command(next_help_heading = "At lh://host/path")]
 pub struct ServerOptions {
-    /// Depots to pass, in order, or `direct`. Repeatable: the first that leads there is taken. [default: direct]
+    /// Depots to pass, in order, or `direct`. Repeatable: the first that leads there is taken.
+    /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
     /// The server's key, as `longhaul serve` prints it; nothing else is trusted then.

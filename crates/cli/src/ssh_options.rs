@@ -10,7 +10,8 @@ use longhaul_remote::{AddressFamily, PortRange, Ssh, Start};
 #[derive(Args)]
 #[command(next_help_heading = "Copies to and from user@host:path (also in ~/.ssh/config)")]
 pub struct SshOptions {
-    /// Have the host use a copy of this very program: brought over ssh, checked, and kept in ~/.cache/longhaul there.
+    /// Have the host use a copy of this very program: brought over ssh, checked, and kept in
+    /// ~/.cache/longhaul there.
     #[arg(long)]
     pub bootstrap: bool,
     /// TCP ports for the data, at whichever side can be connected to [default: any].
@@ -85,7 +86,8 @@ impl SshOptions {
         }
     }
 
-    /// The first that is given of those that mean nothing for `lh://host/path`, and what to use there.
+    /// The first that is given of those that mean nothing for `lh://host/path`, and what to use
+    /// there.
     pub fn meaningless_for_servers(&self) -> Option<(&'static str, &'static str)> {
         let none = "leave it out";
         let flags = [

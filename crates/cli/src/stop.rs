@@ -1,4 +1,5 @@
-//! The signals that ask a command to end: SIGINT and SIGTERM, and SIGHUP where it does not mean to read something again.
+//! The signals that ask a command to end: SIGINT and SIGTERM, and SIGHUP where it does not mean to
+//! read something again.
 
 use std::io;
 

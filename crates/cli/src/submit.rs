@@ -12,9 +12,10 @@ use crate::{answer, logging};
 
 /// Have the agent make a copy in the background; it takes the arguments of `longhaul cp`.
 ///
-/// The agent is started if it does not run. It makes the copy even if this terminal is closed, tries again what breaks off, and goes on
-/// where it was after a crash or a reboot. `longhaul jobs` lists what it does, `longhaul job NUMBER --follow` watches. With --agent, paths are those of that
-/// agent's machine, and begin with a slash.
+/// The agent is started if it does not run. It makes the copy even if this terminal is closed,
+/// tries again what breaks off, and goes on where it was after a crash or a reboot. `longhaul jobs`
+/// lists what it does, `longhaul job NUMBER --follow` watches. With --agent, paths are those of
+/// that agent's machine, and begin with a slash.
 #[derive(Args)]
 #[command(override_usage = "longhaul submit [OPTIONS] <SRC>... <DST>")]
 pub struct Submit {
@@ -32,10 +33,12 @@ pub struct Submit {
     /// Not before this moment, as 2030-01-31T18:00:00Z.
     #[arg(long, value_name = "MOMENT")]
     not_before: Option<String>,
-    /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat for its arguments.
+    /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat
+    /// for its arguments.
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
     on_end: Vec<String>,
-    /// Report the end of the job to this http or https URL: a POST of the job in JSON, signed by the agent [default: what the agent was told].
+    /// Report the end of the job to this http or https URL: a POST of the job in JSON, signed by
+    /// the agent [default: what the agent was told].
     #[arg(long, value_name = "URL")]
     on_end_url: Option<String>,
     /// Name of this request: sent again with the same name, it makes no second job.

@@ -1,4 +1,5 @@
-//! What a person names on the command line: a local path, `user@host:path`, or `lh://host[:port]/path`.
+//! What a person names on the command line: a local path, `user@host:path`, or
+//! `lh://host[:port]/path`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 

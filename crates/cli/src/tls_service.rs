@@ -29,7 +29,8 @@ pub fn certificate(
     Ok(Certificate::own(identity.signing_key(), &hosts)?)
 }
 
-/// Writes a service's own certificate down for programs that know services by certificates: `curl --cacert`.
+/// Writes a service's own certificate down for programs that know services by certificates:
+/// `curl --cacert`.
 pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
     let Some(pem) = &certificate.pem else {
         return Ok(());
@@ -38,7 +39,8 @@ pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
     std::fs::write(&file, pem).with_context(|| format!("cannot write {}", home::shown(&file)))
 }
 
-/// Waits for the next second, and says which it is, since the Unix epoch: nothing is let in that was signed before it. Whoever was the service here before has forgotten nothing that it let in
+/// Waits for the next second, and says which it is, since the Unix epoch: nothing is let in that
+/// was signed before it. Whoever was the service here before has forgotten nothing that it let in
 /// before this second.
 pub async fn first_second() -> u64 {
     let now = unix_ms();
@@ -47,7 +49,8 @@ pub async fn first_second() -> u64 {
     since
 }
 
-/// What requests may be for: the names given, the addresses that it listens at, and this host's name.
+/// What requests may be for: the names given, the addresses that it listens at, and this host's
+/// name.
 pub fn names(given: &[String], address: SocketAddr) -> Result<Vec<Endpoint>> {
     let port = address.port();
     let mut names = Vec::new();

@@ -1,4 +1,5 @@
-//! How the server is known: by a key on the command line, from an earlier meeting, or by asking the person.
+//! How the server is known: by a key on the command line, from an earlier meeting, or by asking the
+//! person.
 
 use std::io::{BufRead, IsTerminal};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,8 +25,8 @@ pub struct Wanted {
     pub accept_new: bool,
 }
 
-/// A server's key that is to be written down once the server has proved to have it: with the first session that stands, since
-/// anybody can show any key.
+/// A server's key that is to be written down once the server has proved to have it: with the first
+/// session that stands, since anybody can show any key.
 #[derive(Debug, Clone, Default)]
 pub struct FirstUse(Option<Arc<Mutex<Unproved>>>);
 
@@ -52,8 +53,8 @@ pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
     .to_string()
 }
 
-/// Has `options` trust the server that they lead to, as far as that is `wanted`; a person may have to be asked. Returns what to
-/// remember once a session stands.
+/// Has `options` trust the server that they lead to, as far as that is `wanted`; a person may have
+/// to be asked. Returns what to remember once a session stands.
 pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<FirstUse> {
     let probe = async |trust| {
         let probe = ConnectOptions {
@@ -71,7 +72,8 @@ pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<Fir
     Ok(first)
 }
 
-/// Whom to trust at `server`, which `program` is. `probe` connects with the trust that it is given, and says which key was shown that is not known.
+/// Whom to trust at `server`, which `program` is. `probe` connects with the trust that it is given,
+/// and says which key was shown that is not known.
 ///
 /// # Errors
 /// A person did not trust the server's key, or what is known cannot be read.
@@ -121,8 +123,9 @@ async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Resul
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// A line that a person types, while whatever else this program waits for, a signal above all, is waited for beside it. It is read on a
-/// thread of its own, which the program's end does not wait for as it does for those of the runtime.
+/// A line that a person types, while whatever else this program waits for, a signal above all, is
+/// waited for beside it. It is read on a thread of its own, which the program's end does not wait
+/// for as it does for those of the runtime.
 async fn typed_line() -> Result<String> {
     let (sender, line) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().spawn(move || {

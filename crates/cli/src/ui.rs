@@ -16,8 +16,9 @@ use crate::{answer, home, logging};
 
 /// Open the agent's page in a browser: two panes with files of any place, and the jobs.
 ///
-/// The agent is started if it does not run. It answers the page on this machine alone, and only where it was opened by this command: its address holds a
-/// ticket that is good once, and for a minute.
+/// The agent is started if it does not run. It answers the page on this machine alone, and only
+/// where it was opened by this command: its address holds a ticket that is good once, and for a
+/// minute.
 #[derive(Args)]
 pub struct Ui {
     /// Print the address and open nothing: for a browser elsewhere, by way of ssh -L.
@@ -51,7 +52,8 @@ impl Ui {
     }
 }
 
-/// A file that leads a browser there. The address itself would be seen by everybody who lists processes.
+/// A file that leads a browser there. The address itself would be seen by everybody who lists
+/// processes.
 fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
     let file = dir.join("open.html");
     let _ = std::fs::remove_file(&file);

@@ -1,4 +1,5 @@
-//! Watches a copy: a progress line on a terminal, JSON lines for programs, and what the report needs.
+//! Watches a copy: a progress line on a terminal, JSON lines for programs, and what the report
+//! needs.
 
 mod lines;
 
@@ -173,7 +174,8 @@ impl Watch {
             && (found > 0 || !routes.is_empty())
             && self.started.elapsed() >= PROGRESS_LINE_AFTER
         {
-            // Not before there is something to show: ssh may be asking for a password on the same terminal.
+            // Not before there is something to show: ssh may be asking for a password on the same
+            // terminal.
             if self.bar.is_hidden() {
                 let style = ProgressStyle::with_template(BAR_TEMPLATE);
                 if let Ok(style) = style {
@@ -254,7 +256,8 @@ impl Watch {
             .collect();
     }
 
-    /// Returns whether all sources that are elsewhere are missing there, so that there is nothing to copy.
+    /// Returns whether all sources that are elsewhere are missing there, so that there is nothing
+    /// to copy.
     pub fn has_no_source(&self) -> bool {
         let seen = self.seen();
         seen.missing > 0 && seen.missing == seen.sources.len()
@@ -450,8 +453,8 @@ impl Observer for Watch {
     }
 }
 
-/// How long `bytes` take at `bps`; none where it can't be told, or is told best by saying nothing: over a year. What is to come is
-/// the peer's word, and may be any number.
+/// How long `bytes` take at `bps`; none where it can't be told, or is told best by saying nothing:
+/// over a year. What is to come is the peer's word, and may be any number.
 fn time_left(bytes: u64, bps: f64) -> Option<Duration> {
     const MAX_TIME_LEFT: Duration = Duration::from_secs(365 * 24 * 3600);
     let left = Duration::try_from_secs_f64(bytes as f64 * 8.0 / bps).ok()?;

@@ -46,8 +46,9 @@ pub fn dir() -> Result<PathBuf, HomeError> {
         .ok_or(HomeError::Nowhere)
 }
 
-/// Where what one command leaves for the next is kept, and nothing that anybody has to: `$LONGHAUL_STATE`, else `state` in
-/// `$LONGHAUL_HOME`, else `$XDG_STATE_HOME/longhaul`, else `~/.local/state/longhaul`; none where nothing says.
+/// Where what one command leaves for the next is kept, and nothing that anybody has to:
+/// `$LONGHAUL_STATE`, else `state` in `$LONGHAUL_HOME`, else `$XDG_STATE_HOME/longhaul`, else
+/// `~/.local/state/longhaul`; none where nothing says.
 #[must_use]
 pub fn state_dir() -> Option<PathBuf> {
     let below = |name, path| Some(from(name)?.join(path));
@@ -118,7 +119,8 @@ fn is_name(name: &str) -> bool {
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
 }
 
-/// The identity in `file`, or the default one, which is made when it is first needed: then `made` is called with it and its file.
+/// The identity in `file`, or the default one, which is made when it is first needed: then `made`
+/// is called with it and its file.
 ///
 /// # Errors
 /// As [`make_dir`], and [`HomeError::Identity`].

@@ -1,5 +1,5 @@
-//! `routes.toml`: by which route the connections of programs go that know nothing of routes. The first rule that fits decides; what
-//! none fits goes directly.
+//! `routes.toml`: by which route the connections of programs go that know nothing of routes. The
+//! first rule that fits decides; what none fits goes directly.
 //!
 //! ```toml
 //! [[route]]
@@ -11,8 +11,8 @@
 //! fall_back = false                              # no direct connection where the route fails; true when left out
 //! ```
 //!
-//! In place of `offramp`, `acceptor = true` says that the destinations speak the session protocol themselves. With neither, a rule says
-//! that its destinations are connected to directly.
+//! In place of `offramp`, `acceptor = true` says that the destinations speak the session protocol
+//! themselves. With neither, a rule says that its destinations are connected to directly.
 //!
 //! A table that a controller gives ([`controllers`]) is trusted less: it names no keys.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file

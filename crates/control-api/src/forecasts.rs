@@ -17,7 +17,8 @@ pub struct Spread {
     pub p90: f64,
 }
 
-/// How many of past values lay between `p10` and `p90` of the forecasts made before them; what was meant is 0.8.
+/// How many of past values lay between `p10` and `p90` of the forecasts made before them; what was
+/// meant is 0.8.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Coverage {
     /// Of the last hundred; none before there were as many.

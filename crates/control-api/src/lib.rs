@@ -1,4 +1,5 @@
-//! What the controller and those who ask it say to each other: the types of its HTTP API, `/api/v1`. No I/O.
+//! What the controller and those who ask it say to each other: the types of its HTTP API,
+//! `/api/v1`. No I/O.
 //!
 //! | room | what it is about | paths beneath `/api/v1` |
 //! |---|---|---|
@@ -13,13 +14,16 @@
 //! | [`grants`] | grants of circuits that depots have in use | `/grants/renewals` |
 //! | [`service`] | the controller itself | `/controller` |
 //!
-//! - Moments are milliseconds since the Unix epoch (fields that end in `_ms` and name a moment), spans seconds (`_s`) or microseconds (`_us`), rates bits
-//!   per second (`_bps`), sizes bytes.
+//! - Moments are milliseconds since the Unix epoch (fields that end in `_ms` and name a moment),
+//!   spans seconds (`_s`) or microseconds (`_us`), rates bits per second (`_bps`), sizes bytes.
 //! - Keys are written as `lhk1:...` ([`Key`]).
-//! - An **end** of a path is the name of a host or a depot of the map, or, for whoever is on no map, its key. Whoever has a depot's key speaks for that depot, and a
-//!   principal that the operator named as a host of the map is named speaks for that host.
-//! - A list is reported in pages: `next` of an answer is what to ask for as `after`; none if nothing follows by now.
-//! - A POST may have an `Idempotency-Key`: sent again with the same key and content within a day it is answered as it was, and does nothing a second time.
+//! - An **end** of a path is the name of a host or a depot of the map, or, for whoever is on no
+//!   map, its key. Whoever has a depot's key speaks for that depot, and a principal that the
+//!   operator named as a host of the map is named speaks for that host.
+//! - A list is reported in pages: `next` of an answer is what to ask for as `after`; none if
+//!   nothing follows by now.
+//! - A POST may have an `Idempotency-Key`: sent again with the same key and content within a day it
+//!   is answered as it was, and does nothing a second time.
 //! - Errors are problem documents (RFC 9457).
 
 #![forbid(unsafe_code)]

@@ -1,7 +1,8 @@
-//! The map: sites, hosts, depots and links. An operator puts it there; depots that register themselves are added to it.
+//! The map: sites, hosts, depots and links. An operator puts it there; depots that register
+//! themselves are added to it.
 //!
-//! `PUT /map` takes a [`Map`]; what was read from files of any format is sent as that. `PUT /depots/{key}` takes a [`Registration`], signed with that key,
-//! and again before it ends.
+//! `PUT /map` takes a [`Map`]; what was read from files of any format is sent as that.
+//! `PUT /depots/{key}` takes a [`Registration`], signed with that key, and again before it ends.
 
 pub use longhaul_map::{
     Depot, DepotAddress, DepotLimits, DepotSource, DepotState, Host, Link, Map, Registration,
@@ -17,7 +18,8 @@ use crate::{End, Key, Moment};
 pub struct Registered {
     /// What the depot is called on the map: its own name, unless that belongs to another key.
     pub name: String,
-    /// The next registration is expected within this many seconds: a third of the time for which this one holds.
+    /// The next registration is expected within this many seconds: a third of the time for which
+    /// this one holds.
     pub again_in_s: f64,
     /// Until when it holds, in milliseconds since the Unix epoch: from then on the depot is stale.
     #[schema(value_type = u64)]

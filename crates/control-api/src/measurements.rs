@@ -95,7 +95,8 @@ pub struct Conditions {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 32)]
     pub congestion: Option<String>,
-    /// What held it back. A rate that anything but the congestion window or the path held back is a lower bound of what the path carries.
+    /// What held it back. A rate that anything but the congestion window or the path held back is a
+    /// lower bound of what the path carries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
     /// The transfer that it was part of.
@@ -130,8 +131,8 @@ pub struct Measurement {
 
 /// Measurements to keep: `POST /measurements`. All of them are kept, or none.
 ///
-/// A depot may report hops that it is an end of, a client paths that it is an end of. The same measurement (reporter, path, quantity and moment) is kept
-/// once, however often it comes.
+/// A depot may report hops that it is an end of, a client paths that it is an end of. The same
+/// measurement (reporter, path, quantity and moment) is kept once, however often it comes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct Batch {
     /// At most 5,000.
@@ -190,17 +191,20 @@ pub struct KeptMeasurement {
 pub struct MeasurementPage {
     /// What was found.
     pub items: Vec<KeptMeasurement>,
-    /// What to ask for as `after` for those that follow, also for those that come in later; none if nothing was found.
+    /// What to ask for as `after` for those that follow, also for those that come in later; none if
+    /// nothing was found.
     pub next: Option<String>,
 }
 
 /// Measurements as pScheduler reports them: `GET /pscheduler`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct PschedulerPage {
-    /// Each as its HTTP archiver would send it. Those of ends without a host name or an address are left out.
+    /// Each as its HTTP archiver would send it. Those of ends without a host name or an address are
+    /// left out.
     #[schema(value_type = Vec<Object>)]
     pub items: Vec<serde_json::Value>,
-    /// What to ask for as `after` for those that follow, also for those that come in later; none if nothing was found.
+    /// What to ask for as `after` for those that follow, also for those that come in later; none if
+    /// nothing was found.
     pub next: Option<String>,
 }
 

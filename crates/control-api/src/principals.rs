@@ -1,4 +1,5 @@
-//! Who may ask for what: a principal has roles, and a role is a list of rights of the form (resource, permission, constraint), as OSCARS had it.
+//! Who may ask for what: a principal has roles, and a role is a list of rights of the form
+//! (resource, permission, constraint), as OSCARS had it.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -84,8 +85,9 @@ impl Permission {
 pub enum Constraint {
     /// To none: all.
     Any,
-    /// To what is the asker's own: its registration, hops that it is an end of, its transfers, routes that begin at it; of reservations, those that
-    /// it asked for, and to ask for some, those that it is an end of.
+    /// To what is the asker's own: its registration, hops that it is an end of, its transfers,
+    /// routes that begin at it; of reservations, those that it asked for, and to ask for some,
+    /// those that it is an end of.
     Own,
     /// To what belongs to one site of the map; of reservations, to those that begin or end there.
     Site(String),
@@ -130,8 +132,9 @@ pub struct ReservationLimits {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8)]
     pub paths: Option<u32>,
-    /// The part of what a link carries that may be reserved by all together when this is granted, in per cent. It can only be less than what
-    /// the map allows for the link: half, where the map does not say.
+    /// The part of what a link carries that may be reserved by all together when this is granted,
+    /// in per cent. It can only be less than what the map allows for the link: half, where the map
+    /// does not say.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 0, maximum = 100)]
     pub link_share_percent: Option<u8>,

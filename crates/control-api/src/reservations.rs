@@ -1,15 +1,19 @@
-//! Reservations of bandwidth: what is asked for, what is granted, or why it is not and what could be had instead.
+//! Reservations of bandwidth: what is asked for, what is granted, or why it is not and what could
+//! be had instead.
 //!
-//! `POST /reservations` takes a [`ReservationRequest`]. What is granted is answered with 201 and [`Reserved`]: paths with rates, for each
-//! piece of time. What there is no room for is answered with 409 and a [`RefusedProblem`]: the links that are full, until when, and offers
-//! that are granted when they are asked for at once.
+//! `POST /reservations` takes a [`ReservationRequest`]. What is granted is answered with 201 and
+//! [`Reserved`]: paths with rates, for each piece of time. What there is no room for is answered
+//! with 409 and a [`RefusedProblem`]: the links that are full, until when, and offers that are
+//! granted when they are asked for at once.
 //!
-//! A reservation has three states, as the NSI Connection Service 2 has them (GFD.212): whether it is reserved, whether its paths are to be
-//! set up in its window, and its life. With `hold` it is held for a minute and is lost unless it is committed
-//! (`POST /reservations/{id}/commit`); without, both happen at once.
+//! A reservation has three states, as the NSI Connection Service 2 has them (GFD.212): whether it
+//! is reserved, whether its paths are to be set up in its window, and its life. With `hold` it is
+//! held for a minute and is lost unless it is committed (`POST /reservations/{id}/commit`);
+//! without, both happen at once.
 //!
-//! Its *circuit* is what the nodes on its paths do for it. Its streams are recognised by the ends' addresses; where it has several paths at once, or asks
-//! for it (`pin`), each path has source ports of its own.
+//! Its *circuit* is what the nodes on its paths do for it. Its streams are recognised by the ends'
+//! addresses; where it has several paths at once, or asks for it (`pin`), each path has source
+//! ports of its own.
 
 mod refusal;
 
@@ -85,7 +89,8 @@ pub enum Preference {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Recurrence {
-    /// A recurrence rule (RFC 5545, section 3.3.10), with COUNT or UNTIL; the window of the request is the first one.
+    /// A recurrence rule (RFC 5545, section 3.3.10), with COUNT or UNTIL; the window of the request
+    /// is the first one.
     #[schema(max_length = 1000, example = "FREQ=WEEKLY;BYDAY=MO,WE;COUNT=10")]
     pub rule: String,
     /// The time zone in whose days and hours the rule counts, by its IANA name; UTC if left out.
@@ -140,12 +145,13 @@ pub struct ReservationRequest {
     /// Whether its paths are set up in its window without a further request, once it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
-    /// Whether it is for streams with source ports of its own, though one path would need none: so that other streams between the ends stay out of
-    /// it. The answer names the ports.
+    /// Whether it is for streams with source ports of its own, though one path would need none: so
+    /// that other streams between the ends stay out of it. The answer names the ports.
     #[serde(default, skip_serializing_if = "is_false")]
     pub pin: bool,
-    /// The address, or the prefix, that its streams come from, where the map knows several of that end: `192.0.2.1`, `192.0.2.0/24`. It must be
-    /// one that the map knows the end by; whoever runs the controller may name any.
+    /// The address, or the prefix, that its streams come from, where the map knows several of that
+    /// end: `192.0.2.1`, `192.0.2.0/24`. It must be one that the map knows the end by; whoever runs
+    /// the controller may name any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 49, example = "192.0.2.1")]
     pub from_address: Option<String>,
@@ -171,7 +177,8 @@ const fn one() -> u32 {
     1
 }
 
-/// What is to be different: `PATCH /reservations/{id}`. What is left out stays; a volume counts from now on.
+/// What is to be different: `PATCH /reservations/{id}`. What is left out stays; a volume counts
+/// from now on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ReservationChange {
@@ -196,7 +203,8 @@ pub struct ReservationChange {
     /// Which is better, where one will do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<Preference>,
-    /// Whether the change is only held, beside what is promised, until it is committed or a minute is over.
+    /// Whether the change is only held, beside what is promised, until it is committed or a minute
+    /// is over.
     pub hold: bool,
 }
 
@@ -241,8 +249,8 @@ pub struct ReservedPath {
     pub rate_bps: u64,
     /// Its links, in order.
     pub links: Vec<LinkDirection>,
-    /// The source ports (TCP) by which its streams are recognised: bind the sockets of this path to them. All streams between the ends' addresses
-    /// belong to a path without.
+    /// The source ports (TCP) by which its streams are recognised: bind the sockets of this path to
+    /// them. All streams between the ends' addresses belong to a path without.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<SourcePortRange>,
     /// What went over it, where that is counted.
@@ -339,7 +347,8 @@ pub enum CircuitStanding {
     Failed,
     /// Some of it may still be there.
     TearingDown,
-    /// Nothing of it can be set up: no node on its paths has a driver, or the addresses of its ends are not known.
+    /// Nothing of it can be set up: no node on its paths has a driver, or the addresses of its ends
+    /// are not known.
     Unmanaged,
 }
 
@@ -348,7 +357,8 @@ pub enum CircuitStanding {
 pub struct Circuit {
     /// How it stands.
     pub standing: CircuitStanding,
-    /// Sites on its paths that are not set up, because no driver is configured for them: what leaves them is best effort.
+    /// Sites on its paths that are not set up, because no driver is configured for them: what
+    /// leaves them is best effort.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_set_up: Vec<String>,
     /// Why nothing of it can be set up, or what is missing, in one line.
@@ -363,8 +373,9 @@ pub struct PathGrant {
     pub path: ReservedPath,
     /// The depots for which it holds, by name.
     pub depots: Vec<String>,
-    /// The way over the path's depots in the direction in which the bytes go, one depot of each site that has any, in the form of `--route`: hops that must
-    /// follow directly, with their keys. None where no depot of the path has an address.
+    /// The way over the path's depots in the direction in which the bytes go, one depot of each
+    /// site that has any, in the form of `--route`: hops that must follow directly, with their
+    /// keys. None where no depot of the path has an address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<String>,
     /// The grant, signed by the controller, for the key that asked: `lhg1:` and base32 digits.
@@ -447,11 +458,13 @@ pub struct Reservation {
     /// What is held besides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldReservation>,
-    /// Links on which more is promised than may be reserved since the map was changed, or that are not on it any more. The promise stays on
-    /// the books; a change of the reservation has it planned anew.
+    /// Links on which more is promised than may be reserved since the map was changed, or that are
+    /// not on it any more. The promise stays on the books; a change of the reservation has it
+    /// planned anew.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub impaired: Vec<LinkDirection>,
-    /// The address or the prefix that its streams come from; none is known if it is left out, and nothing can be set up.
+    /// The address or the prefix that its streams come from; none is known if it is left out, and
+    /// nothing can be set up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from_address: Option<String>,
     /// The one that they go to.

@@ -17,7 +17,8 @@ pub struct RouteQuestion {
     /// The other end: an end, or a name or address that a host of the map is known by.
     #[schema(value_type = String, min_length = 1, max_length = 253, example = "dtn1.campus.example")]
     pub to: End,
-    /// Whether the bytes come from `to`: it is fetched, not sent. Routes are still those that the one who asks opens, from `from` to `to`.
+    /// Whether the bytes come from `to`: it is fetched, not sent. Routes are still those that the
+    /// one who asks opens, from `from` to `to`.
     #[serde(default)]
     pub receives: bool,
     /// How many bytes; if left out, many.
@@ -31,11 +32,13 @@ pub struct RouteQuestion {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 32)]
     pub congestion: Option<String>,
-    /// The route that is used until now, in the form of `--route`: it is left for another only where that gains enough.
+    /// The route that is used until now, in the form of `--route`: it is left for another only
+    /// where that gains enough.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(max_length = 4096)]
     pub current: Option<String>,
-    /// Whether a route may be tried of which little is known, at a stated cost. Never for small or urgent transfers.
+    /// Whether a route may be tried of which little is known, at a stated cost. Never for small or
+    /// urgent transfers.
     #[serde(default)]
     pub may_explore: bool,
     /// Depots that are not to be used, by name: those that have just failed.
@@ -75,9 +78,11 @@ pub struct Bottleneck {
 pub struct RouteOption {
     /// The depots to pass, in order; none is the direct route.
     pub via: Vec<Passed>,
-    /// The same in the form of `--route`: `direct`, or HOST:PORT with commas between them, with keys where they are known.
+    /// The same in the form of `--route`: `direct`, or HOST:PORT with commas between them, with
+    /// keys where they are known.
     pub route: String,
-    /// How long the whole transfer would take by it alone, in seconds; none where that is not known.
+    /// How long the whole transfer would take by it alone, in seconds; none where that is not
+    /// known.
     pub seconds: Option<Spread>,
     /// The rate that it would come to, in bits per second.
     pub rate_bps: Option<Spread>,
@@ -94,13 +99,16 @@ pub struct RouteOption {
 /// The answer to a question.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteAnswer {
-    /// What to use, all at once, each for its share. Never empty: where nothing is known, it is the direct route.
+    /// What to use, all at once, each for its share. Never empty: where nothing is known, it is the
+    /// direct route.
     pub routes: Vec<RouteOption>,
     /// What else was looked at, the best first.
     pub others: Vec<RouteOption>,
-    /// Where to go when all of `routes` fail, in this order; the direct route is among these or those.
+    /// Where to go when all of `routes` fail, in this order; the direct route is among these or
+    /// those.
     pub fall_back: Vec<RouteOption>,
-    /// How long it takes by `routes` together, in seconds: what is promised. None where too little is known to promise anything.
+    /// How long it takes by `routes` together, in seconds: what is promised. None where too little
+    /// is known to promise anything.
     pub seconds: Option<Spread>,
     /// Why, in at most five lines for people.
     #[schema(max_items = 5)]
@@ -135,7 +143,8 @@ pub struct TableQuery {
     pub limit: Option<u32>,
 }
 
-/// Routes from one end to others, to keep: what a client goes by when the controller does not answer.
+/// Routes from one end to others, to keep: what a client goes by when the controller does not
+/// answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteTable {
     /// Where they begin.
@@ -168,7 +177,8 @@ pub struct Destination {
     pub addresses: Vec<String>,
     /// By size of the transfer, ascending; none where all simply go direct.
     pub sizes: Vec<SizeClass>,
-    /// How long transfers of some sizes take by the direct route, by size, ascending; none where that is not known.
+    /// How long transfers of some sizes take by the direct route, by size, ascending; none where
+    /// that is not known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub direct: Vec<DirectTime>,
 }
@@ -190,12 +200,14 @@ pub struct SizeClass {
     /// How many bytes a typical transfer of this class has; 0 where that is not said.
     #[serde(default)]
     pub typical_bytes: u64,
-    /// What to use, all at once, the first one before all; `seconds` and `rate_bps` are those of a typical transfer of this class.
+    /// What to use, all at once, the first one before all; `seconds` and `rate_bps` are those of a
+    /// typical transfer of this class.
     pub routes: Vec<RouteOption>,
     /// Where to go when these fail, in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fall_back: Vec<RouteOption>,
-    /// How long a typical transfer would take by the direct route, in seconds; none where that is not known, or dead.
+    /// How long a typical transfer would take by the direct route, in seconds; none where that is
+    /// not known, or dead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_seconds: Option<Spread>,
 }

@@ -12,7 +12,8 @@ use crate::{End, Key, Moment};
 pub enum Outcome {
     /// All is there.
     Done,
-    /// Some is not, for reasons that have nothing to do with the network: a file that cannot be read.
+    /// Some is not, for reasons that have nothing to do with the network: a file that cannot be
+    /// read.
     Incomplete,
     /// It broke off.
     Failed,
@@ -23,7 +24,8 @@ pub enum Outcome {
 /// By which route how much went.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct RouteUsed {
-    /// The depots that it passed, in order from the one who reports, by their names on the map or their addresses; none is the direct route.
+    /// The depots that it passed, in order from the one who reports, by their names on the map or
+    /// their addresses; none is the direct route.
     #[schema(max_items = 16)]
     pub via: Vec<String>,
     /// How many bytes of content it carried.

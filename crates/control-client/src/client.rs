@@ -15,7 +15,8 @@ use tokio::net::UnixStream;
 use crate::error::ClientError;
 use crate::https::Https;
 
-/// Most bytes of an answer that nobody asked to be shorter: a job's report names a thousand failures.
+/// Most bytes of an answer that nobody asked to be shorter: a job's report names a thousand
+/// failures.
 pub const MAX_ANSWER_BYTES: usize = 64 << 20;
 /// Of an answer that is no problem document, so much is shown.
 const MAX_SHOWN_BYTES: usize = 200;

@@ -1,4 +1,5 @@
-//! What can be asked of a controller. Each question has a bound in time of its own: who asks has something else to do.
+//! What can be asked of a controller. Each question has a bound in time of its own: who asks has
+//! something else to do.
 
 mod reservations;
 
@@ -22,7 +23,8 @@ use crate::client::ServiceClient;
 use crate::error::ClientError;
 use crate::settings::{SERVICE, Settings};
 
-/// A controller that can be asked, or several that share a store: then the next is asked when one does not answer, or cannot do it now.
+/// A controller that can be asked, or several that share a store: then the next is asked when one
+/// does not answer, or cannot do it now.
 #[derive(Debug)]
 pub struct Controller {
     /// One at least.
@@ -36,7 +38,8 @@ pub use reservations::{Action, Granted};
 
 /// How often something is sent to one controller before that counts as no answer.
 const SENT_AT_MOST: u32 = 3;
-/// For how long several are asked for what only the one that leads does: until another leads in place of one that is gone.
+/// For how long several are asked for what only the one that leads does: until another leads in
+/// place of one that is gone.
 const FAILOVER_TIME: Duration = Duration::from_secs(30);
 /// The pause until they are asked again.
 const FAILOVER_PAUSE: Duration = Duration::from_millis(500);
@@ -208,7 +211,8 @@ impl Controller {
             .await
     }
 
-    /// Asks one after the other, beginning with the one that answered last, until one answers. All share the time.
+    /// Asks one after the other, beginning with the one that answered last, until one answers. All
+    /// share the time.
     async fn each<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,
@@ -253,7 +257,8 @@ impl Controller {
         }))
     }
 
-    /// The same, again and again where no answer came: of one, a few times; of several, for as long as they may take to agree on who leads.
+    /// The same, again and again where no answer came: of one, a few times; of several, for as long
+    /// as they may take to agree on who leads.
     async fn insist<'a, T, F>(
         &'a self,
         ask: impl Fn(&'a ServiceClient) -> F,

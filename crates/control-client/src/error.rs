@@ -107,7 +107,8 @@ pub enum ClientError {
 }
 
 impl ClientError {
-    /// Whether the same request may be answered at another time: nothing is wrong with it, or with who asks.
+    /// Whether the same request may be answered at another time: nothing is wrong with it, or with
+    /// who asks.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {

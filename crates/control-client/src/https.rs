@@ -29,7 +29,8 @@ pub enum Trust {
 
 /// What was found of the key that the service showed, if it was asked for.
 type Seen = Arc<OnceLock<(PublicKey, Verdict)>>;
-/// Called each time a connection stands, since the service has proved then to have the key that it shows.
+/// Called each time a connection stands, since the service has proved then to have the key that it
+/// shows.
 type Proved = Box<dyn Fn() + Send + Sync>;
 
 /// See the module.
@@ -129,7 +130,8 @@ impl Https {
             Host::Ip(ip) => ip.to_string(),
         };
         let connecting = async {
-            // A look-up that ends with whoever asked: the system's own holds a thread, which the end of a program would wait for.
+            // A look-up that ends with whoever asked: the system's own holds a thread, which the
+            // end of a program would wait for.
             let addresses = Resolver::new().addresses(&self.server).await?;
             TcpStream::connect(addresses.as_slice()).await
         };

@@ -1,4 +1,5 @@
-//! `controller.toml`: which controller this machine asks, and how it is known. It lies beside the keys.
+//! `controller.toml`: which controller this machine asks, and how it is known. It lies beside the
+//! keys.
 //!
 //! ```toml
 //! url = "https://control.example:7513"     # or unix:/PATH, on this machine

@@ -1,6 +1,8 @@
-//! What is to be reported to a controller, on this machine's disk until it has been: a folder of bounded size, one file for each.
+//! What is to be reported to a controller, on this machine's disk until it has been: a folder of
+//! bounded size, one file for each.
 //!
-//! A report that cannot be sent waits for the next one. The controller keeps each once, so that it does no harm to send one twice: two programs may do so.
+//! A report that cannot be sent waits for the next one. The controller keeps each once, so that it
+//! does no harm to send one twice: two programs may do so.
 #![deny(clippy::indexing_slicing)] // what is read here comes from files
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
@@ -75,7 +77,8 @@ impl Spool {
         waiting
     }
 
-    /// Reports it all, the oldest first. What cannot be read, and what the controller will not have, is forgotten.
+    /// Reports it all, the oldest first. What cannot be read, and what the controller will not
+    /// have, is forgotten.
     ///
     /// # Errors
     /// Nothing can be reported to the controller now: what is left waits.

@@ -1,6 +1,8 @@
-//! How many measurements a second are kept, on the disk, before they are acknowledged: in SQLite, and in the PostgreSQL that is named.
+//! How many measurements a second are kept, on the disk, before they are acknowledged: in SQLite,
+//! and in the PostgreSQL that is named.
 //!
-//! `cargo run --release -p longhaul-control --example ingest_rate -- [SECONDS] [POSTGRESQL-URL]`; the file is made in the working directory and removed.
+//! `cargo run --release -p longhaul-control --example ingest_rate -- [SECONDS] [POSTGRESQL-URL]`;
+//! the file is made in the working directory and removed.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,8 +1,9 @@
-//! How many requests for reservations a second are decided, written to the disk and answered with many reservations on the books, and how long each
-//! waits: by a writer on SQLite, on real networks. What the disk alone takes is measured before and afterwards.
+//! How many requests for reservations a second are decided, written to the disk and answered with
+//! many reservations on the books, and how long each waits: by a writer on SQLite, on real
+//! networks. What the disk alone takes is measured before and afterwards.
 //!
-//! `cargo run --release -p longhaul-control --example reservation_rate -- [NETWORK] [RESERVATIONS] [REQUESTS]`; the file is made in the working directory
-//! and removed.
+//! `cargo run --release -p longhaul-control --example reservation_rate -- [NETWORK] [RESERVATIONS]
+//! [REQUESTS]`; the file is made in the working directory and removed.
 
 #![allow(
     clippy::unwrap_used,

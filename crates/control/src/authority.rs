@@ -1,7 +1,9 @@
-//! Who may do what: rights of the form (resource, permission, constraint), as OSCARS had them. Pure: no I/O, no clock.
+//! Who may do what: rights of the form (resource, permission, constraint), as OSCARS had them.
+//! Pure: no I/O, no clock.
 //!
-//! A principal has roles, a role has rights, and a request is allowed if one right of one role covers it. Nothing is ever forbidden by a right, so the
-//! order of roles and rights does not matter, and what no right covers is refused.
+//! A principal has roles, a role has rights, and a request is allowed if one right of one role
+//! covers it. Nothing is ever forbidden by a right, so the order of roles and rights does not
+//! matter, and what no right covers is refused.
 
 use std::collections::BTreeSet;
 
@@ -152,7 +154,8 @@ fn limits_of(right: &Right) -> ReservationLimits {
     }
 }
 
-/// How much the rights that cover a request allow: what is within one of these is allowed. None where no right covers it.
+/// How much the rights that cover a request allow: what is within one of these is allowed. None
+/// where no right covers it.
 #[must_use]
 pub fn limits(
     rights: &[Right],

@@ -1,5 +1,5 @@
-//! Circuits of reservations: what is promised and provisioned is set up on the network ([`longhaul_setup`]), and what becomes of it is taken into
-//! the book.
+//! Circuits of reservations: what is promised and provisioned is set up on the network
+//! ([`longhaul_setup`]), and what becomes of it is taken into the book.
 //!
 //! | room | what it does |
 //! |---|---|

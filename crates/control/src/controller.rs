@@ -55,7 +55,8 @@ pub struct Settings {
     pub setup: SetupConfig,
     /// Roots that certificates in signed requests may lead to.
     pub roots: Roots,
-    /// Where it answers other machines, as a URL: for those who ask another controller while this one leads.
+    /// Where it answers other machines, as a URL: for those who ask another controller while this
+    /// one leads.
     pub advertise: Option<String>,
 }
 
@@ -141,8 +142,9 @@ fn set<T>(lock: &RwLock<T>, value: T) {
 }
 
 impl Controller {
-    /// Reads what it must know before anybody asks, and begins to work: writing what comes, following the store, forgetting what is old. Forecasts are
-    /// rebuilt in the background; [`Self::is_ready`] says when they are.
+    /// Reads what it must know before anybody asks, and begins to work: writing what comes,
+    /// following the store, forgetting what is old. Forecasts are rebuilt in the background;
+    /// [`Self::is_ready`] says when they are.
     ///
     /// # Errors
     /// [`BeginError`].
@@ -307,7 +309,8 @@ impl Controller {
 }
 
 impl Work {
-    /// Waits until all that was begun has ended, and closes the store. The controller must have been told to stop, and nobody ask it any more.
+    /// Waits until all that was begun has ended, and closes the store. The controller must have
+    /// been told to stop, and nobody ask it any more.
     pub async fn end(mut self, controller: &Controller) {
         while self.others.join_next().await.is_some() {}
         self.end_writers.send_replace(true);

@@ -1,5 +1,5 @@
-//! The API: `/api/v1`, described by `/api/v1/openapi.json`, and whether the controller is there (`/healthz`), can work (`/readyz`), and what it counts
-//! (`/metrics`).
+//! The API: `/api/v1`, described by `/api/v1/openapi.json`, and whether the controller is there
+//! (`/healthz`), can work (`/readyz`), and what it counts (`/metrics`).
 
 #![allow(
     unused_qualifications,
@@ -40,7 +40,8 @@ use crate::authority::{Refused, Subject};
 use crate::controller::Controller;
 use crate::store::{Once, StoreError};
 
-/// Most bytes of a body that a key sends: a batch of measurements, or a map of some thousand links. Many may send one at a time.
+/// Most bytes of a body that a key sends: a batch of measurements, or a map of some thousand links.
+/// Many may send one at a time.
 pub const MAX_BODY_BYTES: usize = 2 << 20;
 /// And of one that comes over the socket: any map that can be.
 const MAX_LOCAL_BODY_BYTES: usize = 64 << 20;

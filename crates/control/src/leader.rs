@@ -1,12 +1,14 @@
-//! Which of the controllers that share a store leads: it alone writes reservations, has circuits set up, and brings old measurements together.
+//! Which of the controllers that share a store leads: it alone writes reservations, has circuits
+//! set up, and brings old measurements together.
 //!
 //! | room | what it does |
 //! |---|---|
 //! | [`election`] | what is made of the server's answers and of their absence. Pure |
 //! | [`candidate`] | the task that asks for the lock, over a connection that it keeps for that |
 //!
-//! Whoever has the lock of PostgreSQL leads. The server takes it back when nothing has come from its holder for [`SERVER_LIMIT_MS`]; the holder stops
-//! to lead [`LEASE_MS`] after it asked last, which is before that. Should a machine stand still so long that two lead all the same, the epoch
+//! Whoever has the lock of PostgreSQL leads. The server takes it back when nothing has come from
+//! its holder for [`SERVER_LIMIT_MS`]; the holder stops to lead [`LEASE_MS`] after it asked last,
+//! which is before that. Should a machine stand still so long that two lead all the same, the epoch
 //! of the journal refuses what the older one writes ([`crate::store::reservations`]).
 
 pub mod candidate;
@@ -14,7 +16,8 @@ pub mod election;
 
 use tokio::sync::watch;
 
-/// How long who leads does so after it asked the server for the last time and was answered, in milliseconds.
+/// How long who leads does so after it asked the server for the last time and was answered, in
+/// milliseconds.
 pub const LEASE_MS: u64 = 4_000;
 /// How long the server leaves the lock to whom nothing comes from, in milliseconds.
 pub const SERVER_LIMIT_MS: u64 = 8_000;
@@ -35,7 +38,8 @@ pub enum Leadership {
     Alone,
     /// It does.
     Leading {
-        /// The journal's epoch, which was taken over the connection that has the lock: nobody who has lost it can take another.
+        /// The journal's epoch, which was taken over the connection that has the lock: nobody who
+        /// has lost it can take another.
         epoch: i64,
     },
     /// Another one does: the last of which it is known.

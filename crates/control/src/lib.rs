@@ -1,4 +1,5 @@
-//! The controller: keeps a map and what was measured of its paths, and answers with forecasts and routes, over HTTP.
+//! The controller: keeps a map and what was measured of its paths, and answers with forecasts and
+//! routes, over HTTP.
 //!
 //! | room | what it does |
 //! |---|---|

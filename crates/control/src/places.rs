@@ -1,4 +1,5 @@
-//! The map as it is now, and who stands where on it: values made from what the store has, without I/O.
+//! The map as it is now, and who stands where on it: values made from what the store has, without
+//! I/O.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -126,7 +127,8 @@ impl Places {
         self.depots.get(key).map(String::as_str)
     }
 
-    /// For which ends a principal speaks that has this key and that name: for the depot of that key, for the host of that name, and for itself.
+    /// For which ends a principal speaks that has this key and that name: for the depot of that
+    /// key, for the host of that name, and for itself.
     #[must_use]
     pub fn speaker(&self, key: &PublicKey, name: &str) -> Speaker {
         let depot = self.depot(key).map(str::to_owned);
@@ -168,7 +170,8 @@ impl Places {
         &self.names
     }
 
-    /// What a request about a path is about: the speaker's own if it is one of its ends, and a site's if both ends stand there.
+    /// What a request about a path is about: the speaker's own if it is one of its ends, and a
+    /// site's if both ends stand there.
     #[must_use]
     pub fn path(&self, speaker: Option<&Speaker>, from: &str, to: &str) -> Subject {
         let own = speaker.is_some_and(|speaker| speaker.is(from) || speaker.is(to));
@@ -194,7 +197,8 @@ impl Places {
         self.sites.get(end)?.as_deref()
     }
 
-    /// Where an end of a reservation is: a host or a depot, by its name or by an address that a host is known by; else the site of that name.
+    /// Where an end of a reservation is: a host or a depot, by its name or by an address that a
+    /// host is known by; else the site of that name.
     #[must_use]
     pub fn place(&self, name: &str) -> Option<Place> {
         let map = &self.known.map;
@@ -241,7 +245,8 @@ impl Places {
         ips.collect()
     }
 
-    /// The end that is meant by a name or an address: itself where it is a host, a depot or a key, else the host that is known by it.
+    /// The end that is meant by a name or an address: itself where it is a host, a depot or a key,
+    /// else the host that is known by it.
     #[must_use]
     pub fn meant<'a>(&'a self, name: &'a str) -> Option<&'a str> {
         if self.sites.contains_key(name) || name.parse::<PublicKey>().is_ok() {

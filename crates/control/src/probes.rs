@@ -1,12 +1,16 @@
-//! What depots are to measure between each other, and when: no depot is at an end of two measurements at a time, and what they carry is a stated share of each
-//! link. Pure: who measures what in a moment hangs on the depots of the map and the moment alone, so that every controller of a fleet says the same.
+//! What depots are to measure between each other, and when: no depot is at an end of two
+//! measurements at a time, and what they carry is a stated share of each link. Pure: who measures
+//! what in a moment hangs on the depots of the map and the moment alone, so that every controller
+//! of a fleet says the same.
 //!
-//! Time is divided into slots, and in each slot depots are paired as in a round-robin tournament (the circle method: all but one go round, one stays): after as
-//! many slots as there are depots, less one, each pair has had its turn.
+//! Time is divided into slots, and in each slot depots are paired as in a round-robin tournament
+//! (the circle method: all but one go round, one stays): after as many slots as there are depots,
+//! less one, each pair has had its turn.
 
 use longhaul_control_api::probes::ProbeKind;
 
-/// How long a pair has to itself, in milliseconds: a train over the longest paths on Earth takes eight round trips of a third of a second.
+/// How long a pair has to itself, in milliseconds: a train over the longest paths on Earth takes
+/// eight round trips of a third of a second.
 pub const SLOT_MS: u64 = 3_000;
 /// Of what a link carries, the most that measurements of one pair take of it on average.
 pub const MAX_SHARE: f64 = 0.01;
@@ -14,7 +18,8 @@ pub const MAX_SHARE: f64 = 0.01;
 pub const MAX_BYTES: u64 = 64 << 20;
 /// What one carries where nobody knows what the link does, in bytes.
 pub const UNKNOWN_LINK_BYTES: u64 = 1 << 20;
-/// The most that one carries where those before it were over before their path's rate could be seen, in bytes.
+/// The most that one carries where those before it were over before their path's rate could be
+/// seen, in bytes.
 pub const MAX_UNSEEN_BYTES: u64 = 16 << 20;
 /// A train of fewer bytes says nothing of a rate: then round trips alone are measured.
 const MIN_TRAIN_BYTES: u64 = 128 << 10;
@@ -32,7 +37,8 @@ pub struct Turn {
     pub to: usize,
 }
 
-/// The turns of the depot at `place` among `depots` in which it begins a measurement, from `first` on, in so many slots.
+/// The turns of the depot at `place` among `depots` in which it begins a measurement, from `first`
+/// on, in so many slots.
 pub fn turns(depots: usize, place: usize, first: u64, slots: u64) -> impl Iterator<Item = Turn> {
     (first..first.saturating_add(slots)).filter_map(move |slot| {
         let (to, turn) = partner(depots, place, slot)?;
@@ -82,7 +88,8 @@ pub fn kind(depots: usize, path: &KnownPath) -> ProbeKind {
     }
 }
 
-/// What one measurement may carry so that all of a pair stay within their share; twice as much as the one before where that did not show the rate.
+/// What one measurement may carry so that all of a pair stay within their share; twice as much as
+/// the one before where that did not show the rate.
 fn bulk_bytes(depots: usize, path: &KnownPath) -> u64 {
     let longer = path
         .unseen_bytes

@@ -1,5 +1,6 @@
-//! Reservations of bandwidth: what the API asks in names, decided by [`longhaul_circuits`] in numbers, and reported in names again. Pure: no I/O,
-//! no clock; the journal is kept by [`crate::store::reservations`], and written by [`writer`].
+//! Reservations of bandwidth: what the API asks in names, decided by [`longhaul_circuits`] in
+//! numbers, and reported in names again. Pure: no I/O, no clock; the journal is kept by
+//! [`crate::store::reservations`], and written by [`writer`].
 //!
 //! | room | what it does |
 //! |---|---|

@@ -102,7 +102,8 @@ fn ask_elsewhere(leader: Option<&str>) -> String {
 #[derive(Debug, Clone)]
 pub struct Store {
     database: Database,
-    /// Whoever writes holds it, in the order in which they came: in SQLite one can write at a time, and would else ask again and again.
+    /// Whoever writes holds it, in the order in which they came: in SQLite one can write at a time,
+    /// and would else ask again and again.
     writing: Arc<Mutex<()>>,
 }
 
@@ -168,7 +169,8 @@ impl Store {
         Ok(self.database.now(&mut connection).await?)
     }
 
-    /// The numbers of the last changes: others who share the store see by them whether what they know is old.
+    /// The numbers of the last changes: others who share the store see by them whether what they
+    /// know is old.
     ///
     /// # Errors
     /// It does not answer.

@@ -1,5 +1,6 @@
-//! What the network is like and will be: forecasts of all that is measured, and the hops and outcomes that routes are chosen from. All of it lies in memory,
-//! is rebuilt from the store at the start, and does no I/O; what decides is in [`longhaul_weather`].
+//! What the network is like and will be: forecasts of all that is measured, and the hops and
+//! outcomes that routes are chosen from. All of it lies in memory, is rebuilt from the store at the
+//! start, and does no I/O; what decides is in [`longhaul_weather`].
 
 mod answer;
 mod assumed;
@@ -28,7 +29,8 @@ use crate::store::measurements::SeriesKey;
 
 /// For how long what is assumed is taken for new, in seconds.
 const ASSUMED_FOR_S: f64 = 60.0;
-/// Streams of a transfer that does not say how many: as many as a copy begins with on a path where they matter (`docs/copying.md`).
+/// Streams of a transfer that does not say how many: as many as a copy begins with on a path where
+/// they matter (`docs/copying.md`).
 const USUAL_STREAMS: u16 = 16;
 
 /// A series and its newest value.
@@ -209,7 +211,8 @@ impl Weather {
         id
     }
 
-    /// Makes the hops anew if some are known that are not among them, and assumes those within sites again from time to time: what is assumed does not age.
+    /// Makes the hops anew if some are known that are not among them, and assumes those within
+    /// sites again from time to time: what is assumed does not age.
     fn renew(&mut self, now: f64) {
         if !self.has_new && now - self.assumed_at < ASSUMED_FOR_S {
             return;

@@ -1,5 +1,6 @@
-//! The journal of reservations and the one that writes it, kept by SQLite and by PostgreSQL: the same tests. Whatever ends a writer, and wherever,
-//! nothing that it acknowledged is lost, and nothing is there twice.
+//! The journal of reservations and the one that writes it, kept by SQLite and by PostgreSQL: the
+//! same tests. Whatever ends a writer, and wherever, nothing that it acknowledged is lost, and
+//! nothing is there twice.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -281,7 +282,8 @@ async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) 
     );
 }
 
-/// What is offered beside the writer is granted on the book as its record left it, whatever was decided meanwhile.
+/// What is offered beside the writer is granted on the book as its record left it, whatever was
+/// decided meanwhile.
 async fn offers_are_good_at_the_record_that_they_name(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
@@ -335,7 +337,8 @@ async fn offers_are_good_at_the_record_that_they_name(store: Store) {
     assert!(taken > 0, "nothing was offered");
 }
 
-/// Two controllers that both write, on one store: whoever is asked takes the lead, and no bandwidth is promised twice.
+/// Two controllers that both write, on one store: whoever is asked takes the lead, and no bandwidth
+/// is promised twice.
 async fn two_writers_promise_nothing_twice(store: Store) {
     let time = Time::default();
     let both = [Writing::begin(&store, &time), Writing::begin(&store, &time)];
@@ -395,8 +398,9 @@ impl<F: Future<Output = ()>> Future for Killed<F> {
     }
 }
 
-/// The writer is dropped after one poll, after two, and so on, until it was not before all was answered: within any of its steps, between
-/// appending and answering too. What is asked again with the same key is there once then.
+/// The writer is dropped after one poll, after two, and so on, until it was not before all was
+/// answered: within any of its steps, between appending and answering too. What is asked again with
+/// the same key is there once then.
 async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store) {
     let time = Time::default();
     let (mut all, mut broken) = (Vec::new(), 0);
@@ -470,7 +474,8 @@ fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leader
     Writing { book, task, end }
 }
 
-/// One has the lock, and with it an epoch. When another has it, the one before is refused whatever it believes, and takes no epoch back.
+/// One has the lock, and with it an epoch. When another has it, the one before is refused whatever
+/// it believes, and takes no epoch back.
 #[tokio::test]
 async fn whoever_has_the_lock_no_more_writes_nothing() {
     let server = postgres::Postgres::start();
@@ -545,8 +550,9 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
     );
 }
 
-/// The file loses its last records, as it does where they were never committed: what is left is the book as it was. One that is missing in the
-/// middle, or is no record, is no book at all, and is reported.
+/// The file loses its last records, as it does where they were never committed: what is left is the
+/// book as it was. One that is missing in the middle, or is no record, is no book at all, and is
+/// reported.
 #[tokio::test]
 async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() {
     let dir = tempfile::tempdir().unwrap();

@@ -4,13 +4,15 @@ use std::time::Duration;
 
 /// After so much measuring, the forecast counts no more.
 const MEASURED_WHOLLY: Duration = Duration::from_secs(60);
-/// Where there is no forecast, a measurement counts from this length on: slow start is over on any path ...
+/// Where there is no forecast, a measurement counts from this length on: slow start is over on any
+/// path ...
 const MEASURED_AT_LEAST: Duration = Duration::from_secs(5);
 /// ... or, where the deadline is near, from one part in so many of the time to it on ...
 const TIME_OVER_MEASURED: u32 = 4;
 /// ... but from no less than this: on most paths slow start is over by then.
 const MEASURED_AT_VERY_LEAST: Duration = Duration::from_secs(2);
-/// What is measured of the past is taken for the next hours as one in ten less, or more, than by these factors.
+/// What is measured of the past is taken for the next hours as one in ten less, or more, than by
+/// these factors.
 const P10_FACTOR: f64 = 0.75;
 const P90_FACTOR: f64 = 1.25;
 /// No rate is slower, in bit/s, so that logarithms exist.
@@ -44,14 +46,16 @@ impl Rates {
     }
 }
 
-/// How long a measurement must have lasted to count without a forecast, of a copy that has so long to its deadline.
+/// How long a measurement must have lasted to count without a forecast, of a copy that has so long
+/// to its deadline.
 #[must_use]
 pub fn long_enough(to_deadline: Duration) -> Duration {
     (to_deadline / TIME_OVER_MEASURED).clamp(MEASURED_AT_VERY_LEAST, MEASURED_AT_LEAST)
 }
 
-/// What is expected of best effort: by the forecast to begin with, by what is measured in the end, and in between by the mean of their logarithms.
-/// None where too little is known: no forecast, and no measurement that is [`long_enough`].
+/// What is expected of best effort: by the forecast to begin with, by what is measured in the end,
+/// and in between by the mean of their logarithms. None where too little is known: no forecast, and
+/// no measurement that is [`long_enough`].
 #[must_use]
 pub fn blend(
     forecast: Option<Rates>,

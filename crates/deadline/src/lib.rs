@@ -1,5 +1,6 @@
-//! Copies that are to be over by a moment: whether best effort will do, and what to reserve where it will not. Events in, actions out: no I/O, no
-//! clock and no lock, so that all of it is tested in virtual time.
+//! Copies that are to be over by a moment: whether best effort will do, and what to reserve where
+//! it will not. Events in, actions out: no I/O, no clock and no lock, so that all of it is tested
+//! in virtual time.
 //!
 //! | room | what it does |
 //! |---|---|

@@ -1,14 +1,21 @@
-//! The decisions. Whoever carries them out looks at the copy every second or so, and feeds what became of requests.
+//! The decisions. Whoever carries them out looks at the copy every second or so, and feeds what
+//! became of requests.
 //!
-//! - Best effort **will do** where it carries what is left before the deadline at its p10 rate, less a margin of time ([`bounds::MARGIN_SHARE`]): nothing is asked.
-//! - What it is not sure to carry is **reserved**, as a volume by the deadline. It is held first, and committed only if it is still needed then.
-//! - It is **changed** where what is promised and best effort at its p10 no longer carry what is left ([`bounds::CHANGED_ABOVE`]): a path has failed, the walk has found
-//!   more, the copy is slower than it was to be; and where less than half of it is needed ([`bounds::CHANGED_BELOW`]).
-//! - It is **returned** where best effort would do with [`bounds::RELEASED_ABOVE`] to spare, and when the copy is over.
-//! - That the deadline may be missed is **reported** once, and once that it cannot be met, with what could be had instead.
+//! - Best effort **will do** where it carries what is left before the deadline at its p10 rate,
+//!   less a margin of time ([`bounds::MARGIN_SHARE`]): nothing is asked.
+//! - What it is not sure to carry is **reserved**, as a volume by the deadline. It is held first,
+//!   and committed only if it is still needed then.
+//! - It is **changed** where what is promised and best effort at its p10 no longer carry what is
+//!   left ([`bounds::CHANGED_ABOVE`]): a path has failed, the walk has found more, the copy is
+//!   slower than it was to be; and where less than half of it is needed
+//!   ([`bounds::CHANGED_BELOW`]).
+//! - It is **returned** where best effort would do with [`bounds::RELEASED_ABOVE`] to spare, and
+//!   when the copy is over.
+//! - That the deadline may be missed is **reported** once, and once that it cannot be met, with
+//!   what could be had instead.
 //!
-//! What keeps it from flapping: whatever leads to a request must have held for a while, there are pauses between requests that double, and there are at
-//! most [`bounds::MAX_REQUESTS`] in all.
+//! What keeps it from flapping: whatever leads to a request must have held for a while, there are
+//! pauses between requests that double, and there are at most [`bounds::MAX_REQUESTS`] in all.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +45,8 @@ enum State {
     Asked,
     /// What is held is being committed.
     Committing(Promise),
-    /// A request or a commit is under way for a copy that is over, or what is held is being given back.
+    /// A request or a commit is under way for a copy that is over, or what is held is being given
+    /// back.
     Ending,
     /// What is promised is being given back.
     Returning,
@@ -54,12 +62,14 @@ pub struct Planner {
     promise: Option<Promise>,
     failed: BTreeSet<PathId>,
     last: Look,
-    /// What best effort carried when it was measured last while nothing was reserved, and what it carries beside what is reserved now.
+    /// What best effort carried when it was measured last while nothing was reserved, and what it
+    /// carries beside what is reserved now.
     alone: Option<Measured>,
     beside: Option<Measured>,
     requests: u32,
     not_before: Moment,
-    /// Since when more is needed than there is; less than half of it; nothing of it; and since when the deadline is expected to be missed.
+    /// Since when more is needed than there is; less than half of it; nothing of it; and since when
+    /// the deadline is expected to be missed.
     short_since: Option<Moment>,
     ample_since: Option<Moment>,
     spare_since: Option<Moment>,
@@ -141,8 +151,9 @@ impl Planner {
         self.requests
     }
 
-    /// What best effort is expected to carry, where that is known. Beside a reservation, what is measured beside it counts alone, once that is long enough: both
-    /// may share a link, and then best effort no longer carries what it did before.
+    /// What best effort is expected to carry, where that is known. Beside a reservation, what is
+    /// measured beside it counts alone, once that is long enough: both may share a link, and then
+    /// best effort no longer carries what it did before.
     #[must_use]
     pub fn expected(&self) -> Option<Rates> {
         let long = self.long_enough();
@@ -157,7 +168,8 @@ impl Planner {
         Some(deadline - margin.min(deadline))
     }
 
-    /// Whether nothing is held, promised or under way any more, so that whoever carries actions out need not wait.
+    /// Whether nothing is held, promised or under way any more, so that whoever carries actions out
+    /// need not wait.
     #[must_use]
     pub fn is_clear(&self) -> bool {
         self.state == State::Idle && self.promise.is_none()
@@ -266,7 +278,8 @@ impl Planner {
         }
         let long = self.long_enough();
         let is_long = |measured: &Measured| measured.over >= long;
-        // Best effort alone carries what it carried beside the last reservation, or more. What has only begun to be measured replaces none of that.
+        // Best effort alone carries what it carried beside the last reservation, or more. What has
+        // only begun to be measured replaces none of that.
         let lasted = measured
             .filter(is_long)
             .or(self.beside.take().filter(is_long));

@@ -19,13 +19,14 @@ pub struct Piece {
     pub paths: Vec<(PathId, f64)>,
 }
 
-/// So long before the end of a grant its way is left, in milliseconds, or one part in eight of its time if that is less: what is under way is
-/// delivered with the rate of the circuit.
+/// So long before the end of a grant its way is left, in milliseconds, or one part in eight of its
+/// time if that is less: what is under way is delivered with the rate of the circuit.
 pub const LEFT_BEFORE_MS: Moment = 2000;
 /// One part in so many of a grant's time goes unused at most.
 const TIME_OVER_LEFT_BEFORE: Moment = 8;
 
-/// Until when the way of a grant is used. Where the network tells its streams by their ports it is used to the end; no more is counted on.
+/// Until when the way of a grant is used. Where the network tells its streams by their ports it is
+/// used to the end; no more is counted on.
 #[must_use]
 pub fn used_until(start: Moment, end: Moment) -> Moment {
     let time = end.saturating_sub(start);
@@ -46,7 +47,8 @@ impl Promise {
         self.bytes(from, Moment::MAX, &BTreeSet::new(), |piece| piece.end)
     }
 
-    /// Bytes that go between two moments, over paths that have not failed, for as long as they are used.
+    /// Bytes that go between two moments, over paths that have not failed, for as long as they are
+    /// used.
     #[must_use]
     pub fn carries(&self, from: Moment, to: Moment, failed: &BTreeSet<PathId>) -> f64 {
         self.bytes(from, to, failed, |piece| used_until(piece.start, piece.end))

@@ -16,23 +16,25 @@ use crate::observe::HopObserver;
 pub struct DepotConfig {
     /// Where to listen.
     pub listen: Vec<Listen>,
-    /// Who this depot is: in the list of depots passed, by which it knows a loop, and in its answers, which it signs.
+    /// Who this depot is: in the list of depots passed, by which it knows a loop, and in its
+    /// answers, which it signs.
     pub key: SigningKey,
     /// Who may go where.
     pub policy: Policy,
-    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone who can connect there can
-    /// read it, so loopback is the place for it.
+    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone
+    /// who can connect there can read it, so loopback is the place for it.
     pub metrics: Option<SocketAddr>,
     /// What stands on that page beside the depot's own metrics.
     pub metrics_beside: Option<Page>,
-    /// Congestion control towards next hops; the first that matches counts, else the kernel's default.
+    /// Congestion control towards next hops; the first that matches counts, else the kernel's
+    /// default.
     pub next_congestion: Vec<NextCongestion>,
     /// How much it takes on.
     pub limits: Limits,
     /// How long it waits.
     pub timeouts: Timeouts,
-    /// Threads that sessions run on: one for each processor is right. With 0, sessions are tasks of the runtime that runs
-    /// the depot.
+    /// Threads that sessions run on: one for each processor is right. With 0, sessions are tasks of
+    /// the runtime that runs the depot.
     pub workers: usize,
     /// Who learns of the hops that are relayed over.
     pub hop_observer: Option<HopObserver>,
@@ -41,7 +43,8 @@ pub struct DepotConfig {
 }
 
 impl DepotConfig {
-    /// A depot with key `key` at every address of this machine, port 7510, that allows what `policy` allows.
+    /// A depot with key `key` at every address of this machine, port 7510, that allows what
+    /// `policy` allows.
     #[must_use]
     pub fn new(key: SigningKey, policy: Policy) -> Self {
         Self {
@@ -63,8 +66,8 @@ impl DepotConfig {
     }
 }
 
-/// Congestion control towards some next hops. Text: `HOP=NAME`, where HOP is a host pattern ([`HostPattern`]) with a port
-/// or without, such as `*=bbr` or `10.0.0.0/8=cubic`.
+/// Congestion control towards some next hops. Text: `HOP=NAME`, where HOP is a host pattern
+/// ([`HostPattern`]) with a port or without, such as `*=bbr` or `10.0.0.0/8=cubic`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NextCongestion {
     /// Which hosts.
@@ -127,10 +130,11 @@ impl NextCongestion {
 /// Bounds. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at a time. One principal (or source, where a rule lets anybody in) may have half of them, two a third each, and so on;
-    /// further ones are answered "overloaded".
+    /// Sessions at a time. One principal (or source, where a rule lets anybody in) may have half of
+    /// them, two a third each, and so on; further ones are answered "overloaded".
     pub sessions: usize,
-    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the fullest source is reset.
+    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the
+    /// fullest source is reset.
     pub unauthenticated: usize,
     /// Name look-ups at a time, shared among principals as sessions are.
     pub lookups: usize,
@@ -168,15 +172,19 @@ impl Default for Limits {
 pub struct Timeouts {
     /// For the whole OPEN, from the moment the connection was accepted.
     pub header: Duration,
-    /// The same when all places for connections without a verified OPEN are taken; in between while more than half are.
+    /// The same when all places for connections without a verified OPEN are taken; in between while
+    /// more than half are.
     pub least_header: Duration,
-    /// For reaching the next hop, name look-up included; the OPEN's own set-up budget counts when it is shorter.
+    /// For reaching the next hop, name look-up included; the OPEN's own set-up budget counts when
+    /// it is shorter.
     pub dial: Duration,
-    /// For any byte to move either way. It is looked at once in this time, so a silent session lasts for one to two of it.
+    /// For any byte to move either way. It is looked at once in this time, so a silent session
+    /// lasts for one to two of it.
     pub idle: Duration,
     /// The same once one direction has ended.
     pub half_closed: Duration,
-    /// For sent bytes to be acknowledged by the next TCP (TCP_USER_TIMEOUT), and for a silent peer's TCP to answer keepalives.
+    /// For sent bytes to be acknowledged by the next TCP (TCP_USER_TIMEOUT), and for a silent
+    /// peer's TCP to answer keepalives.
     pub unacknowledged: Duration,
     /// For sessions to finish once the depot is told to stop.
     pub drain: Duration,

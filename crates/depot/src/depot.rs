@@ -28,11 +28,12 @@ use crate::workers::Workers;
 /// Spare pipes kept open between bursts.
 const SPARE_PIPES: usize = 32;
 
-/// Runs a depot until `shutdown` resolves, then drains: listeners close, sessions get [`Timeouts::drain`] to finish, and
-/// what is left is reset.
+/// Runs a depot until `shutdown` resolves, then drains: listeners close, sessions get
+/// [`Timeouts::drain`] to finish, and what is left is reset.
 ///
 /// # Errors
-/// [`Error`] when it cannot start. Once it runs, what goes wrong with a session is that session's status or reset.
+/// [`Error`] when it cannot start. Once it runs, what goes wrong with a session is that session's
+/// status or reset.
 ///
 /// [`Timeouts::drain`]: crate::Timeouts::drain
 pub async fn run(config: DepotConfig, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
@@ -64,7 +65,8 @@ impl Activity {
 }
 
 impl Depot {
-    /// Opens the listeners; connections wait until [`Depot::run`]. Must be called within a tokio runtime.
+    /// Opens the listeners; connections wait until [`Depot::run`]. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`Error`], which names what cannot be had.
@@ -157,7 +159,8 @@ impl Depot {
             .and_then(|listener| listener.local_addr().ok())
     }
 
-    /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are reset.
+    /// Serves until `shutdown` resolves, then drains. If this future is dropped, sessions are
+    /// reset.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self {
             listeners,

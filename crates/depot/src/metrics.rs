@@ -210,7 +210,8 @@ impl Metrics {
             .set(i64::try_from(pipe_bytes).unwrap_or(i64::MAX));
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
-            // Writing to a String does not fail; an empty page is the honest answer if it ever does.
+            // Writing to a String does not fail; an empty page is the honest answer if it ever
+            // does.
             page.clear();
         }
         page

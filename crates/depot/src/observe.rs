@@ -48,7 +48,8 @@ pub struct HopReport {
     pub to: HopEnd,
     /// What was seen.
     pub seen: HopSeen,
-    /// The train that arrived, where the other end measured the path (LH-PROBE-2): then nobody's data was on it.
+    /// The train that arrived, where the other end measured the path (LH-PROBE-2): then nobody's
+    /// data was on it.
     pub train: Option<Train>,
 }
 
@@ -62,8 +63,8 @@ impl fmt::Debug for HopObserver {
     }
 }
 
-/// Who stands at the other ends of the hops of a session that a depot passed on, as `open` went on: towards the initiator, and towards the
-/// acceptor.
+/// Who stands at the other ends of the hops of a session that a depot passed on, as `open` went on:
+/// towards the initiator, and towards the acceptor.
 pub(crate) fn ends(open: &Open) -> (HopEnd, HopEnd) {
     // The last of those passed is this depot.
     let before = open.passed.iter().rev().nth(1).copied();

@@ -1,7 +1,8 @@
-//! Small measurements of the path between two depots: sessions with the service `probe`, which the depot that is asked ends itself.
+//! Small measurements of the path between two depots: sessions with the service `probe`, which the
+//! depot that is asked ends itself.
 //!
-//! Nobody is dialled for them, nothing is passed on, and nothing that comes is kept. They are for keys that the policy names under `probes`, within
-//! bounds that cost next to nothing (LH-PROBE-3).
+//! Nobody is dialled for them, nothing is passed on, and nothing that comes is kept. They are for
+//! keys that the policy names under `probes`, within bounds that cost next to nothing (LH-PROBE-3).
 
 mod measure;
 mod train;
@@ -135,7 +136,8 @@ impl Before<'_> {
     }
 }
 
-/// Answers until the initiator ends, or a bound is met (LH-PROBE-3). Gives what the last train says that arrived.
+/// Answers until the initiator ends, or a bound is met (LH-PROBE-3). Gives what the last train says
+/// that arrived.
 async fn answer(from: &mut Before<'_>) -> io::Result<Option<Train>> {
     let (mut exchanges, mut trains) = (0, 0u64);
     let mut chunk = vec![0; CHUNK];

@@ -56,8 +56,8 @@ impl From<NoRoom> for Refused {
     }
 }
 
-/// Says why not (LH-DEPOT-4), and makes sure that it can be read (LH-STATUS-6). `open` is `None` when there was none that
-/// could be read.
+/// Says why not (LH-DEPOT-4), and makes sure that it can be read (LH-STATUS-6). `open` is `None`
+/// when there was none that could be read.
 pub(crate) async fn refuse(
     shared: &Shared,
     upstream: Conn,

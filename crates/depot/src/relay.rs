@@ -1,9 +1,12 @@
-//! Moves a session's bytes both ways, blindly (LH-DEPOT-3), until both sides have ended or one has died.
+//! Moves a session's bytes both ways, blindly (LH-DEPOT-3), until both sides have ended or one has
+//! died.
 //!
-//! One future drives both directions, so a wake-up on either socket costs one task switch. What it promises is the
-//! table in `docs/close-states.md`: an end of stream on one side becomes a FIN on the other once everything before it
-//! has been delivered to the kernel (LH-END-1); a death on one side becomes a reset on the other (LH-END-3); nothing else ends a session
-//! but the idle timeout, the half-close timeout, a size beyond what was stated and the end of a drain, and those are resets too.
+//! One future drives both directions, so a wake-up on either socket costs one task switch. What it
+//! promises is the table in `docs/close-states.md`: an end of stream on one side becomes a FIN on
+//! the other once everything before it has been delivered to the kernel (LH-END-1); a death on one
+//! side becomes a reset on the other (LH-END-3); nothing else ends a session but the idle timeout,
+//! the half-close timeout, a size beyond what was stated and the end of a drain, and those are
+//! resets too.
 
 mod batch;
 mod direction;
@@ -44,9 +47,11 @@ pub(crate) enum Ending {
     Died(Side, io::Error),
     /// No byte moved for the idle timeout; both sides were reset.
     Idle,
-    /// One direction had ended and no byte moved in the other for the half-close timeout; both were reset.
+    /// One direction had ended and no byte moved in the other for the half-close timeout; both were
+    /// reset.
     HalfClosed,
-    /// One direction carried more than the initiator had stated, under a rule that bounds it (LH-WISH-2); both were reset.
+    /// One direction carried more than the initiator had stated, under a rule that bounds it
+    /// (LH-WISH-2); both were reset.
     BeyondSize,
     /// The depot was told to stop and the drain deadline passed; both were reset.
     Drained,
@@ -77,7 +82,8 @@ pub(crate) struct RelayContext {
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) ending: Ending,
-    /// Bytes that the kernel took for the acceptor's side, without those sent before the relay began.
+    /// Bytes that the kernel took for the acceptor's side, without those sent before the relay
+    /// began.
     pub(crate) forward: u64,
     /// Bytes that the kernel took for the initiator's side.
     pub(crate) backward: u64,
@@ -87,7 +93,8 @@ pub(crate) struct Report {
     pub(crate) seen: Option<HopsSeen>,
 }
 
-/// The future that relays. It ends with the sockets closed: cleanly after [`Ending::Finished`], else with resets.
+/// The future that relays. It ends with the sockets closed: cleanly after [`Ending::Finished`],
+/// else with resets.
 pub(crate) struct Relay {
     /// `None` once closed.
     sides: Option<(Conn, Conn)>,
@@ -95,7 +102,8 @@ pub(crate) struct Relay {
     backward: Direction,
     context: RelayContext,
     timer: Pin<Box<Sleep>>,
-    /// Bytes moved when the timer was last set: silence is measured without touching the timer for each byte.
+    /// Bytes moved when the timer was last set: silence is measured without touching the timer for
+    /// each byte.
     moved_at_check: u64,
     half_closed_at_check: bool,
     /// Once the session moves bulk data.
@@ -103,8 +111,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Relays between `upstream` and `downstream`. `upstream_ended` says that the upstream's end of stream has already
-    /// been read (with the early data).
+    /// Relays between `upstream` and `downstream`. `upstream_ended` says that the upstream's end of
+    /// stream has already been read (with the early data).
     pub(crate) fn new(
         upstream: Conn,
         downstream: Conn,
@@ -186,8 +194,9 @@ impl Relay {
             (Advance::Ended, Advance::Ended) => return Some(Ending::Finished),
             _ => {}
         }
-        // A side that we still owe bytes to may die while nothing is read from it: because it has ended its own
-        // direction, or because that direction is held up. Its death must not wait for the next byte to be noticed.
+        // A side that we still owe bytes to may die while nothing is read from it: because it has
+        // ended its own direction, or because that direction is held up. Its death must not wait
+        // for the next byte to be noticed.
         if !self.forward.has_ended()
             && let Poll::Ready(error) = downstream.poll_broken(cx)
         {
@@ -294,8 +303,8 @@ mod tests {
         }
     }
 
-    /// LH-END-3, where a side has died by the time that bytes for it arrive: writing them takes its error, and no end may be passed on
-    /// for what it seems to read then.
+    /// LH-END-3, where a side has died by the time that bytes for it arrive: writing them takes its
+    /// error, and no end may be passed on for what it seems to read then.
     #[tokio::test]
     async fn a_death_that_a_write_finds_is_no_end_of_stream() {
         for initiator_dies in [false, true] {

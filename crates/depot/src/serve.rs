@@ -54,7 +54,8 @@ pub(crate) async fn serve(
         header,
     } = entered;
     let draining = phases.clone();
-    // The set-up needs buffers that the relay does not: boxed, they are gone once the session is idle.
+    // The set-up needs buffers that the relay does not: boxed, they are gone once the session is
+    // idle.
     let setup = Box::pin(set_up(
         &shared,
         &mut upstream,

@@ -1,8 +1,8 @@
 //! From accept to both connections standing: read the OPEN, check it, dial on, pass it on, answer.
 //!
-//! No round trip is added (LH-DEPOT-1): the dial begins as soon as the OPEN is verified, early data is read meanwhile (at
-//! most [`MAX_HELD`] bytes, LH-DEPOT-5), and the OPEN and what is held leave together in the first flight of the new
-//! connection.
+//! No round trip is added (LH-DEPOT-1): the dial begins as soon as the OPEN is verified, early data
+//! is read meanwhile (at most [`MAX_HELD`] bytes, LH-DEPOT-5), and the OPEN and what is held leave
+//! together in the first flight of the new connection.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -56,7 +56,8 @@ pub(crate) enum Failure {
     Refused(Option<Box<Open>>, Refused),
 }
 
-/// Sets up the session that `upstream` asks for. Its place becomes a session's as soon as the OPEN is verified.
+/// Sets up the session that `upstream` asks for. Its place becomes a session's as soon as the OPEN
+/// is verified.
 pub(crate) async fn set_up(
     shared: &Shared,
     upstream: &mut Conn,
@@ -130,7 +131,8 @@ pub(crate) async fn set_up(
     })
 }
 
-/// Paces both hops from their first byte on (`SO_MAX_PACING_RATE`), each in the direction in which this depot sends.
+/// Paces both hops from their first byte on (`SO_MAX_PACING_RATE`), each in the direction in which
+/// this depot sends.
 fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
     for hop in [upstream, downstream] {
         if let Err(error) = drs::set_max_pacing_rate(hop, Some(grant.paced())) {
@@ -140,8 +142,8 @@ fn pace(grant: &GrantSession, upstream: &Conn, downstream: &Conn) {
     }
 }
 
-/// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing resolved before they pass
-/// (LH-ADMIT-2). What may be shared among the rest comes last.
+/// The checks that cost nothing but a signature (LH-ADMIT-1): nobody is dialled and nothing
+/// resolved before they pass (LH-ADMIT-2). What may be shared among the rest comes last.
 fn admit(
     shared: &Shared,
     peer: IpAddr,
@@ -232,7 +234,8 @@ async fn dial(
     Ok((way, rule, next))
 }
 
-/// Sends the OPEN, one step further, and the early data behind it in one write. Returns the OPEN as it went.
+/// Sends the OPEN, one step further, and the early data behind it in one write. Returns the OPEN as
+/// it went.
 async fn pass_on(
     shared: &Shared,
     open: &Open,
@@ -264,7 +267,8 @@ async fn pass_on(
     }
 }
 
-/// Reads early data while the next hop is dialled, up to the bound, and then only watches. Ends when the upstream dies.
+/// Reads early data while the next hop is dialled, up to the bound, and then only watches. Ends
+/// when the upstream dies.
 async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io::Error {
     let mut chunk = [0u8; CHUNK];
     loop {
@@ -281,8 +285,8 @@ async fn hold(upstream: &mut Conn, early: &mut Vec<u8>, ended: &mut bool) -> io:
     }
 }
 
-/// Reports to the initiator that it has been dialled on (LH-DEPOT-2); from then on every byte towards it is from further on,
-/// the statuses of later places included (LH-DEPOT-6).
+/// Reports to the initiator that it has been dialled on (LH-DEPOT-2); from then on every byte
+/// towards it is from further on, the statuses of later places included (LH-DEPOT-6).
 async fn answer_ok(
     shared: &Shared,
     upstream: &mut Conn,

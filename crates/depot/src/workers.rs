@@ -1,8 +1,8 @@
 //! The threads that sessions run on.
 //!
-//! Each has a reactor and a scheduler of its own, and a session stays on the thread it began on. Against one scheduler
-//! that shares its tasks between threads this saves, for a single fast session, about a sixth of the CPU: nobody is woken
-//! to look for work that is not there.
+//! Each has a reactor and a scheduler of its own, and a session stays on the thread it began on.
+//! Against one scheduler that shares its tasks between threads this saves, for a single fast
+//! session, about a sixth of the CPU: nobody is woken to look for work that is not there.
 
 use std::future::Future;
 use std::io;

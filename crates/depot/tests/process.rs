@@ -1,6 +1,6 @@
-//! A depot in a process of its own: what 1,000 idle sessions cost it, and what its sudden death looks like
-//! from outside, and how it does without file descriptors.
-//! Started with `depot KEY [DESCRIPTORS]`, this program is that process.
+//! A depot in a process of its own: what 1,000 idle sessions cost it, and what its sudden death
+//! looks like from outside, and how it does without file descriptors. Started with
+//! `depot KEY [DESCRIPTORS]`, this program is that process.
 
 #![allow(
     clippy::expect_used,
@@ -248,7 +248,8 @@ fn a_killed_depot_resets_both_sides() {
     }
 }
 
-/// More connections than it has descriptors: what stands goes on, and once some are free it accepts again.
+/// More connections than it has descriptors: what stands goes on, and once some are free it accepts
+/// again.
 fn without_descriptors_sessions_go_on() {
     const DESCRIPTORS: usize = 40;
     let depot = Other::start(Some(DESCRIPTORS as u64));

@@ -1,8 +1,9 @@
 //! Asks another machine for its facts, over any byte stream that is secured already.
 //!
-//! Both ways go messages: a length (u32, little-endian, at most [`MAX_MESSAGE_BYTES`]) and as much JSON. Asked is `"time"` or `"facts"`; answered is
-//! `{"time":µs}`, `{"facts":{...}}` or `{"refused":"why"}`. Nothing larger is read, nothing is waited for without end, and
-//! what comes is typed before it is used.
+//! Both ways go messages: a length (u32, little-endian, at most [`MAX_MESSAGE_BYTES`]) and as much
+//! JSON. Asked is `"time"` or `"facts"`; answered is `{"time":µs}`, `{"facts":{...}}` or
+//! `{"refused":"why"}`. Nothing larger is read, nothing is waited for without end, and what comes
+//! is typed before it is used.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 
@@ -70,7 +71,8 @@ pub enum AskError {
     NotUnderstood,
 }
 
-/// What two clocks show, in microseconds since 1970-01-01 UTC: when the question left, what the far clock said, when the answer came.
+/// What two clocks show, in microseconds since 1970-01-01 UTC: when the question left, what the far
+/// clock said, when the answer came.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
     /// This clock, before.
@@ -82,7 +84,8 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// The far clock was read half way between the two readings of this one, give or take half the time between (RFC 5905, 8).
+    /// The far clock was read half way between the two readings of this one, give or take half the
+    /// time between (RFC 5905, 8).
     pub fn skew(&self) -> Skew {
         let round = self.answered.saturating_sub(self.asked) as f64;
         let middle = self.asked as f64 + round / 2.0;
@@ -161,7 +164,8 @@ struct Latest {
 }
 
 impl Server {
-    /// Answers whoever is at the other end, at `peer`, until they close. `refusal` says why they get no facts, if they don't.
+    /// Answers whoever is at the other end, at `peer`, until they close. `refusal` says why they
+    /// get no facts, if they don't.
     ///
     /// # Errors
     /// When the stream breaks, the peer falls silent or asks what is no question.

@@ -1,4 +1,5 @@
-//! A fact that is known, or why it is not; and text that is safe to print and to put into a command.
+//! A fact that is known, or why it is not; and text that is safe to print and to put into a
+//! command.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 
@@ -49,7 +50,8 @@ impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
     }
 }
 
-/// Text for a person: one line, at most 200 bytes, nothing in it steers a terminal ([`longhaul_proto::text`]).
+/// Text for a person: one line, at most 200 bytes, nothing in it steers a terminal
+/// ([`longhaul_proto::text`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct Text(String);
@@ -83,8 +85,9 @@ impl fmt::Display for Text {
     }
 }
 
-/// A name that goes into commands: of a device, a congestion control, a queue discipline. Letters, digits, `_`, `.`, `:`, `@` and `-`, not
-/// first; at most 32. A shell and the commands take it as it stands.
+/// A name that goes into commands: of a device, a congestion control, a queue discipline. Letters,
+/// digits, `_`, `.`, `:`, `@` and `-`, not first; at most 32. A shell and the commands take it as
+/// it stands.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name(String);

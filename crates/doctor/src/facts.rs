@@ -1,5 +1,5 @@
-//! What is known of one machine. Everything here travels as JSON; whatever another machine says has been through [`Name`] and
-//! [`Text`], so that it can be printed and put into a command.
+//! What is known of one machine. Everything here travels as JSON; whatever another machine says has
+//! been through [`Name`] and [`Text`], so that it can be printed and put into a command.
 
 use std::net::IpAddr;
 
@@ -37,9 +37,11 @@ pub struct Tcp {
     pub rmem: Fact<[u64; 3]>,
     /// Send buffer: least, first, most, in bytes with the kernel's bookkeeping.
     pub wmem: Fact<[u64; 3]>,
-    /// `net.core.rmem_max`: the largest receive buffer a program may set, in bytes; the kernel doubles it.
+    /// `net.core.rmem_max`: the largest receive buffer a program may set, in bytes; the kernel
+    /// doubles it.
     pub rmem_max: Fact<u64>,
-    /// `net.core.wmem_max`: the largest send buffer a program may set, in bytes; the kernel doubles it.
+    /// `net.core.wmem_max`: the largest send buffer a program may set, in bytes; the kernel doubles
+    /// it.
     pub wmem_max: Fact<u64>,
     /// Memory of all TCP: low, pressure, most, in pages. Not to be seen inside a network namespace.
     pub mem: Fact<[u64; 3]>,

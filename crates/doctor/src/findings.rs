@@ -58,8 +58,9 @@ pub enum Severity {
 pub struct Cost {
     /// In words, with the numbers.
     pub text: String,
-    /// What one stream (of a device or disk: all together) carries because of it, in bit/s, where that is a number. For buffers it is
-    /// near: how much of one holds data depends on the kernel and on the sizes of packets.
+    /// What one stream (of a device or disk: all together) carries because of it, in bit/s, where
+    /// that is a number. For buffers it is near: how much of one holds data depends on the kernel
+    /// and on the sizes of packets.
     pub limit_bps: Option<f64>,
 }
 
@@ -90,7 +91,8 @@ impl Cost {
 pub struct Mend {
     /// The command, for now.
     pub now: String,
-    /// The command that makes it stay after a restart; `None` where that is up to the distribution's own way.
+    /// The command that makes it stay after a restart; `None` where that is up to the
+    /// distribution's own way.
     pub keep: Option<String>,
     /// What to know before using it.
     pub note: Option<String>,
@@ -178,7 +180,8 @@ impl List<'_> {
         });
     }
 
-    /// A bound on one stream: serious when it is below what the path should carry, nothing otherwise.
+    /// A bound on one stream: serious when it is below what the path should carry, nothing
+    /// otherwise.
     fn bound(&mut self, id: &'static str, limit_bps: f64, what: String, mends: Vec<Mend>) {
         if limit_bps < self.path.rate_bps {
             let cost = Cost::bound(limit_bps, self.path);

@@ -1,4 +1,5 @@
-//! Collects the facts of this machine. Reads only; needs no privilege; what cannot be read says why.
+//! Collects the facts of this machine. Reads only; needs no privilege; what cannot be read says
+//! why.
 
 mod cipher;
 mod clock;
@@ -28,7 +29,8 @@ pub struct Options {
     pub disk: Option<PathBuf>,
 }
 
-/// Collects everything. Takes about a tenth of a second, most of it for the ciphers; a disk takes up to some seconds more.
+/// Collects everything. Takes about a tenth of a second, most of it for the ciphers; a disk takes
+/// up to some seconds more.
 pub fn gather(options: &Options) -> Facts {
     let mut connection = netlink::Connection::open(netlink::ROUTE);
     let links = match &mut connection {

@@ -1,7 +1,8 @@
-//! Measures the path to a host without privilege: its round trip, what a connection agrees on, and the largest packet that arrives.
+//! Measures the path to a host without privilege: its round trip, what a connection agrees on, and
+//! the largest packet that arrives.
 //!
-//! A probe is a connection of its own that carries at most one segment, or a datagram to a port where nothing should listen; some
-//! twenty in all, at most.
+//! A probe is a connection of its own that carries at most one segment, or a datagram to a port
+//! where nothing should listen; some twenty in all, at most.
 
 mod search;
 mod tcp;
@@ -18,7 +19,8 @@ use crate::path::{Discovery, Measured, PathMtu, ProbeMethod};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections whose set-up is timed.
 const ROUNDS: usize = 3;
-/// The smallest packet asked about: every host takes it (RFC 791), and a path that loses it loses everything.
+/// The smallest packet asked about: every host takes it (RFC 791), and a path that loses it loses
+/// everything.
 const SMALL: u32 = 576;
 /// A packet that is lost twice is not lost by chance.
 const MAX_PROBES_PER_SIZE: usize = 2;
@@ -33,7 +35,8 @@ pub struct ProbeError {
     pub source: io::Error,
 }
 
-/// Measures the path to `address`. Takes some round trips, and up to about 15 s where large packets vanish.
+/// Measures the path to `address`. Takes some round trips, and up to about 15 s where large packets
+/// vanish.
 ///
 /// # Errors
 /// [`ProbeError`] when the host neither takes nor refuses a connection in 5 s.

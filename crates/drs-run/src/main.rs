@@ -1,6 +1,7 @@
 //! `drs`: right-sizes the TCP connections of programs that know nothing of it.
 //!
-//! `drs run -- program args` starts a program with the preload library in front of the C library; see `drs(1)`.
+//! `drs run -- program args` starts a program with the preload library in front of the C library;
+//! see `drs(1)`.
 
 mod run;
 mod summary;
@@ -41,7 +42,8 @@ struct Run {
     /// Append what was found and done to this file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
     log: Option<PathBuf>,
-    /// When the program has ended, say on standard error what limited its connections, what was done and why nothing was.
+    /// When the program has ended, say on standard error what limited its connections, what was
+    /// done and why nothing was.
     #[arg(long)]
     summary: bool,
     /// The program and its arguments, after `--`.

@@ -18,7 +18,8 @@ const STARTER: launch::Starter = launch::Starter {
 /// Runs the program. Gives its exit code, or 128 and the number of the signal that ended it.
 ///
 /// # Errors
-/// The library is not found, the program cannot be helped ([`Unfit`]) or not be started, or the log cannot be written.
+/// The library is not found, the program cannot be helped ([`Unfit`]) or not be started, or the log
+/// cannot be written.
 pub fn run(arguments: Run) -> Result<u8> {
     let mut words = arguments.program.iter();
     let name = words.next().context("name a program to run")?;
@@ -66,7 +67,8 @@ fn mode_word(mode: crate::Mode) -> String {
         .unwrap_or_default()
 }
 
-/// The log as a full path, since the program may change its folder; made now, so that a mistake is reported now.
+/// The log as a full path, since the program may change its folder; made now, so that a mistake is
+/// reported now.
 fn writable(log: &Path) -> Result<PathBuf> {
     append(log, b"")?;
     log.canonicalize()

@@ -178,7 +178,8 @@ impl Flow {
         {
             "sending-application" => "the sending program had no more to send",
             "receiving-application" => "the receiving program read no faster",
-            // The receiving side cannot tell a sender that waits for the window from one that waits for something else.
+            // The receiving side cannot tell a sender that waits for the window from one that waits
+            // for something else.
             "send-buffer" | "receive-window" | "sender" if end.unscaled => {
                 "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KiB"
             }

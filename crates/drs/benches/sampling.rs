@@ -1,5 +1,5 @@
-//! What it costs to watch a flow: the processor time of sampling and classifying both ends of a fast loopback flow at the default period, and the
-//! time of one sample. Prints one line of JSON.
+//! What it costs to watch a flow: the processor time of sampling and classifying both ends of a
+//! fast loopback flow at the default period, and the time of one sample. Prints one line of JSON.
 //!
 //!     cargo bench -p drs --bench sampling
 

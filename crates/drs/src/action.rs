@@ -7,21 +7,24 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::CongestionName;
 
-/// One thing to set on a socket. Sizes of buffers are as `SO_RCVBUF` and `SO_SNDBUF` take them: the kernel doubles what is asked and
-/// counts its bookkeeping in, so payload gets about what is asked.
+/// One thing to set on a socket. Sizes of buffers are as `SO_RCVBUF` and `SO_SNDBUF` take them: the
+/// kernel doubles what is asked and counts its bookkeeping in, so payload gets about what is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Gives the receive buffer back to the kernel's autotuning (`SO_BUF_LOCK`, Linux 5.15).
     UnlockReceive,
     /// Gives the send buffer back likewise.
     UnlockSend,
-    /// Sets the receive buffer, in bytes (`SO_RCVBUF`). This switches autotuning of the receive window off.
+    /// Sets the receive buffer, in bytes (`SO_RCVBUF`). This switches autotuning of the receive
+    /// window off.
     ReceiveBuffer(u32),
     /// Sets the send buffer, in bytes (`SO_SNDBUF`). This switches autotuning of it off.
     SendBuffer(u32),
-    /// Limits the window that this side offers, in bytes (`TCP_WINDOW_CLAMP`). The kernel never takes back what it has offered.
+    /// Limits the window that this side offers, in bytes (`TCP_WINDOW_CLAMP`). The kernel never
+    /// takes back what it has offered.
     WindowClamp(u32),
-    /// Limits what the program may write ahead of what has been sent, in bytes (`TCP_NOTSENT_LOWAT`).
+    /// Limits what the program may write ahead of what has been sent, in bytes
+    /// (`TCP_NOTSENT_LOWAT`).
     UnsentLimit(u32),
     /// Paces the flow, in bytes a second (`SO_MAX_PACING_RATE`).
     PacingRate(u64),
@@ -52,8 +55,8 @@ pub enum Cause {
         /// The largest buffer that this host gives, as the kernel accounts it.
         limit: u32,
     },
-    /// The connection was made with window scaling that allows no larger window: the program set a small buffer before it connected or
-    /// listened.
+    /// The connection was made with window scaling that allows no larger window: the program set a
+    /// small buffer before it connected or listened.
     WindowScale {
         /// The largest window.
         largest: u32,
@@ -154,7 +157,8 @@ pub struct Applied {
 pub enum Outcome {
     /// It was set; for buffers, what the kernel made of it, as it accounts them.
     Set(u32),
-    /// The kernel refused, with this error number. The flow goes on and this action is not tried again.
+    /// The kernel refused, with this error number. The flow goes on and this action is not tried
+    /// again.
     Refused(i32),
 }
 
@@ -190,7 +194,8 @@ pub enum Advice {
 }
 
 impl Action {
-    /// Whether a kernel that refuses one refuses the other: they set the same option, or choose the same congestion control.
+    /// Whether a kernel that refuses one refuses the other: they set the same option, or choose the
+    /// same congestion control.
     pub(crate) fn is_like(self, other: Self) -> bool {
         match (self, other) {
             (Self::CongestionControl(one), Self::CongestionControl(another)) => one == another,

@@ -1,8 +1,9 @@
 //! `Mode::Auto`: acts where a verdict says that an option helps, and only there.
 //!
-//! Linux autotunes both buffers by itself. An explicit size switches that off, and may be smaller than what autotuning would have reached,
-//! so a size is set only where autotuning stands at its ceiling and the explicit limit is higher. A buffer that the program
-//! set is given back to autotuning where the kernel can do that.
+//! Linux autotunes both buffers by itself. An explicit size switches that off, and may be smaller
+//! than what autotuning would have reached, so a size is set only where autotuning stands at its
+//! ceiling and the explicit limit is higher. A buffer that the program set is given back to
+//! autotuning where the kernel can do that.
 
 use std::time::Duration;
 
@@ -20,14 +21,16 @@ use crate::{
 const LARGEST_UNSCALED: u64 = 65_535;
 /// Verdicts in a row before an action: one interval may be an accident.
 const VERDICTS: u32 = 2;
-/// Verdicts in a row before a buffer that may still be autotuned is taken for one that is not (kernels without `SO_BUF_LOCK`).
+/// Verdicts in a row before a buffer that may still be autotuned is taken for one that is not
+/// (kernels without `SO_BUF_LOCK`).
 const VERDICTS_WITHOUT_LOCK_INFO: u32 = 10;
 /// Verdicts in a row before autotuning that could grow and does not is given a push.
 const VERDICTS_STALLED: u32 = 8;
-/// Verdicts in a row before losses or a clamp are acted on: a flow recovers from one loss within some round trips.
+/// Verdicts in a row before losses or a clamp are acted on: a flow recovers from one loss within
+/// some round trips.
 const VERDICTS_SLOW: u32 = 5;
-/// Verdicts that the path is full, without one that the window binds between them, before memory is taken back: there is no hurry, and what
-/// the path carries right after a change says little.
+/// Verdicts that the path is full, without one that the window binds between them, before memory is
+/// taken back: there is no hurry, and what the path carries right after a change says little.
 const VERDICTS_EXCESS: u32 = 20;
 /// More streams than this are worse than a depot.
 const MOST_STREAMS: u64 = 16;
@@ -54,10 +57,12 @@ pub(crate) struct Auto {
     in_a_row: u32,
     /// A limit on unsent data was set, or is somebody else's to set.
     pub unsent_limited: bool,
-    /// The window to which an excessive buffer is being cut, and what was on offer at the last look.
+    /// The window to which an excessive buffer is being cut, and what was on offer at the last
+    /// look.
     trimming: Option<(u32, u32)>,
     trimmed: bool,
-    /// How often the path was full since the window bound last, and the most bytes that came in a round trip meanwhile.
+    /// How often the path was full since the window bound last, and the most bytes that came in a
+    /// round trip meanwhile.
     full: (u32, u64),
     /// The explicit size that the buffer has was set by this, not by the program.
     raised: bool,
@@ -206,9 +211,10 @@ impl Auto {
         }
     }
 
-    /// Autotuning took far more than the path carries, as it does when losses are repaired: the excess is promised to the sender and
-    /// invites it to overflow the path's queue. First the window is held to twice what comes in a round trip, then, when
-    /// no more than that is on offer, the buffer follows, and autotuning goes on from there.
+    /// Autotuning took far more than the path carries, as it does when losses are repaired: the
+    /// excess is promised to the sender and invites it to overflow the path's queue. First the
+    /// window is held to twice what comes in a round trip, then, when no more than that is on
+    /// offer, the buffer follows, and autotuning goes on from there.
     fn excess(&mut self, sample: &Sample, locks: Option<Locks>) -> Orders {
         let buffer = sample.buffers.receive;
         let unlocked = locks.is_some_and(|locks| !locks.receive);
@@ -268,8 +274,9 @@ impl Auto {
     /// Where more room for a buffer can come from. All sizes as the kernel accounts them.
     fn room(&self, buffer: u32, autotune: u32, explicit: u32, locked: Option<bool>) -> Room {
         let grown = buffer.saturating_mul(2).min(explicit);
-        // Autotuning grows only when more than it expects comes in a round trip, and while a small buffer was locked it may have
-        // come to expect more than that buffer lets in. One step by hand sets it going.
+        // Autotuning grows only when more than it expects comes in a round trip, and while a small
+        // buffer was locked it may have come to expect more than that buffer lets in. One step by
+        // hand sets it going.
         let nudge = (grown > buffer).then_some(grown.min(autotune) / 2);
         match locked {
             Some(true) if autotune > buffer => {
@@ -281,8 +288,8 @@ impl Auto {
             Some(true) if explicit > buffer => {
                 Room::Set(grown / 2, Cause::ProgramsOwnBuffer { buffer })
             }
-            // Autotuning has not ended: its next step comes without us, or else needs a push. Its last step may fall a little
-            // short of the ceiling.
+            // Autotuning has not ended: its next step comes without us, or else needs a push. Its
+            // last step may fall a little short of the ceiling.
             Some(false) if buffer < autotune - autotune / 8 => match nudge {
                 // What was cut does not come back by itself: autotuning still expects what it had.
                 Some(_) if self.trimmed || self.in_a_row >= VERDICTS_STALLED => {
@@ -368,7 +375,8 @@ impl Auto {
         Orders::advise(Advice::Depot { cause })
     }
 
-    /// More lies unsent than a wake-up of the program needs: memory, and delay for whatever is written next.
+    /// More lies unsent than a wake-up of the program needs: memory, and delay for whatever is
+    /// written next.
     fn backlog(&mut self, verdict: &Verdict) -> Orders {
         let evidence = &verdict.evidence;
         let allowance = unsent_allowance(evidence.in_flight);
@@ -384,7 +392,8 @@ impl Auto {
     }
 }
 
-/// What may wait unsent, in bytes: half of what is in flight, so that a program that is late by half a round trip does not starve the flow.
+/// What may wait unsent, in bytes: half of what is in flight, so that a program that is late by
+/// half a round trip does not starve the flow.
 pub(crate) fn unsent_allowance(in_flight: u64) -> u32 {
     u32::try_from((in_flight / 2).max(LEAST_UNSENT)).unwrap_or(u32::MAX)
 }

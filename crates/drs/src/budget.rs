@@ -1,15 +1,17 @@
 //! Buffer memory shared by connections, fairly by need.
 //!
-//! Max-min: whoever needs less than an even share gets its need, and what it leaves is shared evenly among the others. A connection gets more only
-//! out of memory that nobody holds, so the sum of what is held never exceeds the total, not even while shares move: what one
-//! must give back it gives back first.
+//! Max-min: whoever needs less than an even share gets its need, and what it leaves is shared
+//! evenly among the others. A connection gets more only out of memory that nobody holds, so the sum
+//! of what is held never exceeds the total, not even while shares move: what one must give back it
+//! gives back first.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// No share is smaller, in bytes as the kernel accounts them: a few segments must fit.
 pub const LEAST_SHARE: u64 = 8 << 10;
 
-/// Memory for the socket buffers of many connections. Bytes as the kernel accounts them: what `SO_RCVBUF` reads back.
+/// Memory for the socket buffers of many connections. Bytes as the kernel accounts them: what
+/// `SO_RCVBUF` reads back.
 #[derive(Debug)]
 pub struct Budget {
     total: u64,
@@ -86,8 +88,9 @@ impl Budget {
 }
 
 impl Claim {
-    /// Says what this connection needs, and gives what it may hold from now on. If that is less than before, the connection goes on
-    /// holding the difference until it says [`holds`](Self::holds).
+    /// Says what this connection needs, and gives what it may hold from now on. If that is less
+    /// than before, the connection goes on holding the difference until it says
+    /// [`holds`](Self::holds).
     pub fn ask(&self, need: u64) -> u64 {
         let mut accounts = self.budget.lock();
         let Some(Some(mut account)) = accounts.list.get(self.index).copied() else {
@@ -106,7 +109,8 @@ impl Claim {
         target
     }
 
-    /// Says what this connection really holds, after it shrank. More than was given is not believed.
+    /// Says what this connection really holds, after it shrank. More than was given is not
+    /// believed.
     pub fn holds(&self, bytes: u64) {
         let mut accounts = self.budget.lock();
         if let Some(Some(account)) = accounts.list.get_mut(self.index) {
@@ -148,13 +152,15 @@ impl Accounts {
         self.list.iter().flatten().map(|account| account.held).sum()
     }
 
-    /// Finds the level at which the needs, cut at it, fill the total: those below it are met, the rest is shared evenly.
+    /// Finds the level at which the needs, cut at it, fill the total: those below it are met, the
+    /// rest is shared evenly.
     fn share_out(&mut self, total: u64) {
         let mut left = total;
         let mut unmet = self.list.iter().flatten().count() as u64;
         let mut level = left / unmet.max(1);
         while unmet > 0 {
-            // Needs at or below the even share of what is left are met in full; then what they leave is shared anew.
+            // Needs at or below the even share of what is left are met in full; then what they
+            // leave is shared anew.
             let met = self
                 .list
                 .iter()
@@ -243,7 +249,8 @@ mod tests {
             let shares = settle(&claims, &needs);
             let most = shares.iter().copied().max().unwrap_or(0);
             for (share, need) in shares.iter().zip(&needs) {
-                // Whoever has less than its need has no less than anyone else, but for the rounding of an even division.
+                // Whoever has less than its need has no less than anyone else, but for the rounding
+                // of an even division.
                 prop_assert!(share == need || share + 1 >= most, "{shares:?} of {needs:?}");
             }
             let (sum, wanted) = (shares.iter().sum::<u64>(), needs.iter().sum::<u64>());

@@ -1,4 +1,5 @@
-//! `Mode::Classic`: the buffer is twice the sender's estimated window, and only grows (DRS paper, section 1 and reference 6).
+//! `Mode::Classic`: the buffer is twice the sender's estimated window, and only grows (DRS paper,
+//! section 1 and reference 6).
 
 use std::time::Duration;
 
@@ -66,7 +67,8 @@ impl Classic {
     }
 }
 
-/// The window on offer: what the kernel says, or else half the buffer, which is what it makes of one.
+/// The window on offer: what the kernel says, or else half the buffer, which is what it makes of
+/// one.
 pub(crate) fn offered(sample: &Sample) -> u64 {
     sample
         .info
@@ -117,7 +119,8 @@ mod tests {
             sized.arrived,
             20 * RATE
         );
-        // Twice a round trip's bytes, whose round trip a look of 20 ms makes a fifth too long at most.
+        // Twice a round trip's bytes, whose round trip a look of 20 ms makes a fifth too long at
+        // most.
         assert!(
             (800 * KB..1200 * KB).contains(&sized.buffer),
             "{}",

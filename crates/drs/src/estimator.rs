@@ -1,8 +1,9 @@
 //! What limits a flow right now, found from [`Sample`]s and nothing else: no socket, no clock.
 //!
-//! Samples are gathered into intervals of about one round trip and at least 100 ms. Of each interval the counters' differences
-//! and the single looks are kept; `sending` and `receiving` make a [`Limit`] of them and of the little that is remembered of the
-//! flow. `docs/right-sizing.md` explains the rules and how often they are right.
+//! Samples are gathered into intervals of about one round trip and at least 100 ms. Of each
+//! interval the counters' differences and the single looks are kept; `sending` and `receiving` make
+//! a [`Limit`] of them and of the little that is remembered of the flow. `docs/right-sizing.md`
+//! explains the rules and how often they are right.
 
 mod holes;
 mod interval;
@@ -22,13 +23,14 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// None has to be longer, however long the round trip.
 const MAX_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Which end of the connection is looked at: the one that sends the bulk of the data or the one that receives it.
+/// Which end of the connection is looked at: the one that sends the bulk of the data or the one
+/// that receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
     /// Sees everything that holds the flow.
     Sending,
-    /// Sees less: its own program, the window that it offers, losses and a queue on the path. What holds the sender back otherwise it can't
-    /// tell apart and calls [`Limit::Sender`].
+    /// Sees less: its own program, the window that it offers, losses and a queue on the path. What
+    /// holds the sender back otherwise it can't tell apart and calls [`Limit::Sender`].
     Receiving,
 }
 
@@ -43,7 +45,8 @@ pub struct Estimator {
 }
 
 impl Estimator {
-    /// Begins to watch a flow, best from its start: the largest window that the peer ever offered is remembered.
+    /// Begins to watch a flow, best from its start: the largest window that the peer ever offered
+    /// is remembered.
     #[must_use]
     pub fn new(side: Side) -> Self {
         Self {
@@ -55,8 +58,9 @@ impl Estimator {
         }
     }
 
-    /// Takes the next sample. Gives a verdict when it closes an interval, which it does after one round trip, but at least 100 ms and at most
-    /// 1 s. One sample an interval is enough; several ([`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD)) see what goes on within.
+    /// Takes the next sample. Gives a verdict when it closes an interval, which it does after one
+    /// round trip, but at least 100 ms and at most 1 s. One sample an interval is enough; several
+    /// ([`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD)) see what goes on within.
     ///
     /// A sample whose time lies before the last one's begins anew.
     pub fn observe(&mut self, sample: &Sample) -> Option<Verdict> {
@@ -95,8 +99,8 @@ impl Estimator {
     }
 }
 
-/// Keeps single intervals from flickering: a limit that differs from the last verdict is believed when two intervals in a row say
-/// it. So a change is reported one interval late.
+/// Keeps single intervals from flickering: a limit that differs from the last verdict is believed
+/// when two intervals in a row say it. So a change is reported one interval late.
 #[derive(Debug, Clone, Copy, Default)]
 struct Smoothing {
     verdict: Option<Limit>,

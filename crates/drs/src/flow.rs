@@ -17,7 +17,8 @@ use crate::{
     slow_start::SlowStartGuard,
 };
 
-/// The window that [`Flow::opening_window`] opens, in bytes: sixteen of them carry 1 Gbit/s over 250 ms.
+/// The window that [`Flow::opening_window`] opens, in bytes: sixteen of them carry 1 Gbit/s over
+/// 250 ms.
 pub const START_WINDOW: u32 = 2 << 20;
 
 /// One connection under right-sizing. Of a fixed size; a [`step`](Self::step) allocates nothing.
@@ -49,7 +50,8 @@ pub struct Flow {
     sizing: Sizing,
     claim: Option<Claim>,
     fitted_rate: Option<u64>,
-    /// The most bytes that may wait unsent, where this keeps them few from the first look on; 0 before that.
+    /// The most bytes that may wait unsent, where this keeps them few from the first look on; 0
+    /// before that.
     unsent_limit: Option<u32>,
     /// The window that the first look is to open, in bytes.
     receive_window: Option<u32>,
@@ -88,8 +90,8 @@ pub enum FlowError {
 }
 
 impl Flow {
-    /// A flow of one side of a connection. It reads this host's limits from `/proc/sys/net`; where many flows start,
-    /// read them once and use [`with_host`](Self::with_host).
+    /// A flow of one side of a connection. It reads this host's limits from `/proc/sys/net`; where
+    /// many flows start, read them once and use [`with_host`](Self::with_host).
     #[must_use]
     pub fn new(mode: Mode, side: Side) -> Self {
         // The other modes ask the kernel and see what it grants.
@@ -133,15 +135,17 @@ impl Flow {
         }
     }
 
-    /// Puts the flow's buffer under a budget that it shares with others. Only [`Mode::PaperPlus`] sizes by one.
+    /// Puts the flow's buffer under a budget that it shares with others. Only [`Mode::PaperPlus`]
+    /// sizes by one.
     #[must_use]
     pub fn with_budget(mut self, budget: &Arc<Budget>) -> Self {
         self.claim = Some(budget.join());
         self
     }
 
-    /// Leaves the congestion control alone: losses then lead to advice only, and slow start ends as it will. For callers whose user chose it, or who share a
-    /// bottleneck with others that follow losses.
+    /// Leaves the congestion control alone: losses then lead to advice only, and slow start ends as
+    /// it will. For callers whose user chose it, or who share a bottleneck with others that follow
+    /// losses.
     #[must_use]
     pub fn keeping_congestion_control(mut self) -> Self {
         self.auto.keeps_congestion = true;
@@ -149,8 +153,9 @@ impl Flow {
         self
     }
 
-    /// Keeps little waiting to be sent from the first look on, and more as more is in flight (`TCP_NOTSENT_LOWAT`), where [`Mode::Auto`] sends. For callers
-    /// whose streams share their work. It is no action of a [`Step`]; without it, only a large backlog is cut.
+    /// Keeps little waiting to be sent from the first look on, and more as more is in flight
+    /// (`TCP_NOTSENT_LOWAT`), where [`Mode::Auto`] sends. For callers whose streams share their
+    /// work. It is no action of a [`Step`]; without it, only a large backlog is cut.
     #[must_use]
     pub fn limiting_unsent(mut self) -> Self {
         if self.mode == Mode::Auto && self.side == Side::Sending {
@@ -160,8 +165,9 @@ impl Flow {
         self
     }
 
-    /// Opens the receive window up to [`START_WINDOW`] at the first look, where [`Mode::Auto`] receives ([`open_receive_window`](crate::open_receive_window)):
-    /// the sender's slow start then waits for no autotuning. For bulk data. It is no action of a [`Step`].
+    /// Opens the receive window up to [`START_WINDOW`] at the first look, where [`Mode::Auto`]
+    /// receives ([`open_receive_window`](crate::open_receive_window)): the sender's slow start then
+    /// waits for no autotuning. For bulk data. It is no action of a [`Step`].
     #[must_use]
     pub fn opening_window(mut self) -> Self {
         if self.mode == Mode::Auto && self.side == Side::Receiving {
@@ -170,20 +176,21 @@ impl Flow {
         self
     }
 
-    /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of streams. Without it,
-    /// advice is to double.
+    /// Says what rate the caller wants to reach, in bit/s, so that advice can name a number of
+    /// streams. Without it, advice is to double.
     pub fn aim(&mut self, bps: Option<u64>) {
         self.auto.aim_bps = bps;
     }
 
-    /// Says that the caller holds a reservation, in bytes a second: [`Mode::Auto`] paces the sending side to it, so that no burst
-    /// meets the reservation's policer.
+    /// Says that the caller holds a reservation, in bytes a second: [`Mode::Auto`] paces the
+    /// sending side to it, so that no burst meets the reservation's policer.
     pub fn reserve(&mut self, rate: Option<u64>) {
         self.auto.reserved = rate;
     }
 
-    /// Says at what rate the caller has the flow send because the path carries no more, in bytes a second
-    /// ([`FlowGuard::fitted_rate`](crate::FlowGuard::fitted_rate)). Held to that rate, the flow is limited by the path, and not by pacing.
+    /// Says at what rate the caller has the flow send because the path carries no more, in bytes a
+    /// second ([`FlowGuard::fitted_rate`](crate::FlowGuard::fitted_rate)). Held to that rate, the
+    /// flow is limited by the path, and not by pacing.
     pub const fn fitted(&mut self, rate: Option<u64>) {
         self.fitted_rate = rate;
     }
@@ -206,8 +213,9 @@ impl Flow {
         self.latest.as_ref()
     }
 
-    /// Looks at the socket, judges, and acts as the mode allows. Call it about every [`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD); `now` runs from any
-    /// fixed start and never goes back. An action that the kernel refuses is reported and not tried again.
+    /// Looks at the socket, judges, and acts as the mode allows. Call it about every
+    /// [`SAMPLE_PERIOD`](crate::SAMPLE_PERIOD); `now` runs from any fixed start and never goes
+    /// back. An action that the kernel refuses is reported and not tried again.
     ///
     /// # Errors
     /// [`FlowError`] when there is nothing to look at; the socket itself is as it was.
@@ -302,7 +310,8 @@ impl Flow {
     }
 }
 
-/// A limit on unsent bytes, where the one in force is narrow for what is in flight, or there is none.
+/// A limit on unsent bytes, where the one in force is narrow for what is in flight, or there is
+/// none.
 fn wider(limit: u32, in_flight: u64) -> Option<u32> {
     let allowance = unsent_allowance(in_flight);
     (allowance >= limit.saturating_mul(2)).then_some(allowance)

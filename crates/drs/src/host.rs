@@ -4,8 +4,8 @@ use std::ffi::CStr;
 
 use rustix::fs::{Mode, OFlags};
 
-/// Limits of the host, or of its network namespace where the kernel keeps them by namespace. Buffers in bytes as the kernel accounts
-/// them, so explicit limits are already doubled.
+/// Limits of the host, or of its network namespace where the kernel keeps them by namespace.
+/// Buffers in bytes as the kernel accounts them, so explicit limits are already doubled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Host {
     /// Where autotuning of the receive buffer ends: the third value of `tcp_rmem` (by namespace).
@@ -40,9 +40,10 @@ impl Default for Host {
 }
 
 impl Host {
-    /// Reads them, in the network namespace of the calling thread. What cannot be read is as on an untuned Linux: at worst an
-    /// action asks for less than it could get. Nothing is allocated, and no function of the C library is called: it may be used in a
-    /// signal handler, and a thread is not cancelled in it.
+    /// Reads them, in the network namespace of the calling thread. What cannot be read is as on an
+    /// untuned Linux: at worst an action asks for less than it could get. Nothing is allocated, and
+    /// no function of the C library is called: it may be used in a signal handler, and a thread is
+    /// not cancelled in it.
     #[must_use]
     pub fn read() -> Self {
         Self::from_files(file)

@@ -1,4 +1,5 @@
-//! The system calls that no safe library has: reading a socket's options as bytes, and its queues' lengths.
+//! The system calls that no safe library has: reading a socket's options as bytes, and its queues'
+//! lengths.
 #![allow(unsafe_code)] // neither std, rustix nor socket2 reads TCP_INFO, TCP_CC_INFO, SO_MEMINFO or SIOCOUTQNSD
 
 use std::{
@@ -16,8 +17,9 @@ pub const SIOCOUTQNSD: libc::Ioctl = 0x894B;
 /// `getsockopt`: how many bytes of `room` the kernel filled.
 pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, room: &mut [u8]) -> io::Result<usize> {
     let mut length = libc::socklen_t::try_from(room.len()).unwrap_or(libc::socklen_t::MAX);
-    // SAFETY: `room` is valid for writes of `length` bytes, or more, and outlives the call; the kernel writes at most
-    // `length` bytes and puts the number written into `length`. Any bytes are a valid `[u8]`.
+    // SAFETY: `room` is valid for writes of `length` bytes, or more, and outlives the call; the
+    // kernel writes at most `length` bytes and puts the number written into `length`. Any bytes are
+    // a valid `[u8]`.
     let result = unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -36,7 +38,8 @@ pub fn option(socket: BorrowedFd<'_>, level: i32, name: i32, room: &mut [u8]) ->
 /// `setsockopt` with a value of any kind, as bytes.
 pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let length = libc::socklen_t::try_from(value.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
-    // SAFETY: `value` is valid for reads of `length` bytes and outlives the call, which only reads it.
+    // SAFETY: `value` is valid for reads of `length` bytes and outlives the call, which only reads
+    // it.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -55,7 +58,8 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -
 /// The length of one of a socket's queues, in bytes. `request` is one of the three above.
 pub fn queue(socket: BorrowedFd<'_>, request: libc::Ioctl) -> io::Result<u32> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: each of the three requests writes one `int` to where its argument points, which is `bytes`, and it outlives the call.
+    // SAFETY: each of the three requests writes one `int` to where its argument points, which is
+    // `bytes`, and it outlives the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), request, &raw mut bytes) };
     if result != 0 {
         return Err(io::Error::last_os_error());

@@ -8,13 +8,14 @@ pub enum Mode {
     /// Sets nothing: samples, verdicts and advice only.
     #[default]
     Observe,
-    /// Acts only where a verdict says that it helps, and leaves the kernel's autotuning alone otherwise.
+    /// Acts only where a verdict says that it helps, and leaves the kernel's autotuning alone
+    /// otherwise.
     Auto,
-    /// The algorithm of Dynamic Right-Sizing in user space (DRS paper, section 1): the receive buffer is twice the estimated window of
-    /// the sender, and only grows.
+    /// The algorithm of Dynamic Right-Sizing in user space (DRS paper, section 1): the receive
+    /// buffer is twice the estimated window of the sender, and only grows.
     Classic,
-    /// [`Classic`](Self::Classic) with that paper's open questions answered: half the buffer once slow start has ended, safe
-    /// shrinking, and a [`Budget`](crate::Budget) shared by connections.
+    /// [`Classic`](Self::Classic) with that paper's open questions answered: half the buffer once
+    /// slow start has ended, safe shrinking, and a [`Budget`](crate::Budget) shared by connections.
     PaperPlus,
 }
 

@@ -1,4 +1,5 @@
-//! A small TCP in virtual time, for the deciders' tests: slow start, a bottleneck with a queue, a window that a buffer offers.
+//! A small TCP in virtual time, for the deciders' tests: slow start, a bottleneck with a queue, a
+//! window that a buffer offers.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use crate::{Action, Buffers, Congestion, Queues, Sample, TcpInfo, orders::Orders
 pub(crate) const MSS: u64 = 1000;
 const TICK: Duration = Duration::from_millis(1);
 
-/// One flow over one path. Bytes move in ticks of a millisecond; an acknowledgement takes a round trip.
+/// One flow over one path. Bytes move in ticks of a millisecond; an acknowledgement takes a round
+/// trip.
 pub(crate) struct Model {
     pub now: Duration,
     /// Base round trip.
@@ -68,7 +70,8 @@ impl Model {
         self.now += TICK;
         while let Some(&(at, bytes)) = self.wire.front().filter(|front| front.0 <= self.now) {
             self.wire.pop_front();
-            // The kernel's accounts: twice the size for payload and bookkeeping. Nothing is unread here, so only what comes at once counts.
+            // The kernel's accounts: twice the size for payload and bookkeeping. Nothing is unread
+            // here, so only what comes at once counts.
             if bytes > self.buffer * 2 {
                 self.dropped_at_receiver += bytes;
             }

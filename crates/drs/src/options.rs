@@ -20,7 +20,8 @@ const SEND_LOCK: u32 = 1; // SOCK_SNDBUF_LOCK
 const RECEIVE_LOCK: u32 = 2; // SOCK_RCVBUF_LOCK
 
 impl Locks {
-    /// Asks about any socket, also one that is not connected yet; `None` where the kernel has no `SO_BUF_LOCK` (before 5.15).
+    /// Asks about any socket, also one that is not connected yet; `None` where the kernel has no
+    /// `SO_BUF_LOCK` (before 5.15).
     pub fn read(socket: impl AsFd) -> Option<Self> {
         let bits = get(socket.as_fd(), libc::SOL_SOCKET, libc::SO_BUF_LOCK).ok()?;
         Some(Self {
@@ -43,8 +44,8 @@ impl Locks {
     }
 }
 
-/// Sets what the action says, and gives what the kernel made of it. [`Flow`](crate::Flow) does this by itself; a program that sizes
-/// its own buffers may want to as well.
+/// Sets what the action says, and gives what the kernel made of it. [`Flow`](crate::Flow) does this
+/// by itself; a program that sizes its own buffers may want to as well.
 pub fn apply(socket: impl AsFd, action: Action) -> Outcome {
     let socket = socket.as_fd();
     let made = match action {

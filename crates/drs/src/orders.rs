@@ -1,4 +1,5 @@
-//! What a decider wants done now: a few actions, each with its cause, and one piece of advice at most.
+//! What a decider wants done now: a few actions, each with its cause, and one piece of advice at
+//! most.
 
 use crate::{Action, Advice, Cause};
 

@@ -1,14 +1,17 @@
-//! `Mode::PaperPlus`: the paper's algorithm with the questions answered that it leaves open (DRS paper, section 4).
+//! `Mode::PaperPlus`: the paper's algorithm with the questions answered that it leaves open (DRS
+//! paper, section 4).
 //!
-//! - *When does slow start end?* The receiver sees it: in slow start what comes in a round trip doubles. Three rounds that bring
-//!   less than a quarter more than the best before have ended it (the test that BBR uses at the sender). The window then goes from twice
-//!   to five quarters of what a round trip carries: the quarter is how a later rise of the path is noticed.
-//! - *How can a buffer shrink safely?* In two steps. First the window is clamped: the kernel never takes back what it has
-//!   offered, it only offers no more. When what is on offer and unread fits, the buffer itself shrinks. Nothing in flight is ever
-//!   without room.
+//! - *When does slow start end?* The receiver sees it: in slow start what comes in a round trip
+//!   doubles. Three rounds that bring less than a quarter more than the best before have ended it
+//!   (the test that BBR uses at the sender). The window then goes from twice to five quarters of
+//!   what a round trip carries: the quarter is how a later rise of the path is noticed.
+//! - *How can a buffer shrink safely?* In two steps. First the window is clamped: the kernel never
+//!   takes back what it has offered, it only offers no more. When what is on offer and unread fits,
+//!   the buffer itself shrinks. Nothing in flight is ever without room.
 //! - *Who gets how much?* A [`Budget`](crate::Budget).
 //!
-//! Round trips are those of the kernel's receiver-side estimate where there is one, or else the paper's own.
+//! Round trips are those of the kernel's receiver-side estimate where there is one, or else the
+//! paper's own.
 
 use std::time::Duration;
 
@@ -23,13 +26,15 @@ use crate::{
 const LEAST_STARTING: u64 = 64 << 10;
 /// No window below this afterwards: what losses are noticed by must always fit.
 const LEAST_SETTLED: u64 = 16 << 10;
-/// In either, in segments: into a window smaller than one, a sender puts something only when its persist timer runs out (RFC 9293, section 3.8.6.2).
+/// In either, in segments: into a window smaller than one, a sender puts something only when its
+/// persist timer runs out (RFC 9293, section 3.8.6.2).
 const LEAST_SEGMENTS: u64 = 4;
 /// Rounds without growth that end slow start.
 const FLAT_ROUNDS: u32 = 3;
 /// The need is the largest of this many rounds, so that a loss or a pause does not shrink it.
 const MEMORY: usize = 8;
-/// Rounds with a longer round trip before it is looked into: by then the window has been cut to what the old one needs.
+/// Rounds with a longer round trip before it is looked into: by then the window has been cut to
+/// what the old one needs.
 const LONGER_ROUNDS: u32 = 8;
 /// The least round trip is forgotten after two of these.
 const RTT_MEMORY: Duration = Duration::from_secs(10);
@@ -44,7 +49,8 @@ pub(crate) struct PaperPlus {
     slow_start: Option<SlowStart>,
     /// The window that the buffer was last sized for; zero before the first time.
     window: u64,
-    /// A buffer that will shrink to this when what is on offer fits, and what was on offer at the last look.
+    /// A buffer that will shrink to this when what is on offer fits, and what was on offer at the
+    /// last look.
     pending: Option<(u64, u64)>,
 }
 
@@ -90,7 +96,8 @@ impl PaperPlus {
         self.resize(sample, wanted.min(granted), per_round, granted < wanted)
     }
 
-    /// Bytes that came in one round trip; `None` within a round, and when the program's reading was the limit.
+    /// Bytes that came in one round trip; `None` within a round, and when the program's reading was
+    /// the limit.
     fn received_per_round(&mut self, sample: &Sample) -> Option<u64> {
         let read = read_by_program(sample)?;
         let timed = self.timer.observe(sample.at, read, offered(sample));
@@ -190,12 +197,14 @@ impl PaperPlus {
             self.pending = None;
             return Orders::default();
         };
-        // The buffer is twice the window; a quarter of that is left for bookkeeping of what is under way.
+        // The buffer is twice the window; a quarter of that is left for bookkeeping of what is
+        // under way.
         let fits = u64::from(window) + unread <= target.saturating_add(target / 8)
             && u64::from(sample.buffers.receive_used) <= target;
         let bytes = u32::try_from(target).unwrap_or(u32::MAX);
         if !fits {
-            // Some kernels raise the clamp again when they learn how much bookkeeping a segment takes.
+            // Some kernels raise the clamp again when they learn how much bookkeeping a segment
+            // takes.
             self.pending = Some((target, window.into()));
             return if u64::from(window) > before {
                 Orders::one(Action::WindowClamp(bytes), Cause::ClampLifted { window })
@@ -235,7 +244,8 @@ impl Recent {
     }
 }
 
-/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path shows to have become longer.
+/// The least round trip of the last 10 to 20 seconds; forgotten sooner when the path shows to have
+/// become longer.
 #[derive(Debug, Clone, Default)]
 struct LeastRtt {
     before: Option<Duration>,
@@ -271,8 +281,9 @@ impl LeastRtt {
         if self.longer < LONGER_ROUNDS {
             return self.now();
         }
-        // A slower path and a longer one look the same: as much is in flight, and it takes longer. The need reckoned with the old round
-        // trip cuts the window meanwhile; a queue of ours then drains, a longer path stays as long.
+        // A slower path and a longer one look the same: as much is in flight, and it takes longer.
+        // The need reckoned with the old round trip cuts the window meanwhile; a queue of ours then
+        // drains, a longer path stays as long.
         let least = self.least_longer.take().unwrap_or(rtt);
         self.longer = 0;
         match self.tried {

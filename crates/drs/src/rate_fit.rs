@@ -1,17 +1,21 @@
 //! Fits a flow's sending rate to its path, so that TCP never drives the path into loss.
 //!
-//! The Land Speed Record of 2003 held the window to capacity times round trip, known beforehand, because a flow that is left to
-//! itself doubles its window until a queue overflows, and then takes minutes to come back. Here the capacity is measured, and the
-//! sending rate is held to it (`SO_MAX_PACING_RATE`), which keeps the bytes in flight at capacity times round trip as well:
+//! The Land Speed Record of 2003 held the window to capacity times round trip, known beforehand,
+//! because a flow that is left to itself doubles its window until a queue overflows, and then takes
+//! minutes to come back. Here the capacity is measured, and the sending rate is held to it
+//! (`SO_MAX_PACING_RATE`), which keeps the bytes in flight at capacity times round trip as well:
 //!
-//! - In slow start a sender that does not pace sends each window as a burst. The bottleneck spreads the burst to its own rate, and
-//!   the acknowledgements come back at that rate ([`ack_train`]): known many round trips before the window is as wide as the path.
-//! - A queue that stands, while nothing is lost, shows that the path is full: the delivery rate is then its capacity.
-//! - From then on the rate is raised in small steps as long as all of it is delivered without a queue, and taken back to the delivery
-//!   rate when one stands ([`fitted`]).
-//! - A queue that stays although the flow steps back is made by others. The flow is then released, and takes its share by
-//!   TCP's own rules.
-//! - A flow that its own program, its buffer or its receiver holds back says nothing of the path, and is left as it is ([`round`]).
+//! - In slow start a sender that does not pace sends each window as a burst. The bottleneck spreads
+//!   the burst to its own rate, and the acknowledgements come back at that rate ([`ack_train`]):
+//!   known many round trips before the window is as wide as the path.
+//! - A queue that stands, while nothing is lost, shows that the path is full: the delivery rate is
+//!   then its capacity.
+//! - From then on the rate is raised in small steps as long as all of it is delivered without a
+//!   queue, and taken back to the delivery rate when one stands ([`fitted`]).
+//! - A queue that stays although the flow steps back is made by others. The flow is then released,
+//!   and takes its share by TCP's own rules.
+//! - A flow that its own program, its buffer or its receiver holds back says nothing of the path,
+//!   and is left as it is ([`round`]).
 //! - Flows to one destination share the path's capacity in equal parts ([`siblings`]).
 //!
 //! Pure: samples go in, rates come out. [`RateFitter`](crate::RateFitter) does it to sockets.
@@ -96,7 +100,8 @@ enum Phase {
 }
 
 impl RateFit {
-    /// Begins to fit a flow, best from its start. No rate over `ceiling`, in bytes a second, is ever asked for.
+    /// Begins to fit a flow, best from its start. No rate over `ceiling`, in bytes a second, is
+    /// ever asked for.
     #[must_use]
     pub fn new(ceiling: Option<u64>) -> Self {
         Self {
@@ -111,8 +116,9 @@ impl RateFit {
         }
     }
 
-    /// Takes the next sample; gives what the socket is to be limited to from now on, if that changes. `siblings` are the flows to
-    /// the same destination, this one among them, as they were before this sample.
+    /// Takes the next sample; gives what the socket is to be limited to from now on, if that
+    /// changes. `siblings` are the flows to the same destination, this one among them, as they were
+    /// before this sample.
     pub fn observe(&mut self, sample: &FitSample, siblings: &Siblings) -> Option<PacingLimit> {
         let last = self.last.replace(*sample);
         if sample.min_rtt >= MIN_FITTED_RTT && sample.delivered > 0 {
@@ -129,7 +135,8 @@ impl RateFit {
         self.change()
     }
 
-    /// Lets the flow go: no rate is fitted any more, and no limit stays behind but the ceiling. Gives the new limit if it changes.
+    /// Lets the flow go: no rate is fitted any more, and no limit stays behind but the ceiling.
+    /// Gives the new limit if it changes.
     pub fn release(&mut self) -> Option<PacingLimit> {
         self.phase = Phase::Released;
         self.change()

@@ -1,7 +1,8 @@
 //! Fits the sending rates of sockets to their paths: one thread for all flows.
 //!
-//! A thread, and no task of a runtime, because a train of acknowledgements lasts milliseconds, and a runtime that moves bytes may take as long
-//! between two looks of its timer. It starts with the first flow and ends after the last.
+//! A thread, and no task of a runtime, because a train of acknowledgements lasts milliseconds, and
+//! a runtime that moves bytes may take as long between two looks of its timer. It starts with the
+//! first flow and ends after the last.
 
 use std::{
     collections::BTreeMap,
@@ -17,15 +18,16 @@ use crate::{
     FitSample, FitState, PacingLimit, RateFit, Siblings, TcpInfo, TcpInfoError, set_max_pacing_rate,
 };
 
-/// The most of one processor that looking at sockets may take. One flow in slow start, which is looked at 3000 times a second, takes
-/// less; many are looked at less often.
+/// The most of one processor that looking at sockets may take. One flow in slow start, which is
+/// looked at 3000 times a second, takes less; many are looked at less often.
 const MAX_PROCESSOR_SHARE: f64 = 0.05;
 
 /// Fits flows for as long as their guards live. Clones fit together, and share one thread.
 #[derive(Debug, Clone, Default)]
 pub struct RateFitter(Arc<Shared>);
 
-/// One flow of a [`RateFitter`]. Dropped, it lets the flow go at once: the socket may send as fast as it might before.
+/// One flow of a [`RateFitter`]. Dropped, it lets the flow go at once: the socket may send as fast
+/// as it might before.
 #[derive(Debug)]
 pub struct FlowGuard {
     shared: Arc<Shared>,
@@ -94,8 +96,8 @@ impl RateFitter {
         OF_PROCESS.get_or_init(Self::new).clone()
     }
 
-    /// Fits the sending rate of a connected TCP socket to its path from now on, and never sets more than `ceiling`, in bytes a second. A limit that
-    /// the socket has already is a ceiling, too.
+    /// Fits the sending rate of a connected TCP socket to its path from now on, and never sets more
+    /// than `ceiling`, in bytes a second. A limit that the socket has already is a ceiling, too.
     ///
     /// # Errors
     /// [`RateFitError`]: it is no connected TCP socket, the kernel reports too little, or there is no descriptor or thread to be had.
@@ -192,7 +194,8 @@ impl Drop for FlowGuard {
             .iter()
             .position(|flow| flow.number == self.number)
         {
-            // The descriptor is closed here as well, so that the connection ends when its owner closes it.
+            // The descriptor is closed here as well, so that the connection ends when its owner
+            // closes it.
             let flow = flows.list.swap_remove(at);
             // A socket that refuses has been let go by its end.
             let _ = set_max_pacing_rate(&flow.socket, flow.earlier_limit);
@@ -208,7 +211,8 @@ impl Shared {
 
     fn watch(&self) {
         let mut flows = self.lock();
-        // The processor's time, and not the clock's: a sweep also waits, for its turn and for sockets that others have locked.
+        // The processor's time, and not the clock's: a sweep also waits, for its turn and for
+        // sockets that others have locked.
         let mut before = processor_time();
         let mut mean = Duration::ZERO;
         while !flows.list.is_empty() {

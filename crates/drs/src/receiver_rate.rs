@@ -1,8 +1,10 @@
-//! What a receiver can know of the path from what its program reads: round trips, and bytes in each.
+//! What a receiver can know of the path from what its program reads: round trips, and bytes in
+//! each.
 //!
-//! The round trip is that of Dynamic Right-Sizing (Fisk and Feng 2001): data beyond the window on offer cannot come before the offer
-//! was received and answered, so the time in which one window of data is read is at least a round trip; the least of
-//! these is the estimate. It needs nothing but a count of bytes and a clock.
+//! The round trip is that of Dynamic Right-Sizing (Fisk and Feng 2001): data beyond the window on
+//! offer cannot come before the offer was received and answered, so the time in which one window of
+//! data is read is at least a round trip; the least of these is the estimate. It needs nothing but
+//! a count of bytes and a clock.
 
 use std::time::Duration;
 
@@ -28,7 +30,8 @@ pub(crate) struct WindowTimer {
 }
 
 impl WindowTimer {
-    /// The least time so far in which a window was read. `read` counts all bytes read, `window` is what is on offer.
+    /// The least time so far in which a window was read. `read` counts all bytes read, `window` is
+    /// what is on offer.
     pub(crate) fn observe(&mut self, at: Duration, read: u64, window: u64) -> Option<Duration> {
         match self.mark {
             None => self.mark = Some((at, read.saturating_add(window))),

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::TcpInfo;
 
-/// What is known of a connection at one moment. The estimator takes these and nothing else, so a recorded trace of
-/// them replays exactly.
+/// What is known of a connection at one moment. The estimator takes these and nothing else, so a
+/// recorded trace of them replays exactly.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
@@ -21,8 +21,8 @@ pub struct Sample {
     pub buffers: Buffers,
     /// What the congestion control reports of itself, where it reports anything.
     pub congestion: Congestion,
-    /// The rate, in bytes a second, that this flow is held to because its path carries no more ([`crate::RateFit`]). The kernel does not know it: whoever
-    /// fits the rate says it.
+    /// The rate, in bytes a second, that this flow is held to because its path carries no more
+    /// ([`crate::RateFit`]). The kernel does not know it: whoever fits the rate says it.
     pub fitted_rate: Option<u64>,
 }
 
@@ -39,8 +39,8 @@ pub struct Queues {
     pub unsent: u32,
 }
 
-/// Sizes of a socket's buffers, in bytes as the kernel accounts them: payload and its bookkeeping together, which for
-/// an explicit setting is twice what was asked.
+/// Sizes of a socket's buffers, in bytes as the kernel accounts them: payload and its bookkeeping
+/// together, which for an explicit setting is twice what was asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "trace", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "trace", serde(default))]
@@ -53,8 +53,8 @@ pub struct Buffers {
     pub receive: u32,
     /// Memory that unread data takes up now (`SK_MEMINFO_RMEM_ALLOC`).
     pub receive_used: u32,
-    /// Whether someone set the send buffer, so that the kernel does not size it any more (`SO_BUF_LOCK`); `None` before
-    /// Linux 5.14.
+    /// Whether someone set the send buffer, so that the kernel does not size it any more
+    /// (`SO_BUF_LOCK`); `None` before Linux 5.14.
     pub send_locked: Option<bool>,
     /// The same for the receive buffer.
     pub receive_locked: Option<bool>,
@@ -81,15 +81,16 @@ pub struct Bbr {
     /// The path's round trip without queues.
     #[cfg_attr(feature = "trace", serde(with = "crate::trace::micros"))]
     pub min_rtt: Duration,
-    /// What it multiplies the bandwidth by to get the pacing rate, in 256ths: 739 while it starts up, 88 while it drains what that
-    /// queued, later 320, 192 and 256.
+    /// What it multiplies the bandwidth by to get the pacing rate, in 256ths: 739 while it starts
+    /// up, 88 while it drains what that queued, later 320, 192 and 256.
     pub pacing_gain: u32,
     /// What it multiplies the bandwidth-delay product by to get the congestion window, in 256ths.
     pub window_gain: u32,
 }
 
 impl Bbr {
-    /// Whether it is still looking for the bandwidth (the state STARTUP), and has not seen it level off yet.
+    /// Whether it is still looking for the bandwidth (the state STARTUP), and has not seen it level
+    /// off yet.
     #[must_use]
     pub const fn starts_up(&self) -> bool {
         self.pacing_gain >= 512
@@ -109,7 +110,8 @@ impl Congestion {
 pub struct CongestionName([u8; 16]);
 
 impl CongestionName {
-    /// The name in the kernel's zero-ended form. What is too long or no ASCII becomes the unknown name.
+    /// The name in the kernel's zero-ended form. What is too long or no ASCII becomes the unknown
+    /// name.
     #[must_use]
     pub fn from_kernel(bytes: &[u8]) -> Self {
         let name = bytes.split(|byte| *byte == 0).next().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Takes samples: everything that the kernel reports about one TCP socket, in seven or eight system calls and without allocating.
+//! Takes samples: everything that the kernel reports about one TCP socket, in seven or eight system
+//! calls and without allocating.
 
 use std::{
     io,
@@ -11,8 +12,8 @@ use crate::{
     kernel::{self, SIOCINQ, SIOCOUTQ, SIOCOUTQNSD},
 };
 
-/// How often to look at a socket unless there is a reason for something else: five looks in the shortest interval of an
-/// [`Estimator`](crate::Estimator).
+/// How often to look at a socket unless there is a reason for something else: five looks in the
+/// shortest interval of an [`Estimator`](crate::Estimator).
 pub const SAMPLE_PERIOD: Duration = Duration::from_millis(20);
 
 /// Reads a [`Sample`] from any TCP socket. It holds nothing of the socket and may serve many.
@@ -26,10 +27,12 @@ impl Sampler {
         Self
     }
 
-    /// Looks at the socket now. `at` says when that is: from any start, as long as it is the same for all samples of a socket.
+    /// Looks at the socket now. `at` says when that is: from any start, as long as it is the same
+    /// for all samples of a socket.
     ///
     /// # Errors
-    /// [`SampleError`] when it is no TCP socket, is a listening one, or the kernel is older than 4.12.
+    /// [`SampleError`] when it is no TCP socket, is a listening one, or the kernel is older than
+    /// 4.12.
     pub fn sample(&self, socket: impl AsFd, at: Duration) -> Result<Sample, SampleError> {
         let socket = socket.as_fd();
         let info = TcpInfo::read(socket)?;
@@ -51,7 +54,8 @@ impl Sampler {
     }
 }
 
-/// Has a TCP socket send no faster than `rate` bytes a second (`SO_MAX_PACING_RATE`); `None` lifts the limit.
+/// Has a TCP socket send no faster than `rate` bytes a second (`SO_MAX_PACING_RATE`); `None` lifts
+/// the limit.
 ///
 /// # Errors
 /// The kernel refuses: it is no socket.
@@ -66,7 +70,8 @@ pub fn set_max_pacing_rate(socket: impl AsFd, rate: Option<u64>) -> io::Result<(
     )
 }
 
-/// Has a socket wake its reader only once so many bytes have come, or the stream ends (`SO_RCVLOWAT`, 1 by default).
+/// Has a socket wake its reader only once so many bytes have come, or the stream ends
+/// (`SO_RCVLOWAT`, 1 by default).
 ///
 /// # Errors
 /// The kernel refuses: it is no socket, or over 2 GiB were asked for.
@@ -80,13 +85,15 @@ pub fn set_receive_low_water_mark(socket: impl AsFd, bytes: u32) -> io::Result<(
     )
 }
 
-/// Lets a socket offer a window of up to `bytes` from now on, without an end to the kernel's autotuning, which goes on from there.
+/// Lets a socket offer a window of up to `bytes` from now on, without an end to the kernel's
+/// autotuning, which goes on from there.
 ///
-/// A set-up of a few short messages leaves a window of some 64 KB, of which autotuning makes more only as more arrives in a round trip: with
-/// segments of 9000 bytes that can take seconds, and the slow start of a sender waits for it again and again. Asking to be woken for `bytes` at once
-/// (`SO_RCVLOWAT`) makes the kernel see to a buffer of that size, up to half the ceiling of its autotuning (`tcp_rmem`); `SO_RCVBUF` would
-/// end at `rmem_max` and switch autotuning off. The window still opens no faster than segments arrive, and a limit is no memory
-/// taken.
+/// A set-up of a few short messages leaves a window of some 64 KB, of which autotuning makes more
+/// only as more arrives in a round trip: with segments of 9000 bytes that can take seconds, and the
+/// slow start of a sender waits for it again and again. Asking to be woken for `bytes` at once
+/// (`SO_RCVLOWAT`) makes the kernel see to a buffer of that size, up to half the ceiling of its
+/// autotuning (`tcp_rmem`); `SO_RCVBUF` would end at `rmem_max` and switch autotuning off. The
+/// window still opens no faster than segments arrive, and a limit is no memory taken.
 ///
 /// # Errors
 /// The kernel's, when this is no TCP socket.
@@ -114,8 +121,8 @@ pub enum SampleError {
     Short(usize),
 }
 
-/// `SO_MEMINFO`: nine numbers today (Linux `include/uapi/linux/sock_diag.h`), of which the first six are used. It has
-/// what `SO_SNDBUF` and `SO_RCVBUF` give, too.
+/// `SO_MEMINFO`: nine numbers today (Linux `include/uapi/linux/sock_diag.h`), of which the first
+/// six are used. It has what `SO_SNDBUF` and `SO_RCVBUF` give, too.
 const MEMINFO_ROOM: usize = 64;
 const MEMINFO_LEAST: usize = 24;
 const SK_MEMINFO_RMEM_ALLOC: usize = 0;
@@ -166,7 +173,8 @@ fn u32_at(bytes: &[u8], index: usize) -> Option<u32> {
     ))
 }
 
-/// What the congestion control reports; that it reports nothing is no error, the estimator does with less.
+/// What the congestion control reports; that it reports nothing is no error, the estimator does
+/// with less.
 fn congestion(socket: BorrowedFd<'_>) -> Congestion {
     let mut bytes = [0; 64];
     let length = kernel::option(socket, libc::IPPROTO_TCP, libc::TCP_CONGESTION, &mut bytes)
@@ -181,7 +189,8 @@ fn congestion(socket: BorrowedFd<'_>) -> Congestion {
     congestion
 }
 
-/// `struct tcp_bbr_info` (Linux `include/uapi/linux/inet_diag.h`); later versions of BBR append to it.
+/// `struct tcp_bbr_info` (Linux `include/uapi/linux/inet_diag.h`); later versions of BBR append to
+/// it.
 fn parse_bbr(bytes: &[u8]) -> Option<Bbr> {
     let number = |index: usize| u32_at(bytes, index);
     Some(Bbr {

@@ -1,10 +1,12 @@
 //! Ends slow start before it ends in losses.
 //!
-//! Reno doubles its window until a queue overflows, and loses up to half a window at once. CUBIC's slow start on Linux ends by the
-//! delay that it causes (HyStart; RFC 9406 describes its successor). A flow that has Reno therefore borrows CUBIC for the start, and
-//! gets Reno back when the first loss has been made good: the window is as wide again, or is cut once more. Not sooner, for Reno's one segment a round
-//! trip is slow where HyStart ended slow start too early because delay varies by itself, or where a short queue had the first loss come
-//! before the window was as wide as the path.
+//! Reno doubles its window until a queue overflows, and loses up to half a window at once. CUBIC's
+//! slow start on Linux ends by the delay that it causes (HyStart; RFC 9406 describes its
+//! successor). A flow that has Reno therefore borrows CUBIC for the start, and gets Reno back when
+//! the first loss has been made good: the window is as wide again, or is cut once more. Not sooner,
+//! for Reno's one segment a round trip is slow where HyStart ended slow start too early because
+//! delay varies by itself, or where a short queue had the first loss come before the window was as
+//! wide as the path.
 
 use std::time::Duration;
 

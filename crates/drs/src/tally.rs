@@ -57,7 +57,8 @@ impl Tally {
             .fold(Duration::ZERO, |sum, held| sum.saturating_add(*held))
     }
 
-    /// The limit that held longest and its share of the time, 0 to 1; `None` when nothing was counted.
+    /// The limit that held longest and its share of the time, 0 to 1; `None` when nothing was
+    /// counted.
     #[must_use]
     pub fn chief(&self) -> Option<(Limit, f64)> {
         let total = self.total().as_secs_f64();

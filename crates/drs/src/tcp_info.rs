@@ -1,7 +1,8 @@
-//! One sample of what the kernel knows of a TCP connection (`TCP_INFO`, Linux `include/uapi/linux/tcp.h`).
+//! One sample of what the kernel knows of a TCP connection (`TCP_INFO`, Linux
+//! `include/uapi/linux/tcp.h`).
 //!
-//! The kernel copies as much of its structure as it has and says how much that is. Fields are taken by offset from the
-//! bytes that really came, so an older kernel gives `None`, never garbage.
+//! The kernel copies as much of its structure as it has and says how much that is. Fields are taken
+//! by offset from the bytes that really came, so an older kernel gives `None`, never garbage.
 
 use std::{os::fd::AsFd, time::Duration};
 
@@ -66,8 +67,9 @@ pub struct TcpInfo {
     pub bytes_not_sent: Option<u32>,
     /// Pacing rate, in bytes a second; `None` when the sender does not pace.
     pub pacing_rate: Option<u64>,
-    /// The most that someone allows the sender to pace at, in bytes a second (`SO_MAX_PACING_RATE`, or `bpf`); `None` when
-    /// nobody set one. Unlike [`Self::pacing_rate`], which the kernel keeps up to date whether it paces or not.
+    /// The most that someone allows the sender to pace at, in bytes a second (`SO_MAX_PACING_RATE`,
+    /// or `bpf`); `None` when nobody set one. Unlike [`Self::pacing_rate`], which the kernel keeps
+    /// up to date whether it paces or not.
     pub max_pacing_rate: Option<u64>,
     /// Most recent delivery rate, in bytes a second.
     pub delivery_rate: Option<u64>,
@@ -96,8 +98,8 @@ pub struct TcpInfo {
     pub selective_acknowledgement: bool,
     /// Whether both ends agreed on window scaling (RFC 7323).
     pub window_scaling: bool,
-    /// How far the windows that this side offers are shifted (RFC 7323), fixed when the connection was made: no window is over
-    /// 65,535 shifted so. `None` without window scaling.
+    /// How far the windows that this side offers are shifted (RFC 7323), fixed when the connection
+    /// was made: no window is over 65,535 shifted so. `None` without window scaling.
     pub receive_window_shift: Option<u8>,
 }
 
@@ -223,7 +225,8 @@ const TIMESTAMPS: u8 = 1;
 const SACK: u8 = 2;
 const WINDOW_SCALING: u8 = 4;
 
-/// Bit fields are laid out from the low bit on little-endian machines, from the high bit on big-endian ones.
+/// Bit fields are laid out from the low bit on little-endian machines, from the high bit on
+/// big-endian ones.
 const APP_LIMITED: u8 = if cfg!(target_endian = "little") {
     1
 } else {

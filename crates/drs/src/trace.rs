@@ -1,5 +1,6 @@
-//! Samples as text, so that what a flow did can be kept and judged again: JSON lines, each an object with what changed since the
-//! line before. Durations are whole microseconds. Behind the feature `trace`.
+//! Samples as text, so that what a flow did can be kept and judged again: JSON lines, each an
+//! object with what changed since the line before. Durations are whole microseconds. Behind the
+//! feature `trace`.
 
 use std::io::{self, BufRead, Write};
 

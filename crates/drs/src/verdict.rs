@@ -2,28 +2,32 @@
 
 use std::{fmt, time::Duration};
 
-/// What holds a flow to its present rate. Exactly one of these at a time; [`Evidence`] says why it was chosen.
+/// What holds a flow to its present rate. Exactly one of these at a time; [`Evidence`] says why it
+/// was chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Limit {
     /// The sending program: it gives the socket less than the flow could carry.
     SendingApplication,
-    /// The receiving program: it reads slower than data arrives, so the window that it offers closes.
+    /// The receiving program: it reads slower than data arrives, so the window that it offers
+    /// closes.
     ReceivingApplication,
-    /// The send buffer: it is full of data that waits for its acknowledgement, and smaller than the path's
-    /// bandwidth-delay product.
+    /// The send buffer: it is full of data that waits for its acknowledgement, and smaller than the
+    /// path's bandwidth-delay product.
     SendBuffer,
     /// The receive window, at its ceiling: the receiving program reads all there is.
     ReceiveWindow,
-    /// A pacing rate that someone set (`SO_MAX_PACING_RATE`, or a rate-limiting queue discipline that TCP obeys).
+    /// A pacing rate that someone set (`SO_MAX_PACING_RATE`, or a rate-limiting queue discipline
+    /// that TCP obeys).
     Pacing,
     /// The congestion window, which still grows and has met no limit yet.
     Growing,
     /// The congestion window, cut by losses that no standing queue explains.
     Loss,
-    /// The path: its bottleneck is full, shown by a standing queue or a delivery rate that more data in flight does not raise.
+    /// The path: its bottleneck is full, shown by a standing queue or a delivery rate that more
+    /// data in flight does not raise.
     Path,
-    /// Something at the sending end. Only the receiving side says so, which can't tell the sending program, its send buffer, its pacing and
-    /// a congestion window that still grows apart.
+    /// Something at the sending end. Only the receiving side says so, which can't tell the sending
+    /// program, its send buffer, its pacing and a congestion window that still grows apart.
     Sender,
 }
 
@@ -73,13 +77,14 @@ pub struct Verdict {
     pub evidence: Evidence,
 }
 
-/// What was measured over one interval, seen from the side that sends unless a field says otherwise. Shares are parts of
-/// the interval, 0 to 1.
+/// What was measured over one interval, seen from the side that sends unless a field says
+/// otherwise. Shares are parts of the interval, 0 to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Evidence {
     /// Length of the interval.
     pub interval: Duration,
-    /// Payload that got through, in bit/s: acknowledged on the sending side, received in order on the receiving side.
+    /// Payload that got through, in bit/s: acknowledged on the sending side, received in order on
+    /// the receiving side.
     pub goodput_bps: f64,
     /// Smoothed round-trip time at the interval's end.
     pub rtt: Duration,
@@ -101,7 +106,8 @@ pub struct Evidence {
     pub unread: u64,
     /// Pacing rate, in bit/s; `None` where nothing paces.
     pub pacing_bps: Option<f64>,
-    /// The rate that the flow is held to because its path carries no more, in bit/s; `None` where none was fitted.
+    /// The rate that the flow is held to because its path carries no more, in bit/s; `None` where
+    /// none was fitted.
     pub fitted_bps: Option<f64>,
     /// The kernel's own estimate of the delivery rate, in bit/s.
     pub delivery_bps: Option<f64>,

@@ -1,5 +1,7 @@
-//! Traces that real kernels left, judged again. Each was recorded in a lab flow that was built to have the limit its file is named
-//! after (`longhaul-figures figures classify`, with `LONGHAUL_FIGURES_EXAMPLES`), from its start to a second into its steady part, one look in 100 ms.
+//! Traces that real kernels left, judged again. Each was recorded in a lab flow that was built to
+//! have the limit its file is named after (`longhaul-figures figures classify`, with
+//! `LONGHAUL_FIGURES_EXAMPLES`), from its start to a second into its steady part, one look in 100
+//! ms.
 
 #![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
 
@@ -21,7 +23,8 @@ fn verdicts(path: &Path, side: Side) -> std::io::Result<Vec<Limit>> {
         .collect())
 }
 
-/// The files' names are `LIMIT_CLASS-CONGESTION_END.jsonl`: what that end can see of the flow's class.
+/// The files' names are `LIMIT_CLASS-CONGESTION_END.jsonl`: what that end can see of the flow's
+/// class.
 #[test]
 fn recorded_flows_get_the_verdict_that_they_were_built_for() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");

@@ -39,7 +39,8 @@ impl Server {
     /// Starts `command` and waits until it prints a line that contains `ready`.
     ///
     /// # Errors
-    /// It cannot be started, ends at once, or stays silent for 20 s: the error quotes what it printed.
+    /// It cannot be started, ends at once, or stays silent for 20 s: the error quotes what it
+    /// printed.
     pub fn start(command: Command, name: &str, ready: &'static str) -> Result<Self> {
         Self::start_within(command, name, ready, READY_WITHIN)
     }
@@ -69,11 +70,12 @@ impl Server {
         }
     }
 
-    /// Starts `command` and waits until a TCP socket of its network namespace listens on `port`, for servers that do not say when they are
-    /// ready. The port must be the server's own.
+    /// Starts `command` and waits until a TCP socket of its network namespace listens on `port`,
+    /// for servers that do not say when they are ready. The port must be the server's own.
     ///
     /// # Errors
-    /// It cannot be started, ends before, or does not listen within 20 s: the error quotes what it printed.
+    /// It cannot be started, ends before, or does not listen within 20 s: the error quotes what it
+    /// printed.
     pub fn start_listening(command: Command, name: &str, port: u16) -> Result<Self> {
         let server = Self::spawn(command, name)?;
         let deadline = Instant::now() + READY_WITHIN;
@@ -93,7 +95,8 @@ impl Server {
         }
     }
 
-    /// Starts `command`, and reads what it prints to its end, so that it never blocks on what it logs.
+    /// Starts `command`, and reads what it prints to its end, so that it never blocks on what it
+    /// logs.
     fn spawn(command: Command, name: &str) -> Result<Self> {
         let mut child = spawn_piped(command, name)?;
         let (lines, received) = mpsc::channel();
@@ -150,8 +153,9 @@ impl Server {
 }
 
 impl Server {
-    /// Kills the processes that it started, and waits until it ends for want of them: for a program that does nothing but wait for another,
-    /// as `unshare --fork` does. Of a process namespace nothing is left then, as its first process ends after all others.
+    /// Kills the processes that it started, and waits until it ends for want of them: for a program
+    /// that does nothing but wait for another, as `unshare --fork` does. Of a process namespace
+    /// nothing is left then, as its first process ends after all others.
     pub fn end_with_children(&mut self) {
         let pid = self.child.id();
         let children =
@@ -177,7 +181,8 @@ impl Drop for Server {
     }
 }
 
-/// Whether a TCP socket listens on `port` in the network namespace of process `pid`, by proc_net(5).
+/// Whether a TCP socket listens on `port` in the network namespace of process `pid`, by
+/// proc_net(5).
 fn listens(pid: u32, port: u16) -> bool {
     ["tcp", "tcp6"].iter().any(|table| {
         let table = std::fs::read_to_string(format!("/proc/{pid}/net/{table}")).unwrap_or_default();
@@ -215,7 +220,8 @@ pub fn succeed_within(command: Command, name: &str, limit: Duration) -> Result<S
     Ok(out)
 }
 
-/// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote to each stream.
+/// Runs `command` to its end, but no longer than `limit`; gives its exit status and what it wrote
+/// to each stream.
 ///
 /// # Errors
 /// It cannot be started, or it did not end in time and was killed.
@@ -240,7 +246,8 @@ pub fn output_within(
     let err = read(child.stderr.take().map(|pipe| Box::new(pipe) as _));
     let (ended, watch) = mpsc::channel::<()>();
     let pid = child.id();
-    // A watchdog rather than polling: it ends the child by pid only while the child has not been waited for.
+    // A watchdog rather than polling: it ends the child by pid only while the child has not been
+    // waited for.
     let watchdog = thread::spawn(move || {
         let late = matches!(
             watch.recv_timeout(limit),

@@ -1,5 +1,5 @@
-//! A controller in a lab: what experiments with reservations have in common. It has keys of its own, and so has whoever copies: homes that other runs use must
-//! not come to know it.
+//! A controller in a lab: what experiments with reservations have in common. It has keys of its
+//! own, and so has whoever copies: homes that other runs use must not come to know it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -123,7 +123,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         self.services.push(server);
     }
 
-    /// Starts the agent of a Linux router in a node, for the link by which packets leave it for another; what the controller's configuration says of it.
+    /// Starts the agent of a Linux router in a node, for the link by which packets leave it for
+    /// another; what the controller's configuration says of it.
     ///
     /// # Errors
     /// It does not start.
@@ -156,7 +157,8 @@ impl<'a, 'h, S> Controlled<'a, 'h, S> {
         Ok(format!("[setup.nodes.{node}]\nagent = \"unix:{agent}\"\n"))
     }
 
-    /// Starts the controller in a node, with this map and configuration, and lets the client of that node reserve.
+    /// Starts the controller in a node, with this map and configuration, and lets the client of
+    /// that node reserve.
     ///
     /// # Errors
     /// It does not start, or refuses the map.

@@ -56,7 +56,8 @@ pub struct Copied {
     pub goodput_bps: f64,
     /// Streams of the copy.
     pub streams: u32,
-    /// Segments the sending ends of the copy's own connections sent again, as far as this end sees them.
+    /// Segments the sending ends of the copy's own connections sent again, as far as this end sees
+    /// them.
     pub retransmits: u64,
     /// What limited it for longest, by its own account.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,7 +76,8 @@ impl Copied {
     }
 }
 
-/// Copies `source` from the setting's server to its client, with so many streams or as many as it takes by itself.
+/// Copies `source` from the setting's server to its client, with so many streams or as many as it
+/// takes by itself.
 ///
 /// # Errors
 /// A program could not be started, or the copy failed or did not verify.
@@ -151,8 +153,8 @@ pub fn in_node(tools: &Tools, lab: &Lab, node: &str, home: &Path) -> Result<Comm
     Ok(command)
 }
 
-/// Begins a `longhaul cp` in a node by the client, who knows the server's key. It is the first one: what an earlier copy has learnt of the
-/// path is not for this one.
+/// Begins a `longhaul cp` in a node by the client, who knows the server's key. It is the first one:
+/// what an earlier copy has learnt of the path is not for this one.
 ///
 /// # Errors
 /// The lab has no such node.

@@ -1,7 +1,7 @@
 //! The data that is copied: real files found on this machine, and files of a given size.
 //!
-//! Files of a given size are a BLAKE3 output stream: the same for the same seed, and incompressible, so nothing
-//! on the way can gain by squeezing them.
+//! Files of a given size are a BLAKE3 output stream: the same for the same seed, and
+//! incompressible, so nothing on the way can gain by squeezing them.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -25,8 +25,8 @@ pub struct Contents {
     pub bytes: u64,
 }
 
-/// Fills `dir` with copies of real files (at most `real_bytes` and `real_files` of them, each under a
-/// quarter of the bytes) in their own folders, and one large file of `large_bytes`.
+/// Fills `dir` with copies of real files (at most `real_bytes` and `real_files` of them, each under
+/// a quarter of the bytes) in their own folders, and one large file of `large_bytes`.
 pub fn real_tree(
     dir: &Path,
     real_bytes: u64,
@@ -49,8 +49,8 @@ pub fn real_tree(
     Ok(contents)
 }
 
-/// Copies regular files below `from` until a limit is met. What cannot be read is passed over: the data set
-/// needs real files, not all of them.
+/// Copies regular files below `from` until a limit is met. What cannot be read is passed over: the
+/// data set needs real files, not all of them.
 fn gather(from: &Path, to: &Path, bytes: u64, files: u64, so_far: &mut Contents) -> Result<()> {
     let Ok(entries) = fs::read_dir(from) else {
         return Ok(());
@@ -81,7 +81,8 @@ fn gather(from: &Path, to: &Path, bytes: u64, files: u64, so_far: &mut Contents)
     Ok(())
 }
 
-/// Writes a file of exactly `bytes` bytes made from `seed`; a file of that length already there is kept.
+/// Writes a file of exactly `bytes` bytes made from `seed`; a file of that length already there is
+/// kept.
 pub fn sized_file(path: &Path, bytes: u64, seed: u64) -> Result<()> {
     if fs::metadata(path).is_ok_and(|meta| meta.len() == bytes) {
         return Ok(());

@@ -33,15 +33,16 @@ const RECORD_SECONDS: u32 = 12;
 
 /// How long GridFTP sends, in seconds.
 const GRIDFTP_SECONDS: [u32; 1] = [10];
-/// How often a run is repeated when the lab did not keep up, and until when: the demonstration takes ten minutes at most. What did not in the end
-/// says so.
+/// How often a run is repeated when the lab did not keep up, and until when: the demonstration
+/// takes ten minutes at most. What did not in the end says so.
 const RETRIES: u32 = 1;
 const RETRIES_END: Duration = Duration::from_secs(360);
 /// Copies of the mesh, each way.
 const MESH_COPIES: usize = 6;
 /// Copies with deadlines, each way.
 const DEADLINE_COPIES: usize = 2;
-/// For how long the mesh's controller sees the links before, in seconds: one measurement of each path at least.
+/// For how long the mesh's controller sees the links before, in seconds: one measurement of each
+/// path at least.
 const MESH_LEARNING_SECONDS: f64 = 40.0;
 
 /// Runs the demonstration and writes `report.json` into `out`.
@@ -174,7 +175,8 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
     Ok(())
 }
 
-/// Attacks that are shown: a crowd of strangers at a server, and names that nobody answers for at a depot.
+/// Attacks that are shown: a crowd of strangers at a server, and names that nobody answers for at a
+/// depot.
 const DEMONSTRATED: [Attack; 2] = [Attack::IdleAtServe, Attack::SlowNames];
 
 fn key<C>(factors: C, seed: u64) -> Key<C> {
@@ -338,7 +340,8 @@ impl Crossings {
     }
 }
 
-/// Whether a setting's hosts are limited by neither a small window nor a loss rate fitted to a slow path.
+/// Whether a setting's hosts are limited by neither a small window nor a loss rate fitted to a slow
+/// path.
 fn is_fast(setting: &Setting) -> bool {
     setting.hosts == "large buffers"
 }

@@ -1,7 +1,8 @@
 //! What an experiment is: its cells, the network they need, one run, and its page.
 //!
-//! An experiment says what it measures; the [runner](crate::runner) does the rest for all of them alike: labs, the gate of validity,
-//! repeats, deadlines, runs side by side, the store, and the parts of the page that every page has.
+//! An experiment says what it measures; the [runner](crate::runner) does the rest for all of them
+//! alike: labs, the gate of validity, repeats, deadlines, runs side by side, the store, and the
+//! parts of the page that every page has.
 
 use std::fmt::Debug;
 use std::path::Path;
@@ -34,8 +35,9 @@ pub trait Experiment: Send + Sync {
     /// Its cells, in the order of its tables.
     fn cells(&self) -> Vec<Self::Cell>;
 
-    /// Seeds of a cell where nobody says how many: few, so that `copy` takes about 70 minutes and all others together some 70. None for a cell that is
-    /// measured only when their number is given.
+    /// Seeds of a cell where nobody says how many: few, so that `copy` takes about 70 minutes and
+    /// all others together some 70. None for a cell that is measured only when their number is
+    /// given.
     fn seeds(&self, _cell: &Self::Cell) -> u64 {
         2
     }
@@ -87,7 +89,8 @@ pub trait Experiment: Send + Sync {
         Vec::new()
     }
 
-    /// Whether what is seen of a cell hangs on time. What is only counted is the same however late the lab is, so each such run counts.
+    /// Whether what is seen of a cell hangs on time. What is only counted is the same however late
+    /// the lab is, so each such run counts.
     fn is_timed(&self, _cell: &Self::Cell) -> bool {
         true
     }
@@ -106,7 +109,8 @@ pub trait Experiment: Send + Sync {
 /// What one run takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cost {
-    /// Share of the machine, above 0 and up to 1: runs go side by side while their shares sum to at most 1.
+    /// Share of the machine, above 0 and up to 1: runs go side by side while their shares sum to at
+    /// most 1.
     pub share: f64,
     /// About how long it lasts, in seconds.
     pub seconds: f64,

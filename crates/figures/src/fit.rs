@@ -1,7 +1,8 @@
 //! Fits one loss rate so that a copy reaches the paper's average rate.
 //!
-//! A Reno flow's rate falls with its loss by a power law (Mathis et al. 1997: loss^-1/2 for an endless flow), so each step is
-//! taken on logarithmic axes; the spread of the seeds sets how close it is worth getting.
+//! A Reno flow's rate falls with its loss by a power law (Mathis et al. 1997: loss^-1/2 for an
+//! endless flow), so each step is taken on logarithmic axes; the spread of the seeds sets how close
+//! it is worth getting.
 
 use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,8 @@ use crate::setting::{self, Setting, Way};
 use crate::stats::Spread;
 use crate::tools::Tools;
 
-/// The first seed: the published figures do not use it, so a rate is predicted on losses that it was not fitted to.
+/// The first seed: the published figures do not use it, so a rate is predicted on losses that it
+/// was not fitted to.
 const FIRST_SEED: u64 = 1001;
 
 /// What is fitted.
@@ -76,7 +78,8 @@ impl What {
     }
 }
 
-/// Fits by `steps` rounds of `seeds` copies from the loss `start`, printing each round; gives the last loss.
+/// Fits by `steps` rounds of `seeds` copies from the loss `start`, printing each round; gives the
+/// last loss.
 ///
 /// # Errors
 /// A round in which no copy was valid.
@@ -108,9 +111,9 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
     Ok(loss)
 }
 
-/// The loss to try next. The rate of an endless flow goes with loss^-1/2; a copy of some megabytes also has its slow
-/// start, which ends at the first loss, so it falls faster: once there are two tries, the line through the two nearest
-/// to the wanted rate, on logarithmic axes, says how fast.
+/// The loss to try next. The rate of an endless flow goes with loss^-1/2; a copy of some megabytes
+/// also has its slow start, which ends at the first loss, so it falls faster: once there are two
+/// tries, the line through the two nearest to the wanted rate, on logarithmic axes, says how fast.
 fn next(tried: &[(f64, f64)], wanted: f64) -> f64 {
     let mut nearest = tried.to_vec();
     nearest.sort_by(|a, b| {

@@ -1,4 +1,5 @@
-//! A way for programs that know nothing of it: depots, an off-ramp, the table of routes that leads there, and `longhaul run`.
+//! A way for programs that know nothing of it: depots, an off-ramp, the table of routes that leads
+//! there, and `longhaul run`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,7 +59,8 @@ impl Gateways<'_> {
         Ok(servers)
     }
 
-    /// The table of routes that leads to the server this way, always, with `more` lines in its rule.
+    /// The table of routes that leads to the server this way, always, with `more` lines in its
+    /// rule.
     ///
     /// # Errors
     /// It cannot be written.

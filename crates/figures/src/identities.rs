@@ -53,8 +53,8 @@ impl Identities {
         })
     }
 
-    /// `LONGHAUL_HOME` of the depot on `node`: each has its own key, for a route that met one key twice would
-    /// be a loop.
+    /// `LONGHAUL_HOME` of the depot on `node`: each has its own key, for a route that met one key
+    /// twice would be a loop.
     pub fn depot_home(&self, node: &str) -> PathBuf {
         depot_home(&self.dir, node)
     }
@@ -79,7 +79,8 @@ pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
     }
 }
 
-/// Who may pass where: the client, to the server of any lab, by way of any of its depots, and the server to the client.
+/// Who may pass where: the client, to the server of any lab, by way of any of its depots, and the
+/// server to the client.
 fn policy(client_key: &str, server_key: &str) -> String {
     format!(
         "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"

@@ -1,7 +1,7 @@
 //! Runs the demonstration and the published measurements, and writes their tables and plots.
 //!
-//! Every figure of this project's documents comes out of here: `demo` for a first look, `figures` for all of them,
-//! `fit` for the loss rates that the LSL scenarios state.
+//! Every figure of this project's documents comes out of here: `demo` for a first look, `figures`
+//! for all of them, `fit` for the loss rates that the LSL scenarios state.
 
 mod children;
 mod comparison;

@@ -1,5 +1,5 @@
-//! Figures in documents: whatever stands between `<!-- figure NAME KEY -->` and `<!-- /figure -->` is written from the runs; `KEY@NOISE` is the
-//! figure under that noise.
+//! Figures in documents: whatever stands between `<!-- figure NAME KEY -->` and `<!-- /figure -->`
+//! is written from the runs; `KEY@NOISE` is the figure under that noise.
 
 use anyhow::{Context, Result};
 
@@ -7,8 +7,8 @@ const OPEN: &str = "<!-- figure ";
 const OPEN_END: &str = " -->";
 const CLOSE: &str = "<!-- /figure -->";
 
-/// Fills every mark of `text` with what `quote` gives for its experiment and key. Marks for which it gives nothing stay as they are, and are
-/// given beside the text.
+/// Fills every mark of `text` with what `quote` gives for its experiment and key. Marks for which
+/// it gives nothing stay as they are, and are given beside the text.
 ///
 /// # Errors
 /// A mark is not closed.

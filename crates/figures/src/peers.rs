@@ -1,8 +1,10 @@
 //! Programs that others move bulk data with, run between two nodes of a lab.
 //!
-//! Each [`Peer`] says what must be installed, serves a folder in one node, and gives the command that fetches from it or sends to it in
-//! another, with the options that its own documentation recommends. [`one_copy::one_copy`] runs that command, times it from its start to its end and
-//! compares every byte that arrived with the source. [`Relay`] is a program that passes connections on in a node between.
+//! Each [`Peer`] says what must be installed, serves a folder in one node, and gives the command
+//! that fetches from it or sends to it in another, with the options that its own documentation
+//! recommends. [`one_copy::one_copy`] runs that command, times it from its start to its end and
+//! compares every byte that arrived with the source. [`Relay`] is a program that passes connections
+//! on in a node between.
 
 pub mod contents;
 mod danted;
@@ -96,7 +98,8 @@ pub struct Abilities {
     pub trees: bool,
     /// The number of streams can be chosen.
     pub streams: bool,
-    /// All its connections go to the one port that it serves, so that a [`RelayKind::Forward`] can stand between.
+    /// All its connections go to the one port that it serves, so that a [`RelayKind::Forward`] can
+    /// stand between.
     pub forward: bool,
     /// Its client can be told to use a SOCKS5 server.
     pub socks: bool,
@@ -105,7 +108,8 @@ pub struct Abilities {
 /// One file or folder below a root.
 #[derive(Clone, Debug)]
 pub struct Item {
-    /// Its name below the root: letters, digits, `.`, `-` and `_`, which no client's language takes for anything else.
+    /// Its name below the root: letters, digits, `.`, `-` and `_`, which no client's language takes
+    /// for anything else.
     pub name: String,
     /// Whether it is a folder.
     pub tree: bool,
@@ -165,7 +169,8 @@ pub trait Relay: Program {
     /// How clients use it.
     fn kind(&self) -> RelayKind;
 
-    /// Relays to `server` until the result is dropped; the result's endpoint is what clients use in the server's stead.
+    /// Relays to `server` until the result is dropped; the result's endpoint is what clients use in
+    /// the server's stead.
     ///
     /// # Errors
     /// As [`Peer::serve`].

@@ -11,7 +11,8 @@ pub struct Curve {
     pub points: Vec<(u64, f64)>,
     /// Colour.
     pub colour: RGBColor,
-    /// What the paper printed is drawn with open points and a thin line; what was measured here is drawn full.
+    /// What the paper printed is drawn with open points and a thin line; what was measured here is
+    /// drawn full.
     pub from_paper: bool,
 }
 

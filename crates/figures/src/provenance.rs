@@ -6,7 +6,8 @@ use std::process::Command;
 
 use crate::record::Made;
 
-/// What is measured, and what it is measured in: a change elsewhere (documents, results) makes no other program.
+/// What is measured, and what it is measured in: a change elsewhere (documents, results) makes no
+/// other program.
 const CODE: [&str; 3] = ["crates", "scenarios", "Cargo.lock"];
 
 impl Made {
@@ -26,8 +27,8 @@ impl Made {
     }
 }
 
-/// The last commit that changed the code below `root`, with a digest of what has been changed since, if anything has:
-/// `1a2b3c4` or `1a2b3c4+5d6e7f80`. `unknown` where git does not say.
+/// The last commit that changed the code below `root`, with a digest of what has been changed
+/// since, if anything has: `1a2b3c4` or `1a2b3c4+5d6e7f80`. `unknown` where git does not say.
 pub fn commit(root: &Path) -> String {
     let git = |arguments: &[&str]| -> Option<String> {
         let output = Command::new("git")

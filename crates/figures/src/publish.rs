@@ -1,4 +1,5 @@
-//! Writes what is made of all runs: a page for each experiment, the index, and the figures that documents quote. Or says what differs.
+//! Writes what is made of all runs: a page for each experiment, the index, and the figures that
+//! documents quote. Or says what differs.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! One run as it is kept: what was asked, what was seen, whether the lab was good enough to say so, and where it was made.
+//! One run as it is kept: what was asked, what was seen, whether the lab was good enough to say so,
+//! and where it was made.
 
 use serde::{Deserialize, Serialize};
 use wanbed::Report;
@@ -24,7 +25,8 @@ pub struct Key<C> {
     /// What the experiment varies.
     #[serde(flatten)]
     pub factors: C,
-    /// The seed of the lab and of whatever the experiment draws: runs of the same seed meet the same losses where they use the same links.
+    /// The seed of the lab and of whatever the experiment draws: runs of the same seed meet the
+    /// same losses where they use the same links.
     pub seed: u64,
     /// What was added to the scenario's links.
     pub noise: Noise,

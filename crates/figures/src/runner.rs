@@ -1,4 +1,5 @@
-//! Runs an experiment: every cell, seed and noise that is asked for, in labs of their own, through one gate, into one store.
+//! Runs an experiment: every cell, seed and noise that is asked for, in labs of their own, through
+//! one gate, into one store.
 
 use std::fmt::Display;
 use std::sync::Mutex;
@@ -15,7 +16,8 @@ use crate::schedule::run_all;
 use crate::store::Store;
 use crate::tools::Tools;
 
-/// The first seed of what is published: thresholds were chosen, and losses fitted, with seeds below it.
+/// The first seed of what is published: thresholds were chosen, and losses fitted, with seeds below
+/// it.
 pub const FIRST_PUBLISHED_SEED: u64 = 2001;
 
 /// How often a run is repeated when the lab did not keep up, where nobody says.
@@ -44,7 +46,8 @@ type RecordOf<E> = Record<<E as Experiment>::Cell, <E as Experiment>::Seen>;
 type KeyOf<E> = Key<<E as Experiment>::Cell>;
 
 impl Extent {
-    /// The runs of an experiment: seed after seed, so that ways to be compared are measured in turn.
+    /// The runs of an experiment: seed after seed, so that ways to be compared are measured in
+    /// turn.
     pub fn keys<E: Experiment>(&self, experiment: &E) -> Vec<KeyOf<E>> {
         let cells: Vec<E::Cell> = experiment
             .cells()

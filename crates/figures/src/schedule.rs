@@ -11,10 +11,11 @@ struct State {
     free: u32,
 }
 
-/// Runs `work` on every job, in order, as many at once as fit; results come in the order of the jobs.
+/// Runs `work` on every job, in order, as many at once as fit; results come in the order of the
+/// jobs.
 ///
-/// `load` gives a job's share of the machine, 0 to 1. A job that does not fit yet waits, and those behind it wait
-/// too, so a heavy job is never starved by light ones.
+/// `load` gives a job's share of the machine, 0 to 1. A job that does not fit yet waits, and those
+/// behind it wait too, so a heavy job is never starved by light ones.
 pub fn run_all<J: Sync, R: Send>(
     jobs: &[J],
     load: impl Fn(&J) -> f64 + Sync,

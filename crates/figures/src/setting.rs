@@ -1,4 +1,5 @@
-//! The settings that are measured: a scenario, its hosts, and who copies from whom through which depots.
+//! The settings that are measured: a scenario, its hosts, and who copies from whom through which
+//! depots.
 
 use anyhow::Result;
 
@@ -52,10 +53,11 @@ pub struct Setting {
     pub depots: &'static [&'static str],
     /// The links that jitter and reorder under noise: those of the wide area.
     pub noisy_links: &'static [&'static str],
-    /// Share of this machine that one run needs, direct and through depots: runs go side by side while the
-    /// shares sum to at most 1.
+    /// Share of this machine that one run needs, direct and through depots: runs go side by side
+    /// while the shares sum to at most 1.
     pub load: (f64, f64),
-    /// About what a copy comes to, direct and through depots, in Mbit/s: how long it lasts follows from it.
+    /// About what a copy comes to, direct and through depots, in Mbit/s: how long it lasts follows
+    /// from it.
     pub about_mbps: (f64, f64),
     /// What the paper printed for this setting.
     pub paper: Option<&'static PaperCurve>,
@@ -156,7 +158,8 @@ pub enum Mnemonic {
     Long,
 }
 
-/// A MNEMONIC path between untuned hosts of 64 KB (congestion control plays no part: the window binds).
+/// A MNEMONIC path between untuned hosts of 64 KB (congestion control plays no part: the window
+/// binds).
 pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
     let base = mnemonic_tuned(path, "reno");
     let (id, title) = match path {
@@ -181,8 +184,8 @@ pub fn mnemonic_untuned(path: Mnemonic) -> Setting {
     }
 }
 
-/// A MNEMONIC path between hosts whose windows never bind, one stream, with the given congestion control on
-/// the hosts and on the gateways alike.
+/// A MNEMONIC path between hosts whose windows never bind, one stream, with the given congestion
+/// control on the hosts and on the gateways alike.
 pub fn mnemonic_tuned(path: Mnemonic, congestion: &'static str) -> Setting {
     let (id, title, scenario) = match (path, congestion) {
         (Mnemonic::Short, "reno") => (

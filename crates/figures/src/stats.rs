@@ -64,8 +64,9 @@ impl Spread {
     }
 }
 
-/// The sum of the second ones by the sum of the first ones, and between which values it lies in 95 of 100 samples that are drawn from the pairs with
-/// replacement (percentile bootstrap). The same pairs give the same values. None where there is no pair.
+/// The sum of the second ones by the sum of the first ones, and between which values it lies in 95
+/// of 100 samples that are drawn from the pairs with replacement (percentile bootstrap). The same
+/// pairs give the same values. None where there is no pair.
 pub fn sums(pairs: &[(f64, f64)]) -> Option<(f64, [f64; 2])> {
     let ratio = |drawn: &mut dyn Iterator<Item = (f64, f64)>| {
         let (first, second) = drawn.fold((0.0, 0.0), |(first, second), pair| {

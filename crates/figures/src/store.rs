@@ -42,7 +42,8 @@ impl Store {
         }
     }
 
-    /// Writes all runs, one a line, so that a change of one run is one line of a diff. The old file stays until the new one is whole.
+    /// Writes all runs, one a line, so that a change of one run is one line of a diff. The old file
+    /// stays until the new one is whole.
     ///
     /// # Errors
     /// The file cannot be written.

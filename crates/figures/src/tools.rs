@@ -17,7 +17,8 @@ pub struct Tools {
     pub scratch: tempfile::TempDir,
     /// Keys of client, server and depots.
     pub identities: Identities,
-    /// In a guest, what keeps its processors from halting: else its labs are late by what the host takes to resume them.
+    /// In a guest, what keeps its processors from halting: else its labs are late by what the host
+    /// takes to resume them.
     awake: Option<Awake>,
 }
 

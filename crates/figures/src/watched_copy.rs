@@ -1,4 +1,5 @@
-//! A `longhaul cp --json` under way, received event by event, so that a run can act at a moment of it.
+//! A `longhaul cp --json` under way, received event by event, so that a run can act at a moment of
+//! it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};

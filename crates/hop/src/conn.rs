@@ -1,8 +1,10 @@
-//! One hop's TCP connection, as the relay needs it: readiness from tokio, bytes by plain system calls.
+//! One hop's TCP connection, as the relay needs it: readiness from tokio, bytes by plain system
+//! calls.
 //!
-//! Writes are attempted first and waited for only after the kernel refuses (`EAGAIN`). Two things follow: a write
-//! costs one system call in the common case, and the readiness of the write side is free to carry another message,
-//! "this connection is broken", which [`Conn::poll_broken`] waits for even when there is nothing to write.
+//! Writes are attempted first and waited for only after the kernel refuses (`EAGAIN`). Two things
+//! follow: a write costs one system call in the common case, and the readiness of the write side is
+//! free to carry another message, "this connection is broken", which [`Conn::poll_broken`] waits
+//! for even when there is nothing to write.
 
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
@@ -18,10 +20,11 @@ use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 
-/// A connected, non-blocking TCP socket. From its first moment it is set to end with a reset (SO_LINGER 0, by
-/// [`Options`](crate::Options)), so that neither a path through the code nor the death of the whole process can make a cut session
-/// look finished (LH-END-3). A clean end is said aloud: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting it down as an
-/// asynchronous stream.
+/// A connected, non-blocking TCP socket. From its first moment it is set to end with a reset
+/// (SO_LINGER 0, by [`Options`](crate::Options)), so that neither a path through the code nor the
+/// death of the whole process can make a cut session look finished (LH-END-3). A clean end is said
+/// aloud: by [`Conn::close`], [`Conn::end_cleanly`], or by shutting it down as an asynchronous
+/// stream.
 #[derive(Debug)]
 pub struct Conn {
     /// `None` once the reactor has refused to take it again.
@@ -31,8 +34,8 @@ pub struct Conn {
     muted: bool,
     /// The last write was refused: the next must wait for the kernel to say that there is room.
     write_blocked: AtomicBool,
-    /// The error of the socket, once something other than a read has taken it. The kernel reports it once, and after that a socket that was
-    /// reset reads as ended.
+    /// The error of the socket, once something other than a read has taken it. The kernel reports
+    /// it once, and after that a socket that was reset reads as ended.
     taken_error: OnceLock<Errno>,
 }
 
@@ -83,9 +86,10 @@ impl Conn {
         Ok(conn)
     }
 
-    /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`; on a
-    /// muted connection without a waker left behind: [`Conn::listen`] is next. `read` says how many bytes it has read; 0 is the end of
-    /// stream, and an error where the connection has failed (LH-END-3).
+    /// Runs `read` when bytes, an end or an error may be there; `Pending` once it says `EAGAIN`; on
+    /// a muted connection without a waker left behind: [`Conn::listen`] is next. `read` says how
+    /// many bytes it has read; 0 is the end of stream, and an error where the connection has failed
+    /// (LH-END-3).
     pub fn poll_read_with(
         &self,
         cx: &mut Context<'_>,
@@ -118,14 +122,16 @@ impl Conn {
 
     /// Keeps an error for the reads to come.
     fn keep_error(&self, errno: Errno) {
-        // EPIPE is of a direction that had ended before, this end's or the peer's: what the peer has said is complete.
+        // EPIPE is of a direction that had ended before, this end's or the peer's: what the peer
+        // has said is complete.
         if errno != Errno::PIPE {
             let _ = self.taken_error.set(errno);
         }
     }
 
-    /// Ready when bytes, an end or an error may be there to read. Of a muted connection nobody knows: it is ready, and the
-    /// first read that finds nothing must be followed by [`Conn::listen`].
+    /// Ready when bytes, an end or an error may be there to read. Of a muted connection nobody
+    /// knows: it is ready, and the first read that finds nothing must be followed by
+    /// [`Conn::listen`].
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.muted {
             Poll::Ready(Ok(()))
@@ -134,8 +140,9 @@ impl Conn {
         }
     }
 
-    /// Stops the reactor from reporting bytes to read, if there are any. For a reader that is held up elsewhere: its
-    /// thread would be woken by every packet that comes in meanwhile, for nothing.
+    /// Stops the reactor from reporting bytes to read, if there are any. For a reader that is held
+    /// up elsewhere: its thread would be woken by every packet that comes in meanwhile, for
+    /// nothing.
     pub fn mute(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         if self.muted || self.reactor()?.poll_read_ready(cx)?.is_pending() {
             return Ok(());
@@ -199,8 +206,9 @@ impl Conn {
         }
     }
 
-    /// Ready once the connection is broken (reset, timed out, or both directions closed). Only a caller that has not
-    /// itself shut down writing may ask: then a hang-up can only mean that the peer or the path has died.
+    /// Ready once the connection is broken (reset, timed out, or both directions closed). Only a
+    /// caller that has not itself shut down writing may ask: then a hang-up can only mean that the
+    /// peer or the path has died.
     pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let reactor = match self.reactor() {
             Ok(reactor) => reactor,
@@ -215,7 +223,8 @@ impl Conn {
                         return Poll::Ready(self.take_error());
                     }
                     if self.write_blocked.load(Ordering::Relaxed) {
-                        // Room for a refused write, arrived since it was last tried: that message is not ours to eat.
+                        // Room for a refused write, arrived since it was last tried: that message
+                        // is not ours to eat.
                         cx.waker().wake_by_ref();
                         return Poll::Pending;
                     }
@@ -256,14 +265,16 @@ impl Conn {
         self.end_cleanly();
     }
 
-    /// From now on the close is no reset: for who has ended its direction in another way, or has nothing to say of the end.
+    /// From now on the close is no reset: for who has ended its direction in another way, or has
+    /// nothing to say of the end.
     pub fn end_cleanly(&self) {
         // Refused only by a socket that is already dead; then there is nobody left to report to.
         let _ = sockopt::set_socket_linger(&self.socket, None);
     }
 
-    /// Whether the kernel can move bytes between this connection and a pipe (splice(2)), through the descriptor that
-    /// [`Conn::poll_read_with`] and [`Conn::poll_write_with`] lend. Where not, bytes are read and written as those of any stream.
+    /// Whether the kernel can move bytes between this connection and a pipe (splice(2)), through
+    /// the descriptor that [`Conn::poll_read_with`] and [`Conn::poll_write_with`] lend. Where not,
+    /// bytes are read and written as those of any stream.
     #[must_use]
     pub const fn splices(&self) -> bool {
         true
@@ -294,8 +305,8 @@ pub(crate) fn register(
     socket: &Arc<OwnedFd>,
     interest: Interest,
 ) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
-    // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds it for as long as it
-    // lives: what the reactor watches is what was registered.
+    // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds
+    // it for as long as it lives: what the reactor watches is what was registered.
     #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
     let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
     Ok(registered?)
@@ -318,7 +329,8 @@ impl AsyncRead for Conn {
                 Err(error) => return Poll::Ready(Err(error.into())),
                 Ok((0, _)) if wanted > 0 => return Poll::Ready(self.end_of_stream()),
                 Ok((received, _)) => {
-                    // Less than was asked for was all there was: the next read need not find out by asking.
+                    // Less than was asked for was all there was: the next read need not find out by
+                    // asking.
                     if received < wanted {
                         guard.clear_ready();
                     }

@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{Conn, Options};
 
-/// How long after one attempt the next one begins, unless that has failed before (RFC 8305, section 5: the recommended value).
+/// How long after one attempt the next one begins, unless that has failed before (RFC 8305, section
+/// 5: the recommended value).
 const CONNECTION_ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// A connection that stands.
@@ -30,7 +31,8 @@ pub enum DialError {
     /// There was none.
     #[error("no address")]
     NoAddress,
-    /// It is an IPv4 address, and the connection is to be dialled from an IPv6 address, or the other way round.
+    /// It is an IPv4 address, and the connection is to be dialled from an IPv6 address, or the
+    /// other way round.
     #[error("{0}: the address to connect from is of the other family")]
     OtherFamily(SocketAddr),
     /// It did not answer in time.
@@ -70,8 +72,9 @@ impl From<DialError> for io::Error {
     }
 }
 
-/// Connects to the first of `addresses` that answers before `deadline`. They are tried in their order, families in turn, and none waits for longer than
-/// a quarter of a second for the one before: a black hole costs that much. `options` says what is set for each.
+/// Connects to the first of `addresses` that answers before `deadline`. They are tried in their
+/// order, families in turn, and none waits for longer than a quarter of a second for the one
+/// before: a black hole costs that much. `options` says what is set for each.
 ///
 /// # Errors
 /// [`DialError`], of the attempt that ended last.
@@ -101,7 +104,8 @@ pub async fn dial(
     Ok(Dialled { conn, address })
 }
 
-/// The addresses of the first one's family and those of the other one in turn, each in their order (RFC 8305, section 4).
+/// The addresses of the first one's family and those of the other one in turn, each in their order
+/// (RFC 8305, section 4).
 fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     let is_first_family = |address: &SocketAddr| {
         addresses.first().map(SocketAddr::is_ipv4) == Some(address.is_ipv4())
@@ -119,8 +123,8 @@ fn in_turn(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
     ordered
 }
 
-/// The first attempt that succeeds, with its address: each begins when the one before has failed, or some time after it began. `failure` is that of no
-/// attempt.
+/// The first attempt that succeeds, with its address: each begins when the one before has failed,
+/// or some time after it began. `failure` is that of no attempt.
 async fn race<T>(
     attempts: Vec<(SocketAddr, impl Future<Output = io::Result<T>>)>,
     mut failure: DialError,

@@ -1,4 +1,5 @@
-//! What strangers, and keys, can make a program write into its log: a bounded number of lines, and a count of what was left out.
+//! What strangers, and keys, can make a program write into its log: a bounded number of lines, and
+//! a count of what was left out.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +9,8 @@ use longhaul_proto::LogRate;
 
 use crate::Payer;
 
-/// Lines at once, and lines a second from then on, that one payer's events come to: a copy of many streams ends with a line for each.
+/// Lines at once, and lines a second from then on, that one payer's events come to: a copy of many
+/// streams ends with a line for each.
 const MAX_BURST_LINES: u32 = 256;
 const LINES_PER_SECOND: u32 = 20;
 /// The same for all newcomers together, about whom nothing is known.
@@ -44,8 +46,8 @@ impl EventLog {
         }
     }
 
-    /// Has `line` written for an event of `payer`, or of a newcomer, unless there were too many: with the number of those that were left
-    /// out since the last, if there were any.
+    /// Has `line` written for an event of `payer`, or of a newcomer, unless there were too many:
+    /// with the number of those that were left out since the last, if there were any.
     pub fn log(&self, payer: Option<Payer>, line: impl FnOnce(Option<u64>)) {
         if let Some(left_out) = self.admit(payer) {
             line(Some(left_out).filter(|&left_out| left_out > 0));
@@ -95,7 +97,8 @@ mod tests {
         (0..events).filter(|_| log.admit(payer).is_some()).count() as u32
     }
 
-    /// A thousand times as many events as lines, from strangers and from a key; another key's are logged all the same.
+    /// A thousand times as many events as lines, from strangers and from a key; another key's are
+    /// logged all the same.
     #[test]
     fn a_flood_does_not_silence_others() {
         let log = EventLog::new();

@@ -1,4 +1,5 @@
-//! The gate that every connection passes: newcomers up to their OPEN, then what is accounted to whoever showed who it is.
+//! The gate that every connection passes: newcomers up to their OPEN, then what is accounted to
+//! whoever showed who it is.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -17,9 +18,11 @@ const SOURCE_V6: u32 = 48;
 /// Bounds of a gate. They hold whatever the peers do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GateLimits {
-    /// Connections at a time whose OPEN has not been verified. One more makes the oldest of the fullest source go.
+    /// Connections at a time whose OPEN has not been verified. One more makes the oldest of the
+    /// fullest source go.
     pub newcomers: usize,
-    /// Connections at a time whose OPEN has been verified. One payer has a half of them at most, two a third each, and so on.
+    /// Connections at a time whose OPEN has been verified. One payer has a half of them at most,
+    /// two a third each, and so on.
     pub verified: usize,
     /// Time for the OPEN.
     pub header: Duration,
@@ -38,7 +41,8 @@ impl Default for GateLimits {
     }
 }
 
-/// On whose account something goes: a key, where it is let in by name, or a source address, where anybody is.
+/// On whose account something goes: a key, where it is let in by name, or a source address, where
+/// anybody is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Payer {
     /// A principal that is listed.
@@ -125,7 +129,8 @@ impl Gate {
         })
     }
 
-    /// Lets a connection from `peer` in, whose OPEN is yet to come. Somebody else may have to go for it.
+    /// Lets a connection from `peer` in, whose OPEN is yet to come. Somebody else may have to go
+    /// for it.
     #[must_use]
     pub fn enter(self: &Arc<Self>, peer: IpAddr) -> Entered {
         let mut state = self.state();
@@ -174,7 +179,8 @@ impl Place {
         matches!(self.held, Held::Verified(_))
     }
 
-    /// The OPEN has been verified: from now on the connection goes on `payer`'s account, if there is room for one more.
+    /// The OPEN has been verified: from now on the connection goes on `payer`'s account, if there
+    /// is room for one more.
     ///
     /// # Errors
     /// [`NoRoom`]; it is then a newcomer as before.

@@ -1,14 +1,19 @@
-//! One transport connection between two places of a route: how it is dialled, listened for, kept alive and ended, and how newcomers
-//! are let in. Both ends of a session and the depots between them stand on this.
+//! One transport connection between two places of a route: how it is dialled, listened for, kept
+//! alive and ended, and how newcomers are let in. Both ends of a session and the depots between
+//! them stand on this.
 //!
-//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only when told to, lends its descriptor to splice(2) and
-//!   reports what the kernel knows of it. Today every connection is TCP; what stands above asks [`Conn::splices`] and takes no
-//!   descriptor for granted.
+//! - [`Conn`] is a connection: an asynchronous byte stream that ends cleanly only when told to,
+//!   lends its descriptor to splice(2) and reports what the kernel knows of it. Today every
+//!   connection is TCP; what stands above asks [`Conn::splices`] and takes no descriptor for
+//!   granted.
 //! - [`Resolver`] turns an endpoint into addresses, [`dial`] those into a [`Conn`].
-//! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some only.
-//! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be read.
+//! - [`Listener`] accepts; [`Gate`] decides who of the newcomers stays while there is room for some
+//!   only.
+//! - [`receive_open`] reads an OPEN, [`answer_and_linger`] says no and sees to it that it can be
+//!   read.
 //! - [`Life`] is that of a service that lets what is under way finish.
-//! - [`SharedPlaces`] are what is bounded among keys or sources; [`RateLimit`] is a rate that many share; [`EventLog`] bounds what newcomers can make a program write into its log.
+//! - [`SharedPlaces`] are what is bounded among keys or sources; [`RateLimit`] is a rate that many
+//!   share; [`EventLog`] bounds what newcomers can make a program write into its log.
 //! - [`read_trusted_file`] reads what says who is trusted, unless others may write it.
 //!
 //! The rules that the code cites (`LH-ACCEPT-1`) are those of `docs/protocol.md`.

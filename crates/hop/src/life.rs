@@ -1,4 +1,5 @@
-//! How far the life of a service has come, for all that lives with it: it runs, lets what is under way finish, and resets what is left.
+//! How far the life of a service has come, for all that lives with it: it runs, lets what is under
+//! way finish, and resets what is left.
 
 use std::time::Duration;
 
@@ -61,7 +62,8 @@ impl Life {
         self.phase.send_replace(Phase::Draining);
     }
 
-    /// Waits until nobody is left. Who is there after `limit` is told to abort; `late` is called before.
+    /// Waits until nobody is left. Who is there after `limit` is told to abort; `late` is called
+    /// before.
     pub async fn end(mut self, limit: Duration, late: impl FnOnce()) {
         if timeout(limit, self.all_gone.recv()).await.is_err() {
             late();

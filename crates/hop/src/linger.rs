@@ -8,8 +8,9 @@ use tokio::time::timeout;
 /// Bytes that a refused initiator may still send while it has not read why: a ClientHello and more.
 const MAX_LINGER_BYTES: u64 = 64 * 1024;
 
-/// Sends `answer`, ends this direction, and reads and discards what the peer still sends: bytes that nobody has read would turn the close
-/// into a reset, which could destroy the answer on its way. Whoever does not take the answer, or sends on, within `time` is let go.
+/// Sends `answer`, ends this direction, and reads and discards what the peer still sends: bytes
+/// that nobody has read would turn the close into a reset, which could destroy the answer on its
+/// way. Whoever does not take the answer, or sends on, within `time` is let go.
 pub async fn answer_and_linger(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: &[u8],

@@ -1,4 +1,5 @@
-//! Accepting connections: errors of one connection are passed over, a lack of descriptors or memory is waited out.
+//! Accepting connections: errors of one connection are passed over, a lack of descriptors or memory
+//! is waited out.
 
 use std::io;
 use std::net::SocketAddr;
@@ -24,8 +25,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 pub struct Listen {
     /// Where.
     pub address: SocketAddr,
-    /// Congestion control (such as `bbr`) of the connections that come in here, for what is sent back on them; the
-    /// kernel's default when `None`.
+    /// Congestion control (such as `bbr`) of the connections that come in here, for what is sent
+    /// back on them; the kernel's default when `None`.
     pub congestion: Option<String>,
 }
 
@@ -39,7 +40,8 @@ impl Listen {
         }
     }
 
-    /// Listens there. Sent bytes have `unacknowledged` to be acknowledged ([`Options::unacknowledged`]).
+    /// Listens there. Sent bytes have `unacknowledged` to be acknowledged
+    /// ([`Options::unacknowledged`]).
     ///
     /// # Errors
     /// [`ListenError`].
@@ -73,7 +75,8 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens on `address`; what is accepted inherits the options. An unspecified IPv6 address takes both families.
+    /// Listens on `address`; what is accepted inherits the options. An unspecified IPv6 address
+    /// takes both families.
     ///
     /// # Errors
     /// [`ListenError`].
@@ -81,7 +84,8 @@ impl Listener {
         Self::bind_prepared(address, options, |_| Ok(()))
     }
 
-    /// As [`Listener::bind`]; `prepare` sets further options, which must be there before it is bound.
+    /// As [`Listener::bind`]; `prepare` sets further options, which must be there before it is
+    /// bound.
     ///
     /// # Errors
     /// [`ListenError`]; what `prepare` says among it.
@@ -108,8 +112,9 @@ impl Listener {
         Ok(SocketAddr::try_from(address)?)
     }
 
-    /// The next connection, for [`Conn::new`](crate::Conn::new), on whichever thread is to have it. `failed` is called when the
-    /// system cannot give any for the moment: whoever waits in the backlog waits on, and what ends meanwhile frees some.
+    /// The next connection, for [`Conn::new`](crate::Conn::new), on whichever thread is to have it.
+    /// `failed` is called when the system cannot give any for the moment: whoever waits in the
+    /// backlog waits on, and what ends meanwhile frees some.
     pub async fn accept(&mut self, mut failed: impl FnMut(&io::Error)) -> (OwnedFd, SocketAddr) {
         loop {
             match self.next().await {

@@ -1,17 +1,19 @@
-//! Who stays when there is room for so many newcomers only. Pure: connections are numbers, in the order in which they came.
+//! Who stays when there is room for so many newcomers only. Pure: connections are numbers, in the
+//! order in which they came.
 //!
-//! A newcomer is a connection that has not shown yet that it may be here. Every one is let in; when that is one too many, the
-//! oldest of the fullest source makes room (so the crowd pays, not who comes next), and the time for the OPEN shrinks as
-//! the room fills.
+//! A newcomer is a connection that has not shown yet that it may be here. Every one is let in; when
+//! that is one too many, the oldest of the fullest source makes room (so the crowd pays, not who
+//! comes next), and the time for the OPEN shrinks as the room fills.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
-/// Prefix lengths by which sources are counted, each with the weight of one connection. An address, or the /64 of an IPv6 address (who
-/// has one of those has all of it), counts most; a wider network, which may be one party's or a whole university's, is the
-/// fullest only when it holds so many times more than any single source.
+/// Prefix lengths by which sources are counted, each with the weight of one connection. An address,
+/// or the /64 of an IPv6 address (who has one of those has all of it), counts most; a wider
+/// network, which may be one party's or a whole university's, is the fullest only when it holds so
+/// many times more than any single source.
 const LEVELS_V4: [(u32, usize); 3] = [(32, 16), (24, 4), (16, 1)];
 const LEVELS_V6: [(u32, usize); 4] = [(64, 16), (56, 8), (48, 4), (32, 1)];
 
@@ -44,7 +46,8 @@ pub(crate) struct Admitted {
 }
 
 impl Newcomers {
-    /// Room for `max`, each with `header` for its OPEN while at most half of the room is taken, and down to `least_header` when all is.
+    /// Room for `max`, each with `header` for its OPEN while at most half of the room is taken, and
+    /// down to `least_header` when all is.
     pub(crate) fn new(max: usize, header: Duration, least_header: Duration) -> Self {
         Self {
             max: max.max(1),
@@ -104,7 +107,8 @@ impl Newcomers {
             .saturating_sub(span.saturating_mul(whole(over)) / whole(self.max))
     }
 
-    /// The oldest of the fullest network. Who comes is not counted yet, so the last to come is never the one to go.
+    /// The oldest of the fullest network. Who comes is not counted yet, so the last to come is
+    /// never the one to go.
     fn victim(&self) -> Option<u64> {
         self.fullest.last().map(|(_, Reverse(oldest), _)| *oldest)
     }

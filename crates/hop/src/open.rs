@@ -6,7 +6,8 @@ use longhaul_proto::{Open, OpenDecoder, OpenError};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::Instant;
 
-/// Read at once while the OPEN is awaited, in bytes; also the most early data that may come with it.
+/// Read at once while the OPEN is awaited, in bytes; also the most early data that may come with
+/// it.
 const MAX_READ: usize = 4096;
 
 /// Why there is no OPEN.
@@ -20,7 +21,8 @@ pub enum NoOpen {
     Malformed(OpenError),
 }
 
-/// Reads up to the end of the OPEN: it, when its first byte came, and what came behind it (LH-OPEN-12).
+/// Reads up to the end of the OPEN: it, when its first byte came, and what came behind it
+/// (LH-OPEN-12).
 ///
 /// # Errors
 /// [`NoOpen`].

@@ -12,26 +12,30 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 
 /// Most ports of a range that are tried for one connection: each costs a system call.
 const MAX_PORTS_TRIED: usize = 4096;
-/// Where the next connection begins to look in a range, so that not each finds those before it there.
+/// Where the next connection begins to look in a range, so that not each finds those before it
+/// there.
 static NEXT_PORT: AtomicU16 = AtomicU16::new(0);
 
-/// A silent peer is probed after this long, and this often; it is given up after [`Options::unacknowledged`], which on Linux takes the
-/// place of a number of probes.
+/// A silent peer is probed after this long, and this often; it is given up after
+/// [`Options::unacknowledged`], which on Linux takes the place of a number of probes.
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(15);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// What is set on a hop's connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How long sent data may go unacknowledged, and a silent peer unnoticed (TCP_USER_TIMEOUT, RFC 5482). Linux counts a window that
-    /// stays shut as well (since 5.11), so this also bounds how long the far end may stop reading: long enough for a disk that stalls,
-    /// far from the 15 minutes of the default.
+    /// How long sent data may go unacknowledged, and a silent peer unnoticed (TCP_USER_TIMEOUT, RFC
+    /// 5482). Linux counts a window that stays shut as well (since 5.11), so this also bounds how
+    /// long the far end may stop reading: long enough for a disk that stalls, far from the 15
+    /// minutes of the default.
     pub unacknowledged: Duration,
     /// Congestion control by its kernel name; the system's default if `None`.
     pub congestion: Option<String>,
-    /// The address of this host that a connection is dialled from; the system's choice if `None`. Of no account to what listens.
+    /// The address of this host that a connection is dialled from; the system's choice if `None`.
+    /// Of no account to what listens.
     pub source: Option<IpAddr>,
-    /// The ports of this host, one of which a connection is dialled from; the system's choice if `None`. Circuits find by them which streams are theirs.
+    /// The ports of this host, one of which a connection is dialled from; the system's choice if
+    /// `None`. Circuits find by them which streams are theirs.
     pub source_ports: Option<RangeInclusive<u16>>,
 }
 
@@ -85,7 +89,8 @@ impl Options {
         }
     }
 
-    /// Binds a socket that is to connect to `to` to the address and the port that it is dialled from.
+    /// Binds a socket that is to connect to `to` to the address and the port that it is dialled
+    /// from.
     pub(crate) fn bind_source(&self, fd: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
         let Some(ports) = &self.source_ports else {
             if let Some(source) = self.source {
@@ -110,8 +115,8 @@ impl Options {
         Err(Errno::ADDRINUSE.into())
     }
 
-    /// Sets all of it but the source and its ports, before the socket connects or listens; what is accepted inherits it. Closing resets unless told otherwise: see
-    /// [`Conn`](crate::Conn).
+    /// Sets all of it but the source and its ports, before the socket connects or listens; what is
+    /// accepted inherits it. Closing resets unless told otherwise: see [`Conn`](crate::Conn).
     pub(crate) fn apply(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         sockopt::set_socket_linger(fd, Some(Duration::ZERO))?;
         sockopt::set_tcp_nodelay(fd, true)?;

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How much may pass at once after a pause: a tenth of a second's worth, and never less than this many bytes.
+/// How much may pass at once after a pause: a tenth of a second's worth, and never less than this
+/// many bytes.
 const MIN_BURST: u64 = 64 * 1024;
-/// A direction that finds the bucket empty waits until at least so much is there, or ten milliseconds' worth if that is
-/// less, so that it does not wake for crumbs.
+/// A direction that finds the bucket empty waits until at least so much is there, or ten
+/// milliseconds' worth if that is less, so that it does not wake for crumbs.
 const MIN_GRANT: u64 = 16 * 1024;
 const YEAR_NANOS: u64 = 365 * 24 * 3600 * 1_000_000_000;
 
@@ -44,7 +45,8 @@ pub enum Grant {
 }
 
 impl RateLimit {
-    /// A bucket that starts full; without a cap when `bits_per_second` is `None`. Under 8 counts as one byte a second.
+    /// A bucket that starts full; without a cap when `bits_per_second` is `None`. Under 8 counts as
+    /// one byte a second.
     #[must_use]
     pub fn new(bits_per_second: Option<u64>) -> Self {
         let rate = bits_per_second.map(Rate::of_bits);
@@ -54,7 +56,8 @@ impl RateLimit {
         }
     }
 
-    /// Changes the rate from now on. What was drawn stays drawn; a bucket that had no rate starts full.
+    /// Changes the rate from now on. What was drawn stays drawn; a bucket that had no rate starts
+    /// full.
     pub fn set(&self, bits_per_second: Option<u64>) {
         let mut bucket = self.bucket();
         bucket.set(bits_per_second.map(Rate::of_bits), Instant::now());
@@ -95,7 +98,8 @@ impl Bucket {
         match (self.rate, rate) {
             (Some(old), Some(new)) => {
                 self.fill(old, now);
-                // The part of a byte that was on its way at the old rate would be many at a faster one.
+                // The part of a byte that was on its way at the old rate would be many at a faster
+                // one.
                 self.filled = now;
                 self.tokens = self.tokens.min(new.burst());
                 self.rate = rate;
@@ -109,7 +113,8 @@ impl Bucket {
         let elapsed = now.saturating_duration_since(self.filled);
         let arrived = (u128::from(rate.0) * elapsed.as_nanos()) / 1_000_000_000;
         if arrived > 0 {
-            // The clock moves by whole bytes only, so that the rest of a byte is not lost at each call.
+            // The clock moves by whole bytes only, so that the rest of a byte is not lost at each
+            // call.
             let spent = arrived * 1_000_000_000 / u128::from(rate.0);
             self.filled +=
                 Duration::from_nanos(u64::try_from(spent).unwrap_or(u64::MAX).min(YEAR_NANOS));
@@ -183,7 +188,8 @@ mod tests {
     }
 
     proptest! {
-        /// However often the rate changes, no more passes than the first burst and what has arrived at the rates there were.
+        /// However often the rate changes, no more passes than the first burst and what has arrived
+        /// at the rates there were.
         #[test]
         fn no_change_of_rate_gives_bytes_away(first in 0..1_000_000_000u64, steps in vec(step(), 0..40)) {
             let mut now = Instant::now();

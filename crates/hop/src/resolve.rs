@@ -1,5 +1,5 @@
-//! Names to addresses, by /etc/hosts and DNS as /etc/resolv.conf says. A look-up ends when whoever asked drops it: none outlives its
-//! asker, and none holds a thread.
+//! Names to addresses, by /etc/hosts and DNS as /etc/resolv.conf says. A look-up ends when whoever
+//! asked drops it: none outlives its asker, and none holds a thread.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -73,7 +73,8 @@ impl Resolver {
         Self::default()
     }
 
-    /// The addresses of `endpoint`, at least one and at most 32, IPv6 first. Bounded in time by whoever drops it.
+    /// The addresses of `endpoint`, at least one and at most 32, IPv6 first. Bounded in time by
+    /// whoever drops it.
     ///
     /// # Errors
     /// [`ResolveError`].
@@ -85,7 +86,8 @@ impl Resolver {
             Host::Name(name) => name.as_str(),
         };
         let names = self.current()?;
-        // Asked by ourselves: a name that has an IPv4 address there would else wait for a name server to say that it has no IPv6 address.
+        // Asked by ourselves: a name that has an IPv4 address there would else wait for a name
+        // server to say that it has no IPv6 address.
         let mut found = names.in_hosts(name);
         if found.is_empty() {
             found = names

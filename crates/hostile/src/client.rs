@@ -32,7 +32,8 @@ pub struct Target {
 }
 
 impl Target {
-    /// The server at `address` with key `server`, attacked with the default key of the folder `home`.
+    /// The server at `address` with key `server`, attacked with the default key of the folder
+    /// `home`.
     ///
     /// # Errors
     /// There is no key in `home`.
@@ -121,8 +122,8 @@ impl Received {
 }
 
 impl Stream {
-    /// Sends all of `pieces` while it receives what comes back, then receives on until `enough` or until the server closes, in `limit`
-    /// altogether.
+    /// Sends all of `pieces` while it receives what comes back, then receives on until `enough` or
+    /// until the server closes, in `limit` altogether.
     pub async fn say(
         &mut self,
         parts: impl Iterator<Item = Vec<u8>>,
@@ -195,8 +196,9 @@ impl Stream {
     }
 }
 
-/// A session for each of `hellos`, in which that is said and then nothing more; those that stand once each has been answered, which is
-/// waited for no longer than `limit`. Without a HELLO no answer comes.
+/// A session for each of `hellos`, in which that is said and then nothing more; those that stand
+/// once each has been answered, which is waited for no longer than `limit`. Without a HELLO no
+/// answer comes.
 pub async fn hold_sessions(
     target: &Target,
     hellos: impl IntoIterator<Item = Vec<u8>>,
@@ -235,7 +237,8 @@ async fn hold(
     set.join_all().await.into_iter().flatten().collect()
 }
 
-/// So many copies beside each other, each of which begins so many files and ends none, for no longer than `limit`; their streams.
+/// So many copies beside each other, each of which begins so many files and ends none, for no
+/// longer than `limit`; their streams.
 pub async fn hold_open_files(
     target: &Target,
     copies: usize,
@@ -261,7 +264,8 @@ pub async fn hold_open_files(
     set.join_all().await.into_iter().flatten().collect()
 }
 
-/// So many files, each with one block that is a hole, some 80 bytes on the wire: each opens a descriptor.
+/// So many files, each with one block that is a hole, some 80 bytes on the wire: each opens a
+/// descriptor.
 fn open_files(files: u64) -> impl Iterator<Item = Vec<u8>> {
     (0..files).map(|id| {
         [

@@ -111,7 +111,8 @@ impl Crowd {
         self.counts.failed.load(Ordering::Relaxed)
     }
 
-    /// Waits until at least so many connections have been made, but no longer than `limit`; whether they have.
+    /// Waits until at least so many connections have been made, but no longer than `limit`; whether
+    /// they have.
     pub async fn has_made(&self, connections: u64, limit: Duration) -> bool {
         let made = async {
             let mut look = interval(Duration::from_millis(10));
@@ -132,7 +133,8 @@ async fn member(
 ) {
     loop {
         pace.wait().await;
-        // A full queue drops the first packet; who waits for the kernel to repeat it comes too rarely.
+        // A full queue drops the first packet; who waits for the kernel to repeat it comes too
+        // rarely.
         match timeout(Duration::from_secs(2), socket::connect(target, source)).await {
             Ok(Ok(stream)) => {
                 counts.made.fetch_add(1, Ordering::Relaxed);

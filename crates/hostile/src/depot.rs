@@ -30,7 +30,8 @@ pub enum Lie {
         /// Its words, as bytes.
         detail: Vec<u8>,
     },
-    /// It dials nobody, says that all is well, and then a failure in the name of the next depot of the route.
+    /// It dials nobody, says that all is well, and then a failure in the name of the next depot of
+    /// the route.
     FailsForNext {
         /// The code.
         code: StatusCode,
@@ -39,7 +40,8 @@ pub enum Lie {
     },
     /// It passes OPEN and early data on, relays nothing more, and says that nothing went on.
     NothingWentOn,
-    /// It waits for two sessions, gives each the OPEN of the other, and from then on relays; later sessions are closed.
+    /// It waits for two sessions, gives each the OPEN of the other, and from then on relays; later
+    /// sessions are closed.
     SwapsPairs,
 }
 

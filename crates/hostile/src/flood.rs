@@ -48,8 +48,8 @@ struct Counts {
 }
 
 impl Flood {
-    /// Sends what `make` gives, until it gives nothing more: `at_once` connections at a time from `sources` in turn, so many a
-    /// second at most. Must be called within a tokio runtime.
+    /// Sends what `make` gives, until it gives nothing more: `at_once` connections at a time from
+    /// `sources` in turn, so many a second at most. Must be called within a tokio runtime.
     #[must_use]
     pub fn start(
         target: SocketAddr,

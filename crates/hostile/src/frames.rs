@@ -187,8 +187,8 @@ pub fn file_end(id: u64, hash: [u8; 32]) -> Vec<u8> {
     frame(9, &[&id.to_le_bytes()[..], &hash].concat())
 }
 
-/// A symbolic link to `target`, and what would be written through it: a small file, a directory and a file in blocks. These are four
-/// entries, `id` the first.
+/// A symbolic link to `target`, and what would be written through it: a small file, a directory and
+/// a file in blocks. These are four entries, `id` the first.
 #[must_use]
 pub fn beneath_a_link(id: u64, target: &[u8]) -> Vec<u8> {
     [
@@ -263,7 +263,8 @@ pub fn split(mut bytes: &[u8]) -> Vec<(u8, &[u8])> {
     frames
 }
 
-/// The outcome that a RESULT in `bytes` reports of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or a failure's code.
+/// The outcome that a RESULT in `bytes` reports of entry `id`: [`RESULT_NEW`], [`RESULT_SAME`], or
+/// a failure's code.
 #[must_use]
 pub fn result_of(bytes: &[u8], id: u64) -> Option<u8> {
     let results = split(bytes).into_iter().filter(|(kind, _)| *kind == RESULT);

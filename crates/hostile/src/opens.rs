@@ -48,7 +48,8 @@ pub fn to_acceptor(key: &SigningKey, acceptor: SocketAddr) -> io::Result<Open> {
     fresh(key, Route::direct(), acceptor.into(), unix_ms())
 }
 
-/// A valid OPEN by `key`, as the off-ramp at `offramp` receives it over no depot, for the ordinary server `server`.
+/// A valid OPEN by `key`, as the off-ramp at `offramp` receives it over no depot, for the ordinary
+/// server `server`.
 ///
 /// # Errors
 /// As [`to_depot`].

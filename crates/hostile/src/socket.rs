@@ -22,7 +22,8 @@ pub(crate) async fn connect(target: SocketAddr, source: Option<IpAddr>) -> io::R
     socket.connect(target).await
 }
 
-/// Takes connections at `address`, each by `take` and beside the others, until what is returned with the address is dropped.
+/// Takes connections at `address`, each by `take` and beside the others, until what is returned
+/// with the address is dropped.
 ///
 /// # Errors
 /// The address cannot be had.

@@ -53,7 +53,8 @@ impl Saying<'_> {
         self.sealed(self.body())
     }
 
-    /// The same, signed by `key` as the answer to `open` (LH-STATUS-7), whoever is named as the reporter.
+    /// The same, signed by `key` as the answer to `open` (LH-STATUS-7), whoever is named as the
+    /// reporter.
     ///
     /// # Errors
     /// The library does not sign.

@@ -30,7 +30,8 @@ impl Usage {
             kib.unwrap_or_default() * 1024
         };
         let stat = fs::read_to_string(format!("/proc/{process}/stat"))?;
-        // Behind the name, which may hold anything, the 12th and 13th fields are user and system time in ticks (proc(5)).
+        // Behind the name, which may hold anything, the 12th and 13th fields are user and system
+        // time in ticks (proc(5)).
         let fields = stat
             .rsplit_once(')')
             .map(|(_, fields)| fields)

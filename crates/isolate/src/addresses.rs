@@ -2,7 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The program's IPv4 address. 192.0.0.0/29 is for what a host keeps to itself (RFC 7335, section 4): no destination has one of these.
+/// The program's IPv4 address. 192.0.0.0/29 is for what a host keeps to itself (RFC 7335, section
+/// 4): no destination has one of these.
 pub const PROGRAM_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 0, 2);
 
 /// The program's IPv6 address, a unique local one (RFC 4193).
@@ -18,8 +19,9 @@ pub const RESOLVERS: [Ipv4Addr; 3] = [
 /// The port of DNS.
 pub const DNS: u16 = 53;
 
-/// Whether something may be sent there from the host: not to what the host has for itself, nor to the local link (where the way there is not
-/// known), nor to many at once. The kernel inside sends nothing of the sort; a program with its rights might.
+/// Whether something may be sent there from the host: not to what the host has for itself, nor to
+/// the local link (where the way there is not known), nor to many at once. The kernel inside sends
+/// nothing of the sort; a program with its rights might.
 pub fn may_leave(to: SocketAddr) -> bool {
     let ip = to.ip();
     let local = match ip {

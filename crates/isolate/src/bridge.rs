@@ -1,6 +1,7 @@
 //! The bridge: reads the device, and knows which packet belongs to what.
 //!
-//! One thread does all of it. What it keeps is bounded: connections, flows of UDP, the buffers of each, names.
+//! One thread does all of it. What it keeps is bounded: connections, flows of UDP, the buffers of
+//! each, names.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -25,7 +26,8 @@ use crate::start::Network;
 use crate::tcp::Connections;
 use crate::udp::Flows;
 
-/// How long connections may go on that the program has left behind when it ended, as at an on-ramp that stops.
+/// How long connections may go on that the program has left behind when it ended, as at an on-ramp
+/// that stops.
 const DRAIN: Duration = Duration::from_secs(60);
 /// Packets that are read one after the other before the connections have their turn.
 const BATCH: usize = 32;

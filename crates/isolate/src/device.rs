@@ -24,9 +24,11 @@ use crate::addresses::{PROGRAM_V4, PROGRAM_V6};
 
 /// Its name.
 const NAME: &str = "longhaul";
-/// Longest packet, in bytes: the most that a TUN device takes, so that every datagram of UDP is one, and a connection's bytes come in few.
+/// Longest packet, in bytes: the most that a TUN device takes, so that every datagram of UDP is
+/// one, and a connection's bytes come in few.
 pub(crate) const MTU: usize = 65535;
-/// Packets that the device holds until they are read. The kernel's own 500 are fewer than what many connections may have under way.
+/// Packets that the device holds until they are read. The kernel's own 500 are fewer than what many
+/// connections may have under way.
 const QUEUE: u32 = 4096;
 /// The loopback device of each network namespace.
 const LOOPBACK: u32 = 1;
@@ -72,7 +74,8 @@ pub(crate) fn configure() -> io::Result<()> {
     ))?;
     kernel.ask(address(device, PROGRAM_V4.into()))?;
     kernel.ask(all_routes(device, AddressFamily::Inet))?;
-    // A kernel without IPv6, or one that is told to have none in new namespaces, has it not here either.
+    // A kernel without IPv6, or one that is told to have none in new namespaces, has it not here
+    // either.
     let _ = kernel
         .ask(address(device, PROGRAM_V6.into()))
         .and_then(|()| kernel.ask(all_routes(device, AddressFamily::Inet6)));

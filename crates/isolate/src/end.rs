@@ -1,7 +1,8 @@
-//! The far end of one connection of the program's: a TCP stack that has this one connection and nothing else.
+//! The far end of one connection of the program's: a TCP stack that has this one connection and
+//! nothing else.
 //!
-//! One for each, so that a packet costs the same however many connections there are, and none has to wait for another's. Without I/O and
-//! clock: packets come and go as bytes, time is given.
+//! One for each, so that a packet costs the same however many connections there are, and none has
+//! to wait for another's. Without I/O and clock: packets come and go as bytes, time is given.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -18,16 +19,17 @@ use smoltcp::wire::{HardwareAddress, IpCidr, IpListenEndpoint};
 use crate::device::MTU;
 use crate::packet::{Pair, Segment};
 
-/// Bytes that are kept of each direction while the other side does not take them: what the program has sent (its window), and what it has not
-/// acknowledged.
+/// Bytes that are kept of each direction while the other side does not take them: what the program
+/// has sent (its window), and what it has not acknowledged.
 pub(crate) const BUFFER: usize = 256 * 1024;
 /// A kernel that does not acknowledge what was sent for so long is not there any more.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(180);
 
 /// No less time passes between two calls of [`End::poll`] where nothing has come.
 const LEAST_WAIT: Duration = Duration::from_millis(1);
-/// How far behind the one that is expected a sequence number may be: what comes again, and was there before. What is further off is nothing
-/// that the program's kernel sends, and where half of all numbers lie between two, before and behind cannot be distinguished from each other.
+/// How far behind the one that is expected a sequence number may be: what comes again, and was
+/// there before. What is further off is nothing that the program's kernel sends, and where half of
+/// all numbers lie between two, before and behind cannot be distinguished from each other.
 const MAX_BYTES_BEHIND: i64 = 1 << 24;
 
 /// Where packets go.
@@ -61,16 +63,19 @@ pub(crate) struct End {
     /// Whether that was reported to the stack.
     reported: bool,
     aborted: bool,
-    /// What had not been read when both directions had ended: the stack keeps a connection no longer than that.
+    /// What had not been read when both directions had ended: the stack keeps a connection no
+    /// longer than that.
     rest: VecDeque<u8>,
     /// The program's sequence number that is expected next, but for what waits to be read.
     expected: u32,
-    /// Since when something waits to be acknowledged and nothing was received. (The stack's own time-out ends idle connections as well.)
+    /// Since when something waits to be acknowledged and nothing was received. (The stack's own
+    /// time-out ends idle connections as well.)
     silent_since: Option<Duration>,
 }
 
 impl End {
-    /// Answers a program that asks for a connection with the packet `syn`. `seed` is nobody else's to know: sequence numbers follow from it.
+    /// Answers a program that asks for a connection with the packet `syn`. `seed` is nobody else's
+    /// to know: sequence numbers follow from it.
     pub(crate) fn answer(
         pair: &Pair,
         (segment, syn): (&Segment, &[u8]),
@@ -133,8 +138,8 @@ impl End {
         self.poll(now, wire);
     }
 
-    /// Whether it is something that the program's kernel may send: it has received a window, and the stack takes it on trust that nothing
-    /// lies beyond the end of its buffer.
+    /// Whether it is something that the program's kernel may send: it has received a window, and
+    /// the stack takes it on trust that nothing lies beyond the end of its buffer.
     fn may_come(&self, segment: &Segment) -> bool {
         let waiting = u32::try_from(self.socket().recv_queue()).unwrap_or(u32::MAX);
         let expected = self.expected.wrapping_add(waiting);
@@ -261,8 +266,8 @@ impl End {
         self.closed = true;
     }
 
-    /// Reports to the stack that no more bytes will be written. Where both ends have said so it takes no notice of windows that open, so that is left
-    /// until all was acknowledged.
+    /// Reports to the stack that no more bytes will be written. Where both ends have said so it
+    /// takes no notice of windows that open, so that is left until all was acknowledged.
     fn report_close(&mut self) {
         let waits = self.socket().state() == State::CloseWait && self.socket().send_queue() > 0;
         if self.closed && !self.reported && !waits {

@@ -1,4 +1,5 @@
-//! What the child says to its parent before it becomes the program: here is the device, or what failed.
+//! What the child says to its parent before it becomes the program: here is the device, or what
+//! failed.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,4 +1,5 @@
-//! Which name led to which address: what answers of name servers say, remembered so that rules may name destinations.
+//! Which name led to which address: what answers of name servers say, remembered so that rules may
+//! name destinations.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,7 +8,8 @@ use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::RData;
 use longhaul_ramp::MAX_NAME;
 
-/// Addresses that are remembered. One that comes new takes the place of the one that was named longest ago.
+/// Addresses that are remembered. One that comes new takes the place of the one that was named
+/// longest ago.
 const MAX_ADDRESSES: usize = 2048;
 
 /// The memory.
@@ -25,8 +27,8 @@ struct Known {
 }
 
 impl Names {
-    /// Takes note of a name server's answer: its addresses belong to the name that was asked for, by whichever other names it led there.
-    /// What is no answer is passed over.
+    /// Takes note of a name server's answer: its addresses belong to the name that was asked for,
+    /// by whichever other names it led there. What is no answer is passed over.
     pub(crate) fn learn(&mut self, packet: &[u8]) {
         let Ok(message) = Message::from_vec(packet) else {
             return;

@@ -10,8 +10,8 @@ use etherparse::{
 
 /// Hops that a packet made here may go: one, to the program's kernel.
 const HOPS: u8 = 64;
-/// Bytes of a packet that an ICMP message about it has with it: its IP and transport headers with their options, and more than RFC 792 asks
-/// for.
+/// Bytes of a packet that an ICMP message about it has with it: its IP and transport headers with
+/// their options, and more than RFC 792 asks for.
 const QUOTED: usize = 128;
 
 /// Whose a packet is.
@@ -122,7 +122,8 @@ impl Segment {
         self.length
     }
 
-    /// The answer of a host that has no such connection (RFC 9293, section 3.10.7.1). To a reset there is none.
+    /// The answer of a host that has no such connection (RFC 9293, section 3.10.7.1). To a reset
+    /// there is none.
     pub(crate) fn refusal(&self, pair: &Pair) -> Option<Vec<u8>> {
         if self.reset {
             return None;
@@ -178,7 +179,8 @@ pub(crate) fn unreachable(pair: &Pair, sent: &[u8], why: Unreachable) -> Option<
     })
 }
 
-/// The first packet of a flow of UDP as the program's kernel has sent it, as far as a message about it needs.
+/// The first packet of a flow of UDP as the program's kernel has sent it, as far as a message about
+/// it needs.
 pub(crate) fn sent(pair: &Pair) -> Option<Vec<u8>> {
     let udp = ip(pair.program.ip(), pair.far.ip())?.udp(pair.program.port(), pair.far.port());
     written(udp.size(0), |out| udp.write(out, &[]).is_ok())

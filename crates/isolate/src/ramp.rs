@@ -15,7 +15,8 @@ use tokio_seqpacket::UnixSeqpacket;
 
 /// Within this the on-ramp answers a question, or it counts as gone. It does so at once.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// Longest that an attempt may take: no shorter than the system's own (`tcp_syn_retries`), and a kernel that waits for it has given up by then.
+/// Longest that an attempt may take: no shorter than the system's own (`tcp_syn_retries`), and a
+/// kernel that waits for it has given up by then.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(135);
 
 /// What is wanted of connections.
@@ -44,7 +45,8 @@ enum Way {
 }
 
 impl Wishes {
-    /// Connects to a destination by the route that the on-ramp knows, or directly. The error is what `connect` would report.
+    /// Connects to a destination by the route that the on-ramp knows, or directly. The error is
+    /// what `connect` would report.
     pub(crate) async fn reach(
         &self,
         to: SocketAddr,

@@ -13,8 +13,8 @@ pub(crate) struct Resolvers {
 }
 
 impl Resolvers {
-    /// From the text of `resolv.conf`; `index` knows the numbers of the host's interfaces, for addresses with a zone. All but the name
-    /// servers stays as it is.
+    /// From the text of `resolv.conf`; `index` knows the numbers of the host's interfaces, for
+    /// addresses with a zone. All but the name servers stays as it is.
     pub(crate) fn read(text: &str, index: impl Fn(&str) -> Option<u32>) -> Self {
         let mut hosts: Vec<SocketAddr> = Vec::new();
         let mut kept = String::new();

@@ -1,4 +1,5 @@
-//! A program started in a network namespace of its own, whose one interface beside loopback is a TUN device.
+//! A program started in a network namespace of its own, whose one interface beside loopback is a
+//! TUN device.
 #![allow(unsafe_code)] // Making namespaces between fork and exec has no safe face.
 
 use std::fs::{self, Permissions};
@@ -23,8 +24,8 @@ use crate::{device, hand_over};
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 /// Most of it that is read, in bytes.
 const MAX_RESOLV_CONF: u64 = 64 * 1024;
-/// Sockets by which the C library has names looked up by a service of the host's. Covered, so that it asks the name servers, whose answers
-/// are seen.
+/// Sockets by which the C library has names looked up by a service of the host's. Covered, so that
+/// it asks the name servers, whose answers are seen.
 const NAME_SERVICES: [&str; 2] = [
     "/run/systemd/resolve/io.systemd.Resolve",
     "/run/nscd/socket",
@@ -46,8 +47,8 @@ pub fn needs_user_namespace() -> bool {
     !rustix::thread::capabilities(None).is_ok_and(|own| own.effective.contains(wanted))
 }
 
-/// Starts the program. It is killed when this process ends, and keeps user, groups, directory and terminal of the caller. To be called by the
-/// main thread, while there is no other.
+/// Starts the program. It is killed when this process ends, and keeps user, groups, directory and
+/// terminal of the caller. To be called by the main thread, while there is no other.
 ///
 /// # Errors
 /// [`IsolateError`]; there is no program then.
@@ -193,7 +194,8 @@ impl Place {
 /// Puts a file over another one.
 fn cover(with: &Path, target: &Path) -> io::Result<()> {
     match mount_bind(with, target) {
-        // It is covered already, by a file that has no name any more: nothing goes on top of that, but in its place.
+        // It is covered already, by a file that has no name any more: nothing goes on top of that,
+        // but in its place.
         Err(rustix::io::Errno::NOENT) => {
             rustix::mount::unmount(target, UnmountFlags::DETACH)?;
             Ok(mount_bind(with, target)?)

@@ -24,7 +24,8 @@ use crate::ramp;
 const MAX_CONNECTIONS: usize = 2048;
 /// Longest packet that asks for a connection, in bytes: its headers, with all their options.
 const MAX_SYN: usize = 256;
-/// How long nothing is answered where nothing answered: until a kernel has given up by itself (`tcp_syn_retries`).
+/// How long nothing is answered where nothing answered: until a kernel has given up by itself
+/// (`tcp_syn_retries`).
 const SILENCE_TIMEOUT: Duration = Duration::from_secs(140);
 
 /// What is known of connections.
@@ -142,7 +143,8 @@ impl Inside {
 }
 
 impl Place {
-    /// Reaches the destination, answers the program, and carries what they have to say to each other.
+    /// Reaches the destination, answers the program, and carries what they have to say to each
+    /// other.
     async fn reach(self) {
         let inside = &self.inside;
         let far = self.pair.far;

@@ -1,4 +1,5 @@
-//! The program's datagrams: each pair of ends has a socket of the host's, until it has been silent for a while.
+//! The program's datagrams: each pair of ends has a socket of the host's, until it has been silent
+//! for a while.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -65,7 +66,8 @@ impl Inside {
             }
         };
         flow.last.set(Instant::now());
-        // What cannot be sent now is lost, as datagrams may be; an error of the one before is reported by the answer's side.
+        // What cannot be sent now is lost, as datagrams may be; an error of the one before is
+        // reported by the answer's side.
         let _ = flow.socket.try_send(payload);
     }
 

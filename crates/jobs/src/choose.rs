@@ -1,7 +1,10 @@
-//! Which of the jobs that wait run next: fair shares between users, by priority and age within one user's, and within limits.
+//! Which of the jobs that wait run next: fair shares between users, by priority and age within one
+//! user's, and within limits.
 //!
-//! However many parts of a job run, towards limits it is one: they are there so that jobs do not get in each other's way, and parts are spread over nodes
-//! because one node alone is too slow. A node takes one part of a job at a time: a part is a copy that takes all that the node's path carries.
+//! However many parts of a job run, towards limits it is one: they are there so that jobs do not
+//! get in each other's way, and parts are spread over nodes because one node alone is too slow. A
+//! node takes one part of a job at a time: a part is a copy that takes all that the node's path
+//! carries.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -48,11 +51,13 @@ pub struct Load {
     pub is_here: bool,
 }
 
-/// Those of `candidates` that are to run now, in the order in which they are chosen, beside those that run already.
+/// Those of `candidates` that are to run now, in the order in which they are chosen, beside those
+/// that run already.
 ///
-/// The next one is always of the user of whom the fewest run; among users of whom equally many do, of the one who has had least of late
-/// (`used`, in any one unit: bytes, seconds), and then of the one whose job is due for longest. Nobody is kept waiting for the sake of a
-/// limit that does not hold for them.
+/// The next one is always of the user of whom the fewest run; among users of whom equally many do,
+/// of the one who has had least of late (`used`, in any one unit: bytes, seconds), and then of the
+/// one whose job is due for longest. Nobody is kept waiting for the sake of a limit that does not
+/// hold for them.
 pub fn choose(
     candidates: &[Candidate],
     running: &[Load],
@@ -227,7 +232,8 @@ mod tests {
             part_of: Some(100),
             ..load("ana", "dtn")
         };
-        // On every other agent there is room for one more of the same job, and for nothing else of that place.
+        // On every other agent there is room for one more of the same job, and for nothing else of
+        // that place.
         let others = [elsewhere.clone(), elsewhere.clone()];
         let mut waiting = parts.clone();
         waiting.extend([part(20, 200, "ana", "dtn"), job(21, "ben", "dtn", 0)]);

@@ -10,8 +10,9 @@
 //!       └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Pausing and cancelling work from every state that is not an end. A job that runs is asked to stop first ([`Wish`]): it is paused or cancelled when
-//! it has. A job that is split begins in another state, in which its parts are worked on: [`crate::split`].
+//! Pausing and cancelling work from every state that is not an end. A job that runs is asked to
+//! stop first ([`Wish`]): it is paused or cancelled when it has. A job that is split begins in
+//! another state, in which its parts are worked on: [`crate::split`].
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;

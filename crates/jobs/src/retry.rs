@@ -21,8 +21,9 @@ impl RetryPolicy {
         max_in_vain: 200,
     };
 
-    /// How long to wait after the last `in_vain` attempts copied nothing; none if that is enough. `seed` varies it by up to a quarter, so
-    /// that jobs which one fault has ended do not all come back at the same moment.
+    /// How long to wait after the last `in_vain` attempts copied nothing; none if that is enough.
+    /// `seed` varies it by up to a quarter, so that jobs which one fault has ended do not all come
+    /// back at the same moment.
     pub fn pause(&self, in_vain: u32, seed: u64) -> Option<Moment> {
         if in_vain > self.max_in_vain {
             return None;

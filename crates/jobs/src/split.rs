@@ -1,4 +1,5 @@
-//! A job that is split: its parts are jobs of their own, which any agent takes, and it runs itself when none of them is left.
+//! A job that is split: its parts are jobs of their own, which any agent takes, and it runs itself
+//! when none of them is left.
 //!
 //! ```text
 //!                   no part is left                  as any job
@@ -8,8 +9,9 @@
 //!        └──── resume, retry: if parts are left ─────────┘
 //! ```
 //!
-//! How a part ends is not how the job ends: a part that failed is left to the job's own run, which finds what is missing. What is asked of the job is asked of
-//! its parts, and of them alone nothing can be asked.
+//! How a part ends is not how the job ends: a part that failed is left to the job's own run, which
+//! finds what is missing. What is asked of the job is asked of its parts, and of them alone nothing
+//! can be asked.
 
 use crate::life::{Event, Life, Moment, Refused, State, Wish};
 use crate::retry::RetryPolicy;

@@ -22,7 +22,8 @@ use crate::words;
 /// What `drs_flow` points to.
 pub struct DrsFlow {
     descriptor: RawFd,
-    /// Steps of one flow from several threads go one behind the other. A panic poisons it, which ends the flow.
+    /// Steps of one flow from several threads go one behind the other. A panic poisons it, which
+    /// ends the flow.
     flow: Mutex<Flow>,
 }
 
@@ -44,7 +45,8 @@ pub unsafe extern "C" fn drs_flow_new(
 /// `drs_flow_new_shared`.
 ///
 /// # Safety
-/// `flow` is NULL or valid for writing a pointer; `budget` is NULL or came from `drs_budget_new` and is not freed yet.
+/// `flow` is NULL or valid for writing a pointer; `budget` is NULL or came from `drs_budget_new`
+/// and is not freed yet.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn drs_flow_new_shared(
     fd: c_int,
@@ -106,8 +108,8 @@ unsafe fn new(
 /// `drs_flow_step`.
 ///
 /// # Safety
-/// `flow` is NULL or came from `drs_flow_new` and is not freed before this returns; `report` is NULL or as large as its size member
-/// says.
+/// `flow` is NULL or came from `drs_flow_new` and is not freed before this returns; `report` is
+/// NULL or as large as its size member says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn drs_flow_step(
     flow: *mut DrsFlow,
@@ -115,7 +117,8 @@ pub unsafe extern "C" fn drs_flow_step(
     report: *mut DrsReport,
 ) -> c_int {
     guarded(|| {
-        // SAFETY: the caller promises that it is NULL or alive; only shared references to it are ever made.
+        // SAFETY: the caller promises that it is NULL or alive; only shared references to it are
+        // ever made.
         let flow = unsafe { flow.as_ref() }.ok_or(Code::Null)?;
         // SAFETY: the caller's promise about the report is the one that is asked for.
         let place = unsafe { Place::new(report) }?;
@@ -171,8 +174,8 @@ fn borrow<'a>(fd: RawFd) -> Result<BorrowedFd<'a>, Code> {
     if fd < 0 {
         return Err(Code::BadDescriptor);
     }
-    // SAFETY: it is not -1. The header asks the caller to keep it open; where that is broken the kernel answers EBADF or for another
-    // socket, and no memory of this process is at stake.
+    // SAFETY: it is not -1. The header asks the caller to keep it open; where that is broken the
+    // kernel answers EBADF or for another socket, and no memory of this process is at stake.
     Ok(unsafe { BorrowedFd::borrow_raw(fd) })
 }
 

@@ -5,15 +5,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::error::Code;
 
-/// Runs `body` for a C caller: its error as a number, a panic as [`Code::Internal`], and `errno` as it was.
+/// Runs `body` for a C caller: its error as a number, a panic as [`Code::Internal`], and `errno` as
+/// it was.
 pub(crate) fn guarded(body: impl FnOnce() -> Result<(), Code>) -> c_int {
-    // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as the thread.
+    // SAFETY: the C library keeps one errno for each thread, at an address that is valid as long as
+    // the thread.
     let errno = unsafe { *libc::__errno_location() };
     let code = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => Code::Ok,
         Ok(Err(code)) => code,
         Err(payload) => {
-            // Dropping what was thrown may throw again; leaking it in that rare case is the lesser evil.
+            // Dropping what was thrown may throw again; leaking it in that rare case is the lesser
+            // evil.
             std::mem::forget(payload);
             Code::Internal
         }

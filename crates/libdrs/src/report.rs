@@ -152,7 +152,8 @@ impl Place {
     /// [`Code::Invalid`] when its size member is less than the first version's size.
     ///
     /// # Safety
-    /// `at` is NULL, or valid for reads and writes of as many bytes as its first member says, while the place is used.
+    /// `at` is NULL, or valid for reads and writes of as many bytes as its first member says, while
+    /// the place is used.
     pub(crate) unsafe fn new(at: *mut DrsReport) -> Result<Option<Self>, Code> {
         if at.is_null() {
             return Ok(None);
@@ -166,12 +167,13 @@ impl Place {
         Ok(Some(Self { at, size }))
     }
 
-    /// Puts as much of the report there as the caller has room for, and says how much that is in its size member.
+    /// Puts as much of the report there as the caller has room for, and says how much that is in
+    /// its size member.
     pub(crate) fn fill(self, mut report: DrsReport) {
         let filled = self.size.min(size_of::<DrsReport>());
         report.size = u32::try_from(filled).unwrap_or(0);
-        // SAFETY: `new`'s caller promised `size` writable bytes, `filled` is no more than that nor than what is read; a local
-        // does not overlap the caller's memory.
+        // SAFETY: `new`'s caller promised `size` writable bytes, `filled` is no more than that nor
+        // than what is read; a local does not overlap the caller's memory.
         unsafe {
             ptr::copy_nonoverlapping(
                 (&raw const report).cast::<u8>(),
@@ -182,7 +184,8 @@ impl Place {
     }
 }
 
-/// Formats into a zero-ended array of C characters without allocating; what does not fit is cut off.
+/// Formats into a zero-ended array of C characters without allocating; what does not fit is cut
+/// off.
 pub(crate) struct Text<'a> {
     room: &'a mut [c_char],
     used: usize,

@@ -23,7 +23,8 @@ fn count() {
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: everything is the system's allocator's; counting does not allocate, since the counter needs no set-up.
+// SAFETY: everything is the system's allocator's; counting does not allocate, since the counter
+// needs no set-up.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();

@@ -110,8 +110,8 @@ fn a_flow_never_owns_its_socket() {
     );
     let mut report = sized();
     report.limit = 77;
-    // Another thread's test may have got the number meanwhile, but this flow's socket is gone either way.
-    // SAFETY: as above.
+    // Another thread's test may have got the number meanwhile, but this flow's socket is gone
+    // either way. SAFETY: as above.
     let code = unsafe { drs_flow_step(flow, NOW, &raw mut report) };
     assert!([0, -3, -4].contains(&code), "{code} of {number}");
     assert_ne!(report.limit, 77);

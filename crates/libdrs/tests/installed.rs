@@ -1,4 +1,5 @@
-//! The library as C programs get it: installed into a folder, found with pkg-config, linked both ways, and run.
+//! The library as C programs get it: installed into a folder, found with pkg-config, linked both
+//! ways, and run.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -283,7 +284,8 @@ fn the_examples_right_size_a_long_path() {
         .unwrap();
     let host = lab.address("receiver").unwrap().to_string();
     let (sent, received) = transfer(receiving, sending, &host, 12_000_000);
-    // What the flow is limited by before anything is done, what is done about it, and on which side.
+    // What the flow is limited by before anything is done, what is done about it, and on which
+    // side.
     assert!(received.contains("limit receive-window"), "{received}");
     assert!(received.contains("action receive-buffer"), "{received}");
     assert!(sent.contains("action send-buffer"), "{sent}\n{received}");

@@ -204,8 +204,9 @@ impl Map {
         Ok(())
     }
 
-    /// Takes in another map, all of which comes behind what there is. Sites, depots, hosts and links of the two have different names, but links and hosts
-    /// of one may name sites of the other.
+    /// Takes in another map, all of which comes behind what there is. Sites, depots, hosts and
+    /// links of the two have different names, but links and hosts of one may name sites of the
+    /// other.
     ///
     /// # Errors
     /// [`MapFault`]: then it is as it was.
@@ -222,7 +223,8 @@ impl Map {
         Ok(())
     }
 
-    /// Gives each link without a latency one from the coordinates of its ends, where both have some; it is marked as estimated.
+    /// Gives each link without a latency one from the coordinates of its ends, where both have
+    /// some; it is marked as estimated.
     pub fn estimate_latencies(&mut self) {
         let positions: std::collections::HashMap<&str, Position> = self
             .sites

@@ -13,8 +13,8 @@ const SPEED_OF_LIGHT: f64 = 299_792_458.0;
 /// Light in glass fibre, m/s: 0.66 of that in a vacuum.
 pub const LIGHT_IN_FIBRE: f64 = 0.66 * SPEED_OF_LIGHT;
 
-/// Metres along the great circle between two points of a sphere, by the haversine formula (Sinnott, "Virtues of the Haversine", 1984).
-/// The Earth's flattening makes it wrong by up to 0.6 %.
+/// Metres along the great circle between two points of a sphere, by the haversine formula (Sinnott,
+/// "Virtues of the Haversine", 1984). The Earth's flattening makes it wrong by up to 0.6 %.
 #[must_use]
 pub fn great_circle(a: Position, b: Position) -> f64 {
     let half_sine_squared = |difference: f64| (difference.to_radians() / 2.0).sin().powi(2);

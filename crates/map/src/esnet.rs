@@ -1,4 +1,5 @@
-//! ESnet's topology, as the repository of OSCARS publishes it (`esnet-devices.json`, `esnet-adjcies.json`, `esnet-positions.json`).
+//! ESnet's topology, as the repository of OSCARS publishes it (`esnet-devices.json`,
+//! `esnet-adjcies.json`, `esnet-positions.json`).
 //!
 //! | on the map | from |
 //! |---|---|

@@ -29,7 +29,8 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// What holds of whatever was read: it fits together, prints in 100 columns, has a graph, and comes back from JSON as it was.
+/// What holds of whatever was read: it fits together, prints in 100 columns, has a graph, and comes
+/// back from JSON as it was.
 pub fn holds(map: &Map) {
     map.check().unwrap();
     let printed = render::tables(map, 1e9);

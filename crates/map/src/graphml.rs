@@ -1,4 +1,5 @@
-//! GraphML (graphml.graphdrawing.org), with the attributes that the Internet Topology Zoo gives its networks.
+//! GraphML (graphml.graphdrawing.org), with the attributes that the Internet Topology Zoo gives its
+//! networks.
 //!
 //! | on the map | from |
 //! |---|---|
@@ -9,7 +10,8 @@
 //! | a capacity | `LinkSpeedRaw` in bit/s; else `LinkSpeed` with `LinkSpeedUnits`; else what `LinkLabel`, `LinkType` or `LinkNote` say (`OC-192c`, `45 Mbps`) |
 //! | a latency | the positions of its ends |
 //!
-//! Where edges are directed, one and its opposite become one link; one without an opposite carries nothing back.
+//! Where edges are directed, one and its opposite become one link; one without an opposite carries
+//! nothing back.
 
 mod speed;
 #[cfg(test)]
@@ -41,7 +43,8 @@ pub struct Assumptions {
 /// Why a document is no map.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GraphmlError {
-    /// It is not XML, or too large, or has a document type definition (DTD), which is not read: mend it, or remove that.
+    /// It is not XML, or too large, or has a document type definition (DTD), which is not read:
+    /// mend it, or remove that.
     #[error("{}:{line}: is no XML that can be read: {problem}", printable(file.as_os_str().as_encoded_bytes()))]
     Xml {
         /// The file.
@@ -102,7 +105,8 @@ type Attributes<'a> = HashMap<&'a str, &'a str>;
 struct Reader<'a, 'input> {
     document: &'a Document<'input>,
     file: &'a Path,
-    /// What a node is told to be, and an edge, by the identifiers of keys: the name of the attribute in lower case.
+    /// What a node is told to be, and an edge, by the identifiers of keys: the name of the
+    /// attribute in lower case.
     keys: HashMap<&'a str, String>,
     /// What nodes are given where they say nothing themselves, by identifiers of keys.
     node_defaults: HashMap<&'a str, &'a str>,
@@ -114,7 +118,8 @@ struct Reader<'a, 'input> {
     map: Map,
     loops: usize,
     speechless: usize,
-    /// Where a link was made of a directed edge that has no opposite yet: by its ends, the places in the list of links.
+    /// Where a link was made of a directed edge that has no opposite yet: by its ends, the places
+    /// in the list of links.
     one_way: HashMap<(String, String), Vec<usize>>,
 }
 

@@ -1,4 +1,5 @@
-//! The map: which sites, depots and hosts there are, and the links between the sites. Texts in, values out: no I/O, no clock.
+//! The map: which sites, depots and hosts there are, and the links between the sites. Texts in,
+//! values out: no I/O, no clock.
 //!
 //! | room | what it does |
 //! |---|---|

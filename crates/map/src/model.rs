@@ -140,7 +140,8 @@ pub enum CapacitySource {
     /// It was stated.
     #[default]
     Stated,
-    /// Only a bound was: `>10Gbps`, `1-10Gbps`, or what may be reserved. The rate is the bound, the lower one of two.
+    /// Only a bound was: `>10Gbps`, `1-10Gbps`, or what may be reserved. The rate is the bound, the
+    /// lower one of two.
     Bound,
     /// Nothing was: whoever read the map assumed it.
     Assumed,
@@ -178,7 +179,8 @@ pub enum LatencySource {
     /// It was stated.
     #[default]
     Stated,
-    /// From the coordinates of its ends: the great circle, at 0.66 of the speed of light. Cables make detours: it is more likely too little.
+    /// From the coordinates of its ends: the great circle, at 0.66 of the speed of light. Cables
+    /// make detours: it is more likely too little.
     Estimated,
 }
 
@@ -308,7 +310,8 @@ pub struct Host {
     pub name: String,
     /// The site where it stands.
     pub site: String,
-    /// Names and networks by which it is asked for, as in `routes.toml`: `dtn.example.org`, `*.archive.example`, `192.0.2.0/24`.
+    /// Names and networks by which it is asked for, as in `routes.toml`: `dtn.example.org`,
+    /// `*.archive.example`, `192.0.2.0/24`.
     pub addresses: Vec<String>,
     /// Where sessions to it end.
     #[serde(default)]

@@ -13,7 +13,8 @@ const MAX_BASE_BYTES: usize = 100;
 #[derive(Default)]
 pub struct Names {
     given: HashSet<String>,
-    /// For each base, the last number behind it, so that many of the same label don't count from 2 each time.
+    /// For each base, the last number behind it, so that many of the same label don't count from 2
+    /// each time.
     last: HashMap<String, u64>,
 }
 

@@ -1,5 +1,5 @@
-//! Depots that report on themselves: what they say, and what a map makes of it. Who may register, and whether a registration was signed by the key that it
-//! names, is for whoever takes it in.
+//! Depots that report on themselves: what they say, and what a map makes of it. Who may register,
+//! and whether a registration was signed by the key that it names, is for whoever takes it in.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -60,7 +60,8 @@ pub struct RegistrationPolicy {
     pub max_valid_for: Duration,
     /// By how much a depot's clock may be ahead.
     pub max_clock_ahead: Duration,
-    /// For how long a depot that fell silent stays on the map as stale; then it is gone, or as its file has it.
+    /// For how long a depot that fell silent stays on the map as stale; then it is gone, or as its
+    /// file has it.
     pub keep_stale: Duration,
 }
 
@@ -188,7 +189,8 @@ impl Registration {
         self.sent_at + self.valid_for.min(policy.max_valid_for).as_secs_f64()
     }
 
-    /// Whether it takes the place of another one of the same key: the later one does; of two of the same time one does, whichever came first.
+    /// Whether it takes the place of another one of the same key: the later one does; of two of the
+    /// same time one does, whichever came first.
     fn replaces(&self, other: &Self) -> bool {
         let order = |this: &Self| {
             (
@@ -204,14 +206,17 @@ impl Registration {
     }
 }
 
-/// Puts registrations on a map. The outcome hangs on what is given and on nothing else, whatever the order of registrations.
+/// Puts registrations on a map. The outcome hangs on what is given and on nothing else, whatever
+/// the order of registrations.
 ///
-/// - Of each key the latest counts. One from the future, beyond the policy's allowance, or one that is none, does not count.
-/// - It holds from when it was sent, for as long as it says and the policy allows; then its depot is stale, and, later, gone.
-/// - What a file says of a depot stays: its name, its site, its addresses. Its registration says whether it is there, and of which version; of limits the
-///   tighter ones count.
-/// - Nobody can take a name from the key that it belongs to, as `names` say: others are distinguished by their keys. A name
-///   that no depot may have does not count.
+/// - Of each key the latest counts. One from the future, beyond the policy's allowance, or one that
+///   is none, does not count.
+/// - It holds from when it was sent, for as long as it says and the policy allows; then its depot
+///   is stale, and, later, gone.
+/// - What a file says of a depot stays: its name, its site, its addresses. Its registration says
+///   whether it is there, and of which version; of limits the tighter ones count.
+/// - Nobody can take a name from the key that it belongs to, as `names` say: others are
+///   distinguished by their keys. A name that no depot may have does not count.
 #[must_use]
 pub fn merge(
     map: &Map,
@@ -347,7 +352,8 @@ fn depot(registration: &Registration, state: DepotState) -> Depot {
     }
 }
 
-/// The name with a part of the key behind it: a longer one while somebody has that, the whole key in the end.
+/// The name with a part of the key behind it: a longer one while somebody has that, the whole key
+/// in the end.
 fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
     let key = key.to_string();
     let digits = key

@@ -17,7 +17,8 @@ pub const MAX_COLUMNS: usize = 100;
 /// Between columns.
 const GAP: usize = 2;
 
-/// The map as tables, with the notes of how it was read below them; empty sections are left out. Depots' states are reported as of `now`.
+/// The map as tables, with the notes of how it was read below them; empty sections are left out.
+/// Depots' states are reported as of `now`.
 #[must_use]
 pub fn tables(map: &Map, now: Moment) -> String {
     let mut out = String::new();
@@ -196,7 +197,8 @@ fn is_vague(direction: &Direction) -> bool {
         .is_some_and(|capacity| capacity.source != CapacitySource::Stated)
 }
 
-/// Writes a table, if it has rows: `title` stands over the first column. Columns in which nothing stands are left out.
+/// Writes a table, if it has rows: `title` stands over the first column. Columns in which nothing
+/// stands are left out.
 fn table(out: &mut String, title: &str, heads: &[&str], rows: Vec<Vec<String>>) {
     if rows.is_empty() {
         return;
@@ -238,7 +240,8 @@ fn table(out: &mut String, title: &str, heads: &[&str], rows: Vec<Vec<String>>) 
     out.push('\n');
 }
 
-/// The widths that columns get of a line: what they want, or, where that is too much, as much as all that want more.
+/// The widths that columns get of a line: what they want, or, where that is too much, as much as
+/// all that want more.
 fn shared(wanted: &[usize]) -> Vec<usize> {
     let gaps = GAP * wanted.len().saturating_sub(1);
     let room = MAX_COLUMNS.saturating_sub(gaps);

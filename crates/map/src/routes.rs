@@ -1,4 +1,5 @@
-//! `routes.toml` for routes that were chosen: the table by which depots, clients and on-ramps know them (its format stands in docs/onramp.md).
+//! `routes.toml` for routes that were chosen: the table by which depots, clients and on-ramps know
+//! them (its format stands in docs/onramp.md).
 
 use std::ops::RangeInclusive;
 
@@ -94,8 +95,9 @@ const fn is_true(value: &bool) -> bool {
 }
 
 impl ChosenRoute {
-    /// The rule for a host of a map, to which sessions go through these depots, each at its first address and with its key. It falls back to a
-    /// direct connection, and is taken where a gain is expected.
+    /// The rule for a host of a map, to which sessions go through these depots, each at its first
+    /// address and with its key. It falls back to a direct connection, and is taken where a gain is
+    /// expected.
     ///
     /// # Errors
     /// [`ChosenRouteError`] where the map has not what is named.
@@ -175,7 +177,8 @@ impl ChosenRoute {
     }
 }
 
-/// The text of a table with these rules, the first that fits deciding; `heading` stands above it as a comment.
+/// The text of a table with these rules, the first that fits deciding; `heading` stands above it as
+/// a comment.
 ///
 /// # Errors
 /// [`ChosenRouteError`]: a rule that the table can't have.

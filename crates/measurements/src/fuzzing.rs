@@ -17,7 +17,8 @@ pub const TARGETS: &[Target] = &[Target {
 /// The time as of which records are checked: a minute after those of the seeds began.
 pub const NOW_MS: u64 = 1_791_990_460_000;
 
-/// Any text as what pScheduler archives: a record, or one line that says why not. A record that passes the check can be kept and reported again.
+/// Any text as what pScheduler archives: a record, or one line that says why not. A record that
+/// passes the check can be kept and reported again.
 fn archived(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -57,7 +58,8 @@ fn run(test: &str, spec: &str, result: &str) -> String {
     )
 }
 
-/// A result of each test that is read, by its name: the test, what its specification adds, and what came out.
+/// A result of each test that is read, by its name: the test, what its specification adds, and what
+/// came out.
 pub const RUNS: [(&str, &str, &str, &str); 6] = [
     (
         "throughput",

@@ -1,4 +1,5 @@
-//! The JSON that pScheduler hands to its archivers: perfSONAR's way of reporting measurements. Its HTTP archiver sends one object for each run, with PUT or POST.
+//! The JSON that pScheduler hands to its archivers: perfSONAR's way of reporting measurements. Its
+//! HTTP archiver sends one object for each run, with PUT or POST.
 //!
 //! | test | read as | written from |
 //! |---|---|---|
@@ -7,11 +8,13 @@
 //! | `latency`, `latencybg` | [`Kind::Latency`]: delays of `histogram-latency`; loss. Without a histogram, [`Kind::Loss`] | a record with a histogram, or with loss alone |
 //! | `trace` | [`Kind::Trace`]: the first path | the same |
 //!
-//! `histogram-latency` has delays divided by the bucket width of the test's specification, 1 ms unless it says otherwise. Durations are ISO 8601, without
-//! years and months. The round trips that `throughput` reports have no unit that all tools keep to: they are not read.
+//! `histogram-latency` has delays divided by the bucket width of the test's specification, 1 ms
+//! unless it says otherwise. Durations are ISO 8601, without years and months. The round trips that
+//! `throughput` reports have no unit that all tools keep to: they are not read.
 //!
-//! What a record says and pScheduler has no place for (method, limit, reporter) stands in `reference.longhaul` of what is written. Of that only the limit is read
-//! again: who reports is known by who sends, not by what is sent.
+//! What a record says and pScheduler has no place for (method, limit, reporter) stands in
+//! `reference.longhaul` of what is written. Of that only the limit is read again: who reports is
+//! known by who sends, not by what is sent.
 
 mod read;
 mod time;

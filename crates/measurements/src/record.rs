@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, text_form};
 
-/// What was measured of the path from one end to another, once. What is not known is left out. Times are in seconds unless a field says otherwise.
+/// What was measured of the path from one end to another, once. What is not known is left out.
+/// Times are in seconds unless a field says otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -119,7 +120,8 @@ pub struct Values {
     /// The share of packets or segments that was lost, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// The mean difference of the delays of packets that follow each other (RFC 3550, section 6.4.1).
+    /// The mean difference of the delays of packets that follow each other (RFC 3550, section
+    /// 6.4.1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_s: Option<f64>,
     /// Segments that were sent again.

@@ -5,7 +5,8 @@ use drs::Limit;
 use crate::Moment;
 use crate::record::{Kind, Record};
 
-/// What of a path is measured, and in which unit. The controller's API has a type of its own, for those of them that a controller takes.
+/// What of a path is measured, and in which unit. The controller's API has a type of its own, for
+/// those of them that a controller takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quantity {
     /// What it carries, in bit/s.
@@ -25,7 +26,8 @@ pub enum Quantity {
 pub enum Bound {
     /// It had this value.
     Exact,
-    /// It had this value or a greater one: the measurement is censored, by something other than the path.
+    /// It had this value or a greater one: the measurement is censored, by something other than the
+    /// path.
     AtLeast,
 }
 
@@ -52,8 +54,10 @@ impl Record {
 
     /// Whether its rate is what the path had to offer, or only a lower bound of that.
     ///
-    /// The path and losses on it are the path's own doing. All else that limits a flow is not: programs, buffers, windows, pacing, and a congestion window that
-    /// still grows. Where the limit is not known, a program that was made to fill the path is taken to have done so, a copy or a relayed session is not.
+    /// The path and losses on it are the path's own doing. All else that limits a flow is not:
+    /// programs, buffers, windows, pacing, and a congestion window that still grows. Where the
+    /// limit is not known, a program that was made to fill the path is taken to have done so, a
+    /// copy or a relayed session is not.
     #[must_use]
     pub const fn rate_bound(&self) -> Bound {
         match self.conditions.limit {
@@ -64,8 +68,9 @@ impl Record {
         }
     }
 
-    /// Its values, one by one. Of round trips it is the median (the mean, where that is not known): for a path that is what comes next; of a transfer it is the least, since
-    /// the rest is the queue that the transfer itself made.
+    /// Its values, one by one. Of round trips it is the median (the mean, where that is not known):
+    /// for a path that is what comes next; of a transfer it is the least, since the rest is the
+    /// queue that the transfer itself made.
     pub fn samples(&self) -> impl Iterator<Item = Sample> {
         let at_ms = self.at_ms();
         let values = &self.values;

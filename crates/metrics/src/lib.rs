@@ -1,4 +1,5 @@
-//! The metrics page of a service, in OpenMetrics text format: HTTP/1.1, one request a connection, for scrapers and nobody else.
+//! The metrics page of a service, in OpenMetrics text format: HTTP/1.1, one request a connection,
+//! for scrapers and nobody else.
 
 #![forbid(unsafe_code)]
 

@@ -19,8 +19,8 @@ pub struct OfframpConfig {
     pub identity: Arc<Identity>,
     /// Which servers are for whom: its rules with `servers`.
     pub policy: Policy,
-    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone who can connect there can
-    /// read it, so loopback is the place for it.
+    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Anyone
+    /// who can connect there can read it, so loopback is the place for it.
     pub metrics: Option<SocketAddr>,
     /// How much it takes on.
     pub limits: Limits,
@@ -55,19 +55,23 @@ impl OfframpConfig {
 /// Bounds. They hold whatever the peers do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Sessions at a time, from the verified OPEN on. One principal (or source, where a rule lets anybody in) may have half of them, two a
-    /// third each, and so on; further ones are answered "overloaded".
+    /// Sessions at a time, from the verified OPEN on. One principal (or source, where a rule lets
+    /// anybody in) may have half of them, two a third each, and so on; further ones are answered
+    /// "overloaded".
     pub sessions: usize,
-    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the fullest source is reset.
+    /// Connections at a time whose OPEN has not been verified. For one more, the oldest of the
+    /// fullest source is reset.
     pub unauthenticated: usize,
     /// Name look-ups at a time, shared among principals as sessions are.
     pub lookups: usize,
-    /// Buffers of all sessions together, bytes, beside what TLS holds ([`Limits::memory`]). Sessions that find none have small ones.
+    /// Buffers of all sessions together, bytes, beside what TLS holds ([`Limits::memory`]).
+    /// Sessions that find none have small ones.
     pub buffers: usize,
 }
 
 impl Limits {
-    /// The most memory that sessions take, in bytes: their buffers, and what TLS reads ahead and has not sent.
+    /// The most memory that sessions take, in bytes: their buffers, and what TLS reads ahead and
+    /// has not sent.
     #[must_use]
     pub const fn memory(&self) -> usize {
         self.buffers
@@ -100,17 +104,21 @@ impl Default for Limits {
 pub struct Timeouts {
     /// For the whole OPEN, from the moment the connection was accepted.
     pub header: Duration,
-    /// The same when all places for connections without a verified OPEN are taken; in between while more than half are.
+    /// The same when all places for connections without a verified OPEN are taken; in between while
+    /// more than half are.
     pub least_header: Duration,
-    /// For reaching the server, name look-up included; the OPEN's own set-up budget counts when it is shorter.
+    /// For reaching the server, name look-up included; the OPEN's own set-up budget counts when it
+    /// is shorter.
     pub dial: Duration,
     /// For the TLS handshake.
     pub handshake: Duration,
-    /// For any byte to move either way. It is looked at once in this time, so a silent session lasts for one to two of it.
+    /// For any byte to move either way. It is looked at once in this time, so a silent session
+    /// lasts for one to two of it.
     pub idle: Duration,
     /// The same once one direction has ended.
     pub half_closed: Duration,
-    /// For sent bytes to be acknowledged by the other TCP (TCP_USER_TIMEOUT), and for a silent peer's TCP to answer keepalives.
+    /// For sent bytes to be acknowledged by the other TCP (TCP_USER_TIMEOUT), and for a silent
+    /// peer's TCP to answer keepalives.
     pub unacknowledged: Duration,
     /// For sessions to finish once the off-ramp is told to stop.
     pub drain: Duration,

@@ -1,4 +1,5 @@
-//! What can stop an off-ramp from running. What can go wrong with one session is a status for its initiator, not an error here.
+//! What can stop an off-ramp from running. What can go wrong with one session is a status for its
+//! initiator, not an error here.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,13 +33,15 @@ pub enum Error {
         "no rule of the policy has servers, so the off-ramp may connect to none: add one, with servers and ports"
     )]
     NoServers,
-    /// The kernel does not let this process use that congestion control: choose one of those it lists.
+    /// The kernel does not let this process use that congestion control: choose one of those it
+    /// lists.
     #[error(transparent)]
     Congestion(#[from] CongestionError),
     /// Signals cannot be waited for, which reloading the policy needs.
     #[error("cannot wait for signals: {0}")]
     Signals(io::Error),
-    /// The kernel does not report this machine's addresses, which the policy must know: are there descriptors left?
+    /// The kernel does not report this machine's addresses, which the policy must know: are there
+    /// descriptors left?
     #[error("cannot read this machine's addresses: {0}")]
     OwnAddresses(io::Error),
 }

@@ -183,7 +183,8 @@ impl Metrics {
         self.buffer_bytes.set(gauge(buffers));
         let mut page = String::new();
         if prometheus_client::encoding::text::encode(&mut page, &self.registry).is_err() {
-            // Writing to a String does not fail; an empty page is the honest answer if it ever does.
+            // Writing to a String does not fail; an empty page is the honest answer if it ever
+            // does.
             page.clear();
         }
         page

@@ -43,7 +43,8 @@ pub struct Offramp {
 }
 
 impl Offramp {
-    /// Opens the listeners; connections wait until [`Offramp::run`]. Must be called within a tokio runtime.
+    /// Opens the listeners; connections wait until [`Offramp::run`]. Must be called within a tokio
+    /// runtime.
     ///
     /// # Errors
     /// [`Error`], which names what cannot be had.
@@ -130,8 +131,9 @@ impl Offramp {
         })
     }
 
-    /// Serves until `shutdown` resolves, then drains: listeners close, sessions get [`Timeouts::drain`] to finish, and what is left is
-    /// reset. If this future is dropped, sessions are reset.
+    /// Serves until `shutdown` resolves, then drains: listeners close, sessions get
+    /// [`Timeouts::drain`] to finish, and what is left is reset. If this future is dropped,
+    /// sessions are reset.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let metrics = self.metrics();
         let Self {

@@ -166,7 +166,8 @@ fn options(shared: &Arc<Shared>, rule: &RuleSession) -> JoinOptions {
     }
 }
 
-/// Counts and logs a connection that became no session, to whose peer it has been reported if there was anything to report.
+/// Counts and logs a connection that became no session, to whose peer it has been reported if there
+/// was anything to report.
 fn turned_away(shared: &Shared, peer: SocketAddr, open: Option<&Open>, error: &Error) {
     let (code, detail) = match error {
         Error::Refused(refusal) => (refusal.code(), refusal.to_string()),

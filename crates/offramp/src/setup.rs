@@ -1,5 +1,5 @@
-//! From an OPEN that is in order to a connection with its server: what the policy allows, the look-up, the dial. All of it before the
-//! initiator is answered (LH-OFFRAMP-2).
+//! From an OPEN that is in order to a connection with its server: what the policy allows, the
+//! look-up, the dial. All of it before the initiator is answered (LH-OFFRAMP-2).
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,7 +26,8 @@ pub(crate) struct Reached {
     pub(crate) most_bytes: Option<u64>,
 }
 
-/// Whether the policy admits `open` as it is written, and there is room for its session (LH-ADMIT-1). No name is looked up.
+/// Whether the policy admits `open` as it is written, and there is room for its session
+/// (LH-ADMIT-1). No name is looked up.
 pub(crate) fn admit(
     shared: &Shared,
     peer: IpAddr,
@@ -58,7 +59,8 @@ pub(crate) fn admit(
     Ok(Admitted { candidates, payer })
 }
 
-/// Finds the server's addresses by the policy, takes a place under its rule, and connects. Ends by `deadline`.
+/// Finds the server's addresses by the policy, takes a place under its rule, and connects. Ends by
+/// `deadline`.
 pub(crate) async fn reach(
     shared: &Shared,
     open: &Open,

@@ -1,7 +1,8 @@
 //! Direct, or by a route? Pure: the same answer for the same facts.
 //!
-//! What no rule names is connected to directly. Of what a rule names, only that goes by its route which can be expected to gain from
-//! it; a rule with `always = true`, a route that the program names, and a program that will have a route or nothing, overrule that.
+//! What no rule names is connected to directly. Of what a rule names, only that goes by its route
+//! which can be expected to gain from it; a rule with `always = true`, a route that the program
+//! names, and a program that will have a route or nothing, overrule that.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,14 +10,16 @@ use std::time::Duration;
 use longhaul_config::routes::{RouteRule, SessionEnd};
 use quantities::{ByteCount, Time};
 
-/// Paths with a shorter round trip are connected over directly. A depot shortens the loop in which TCP grows its window and repairs
-/// losses; where that loop is this short, growing from ten segments to 1 Gbit/s takes under 0.1 s, a loss is repaired in less than a
-/// disk's stall, and a host with windows of 64 KB gets 52 Mbit/s already. The shortest path on which depots were measured to help is 70 ms
-/// long (`docs/results/depots.md`).
+/// Paths with a shorter round trip are connected over directly. A depot shortens the loop in which
+/// TCP grows its window and repairs losses; where that loop is this short, growing from ten
+/// segments to 1 Gbit/s takes under 0.1 s, a loss is repaired in less than a disk's stall, and a
+/// host with windows of 64 KB gets 52 Mbit/s already. The shortest path on which depots were
+/// measured to help is 70 ms long (`docs/results/depots.md`).
 pub const SHORT_PATH: Duration = Duration::from_millis(10);
 
-/// Connections that carry no more are made directly, in bytes. From ten segments (RFC 6928) slow start needs three round trips for
-/// them. Halving the path saves about one and a half of these; setting up a session costs one more than setting up TCP.
+/// Connections that carry no more are made directly, in bytes. From ten segments (RFC 6928) slow
+/// start needs three round trips for them. Halving the path saves about one and a half of these;
+/// setting up a session costs one more than setting up TCP.
 pub const SMALL: u64 = 64 * 1024;
 
 /// What was asked for.
@@ -30,7 +33,8 @@ pub struct Asked {
     pub size: Option<u64>,
     /// Whether there is to be no connection where there is no route.
     pub closed: bool,
-    /// Whether the destination speaks the session protocol itself, as the program says. The rule may say so, too.
+    /// Whether the destination speaks the session protocol itself, as the program says. The rule
+    /// may say so, too.
     pub acceptor: bool,
     /// Whether the rule is a controller's, and leads to an off-ramp whose key nobody here knows.
     pub is_offramp_unknown: bool,

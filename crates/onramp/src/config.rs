@@ -26,14 +26,16 @@ pub struct OnrampConfig {
     pub identity: Arc<Identity>,
     /// The rules: `routes.toml`. A file that is not there has none.
     pub routes: PathBuf,
-    /// Author of the rules. Only those of this machine's own user may name local addresses for guests.
+    /// Author of the rules. Only those of this machine's own user may name local addresses for
+    /// guests.
     pub author: Author,
     /// The servers whose keys are known.
     pub known_hosts: PathBuf,
-    /// The keys, besides this user's own, that may have sessions with programs that listen here: one a line. A file that is not there has
-    /// none.
+    /// The keys, besides this user's own, that may have sessions with programs that listen here:
+    /// one a line. A file that is not there has none.
     pub authorized_keys: PathBuf,
-    /// Where programs ask that have a hook or the C API: a path whose directory is made, for its user alone, if it is not there.
+    /// Where programs ask that have a hook or the C API: a path whose directory is made, for its
+    /// user alone, if it is not there.
     pub socket: Option<PathBuf>,
     /// Where SOCKS is spoken.
     pub socks: Vec<SocketAddr>,
@@ -45,7 +47,8 @@ pub struct OnrampConfig {
     pub redirect: Vec<SocketAddr>,
     /// Where connections come that a firewall hands over as they are (nftables `tproxy`).
     pub tproxy: Vec<SocketAddr>,
-    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Who can connect there can read it.
+    /// Where to serve the OpenMetrics page (`/metrics`, plain HTTP): nowhere when `None`. Who can
+    /// connect there can read it.
     pub metrics: Option<SocketAddr>,
     /// Who may use SOCKS and HTTP.
     pub guests: Guests,
@@ -72,10 +75,12 @@ pub struct Forward {
 /// Who may use the proxies.
 #[derive(Debug, Clone, Default)]
 pub struct Guests {
-    /// The user and password that SOCKS5 and HTTP ask for (RFC 1929, RFC 7617); none are asked for if `None`.
+    /// The user and password that SOCKS5 and HTTP ask for (RFC 1929, RFC 7617); none are asked for
+    /// if `None`.
     pub login: Option<Login>,
-    /// Networks that connections may come from, to whatever entry. Where it is empty, who gives the password may come from anywhere, and
-    /// what needs no password is for this machine alone if it is a proxy.
+    /// Networks that connections may come from, to whatever entry. Where it is empty, who gives the
+    /// password may come from anywhere, and what needs no password is for this machine alone if it
+    /// is a proxy.
     pub networks: Vec<Network>,
 }
 

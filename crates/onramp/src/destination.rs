@@ -5,7 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 
 use longhaul_proto::{Endpoint, Host};
 
-/// A destination as it was asked for: by address, by name, or by the name and the address that it resolved to.
+/// A destination as it was asked for: by address, by name, or by the name and the address that it
+/// resolved to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     host: Host,
@@ -53,8 +54,9 @@ impl Destination {
         }
     }
 
-    /// By the name and the address that it resolved to, as far as each is known; `None` if neither is, or if the port is 0. A name that
-    /// is none (it reads as an address, or has characters that no name has) counts as unknown.
+    /// By the name and the address that it resolved to, as far as each is known; `None` if neither
+    /// is, or if the port is 0. A name that is none (it reads as an address, or has characters that
+    /// no name has) counts as unknown.
     #[must_use]
     pub fn known_as(name: Option<&str>, address: Option<IpAddr>, port: u16) -> Option<Self> {
         if port == 0 {
@@ -98,8 +100,8 @@ impl Destination {
         self.port
     }
 
-    /// Where a connection is made to: the address, or, where only the name is known, the name. In a session that is resolved at its
-    /// far side.
+    /// Where a connection is made to: the address, or, where only the name is known, the name. In a
+    /// session that is resolved at its far side.
     #[must_use]
     pub fn endpoint(&self) -> Endpoint {
         let host = self.resolved.map_or_else(|| self.host.clone(), Host::Ip);

@@ -1,4 +1,5 @@
-//! What is remembered of destinations: how far they are, and how much their connections carried. Bounded; no clock of its own.
+//! What is remembered of destinations: how far they are, and how much their connections carried.
+//! Bounded; no clock of its own.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -9,10 +10,12 @@ use longhaul_proto::Host;
 use crate::choose::Known;
 use crate::destination::Destination;
 
-/// Destinations that are remembered, hosts and ports counted apart: at most a quarter of a mebibyte.
+/// Destinations that are remembered, hosts and ports counted apart: at most a quarter of a
+/// mebibyte.
 const MAX_REMEMBERED: usize = 2048;
-/// What has not been met for so long is forgotten, so that a destination whose connections have become larger is tried by its route again:
-/// a connection that goes directly from a program is never seen here.
+/// What has not been met for so long is forgotten, so that a destination whose connections have
+/// become larger is tried by its route again: a connection that goes directly from a program is
+/// never seen here.
 const FORGET_AFTER: Duration = Duration::from_secs(3600);
 /// Connections that are looked back on, and the least number that says anything.
 const RECENT_CONNECTIONS: usize = 16;
@@ -74,8 +77,8 @@ impl Destinations {
         met.is_some_and(|met| now.saturating_sub(met) < within)
     }
 
-    /// All that is known: the round-trip time of each address and how long ago it was measured, and what is known of destinations. At most so
-    /// many of each, the latest first.
+    /// All that is known: the round-trip time of each address and how long ago it was measured, and
+    /// what is known of destinations. At most so many of each, the latest first.
     pub(crate) fn reported(
         &self,
         now: Duration,
@@ -168,7 +171,8 @@ impl<K: std::hash::Hash + Eq + Clone, V> Bounded<K, V> {
         self.0
             .retain(|_, (_, met)| now.saturating_sub(*met) < FORGET_AFTER);
         if self.0.len() >= MAX_REMEMBERED {
-            // Half of them at once: to look for the oldest each time would cost every newcomer a walk through all.
+            // Half of them at once: to look for the oldest each time would cost every newcomer a
+            // walk through all.
             let mut times: Vec<Duration> = self.0.values().map(|(_, met)| *met).collect();
             let (_, &mut middle, _) = times.select_nth_unstable(MAX_REMEMBERED / 2);
             self.0.retain(|_, (_, met)| *met > middle);

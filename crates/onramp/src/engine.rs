@@ -30,12 +30,12 @@ use crate::metrics::{Metrics, Outcome};
 use crate::route::NamedRoute;
 use crate::table::Table;
 
-/// How long data of a direct connection may go unacknowledged, and its far end not read: as Linux does it by itself, roughly
-/// (`tcp_retries2`), so that a program notices no difference.
+/// How long data of a direct connection may go unacknowledged, and its far end not read: as Linux
+/// does it by itself, roughly (`tcp_retries2`), so that a program notices no difference.
 const DIRECT_UNACKNOWLEDGED: Duration = Duration::from_secs(15 * 60);
 
-/// How long a connection may be silent. Programs are silent for as long as they like; depots and off-ramps on the way have bounds of their
-/// own.
+/// How long a connection may be silent. Programs are silent for as long as they like; depots and
+/// off-ramps on the way have bounds of their own.
 const SILENCE: Silence = Silence {
     open: UNLIMITED_TIME,
     half_closed: UNLIMITED_TIME,
@@ -299,7 +299,8 @@ impl Engine {
         }
     }
 
-    /// Returns what bounds the addresses that the asker may be connected to; `None` if nothing does.
+    /// Returns what bounds the addresses that the asker may be connected to; `None` if nothing
+    /// does.
     fn reach(&self, request: &Request) -> Option<GuestReach> {
         let is_guest = request.asker != Asker::Machine && !request.is_configured;
         is_guest.then(|| GuestReach {
@@ -385,8 +386,9 @@ impl Engine {
         })
     }
 
-    /// By its key in the rule, else as it is known: nobody is asked, and nothing is remembered. Who has this user's own key is this user, and
-    /// trusted without being known: a program of theirs that listens, on another machine or another port each time.
+    /// By its key in the rule, else as it is known: nobody is asked, and nothing is remembered. Who
+    /// has this user's own key is this user, and trusted without being known: a program of theirs
+    /// that listens, on another machine or another port each time.
     fn trust(&self, at: &Endpoint, key: Option<PublicKey>) -> Result<ServerTrust, Failed> {
         if let Some(key) = key {
             return Ok(ServerTrust::Pinned(key));
@@ -424,7 +426,8 @@ impl Engine {
         })
     }
 
-    /// Plans and opens for an entry that connects in any case. Ends early, with `None`, when the program goes.
+    /// Plans and opens for an entry that connects in any case. Ends early, with `None`, when the
+    /// program goes.
     pub(crate) async fn open_for(
         &self,
         request: &Request,
@@ -467,7 +470,8 @@ impl Engine {
         Some(opened)
     }
 
-    /// Carries to the end, and says in the log what came of it. `early` is what was read from the program already.
+    /// Carries to the end, and says in the log what came of it. `early` is what was read from the
+    /// program already.
     pub(crate) async fn carry(
         &self,
         request: &Request,
@@ -618,7 +622,8 @@ fn route_of(request: &Request, rule: Option<&RouteRule>) -> Option<PlannedRoute>
     })
 }
 
-/// LH-FALLBACK-1, LH-FALLBACK-2: only where nothing can have reached the far side, and it has not refused.
+/// LH-FALLBACK-1, LH-FALLBACK-2: only where nothing can have reached the far side, and it has not
+/// refused.
 fn may_fall_back(error: &Error) -> bool {
     error.nothing_forwarded()
 }

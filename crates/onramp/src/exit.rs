@@ -10,7 +10,8 @@ use longhaul_hop::Conn;
 use longhaul_session::Session;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// A connection that stands, towards the destination. Dropped before both its directions have ended, it is reset.
+/// A connection that stands, towards the destination. Dropped before both its directions have
+/// ended, it is reset.
 #[derive(Debug)]
 pub(crate) enum Exit {
     /// Made from here to the destination.
@@ -28,7 +29,8 @@ impl Exit {
         }
     }
 
-    /// The round-trip time of a direct connection: the least that was seen, which queues do not add to.
+    /// The round-trip time of a direct connection: the least that was seen, which queues do not add
+    /// to.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
         match self {
             Self::Direct(conn) => {

@@ -18,7 +18,8 @@ struct Fields {
 }
 
 impl FileStamp {
-    /// Reads the stamp of a file. Files that are missing or cannot be looked at have the default one.
+    /// Reads the stamp of a file. Files that are missing or cannot be looked at have the default
+    /// one.
     pub(crate) fn read(file: &Path) -> Self {
         let found = std::fs::metadata(file).ok();
         Self(found.map(|found| Fields {

@@ -1,4 +1,5 @@
-//! Ports that lead to one destination each, and connections that a firewall brings here with a destination of their own.
+//! Ports that lead to one destination each, and connections that a firewall brings here with a
+//! destination of their own.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -44,13 +45,15 @@ pub(crate) async fn redirected(guest: Guest) {
     transparent(guest, REDIRECT, meant).await;
 }
 
-/// Serves one connection that a firewall has handed over as it is (nftables `tproxy`): its own end has the address that was meant.
+/// Serves one connection that a firewall has handed over as it is (nftables `tproxy`): its own end
+/// has the address that was meant.
 pub(crate) async fn handed_over(guest: Guest) {
     let meant = local(&guest.conn);
     transparent(guest, TPROXY, meant).await;
 }
 
-/// Lets a listener be given connections to addresses that are not this machine's. Needs CAP_NET_ADMIN.
+/// Lets a listener be given connections to addresses that are not this machine's. Needs
+/// CAP_NET_ADMIN.
 pub(crate) fn let_take_any(listener: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     let socket = SockRef::from(&listener);
     match address {

@@ -20,7 +20,8 @@ fn socks(data: &[u8]) {
     whole_or_too_short(data, request);
 }
 
-/// What is read is read from just as many bytes: fewer are waited for, and more change nothing. Nothing is waited for without end.
+/// What is read is read from just as many bytes: fewer are waited for, and more change nothing.
+/// Nothing is waited for without end.
 fn whole_or_too_short<T: PartialEq + std::fmt::Debug>(data: &[u8], read: fn(&[u8]) -> Read<T>) {
     match read(data) {
         Ok(Some((said, length))) => {

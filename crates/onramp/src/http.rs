@@ -1,4 +1,5 @@
-//! HTTP: CONNECT (RFC 9110, section 9.3.6), requests in absolute form for plain `http:`, and the file by which browsers find their proxy.
+//! HTTP: CONNECT (RFC 9110, section 9.3.6), requests in absolute form for plain `http:`, and the
+//! file by which browsers find their proxy.
 
 mod pac;
 mod relay;
@@ -32,7 +33,8 @@ pub(crate) const ENTRY: &str = "http";
 /// How long a client may take for the head of a request, and how large that may be, in bytes.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 const MAX_HEAD: usize = 64 * 1024;
-/// What this proxy is called in the header fields that report it (RFC 9110, section 7.6.3; RFC 9209).
+/// What this proxy is called in the header fields that report it (RFC 9110, section 7.6.3; RFC
+/// 9209).
 const PSEUDONYM: &str = "longhaul";
 const PORT: u16 = 80;
 

@@ -83,7 +83,8 @@ async fn listen(programs: &Arc<Programs>, at: SocketAddr) -> Result<Listener, Fa
     })
 }
 
-/// Gives the program a socket that is connected to the session. A session that can't be handed over is reset.
+/// Gives the program a socket that is connected to the session. A session that can't be handed over
+/// is reset.
 async fn hand_over(
     programs: &Arc<Programs>,
     socket: &UnixSeqpacket,
@@ -156,7 +157,8 @@ async fn give(socket: &UnixSeqpacket, reply: Reply<'_>, descriptor: &OwnedFd) ->
     Ok(())
 }
 
-/// Two TCP sockets on loopback that are connected to each other: the on-ramp's, and one for a program, with its address.
+/// Two TCP sockets on loopback that are connected to each other: the on-ramp's, and one for a
+/// program, with its address.
 fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     use rustix::net::{bind, connect, getsockname, listen, socket_with};
     let new = |flags| {
@@ -170,7 +172,8 @@ fn pair() -> io::Result<(Conn, OwnedFd, SocketAddr)> {
     let listener = new(SocketFlags::NONBLOCK)?;
     bind(&listener, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
     listen(&listener, 1)?;
-    // The program's is a blocking one, as sockets are that accept() gives; on loopback it is connected at once.
+    // The program's is a blocking one, as sockets are that accept() gives; on loopback it is
+    // connected at once.
     let theirs = new(SocketFlags::empty())?;
     connect(&theirs, &getsockname(&listener)?)?;
     let local = getsockname(&theirs)?;

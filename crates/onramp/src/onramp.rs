@@ -56,7 +56,8 @@ impl Onramp {
     /// Opens the entries and serves them, in tasks of the current tokio runtime.
     ///
     /// # Errors
-    /// [`OnrampError`], which says what cannot be had. Once it runs, what goes wrong with a connection is that connection's error.
+    /// [`OnrampError`], which says what cannot be had. Once it runs, what goes wrong with a
+    /// connection is that connection's error.
     pub fn start(config: OnrampConfig) -> Result<Self, OnrampError> {
         let (life, phases) = Life::begin();
         let metrics = Arc::new(Metrics::new());
@@ -144,13 +145,14 @@ impl Onramp {
         &self.places
     }
 
-    /// Reads the table of routes again; one with a mistake changes nothing, and is reported in the log. It is read again by itself when its
-    /// file changes, too.
+    /// Reads the table of routes again; one with a mistake changes nothing, and is reported in the
+    /// log. It is read again by itself when its file changes, too.
     pub fn reload(&self) {
         self.engine.table().reload();
     }
 
-    /// Takes no more connections, lets those under way finish for as long as the configuration says, and resets what is left.
+    /// Takes no more connections, lets those under way finish for as long as the configuration
+    /// says, and resets what is left.
     pub async fn stop(self) {
         let Self {
             mut entries,

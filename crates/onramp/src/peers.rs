@@ -1,4 +1,5 @@
-//! Whose sessions the programs here take that listen: the keys in a file, one a line, and this user's own.
+//! Whose sessions the programs here take that listen: the keys in a file, one a line, and this
+//! user's own.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,8 +34,8 @@ impl Peers {
         }
     }
 
-    /// Whether this key may. What the file says now counts; if it has a mistake, nobody but the user may. If others
-    /// may write the file, what it said before counts.
+    /// Whether this key may. What the file says now counts; if it has a mistake, nobody but the
+    /// user may. If others may write the file, what it said before counts.
     pub(crate) fn may(&self, key: &PublicKey) -> bool {
         if *key == self.own {
             return true;
@@ -68,7 +69,8 @@ impl Peers {
     }
 }
 
-/// One key a line, and behind it whatever helps people. Lines that begin with `#`, and empty ones, say nothing.
+/// One key a line, and behind it whatever helps people. Lines that begin with `#`, and empty ones,
+/// say nothing.
 fn parse(text: &str, file: &Path) -> Result<Vec<PublicKey>, String> {
     let lines = text.lines().enumerate();
     let keys = lines.filter_map(|(index, line)| {

@@ -7,12 +7,14 @@ use longhaul_proto::{Endpoint, OFFRAMP_PORT, PublicKey, Route};
 pub(crate) struct NamedRoute {
     /// Depots to pass.
     pub(crate) via: Route,
-    /// The off-ramp, and its key if that is named; `None` if the destination speaks the session protocol, or if the route is direct.
+    /// The off-ramp, and its key if that is named; `None` if the destination speaks the session
+    /// protocol, or if the route is direct.
     pub(crate) offramp: Option<(Endpoint, Option<PublicKey>)>,
 }
 
 impl NamedRoute {
-    /// Reads `direct`, or the text of a route. Towards a destination that speaks plain TCP its last place is the off-ramp.
+    /// Reads `direct`, or the text of a route. Towards a destination that speaks plain TCP its last
+    /// place is the off-ramp.
     pub(crate) fn parse(text: &str, acceptor: bool) -> Result<Self, String> {
         let whole = |text: &str| text.parse::<Route>().map_err(|error| error.to_string());
         if acceptor || text == "direct" {

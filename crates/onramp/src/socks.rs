@@ -1,4 +1,5 @@
-//! SOCKS: version 5 (RFC 1928) with or without user and password (RFC 1929), and version 4 with names (4a).
+//! SOCKS: version 5 (RFC 1928) with or without user and password (RFC 1929), and version 4 with
+//! names (4a).
 
 pub(crate) mod wire;
 
@@ -56,7 +57,8 @@ pub(crate) async fn serve(guest: Guest) {
     };
     let asked = match tokio::time::timeout(ASKED_WITHIN, talk.asked()).await {
         Ok(Ok(asked)) => asked,
-        // Dropped, and so reset: it speaks another language, has no right, went away, or says nothing.
+        // Dropped, and so reset: it speaks another language, has no right, went away, or says
+        // nothing.
         Ok(Err(End::Silent)) | Err(_) => return,
         Ok(Err(End::Answered(answer))) => {
             return answer_and_linger(conn, &answer, REFUSED_WITHIN).await;
@@ -99,8 +101,8 @@ pub(crate) async fn serve(guest: Guest) {
     }
 }
 
-/// Completes when a client has given up: nobody ends what it has to say before it knows that somebody reads it. What it says ahead of the answer
-/// is kept.
+/// Completes when a client has given up: nobody ends what it has to say before it knows that
+/// somebody reads it. What it says ahead of the answer is kept.
 async fn gone(conn: &mut Conn, early: &mut Vec<u8>) {
     let mut more = [0; 4096];
     while early.len() < MAX_EARLY {

@@ -1,4 +1,5 @@
-//! The table of routes in force: read again when its file changes. A file with a mistake changes nothing.
+//! The table of routes in force: read again when its file changes. A file with a mistake changes
+//! nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,7 +81,8 @@ impl Table {
         }
     }
 
-    /// Sees when the rules become others. That the file has changed is seen when somebody asks for the rules.
+    /// Sees when the rules become others. That the file has changed is seen when somebody asks for
+    /// the rules.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }

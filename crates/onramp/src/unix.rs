@@ -37,13 +37,15 @@ const ENTRY: &str = "program";
 const MAX_SOCKET_PATH: usize = 107;
 /// Connections of programs to the socket at once: each process may keep one for its questions.
 const MAX_CONVERSATIONS: usize = 16_384;
-/// Tickets of one program that it has not come back with. One that asks on and on makes its oldest ones worthless.
+/// Tickets of one program that it has not come back with. One that asks on and on makes its oldest
+/// ones worthless.
 const MAX_TICKETS: usize = 64;
 /// What is thrown away at once of what a program put in front.
 const DISCARDED_AT_ONCE: usize = 16 * 1024;
 
-/// For how long a program may remember that a destination is connected to directly. It is informed when rules change; this is for what else is
-/// weighed, such as what connections to a destination have carried.
+/// For how long a program may remember that a destination is connected to directly. It is informed
+/// when rules change; this is for what else is weighed, such as what connections to a destination
+/// have carried.
 const REMEMBER_FOR: Duration = Duration::from_secs(10);
 
 /// What all programs' connections share.
@@ -194,7 +196,8 @@ pub fn answers(path: &Path) -> bool {
     matches!(connected, Ok(()) | Err(Errno::AGAIN))
 }
 
-/// One connection of a program. It is for one attempt to connect, one listener, or the questions of a process.
+/// One connection of a program. It is for one attempt to connect, one listener, or the questions of
+/// a process.
 struct Program {
     programs: Arc<Programs>,
     socket: Arc<UnixSeqpacket>,
@@ -374,7 +377,8 @@ impl Program {
     }
 }
 
-/// Completes when the rules have become others, with `true`, or when nobody goes by answers from before any more. Never where nobody does.
+/// Completes when the rules have become others, with `true`, or when nobody goes by answers from
+/// before any more. Never where nobody does.
 async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<Instant>) -> bool {
     let Some(until) = until else {
         return std::future::pending().await;
@@ -383,7 +387,8 @@ async fn changed(table: &Table, rules: &mut watch::Receiver<()>, until: Option<I
         if let Ok(changed) = timeout(LOOK_EVERY, rules.changed()).await {
             return changed.is_ok();
         }
-        // Programs that remember do not ask, and nobody else may: the file is looked at all the same.
+        // Programs that remember do not ask, and nobody else may: the file is looked at all the
+        // same.
         table.current();
     }
     false
@@ -455,7 +460,8 @@ impl Attempt {
             Some(Err(failed)) => return done(&self.socket, Some(&failed)).await,
             None => return,
         };
-        // Reported before its socket becomes writable, so that the answer is there when the program looks for it.
+        // Reported before its socket becomes writable, so that the answer is there when the program
+        // looks for it.
         done(&self.socket, None).await;
         if let Err(error) = discard(&mut program, self.fill).await {
             let payer = Asker::Machine.payer();
@@ -477,8 +483,9 @@ impl Attempt {
         programs.engine.carry(&request, program, opened, &[]).await;
     }
 
-    /// Completes when the program has given up: its socket is broken, or it has closed the Unix socket, as its end does. An end of its own
-    /// socket alone would not be seen behind what it put in front.
+    /// Completes when the program has given up: its socket is broken, or it has closed the Unix
+    /// socket, as its end does. An end of its own socket alone would not be seen behind what it put
+    /// in front.
     async fn program_gone(&self, program: &Conn) {
         let mut gone = self.gone.clone();
         let closed = async {
@@ -494,7 +501,8 @@ impl Attempt {
     }
 }
 
-/// What a program may be told of whom its socket is connected to: an address that nobody knows here is all zeros.
+/// What a program may be told of whom its socket is connected to: an address that nobody knows here
+/// is all zeros.
 fn peer_of(destination: &Destination, local: SocketAddr) -> SocketAddr {
     let unknown = match local {
         SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -522,7 +530,8 @@ async fn discard(program: &mut Conn, fill: u32) -> io::Result<()> {
     Ok(())
 }
 
-/// Sends a reply. A program that is gone needs no reply; one that does not read gets no more than the socket holds.
+/// Sends a reply. A program that is gone needs no reply; one that does not read gets no more than
+/// the socket holds.
 pub(crate) async fn report(socket: &UnixSeqpacket, reply: Reply<'_>) {
     if let Ok(bytes) = reply.encode().finished() {
         let _ = socket.send(bytes).await;

@@ -1,4 +1,5 @@
-//! The listeners on loopback that programs' sockets are connected to, and who of those that come was announced.
+//! The listeners on loopback that programs' sockets are connected to, and who of those that come
+//! was announced.
 
 use std::collections::HashMap;
 use std::io;
@@ -26,8 +27,9 @@ const LIMITS: GateLimits = GateLimits {
     header: ANNOUNCED_WITHIN,
     least_header: ANNOUNCED_WITHIN,
 };
-/// Receive buffer of a connection at first, in bytes (`SO_RCVBUF`): the least that Linux gives, so that a program that is not to see its socket
-/// writable yet need not put much in front. It grows by autotuning from the first byte that is read.
+/// Receive buffer of a connection at first, in bytes (`SO_RCVBUF`): the least that Linux gives, so
+/// that a program that is not to see its socket writable yet need not put much in front. It grows
+/// by autotuning from the first byte that is read.
 const FIRST_RECEIVE_BUFFER: u32 = 2304;
 
 /// The listeners, and who waits.
@@ -111,8 +113,8 @@ impl WaitingRoom {
         Ok(room)
     }
 
-    /// Where a socket of a family is to be connected to. Where there is no IPv6, a socket of that family can be connected to an IPv4
-    /// address.
+    /// Where a socket of a family is to be connected to. Where there is no IPv6, a socket of that
+    /// family can be connected to an IPv4 address.
     pub(crate) fn listener(&self, v6: bool) -> Option<SocketAddr> {
         let mapped = |at: SocketAddr| match at.ip() {
             IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), at.port()),
@@ -129,7 +131,8 @@ impl WaitingRoom {
         self.state().peers.get(&canonical(local)).copied()
     }
 
-    /// Has it known, while the answer is held, that the connection of a program's socket leads to `peer`.
+    /// Has it known, while the answer is held, that the connection of a program's socket leads to
+    /// `peer`.
     pub(crate) fn leads(self: &Arc<Self>, local: SocketAddr, peer: SocketAddr) -> KnownPeer {
         let local = canonical(local);
         self.state().peers.insert(local, peer);
@@ -264,7 +267,8 @@ fn listen(ip: IpAddr) -> Result<(Listener, SocketAddr), OnrampError> {
     Ok((listener, at))
 }
 
-/// A buffer that was set is not autotuned, and bounds the window's scale for good; so it is given back to the kernel at once, which goes on from its size.
+/// A buffer that was set is not autotuned, and bounds the window's scale for good; so it is given
+/// back to the kernel at once, which goes on from its size.
 fn small_buffer(socket: BorrowedFd<'_>) -> io::Result<()> {
     use drs::{Action, Locks, Outcome, apply};
     if Locks::read(socket).is_none() {

@@ -74,7 +74,8 @@ pub struct StreamTotal {
     pub max_send_window: u64,
 }
 
-/// Moves bytes on all `streams` until they are over. `reported` receives every interval, of `every` length.
+/// Moves bytes on all `streams` until they are over. `reported` receives every interval, of `every`
+/// length.
 pub(crate) async fn carry(
     streams: Vec<Stream>,
     hello: &Hello,

@@ -96,7 +96,8 @@ pub struct Connection {
     pub buffers: (usize, usize),
 }
 
-/// Measures to the server that `options` name. `started` receives the connections, `reported` every interval.
+/// Measures to the server that `options` name. `started` receives the connections, `reported` every
+/// interval.
 ///
 /// # Errors
 /// Why it did not come to its end: [`Error`].

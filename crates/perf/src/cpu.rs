@@ -43,7 +43,8 @@ fn ticks() -> Option<(u64, u64)> {
     parse(&std::fs::read_to_string("/proc/self/stat").ok()?)
 }
 
-/// Fields 14 and 15 (`utime`, `stime`, proc(5)). The name in field 2 may hold anything, so fields are counted from its end.
+/// Fields 14 and 15 (`utime`, `stime`, proc(5)). The name in field 2 may hold anything, so fields
+/// are counted from its end.
 fn parse(stat: &str) -> Option<(u64, u64)> {
     let (_, rest) = stat.rsplit_once(')')?;
     let mut fields = rest.split_ascii_whitespace().skip(11);

@@ -60,7 +60,8 @@ fn decoded(message: &Message) {
         };
         let _: u64 = report.streams.iter().map(counts).sum();
     }
-    // It is written again only if it is no longer than a message may be: numbers may be spelt shorter than they are written.
+    // It is written again only if it is no longer than a message may be: numbers may be spelt
+    // shorter than they are written.
     let Ok(bytes) = message.encode() else { return };
     let again = Message::decode(&bytes[4..]).unwrap();
     assert_eq!(without_fractions(again), without_fractions(message.clone()));

@@ -16,7 +16,8 @@ pub use remedy::{Depots, MOST_HOPS, MOST_STREAMS, Remedy};
 
 /// Headers of IPv4 and TCP, timestamps included, in bytes.
 pub const HEADERS: u32 = 40 + 12;
-/// What light covers in fibre in a millisecond of *round trip*, in kilometres of way: 200,000 km/s, there and back.
+/// What light covers in fibre in a millisecond of *round trip*, in kilometres of way: 200,000 km/s,
+/// there and back.
 const KM_PER_MS: f64 = 100.0;
 
 /// What is wanted of which path.

@@ -24,8 +24,9 @@ pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const DRAIN: Duration = Duration::from_secs(10);
 /// Handed to the session at once, in bytes.
 pub(crate) const BLOCK: usize = 256 * 1024;
-/// A stream that never has to wait moves this many bytes before whatever is due comes its turn: a millisecond or two of memory at its fastest. Without that
-/// a worker of the runtime looks at its clock once in 61 turns of the stream, which is half a second.
+/// A stream that never has to wait moves this many bytes before whatever is due comes its turn: a
+/// millisecond or two of memory at its fastest. Without that a worker of the runtime looks at its
+/// clock once in 61 turns of the stream, which is half a second.
 const BYTES_BETWEEN_YIELDS: usize = 4 << 20;
 
 /// When a stream is done.
@@ -120,7 +121,8 @@ impl Lane {
         }
     }
 
-    /// Sends `block` over and over until the goal is reached, then waits until it has arrived. When sending was over.
+    /// Sends `block` over and over until the goal is reached, then waits until it has arrived. When
+    /// sending was over.
     pub(crate) async fn send(
         mut self,
         block: &[u8],
@@ -154,7 +156,8 @@ impl Lane {
         };
         match timeout(DRAIN, arrival).await {
             Ok(Err(error)) => Err(Error::Cut(error)),
-            // What has not arrived by now is reset with the session, and shows in the receiver's count.
+            // What has not arrived by now is reset with the session, and shows in the receiver's
+            // count.
             Ok(Ok(())) | Err(_) => Ok(over),
         }
     }

@@ -1,7 +1,8 @@
 //! The Internet2 Land Speed Record: the rules of the contest of 2003, and its unit.
 //!
-//! At least 100 megabytes, over at least 100 kilometres of terrestrial distance, with at least two router hops in each direction;
-//! counted in bit-metres a second. The rules about hardware on sale and production networks are for people to judge.
+//! At least 100 megabytes, over at least 100 kilometres of terrestrial distance, with at least two
+//! router hops in each direction; counted in bit-metres a second. The rules about hardware on sale
+//! and production networks are for people to judge.
 
 use std::fmt;
 
@@ -97,7 +98,8 @@ mod tests {
         let record = judged(1_000_000_000_000, 2.38e9, 10_037.0, 4);
         assert_eq!(record.terabit_metres_per_second.round(), 23_888.0);
         assert!(record.valid);
-        // November 2002: 10,136.15 over 10,978 km, at a rate printed as 0.93 Gbit/s (rounded up: 0.9233 gives the figure).
+        // November 2002: 10,136.15 over 10,978 km, at a rate printed as 0.93 Gbit/s (rounded up:
+        // 0.9233 gives the figure).
         let former = judged(1_000_000_000, 0.923_314e9, 10_978.0, 4);
         assert!((former.terabit_metres_per_second - 10_136.15).abs() < 0.1);
     }

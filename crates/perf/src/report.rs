@@ -1,8 +1,9 @@
 //! A measurement as JSON, in the field names of `iperf3 --json` where the meaning is the same.
 //!
-//! What iperf3 has and this leaves out: `cookie` and `time` in `start`, options that do not exist here (`tos`, `target_bitrate`,
-//! `sock_bufsize`, `blocks`). What is added stands under `longhaul`, and as `limit` beside a stream's interval. `rtt`, `snd_cwnd` and
-//! `retransmits` are of the sender's first hop, which on a route is the one to its first depot.
+//! What iperf3 has and this leaves out: `cookie` and `time` in `start`, options that do not exist
+//! here (`tos`, `target_bitrate`, `sock_bufsize`, `blocks`). What is added stands under `longhaul`,
+//! and as `limit` beside a stream's interval. `rtt`, `snd_cwnd` and `retransmits` are of the
+//! sender's first hop, which on a route is the one to its first depot.
 
 use std::time::{Duration, SystemTime};
 
@@ -143,7 +144,8 @@ pub fn interval(interval: &Interval) -> Value {
     let mut object = Map::new();
     object.insert("streams".into(), streams.into());
     let sends = |sends: bool| interval.streams.iter().any(|stream| stream.sends == sends);
-    // As iperf3: the direction away from this end first; the other has a name of its own when both are measured.
+    // As iperf3: the direction away from this end first; the other has a name of its own when both
+    // are measured.
     match (sends(true), sends(false)) {
         (true, true) => {
             object.insert("sum".into(), interval_sum(interval, true));

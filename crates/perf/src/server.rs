@@ -73,7 +73,8 @@ impl Server {
     /// With these bounds.
     #[must_use]
     pub fn new(limits: Limits) -> Arc<Self> {
-        // Each measurement has its control session, and as many that wait to say what they are as could join it.
+        // Each measurement has its control session, and as many that wait to say what they are as
+        // could join it.
         let sessions = limits
             .at_once
             .saturating_mul(2 * (1 + 2 * usize::from(limits.streams)));
@@ -85,8 +86,8 @@ impl Server {
         })
     }
 
-    /// Serves one session that asks for [`longhaul_session::Service::PERF`]: a measurement's control session, to its end, or one of its
-    /// others, which then belongs to the measurement.
+    /// Serves one session that asks for [`longhaul_session::Service::PERF`]: a measurement's
+    /// control session, to its end, or one of its others, which then belongs to the measurement.
     ///
     /// # Errors
     /// Why it came to nothing; to be logged.

@@ -1,4 +1,5 @@
-//! Looks at the streams of one end while bytes move: the intervals that are printed, and the totals of the sockets.
+//! Looks at the streams of one end while bytes move: the intervals that are printed, and the totals
+//! of the sockets.
 
 use std::{
     os::fd::OwnedFd,
@@ -55,7 +56,8 @@ pub struct StreamInterval {
     pub bytes: u64,
     /// Segments retransmitted on this end's hop.
     pub retransmits: u64,
-    /// What the kernel says of this end's hop at the interval's end; `None` when it says nothing any more.
+    /// What the kernel says of this end's hop at the interval's end; `None` when it says nothing
+    /// any more.
     pub tcp: Option<TcpInfo>,
     /// What limited the flow, once that is known.
     pub verdict: Option<Verdict>,
@@ -161,8 +163,8 @@ impl Watch {
         (now >= self.last + self.interval).then(|| self.close(now, self.counted_from.is_none()))
     }
 
-    /// The last look, when all streams are over: what is left over makes an interval if it is the only one, or more than a
-    /// sliver.
+    /// The last look, when all streams are over: what is left over makes an interval if it is the
+    /// only one, or more than a sliver.
     pub(crate) fn finish(&mut self, now: Duration) -> Option<Interval> {
         let rest = now.saturating_sub(self.last);
         let last = self.close(now, self.counted_from.is_none());

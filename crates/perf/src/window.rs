@@ -4,8 +4,8 @@ use std::{io, os::fd::AsFd};
 
 use drs::{Action, Outcome, apply};
 
-/// Lets at most `bytes` wait in `socket` that were not sent once (`TCP_NOTSENT_LOWAT`): more would only delay the end of a measurement
-/// and blur its intervals.
+/// Lets at most `bytes` wait in `socket` that were not sent once (`TCP_NOTSENT_LOWAT`): more would
+/// only delay the end of a measurement and blur its intervals.
 ///
 /// # Errors
 /// The kernel's, when this is no TCP socket.

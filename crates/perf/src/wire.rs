@@ -5,9 +5,9 @@
 //! 4      the message, as JSON
 //! ```
 //!
-//! One session, the *control session*, carries [`Hello`], READY, START and the closing [`Report`]; every other session of the
-//! measurement begins with [`Attach`] and then carries nothing but measured bytes, in one direction (LH-PERF-1 to LH-PERF-6
-//! of `docs/protocol.md`).
+//! One session, the *control session*, carries [`Hello`], READY, START and the closing [`Report`];
+//! every other session of the measurement begins with [`Attach`] and then carries nothing but
+//! measured bytes, in one direction (LH-PERF-1 to LH-PERF-6 of `docs/protocol.md`).
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 
@@ -28,7 +28,8 @@ pub const MAX_MESSAGE: usize = 64 * 1024;
 pub const MAX_STREAMS: u16 = 128;
 /// Longest text from the other end that is kept, in bytes.
 const MAX_REASON: usize = 256;
-/// Most bytes, and most segments, that a report may count of one stream: all counts of all streams then add up in 64 bits.
+/// Most bytes, and most segments, that a report may count of one stream: all counts of all streams
+/// then add up in 64 bits.
 const MAX_COUNT: u64 = 1 << 54;
 const _: () = assert!((MAX_COUNT as u128 * 2) * (MAX_STREAMS as u128 * 2) <= u64::MAX as u128);
 
@@ -68,7 +69,8 @@ pub struct Hello {
     pub direction: Direction,
     /// When it is over.
     pub length: Length,
-    /// How long the beginning is left out of the count, in milliseconds; it comes on top of the length.
+    /// How long the beginning is left out of the count, in milliseconds; it comes on top of the
+    /// length.
     pub omit_ms: u64,
     /// What protects the measured bytes.
     pub protection: Protection,
@@ -103,7 +105,8 @@ pub enum Length {
     Bytes(u64),
 }
 
-/// What protects the measured bytes. Both ends have proved their keys in any case, and counts are compared inside TLS.
+/// What protects the measured bytes. Both ends have proved their keys in any case, and counts are
+/// compared inside TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Protection {
@@ -336,7 +339,8 @@ impl Message {
 }
 
 impl Report {
-    /// Counts come from the other end: what cannot be is refused before anything is computed from it.
+    /// Counts come from the other end: what cannot be is refused before anything is computed from
+    /// it.
     fn check(&self) -> Result<(), Error> {
         let sane = |value: f64| (0.0..1e9).contains(&value);
         let counts = |stream: &StreamReport| {

@@ -1,4 +1,5 @@
-//! From what a policy admits as it is written to the addresses that may be dialled: one look-up, held against the rules.
+//! From what a policy admits as it is written to the addresses that may be dialled: one look-up,
+//! held against the rules.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -57,7 +58,8 @@ impl NoWay {
     }
 }
 
-/// Finds ways: what looks up names, of whose look-ups so many run at a time, and reads this machine's addresses.
+/// Finds ways: what looks up names, of whose look-ups so many run at a time, and reads this
+/// machine's addresses.
 #[derive(Debug)]
 pub struct Finder {
     resolver: Resolver,
@@ -81,8 +83,8 @@ impl Finder {
         self.own.addresses()
     }
 
-    /// Finds the addresses that may be dialled (LH-ADMIT-3). No name is resolved unless some rule might allow what it leads to: those
-    /// are the `candidates`.
+    /// Finds the addresses that may be dialled (LH-ADMIT-3). No name is resolved unless some rule
+    /// might allow what it leads to: those are the `candidates`.
     ///
     /// # Errors
     /// [`NoWay`], with what to answer.

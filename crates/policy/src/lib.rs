@@ -23,11 +23,13 @@
 //! ports = [443]                              # at which ports; must be said
 //! ```
 //!
-//! Addresses are checked, not names: a name is resolved once, each address is held against the rule, and the connection
-//! goes to an address that passed. See [`HostPattern`] for what a pattern grants.
+//! Addresses are checked, not names: a name is resolved once, each address is held against the
+//! rule, and the connection goes to an address that passed. See [`HostPattern`] for what a pattern
+//! grants.
 //!
-//! The [`Policy`] is pure but for [`Policy::load`]: what the machine's own addresses are is passed in. Around it stand what asks for
-//! them and for names, the [`Finder`], and what counts sessions and rates by the names of rules, [`Live`].
+//! The [`Policy`] is pure but for [`Policy::load`]: what the machine's own addresses are is passed
+//! in. Around it stand what asks for them and for names, the [`Finder`], and what counts sessions
+//! and rates by the names of rules, [`Live`].
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)]
 
@@ -131,11 +133,12 @@ pub enum Asked<'a> {
 /// What a policy admits as it is written, before any name is looked up.
 #[derive(Debug)]
 pub struct Candidates {
-    /// The rules that might grant what is asked for, in the order of the file. When there are none it is refused.
+    /// The rules that might grant what is asked for, in the order of the file. When there are none
+    /// it is refused.
     pub rules: Vec<Arc<Rule>>,
-    /// Whether at least one of these rules lists the principal's key. Keys that are listed are few: what they use is
-    /// accounted by key. A key that is admitted only by `"*"` costs its owner nothing, so that what it uses must be
-    /// accounted by the source address.
+    /// Whether at least one of these rules lists the principal's key. Keys that are listed are few:
+    /// what they use is accounted by key. A key that is admitted only by `"*"` costs its owner
+    /// nothing, so that what it uses must be accounted by the source address.
     pub listed: bool,
 }
 
@@ -192,7 +195,8 @@ impl Policy {
     /// Reads a policy from any text; `file` is what errors call it.
     ///
     /// # Errors
-    /// [`PolicyError`], which names the line and the field: one line without control characters, whatever the text.
+    /// [`PolicyError`], which names the line and the field: one line without control characters,
+    /// whatever the text.
     pub fn parse(text: &str, file: &Path) -> Result<Self, PolicyError> {
         let read = file::read(text, file)?;
         Ok(Self {
@@ -203,13 +207,15 @@ impl Policy {
         })
     }
 
-    /// Whether the file names this key under `probes`: it may measure the path to here (LH-PROBE-1).
+    /// Whether the file names this key under `probes`: it may measure the path to here
+    /// (LH-PROBE-1).
     #[must_use]
     pub fn may_probe(&self, principal: &PublicKey) -> bool {
         self.probers.contains(principal)
     }
 
-    /// Whether the file names any `controllers`: then grants of circuits are looked at (LH-GRANT-2).
+    /// Whether the file names any `controllers`: then grants of circuits are looked at
+    /// (LH-GRANT-2).
     #[must_use]
     pub fn has_controllers(&self) -> bool {
         !self.controllers.is_empty()
@@ -239,7 +245,8 @@ impl Policy {
         self.file.as_deref()
     }
 
-    /// Whether any rule for this role is for this principal. Asked before its signature is even looked at.
+    /// Whether any rule for this role is for this principal. Asked before its signature is even
+    /// looked at.
     #[must_use]
     pub fn knows(&self, principal: &PublicKey, role: Role) -> bool {
         self.of(role).any(|rule| rule.principals.include(principal))
@@ -260,9 +267,10 @@ impl Policy {
         self.rules.iter().map(Arc::as_ref)
     }
 
-    /// What the policy admits as it is written: what `principal` has `asked`, at a machine with the addresses `own`. No name has been
-    /// looked up yet, and none is when no rule is found. An address is granted by every rule found; what a name leads to is held
-    /// against [`Rule::allowed`] once it is known.
+    /// What the policy admits as it is written: what `principal` has `asked`, at a machine with the
+    /// addresses `own`. No name has been looked up yet, and none is when no rule is found. An
+    /// address is granted by every rule found; what a name leads to is held against
+    /// [`Rule::allowed`] once it is known.
     #[must_use]
     pub fn candidates(
         &self,
@@ -282,7 +290,8 @@ impl Policy {
 }
 
 impl<'a> Asked<'a> {
-    /// What `open` asks of whoever holds it; nothing, when it ends there in another way than at an ordinary server.
+    /// What `open` asks of whoever holds it; nothing, when it ends there in another way than at an
+    /// ordinary server.
     #[must_use]
     pub fn of(open: &'a Open) -> Option<Self> {
         match open.next() {
@@ -357,7 +366,8 @@ impl Rule {
                     next_hops.iter().any(|hop| matches!(hop, NextHop::Direct))
                         && to.iter().any(|to| to.might_grant(&destination.host, own))
                 }
-                // Another depot will resolve the destination, by its own policy; here it is held to what is written.
+                // Another depot will resolve the destination, by its own policy; here it is held to
+                // what is written.
                 Next::Hop(hop) => {
                     to.iter()
                         .any(|to| to.grants_as_written(&destination.host, own))

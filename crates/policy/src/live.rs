@@ -1,8 +1,9 @@
 //! What the rules of a policy have under way: sessions, and what of their rates is used.
 //!
-//! It is counted by a rule's name, not by the rule, and so it survives a reload: a rule whose name stays keeps its count and
-//! its token buckets, whatever else of it has changed, and its new bounds hold for the sessions under way, too. A rule
-//! that goes away stays counted until its last session has ended, in case it comes back; its sessions keep the rate they had.
+//! It is counted by a rule's name, not by the rule, and so it survives a reload: a rule whose name
+//! stays keeps its count and its token buckets, whatever else of it has changed, and its new bounds
+//! hold for the sessions under way, too. A rule that goes away stays counted until its last session
+//! has ended, in case it comes back; its sessions keep the rate they had.
 #![deny(clippy::indexing_slicing)]
 
 mod counts;
@@ -70,7 +71,8 @@ impl Live {
     /// A place for one more session of the rule of this name.
     ///
     /// # Errors
-    /// [`NoPlace`], by the policy that is in force now, which need not be the one that `rule` was found in.
+    /// [`NoPlace`], by the policy that is in force now, which need not be the one that `rule` was
+    /// found in.
     pub fn enter(self: &Arc<Self>, rule: &Rule) -> Result<RuleSession, NoPlace> {
         let mut state = self.state();
         let limits = state.limits.get(&rule.name).ok_or(NoPlace::Gone)?.clone();

@@ -29,8 +29,8 @@ impl Network {
         }
     }
 
-    /// The network of the addresses whose first `prefix` bits are those of `address`; the address alone when it has no
-    /// more bits than that.
+    /// The network of the addresses whose first `prefix` bits are those of `address`; the address
+    /// alone when it has no more bits than that.
     pub(super) fn around(address: IpAddr, prefix: u8) -> Self {
         let (number, width) = bits(address);
         let prefix = prefix.min(width);
@@ -46,7 +46,8 @@ impl Network {
         Self { address, prefix }
     }
 
-    /// Whether `address` lies in this network. IPv4 and IPv6 never meet: map addresses to their canonical form first.
+    /// Whether `address` lies in this network. IPv4 and IPv6 never meet: map addresses to their
+    /// canonical form first.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (bits(self.address), bits(address)) {

@@ -11,12 +11,12 @@ use crate::OwnAddresses;
 /// Addresses that were read longer ago are read again before they are used.
 const MAX_AGE: Duration = Duration::from_secs(2);
 
-/// The addresses of this machine's interfaces, at most [`MAX_AGE`] old: for so long an address that the machine has just got
-/// passes for another's.
+/// The addresses of this machine's interfaces, at most [`MAX_AGE`] old: for so long an address that
+/// the machine has just got passes for another's.
 ///
-/// Only what the interfaces have is known: not a public address that a router in front translates to this machine, nor
-/// addresses that routes alone make local (`ip route add local`). A policy that grants networks with such addresses
-/// grants this machine with them.
+/// Only what the interfaces have is known: not a public address that a router in front translates
+/// to this machine, nor addresses that routes alone make local (`ip route add local`). A policy
+/// that grants networks with such addresses grants this machine with them.
 #[derive(Debug)]
 pub struct OwnAddressReader(Mutex<Latest>);
 
@@ -54,8 +54,8 @@ impl OwnAddressReader {
     }
 }
 
-/// A few system calls and no disk: short enough for any thread. It has to be the caller's, which says whose network
-/// namespace this is.
+/// A few system calls and no disk: short enough for any thread. It has to be the caller's, which
+/// says whose network namespace this is.
 fn read() -> io::Result<OwnAddresses> {
     let interfaces = if_addrs::get_if_addrs()?;
     Ok(interfaces.iter().map(if_addrs::Interface::ip).collect())

@@ -10,7 +10,8 @@ use longhaul_proto::text::printable;
 use crate::network::Network;
 use crate::reach::{OwnAddresses, leads, leads_nowhere};
 
-/// A pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`, `*.example.org`, or `*`.
+/// A pattern for hosts: `10.0.0.0/8`, `2001:db8::/32`, `192.0.2.7`, `dtn.example.org`,
+/// `*.example.org`, or `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
     /// Addresses in this network, whatever name led to them.
@@ -24,10 +25,11 @@ pub enum HostPattern {
 impl HostPattern {
     /// Whether this pattern lets a connection go to `address`, which `name` led to, if a name did.
     ///
-    /// A network grants its addresses, but those of this machine and its link only if it is itself such a network:
-    /// `0.0.0.0/0` means neither loopback nor what the machine's own interfaces have (`own`). A name grants what it leads to
-    /// only out in the world, so that whoever writes the zone cannot point it at the depot's neighbours; add the network
-    /// to the rule to allow those.
+    /// A network grants its addresses, but those of this machine and its link only if it is itself
+    /// such a network: `0.0.0.0/0` means neither loopback nor what the machine's own interfaces
+    /// have (`own`). A name grants what it leads to only out in the world, so that whoever writes
+    /// the zone cannot point it at the depot's neighbours; add the network to the rule to allow
+    /// those.
     pub(crate) fn grants(&self, address: IpAddr, name: Option<&str>, own: &OwnAddresses) -> bool {
         match self {
             Self::Network(network) => leads(Some(network), address, own),
@@ -42,7 +44,8 @@ impl HostPattern {
         matches!(self, Self::Network(network) if leads(Some(network), address, own))
     }
 
-    /// Whether it speaks of a host that has this address, or has been found by this name, and no more than that: nobody is let through.
+    /// Whether it speaks of a host that has this address, or has been found by this name, and no
+    /// more than that: nobody is let through.
     #[must_use]
     pub fn matches(&self, address: Option<IpAddr>, name: Option<&str>) -> bool {
         match self {
@@ -53,7 +56,8 @@ impl HostPattern {
         }
     }
 
-    /// Whether this pattern lets a connection go to `host` as it is written, with nothing looked up.
+    /// Whether this pattern lets a connection go to `host` as it is written, with nothing looked
+    /// up.
     pub(crate) fn grants_as_written(&self, host: &Host, own: &OwnAddresses) -> bool {
         match host {
             Host::Ip(address) => self.grants(*address, None, own),
@@ -61,15 +65,16 @@ impl HostPattern {
         }
     }
 
-    /// Whether this pattern could let a connection go to `host`, once it is looked up if it is a name. Asked before any
-    /// look-up.
+    /// Whether this pattern could let a connection go to `host`, once it is looked up if it is a
+    /// name. Asked before any look-up.
     ///
-    /// An address is granted or not. A name could be granted by a pattern that names it, and by any network whatever: rules
-    /// speak of addresses, and people ask for hosts by their names, so `192.0.2.0/24` must grant `dtn.example.org` that leads
-    /// there, and where a name leads nobody knows who has not looked. The price is that a key listed in a rule with a
-    /// network can have any name looked up; what bounds that are the places for look-ups, not this. A network of loopback or
-    /// link-local addresses is no exception, since `localhost` is a name, too; one from which nothing is ever granted (multicast,
-    /// say) is.
+    /// An address is granted or not. A name could be granted by a pattern that names it, and by any
+    /// network whatever: rules speak of addresses, and people ask for hosts by their names, so
+    /// `192.0.2.0/24` must grant `dtn.example.org` that leads there, and where a name leads nobody
+    /// knows who has not looked. The price is that a key listed in a rule with a network can have
+    /// any name looked up; what bounds that are the places for look-ups, not this. A network of
+    /// loopback or link-local addresses is no exception, since `localhost` is a name, too; one from
+    /// which nothing is ever granted (multicast, say) is.
     pub(crate) fn might_grant(&self, host: &Host, own: &OwnAddresses) -> bool {
         match (self, host) {
             (Self::Network(network), Host::Name(_)) => !leads_nowhere(network),

@@ -1,7 +1,7 @@
 //! What kind of place an address is, as far as a relay must care.
 //!
-//! The ranges are those of the IANA special-purpose address registries (RFC 6890, RFC 8190), each with the document that
-//! sets it aside.
+//! The ranges are those of the IANA special-purpose address registries (RFC 6890, RFC 8190), each
+//! with the document that sets it aside.
 #![deny(clippy::indexing_slicing)]
 
 use std::collections::BTreeSet;
@@ -9,8 +9,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::network::Network;
 
-/// The addresses of the machine that a depot runs on, as its interfaces have them. An input of the policy: what reads
-/// them is [`crate::OwnAddressReader`].
+/// The addresses of the machine that a depot runs on, as its interfaces have them. An input of the
+/// policy: what reads them is [`crate::OwnAddressReader`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OwnAddresses(BTreeSet<IpAddr>);
 
@@ -44,11 +44,11 @@ impl FromIterator<IpAddr> for OwnAddresses {
 enum Reach {
     /// Anywhere in the world.
     Global,
-    /// A network that is not for the whole world, or of which nobody knows what is there: a name from outside has no
-    /// business to lead there.
+    /// A network that is not for the whole world, or of which nobody knows what is there: a name
+    /// from outside has no business to lead there.
     Private,
-    /// This machine's loopback, its link, or an address inside the machine or the private networks around it that is written as
-    /// an IPv6 address: only a network within this range leads there.
+    /// This machine's loopback, its link, or an address inside the machine or the private networks
+    /// around it that is written as an IPv6 address: only a network within this range leads there.
     Local(Network),
     /// An address of this machine: only a network of nothing but its own addresses leads there.
     Own,
@@ -66,7 +66,8 @@ const LOCAL: [Network; 4] = [
 const NEVER: [Network; 6] = [
     Network::v4(0, 0, 0, 0, 8), // this network, and unspecified: RFC 791, RFC 1122, section 3.2.1.3
     Network::v4(224, 0, 0, 0, 3), // multicast, reserved, broadcast: RFC 5771, RFC 1112, section 4, RFC 919
-    // Unspecified, and IPv4-compatible addresses, deprecated: RFC 4291, section 2.5.5.1. Loopback is distinguished before.
+    // Unspecified, and IPv4-compatible addresses, deprecated: RFC 4291, section 2.5.5.1. Loopback
+    // is distinguished before.
     Network::v6([0; 8], 96),
     Network::v6([0x100, 0, 0, 0, 0, 0, 0, 0], 64), // discard-only: RFC 6666
     Network::v6([0x100, 0, 0, 1, 0, 0, 0, 0], 64), // dummy prefix, never a destination: RFC 9780
@@ -85,30 +86,35 @@ const PRIVATE: [Network; 14] = [
     Network::v4(203, 0, 113, 0, 24), // documentation: RFC 5737
     Network::v4(192, 88, 99, 0, 24), // 6to4 relay anycast, deprecated: RFC 7526
     Network::v4(198, 18, 0, 0, 15), // benchmarking: RFC 2544
-    // Protocol assignments (RFC 2928); among them benchmarking (2001:2::/48, RFC 5180), ORCHIDs (2001:10::/28, RFC 4843,
-    // and 2001:20::/28, RFC 7343), which name hosts and route nowhere, and drones (2001:30::/28, RFC 9374).
+    // Protocol assignments (RFC 2928); among them benchmarking (2001:2::/48, RFC 5180), ORCHIDs
+    // (2001:10::/28, RFC 4843, and 2001:20::/28, RFC 7343), which name hosts and route nowhere, and
+    // drones (2001:30::/28, RFC 9374).
     Network::v6([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
     Network::v6([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32), // documentation: RFC 3849
     Network::v6([0x2002, 0, 0, 0, 0, 0, 0, 0], 16),     // 6to4: RFC 3056
     Network::v6([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20),     // documentation: RFC 9637
 ];
 
-/// All that IANA gives out of IPv6 for the whole world (RFC 4291, section 2.4, and the IANA registry of the IPv6 address
-/// space). What lies outside is unique local (fc00::/7, RFC 4193), site-local (fec0::/10, RFC 3879), for translators
-/// (64:ff9b:1::/48, RFC 8215), for segment routing (5f00::/16, RFC 9602), or not assigned.
+/// All that IANA gives out of IPv6 for the whole world (RFC 4291, section 2.4, and the IANA
+/// registry of the IPv6 address space). What lies outside is unique local (fc00::/7, RFC 4193),
+/// site-local (fec0::/10, RFC 3879), for translators (64:ff9b:1::/48, RFC 8215), for segment
+/// routing (5f00::/16, RFC 9602), or not assigned.
 const GLOBAL_UNICAST: Network = Network::v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3);
 
-/// IPv6 addresses that carry IPv4 addresses at known places. Whatever translates or unwraps them goes on to what they carry.
+/// IPv6 addresses that carry IPv4 addresses at known places. Whatever translates or unwraps them
+/// goes on to what they carry.
 struct Carrier {
     range: Network,
-    /// The bits at which IPv4 addresses begin, counted from the first, and what they are XORed with.
+    /// The bits at which IPv4 addresses begin, counted from the first, and what they are XORed
+    /// with.
     at: &'static [(u8, u32)],
     /// What the address is when all that it carries is global.
     at_best: Reach,
 }
 
 const CARRIERS: [Carrier; 4] = [
-    // NAT64 under its well-known prefix (RFC 6052): how an IPv6-only host reaches the IPv4 world, so names lead there.
+    // NAT64 under its well-known prefix (RFC 6052): how an IPv6-only host reaches the IPv4 world,
+    // so names lead there.
     Carrier {
         range: Network::v6([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96),
         at: &[(96, 0)],
@@ -134,8 +140,8 @@ const CARRIERS: [Carrier; 4] = [
     },
 ];
 
-/// Whether `network` may lead to `address` as a rule that names the network, or, if it is `None`, as a rule that names the
-/// name that led there.
+/// Whether `network` may lead to `address` as a rule that names the network, or, if it is `None`,
+/// as a rule that names the name that led there.
 pub(super) fn leads(network: Option<&Network>, address: IpAddr, own: &OwnAddresses) -> bool {
     let address = address.to_canonical();
     let Some(network) = network else {
@@ -193,8 +199,8 @@ impl Reach {
             match reach {
                 Self::Global => carrier.at_best,
                 Self::Never => Self::Never,
-                // As narrow as a rule for the carried address would have to be, so that no rule for the carrying range
-                // opens what is inside.
+                // As narrow as a rule for the carried address would have to be, so that no rule for
+                // the carrying range opens what is inside.
                 _ => Self::Local(Network::around(address, at.saturating_add(range))),
             }
         });

@@ -17,7 +17,8 @@ fn key() -> PublicKey {
     KEY.parse().expect("key")
 }
 
-/// The addresses that may be dialled for `destination` through `hop`, when `resolved` is what the next place resolves to.
+/// The addresses that may be dialled for `destination` through `hop`, when `resolved` is what the
+/// next place resolves to.
 fn dialled(
     policy: &Policy,
     destination: &str,
@@ -421,7 +422,8 @@ fn a_rule_leads_one_way() {
 }
 
 proptest! {
-    /// A look-up is asked for only when it could grant something, and nothing is granted that was not a candidate.
+    /// A look-up is asked for only when it could grant something, and nothing is granted that was
+    /// not a candidate.
     #[test]
     fn what_is_granted_was_a_candidate(
         to in proptest::sample::subsequence(

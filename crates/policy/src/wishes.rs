@@ -9,7 +9,8 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::{Candidates, Rule};
 
-/// What a session may carry beyond what was stated, of that one part in so many: TLS, and what a service says besides.
+/// What a session may carry beyond what was stated, of that one part in so many: TLS, and what a
+/// service says besides.
 const OVERHEAD_PART: u64 = 8;
 /// The same, in bytes, so that short sessions are not ended for what protects them.
 const OVERHEAD_BYTES: u64 = 1024 * 1024;
@@ -27,7 +28,8 @@ pub struct Wishes<'a> {
     pub duration: Option<u64>,
 }
 
-/// What a rule asks of wishes. Where one of these is set, a session must have stated as much, or less.
+/// What a rule asks of wishes. Where one of these is set, a session must have stated as much, or
+/// less.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Bytes.
@@ -91,7 +93,8 @@ impl Bounds {
 }
 
 impl Rule {
-    /// How many bytes a session may carry each way that has stated this size; `None` where the rule does not bound it.
+    /// How many bytes a session may carry each way that has stated this size; `None` where the rule
+    /// does not bound it.
     #[must_use]
     pub fn most_bytes(&self, stated: Option<u64>) -> Option<u64> {
         let stated = stated.filter(|_| self.bounds.size.is_some())?;

@@ -1,7 +1,8 @@
-//! The preload object: the functions of the C library that a program reaches through [`longhaul_preload::hooks`], under their own
-//! names. What they do is said there.
+//! The preload object: the functions of the C library that a program reaches through
+//! [`longhaul_preload::hooks`], under their own names. What they do is said there.
 //!
-//! They are `C-unwind` because `connect`, `accept` and `close` are points where a thread can be cancelled, which unwinds.
+//! They are `C-unwind` because `connect`, `accept` and `close` are points where a thread can be
+//! cancelled, which unwinds.
 
 #![cfg(not(test))] // the tests' own process keeps the C library's functions
 #![allow(unsafe_code)] // it stands in for functions of the C library

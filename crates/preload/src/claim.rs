@@ -1,7 +1,9 @@
-//! Who has something to itself: known by thread, so that it is known what a signal handler may wait for and what a fork leaves behind.
+//! Who has something to itself: known by thread, so that it is known what a signal handler may wait
+//! for and what a fork leaves behind.
 //!
-//! A thread that meets its own claim was interrupted while it held it, and would wait for itself. After a fork the thread that forked
-//! goes on with what it held (`pthread_self` is the same in the child), and all that others held is nobody's.
+//! A thread that meets its own claim was interrupted while it held it, and would wait for itself.
+//! After a fork the thread that forked goes on with what it held (`pthread_self` is the same in the
+//! child), and all that others held is nobody's.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -17,8 +19,8 @@ const CLAIM_RETRY_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000,
 };
-/// For how long something that another thread holds is asked for. It is held for some tens of microseconds of processor time, so this
-/// is for a machine that gives the holder none.
+/// For how long something that another thread holds is asked for. It is held for some tens of
+/// microseconds of processor time, so this is for a machine that gives the holder none.
 const CLAIM_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// A word that is either one of a few states, or the thread that holds what it stands for.

@@ -1,11 +1,12 @@
-//! Where the program calls from: what may be done beside it differs between its ordinary course, a signal handler, and a stack that
-//! has next to no room.
+//! Where the program calls from: what may be done beside it differs between its ordinary course, a
+//! signal handler, and a stack that has next to no room.
 
 use std::mem::MaybeUninit;
 
 use libc::c_int;
 
-/// An alternate signal stack with less room than this, in bytes, is left to the program. What the hooks do takes a few kilobytes.
+/// An alternate signal stack with less room than this, in bytes, is left to the program. What the
+/// hooks do takes a few kilobytes.
 const LEAST_ROOM: usize = 24 * 1024;
 
 /// Keeps `errno`, and keeps the thread from being cancelled, until it is dropped.
@@ -64,7 +65,8 @@ fn alternate_stack() -> Option<libc::stack_t> {
     (stack.ss_flags & libc::SS_ONSTACK != 0).then_some(stack)
 }
 
-/// Whether the thread handles a signal on a stack that may be all but full: nothing is done beside the program then.
+/// Whether the thread handles a signal on a stack that may be all but full: nothing is done beside
+/// the program then.
 #[inline(never)] // so that its own room is free again for what follows
 pub fn is_cramped() -> bool {
     let Some(stack) = alternate_stack() else {
@@ -74,11 +76,12 @@ pub fn is_cramped() -> bool {
     here.saturating_sub(stack.ss_sp.addr()) < LEAST_ROOM
 }
 
-/// Whether the thread may be within a signal handler, which has interrupted it wherever it was: in the C library's allocator too, so
-/// that nothing may be called that allocates or starts a thread.
+/// Whether the thread may be within a signal handler, which has interrupted it wherever it was: in
+/// the C library's allocator too, so that nothing may be called that allocates or starts a thread.
 ///
-/// A handler runs with its signal blocked, and with those of its mask. So the answer is `true` where some signal that has a handler is
-/// blocked just so, or would not be (`SA_NODEFER`): a thread that blocks such signals for reasons of its own can't be distinguished.
+/// A handler runs with its signal blocked, and with those of its mask. So the answer is `true`
+/// where some signal that has a handler is blocked just so, or would not be (`SA_NODEFER`): a
+/// thread that blocks such signals for reasons of its own can't be distinguished.
 pub fn may_be_handler() -> bool {
     if alternate_stack().is_some() {
         return true;

@@ -1,9 +1,9 @@
 //! Programs that restrict their system calls (seccomp(2)).
 //!
-//! A strict filter kills a program for calls that it does not make itself, and this library makes some.
-//! So it does nothing in a program that has a filter of its own. The filters that a program inherits
-//! from what started it, as in a container, allow what is needed here; they are counted by who starts
-//! the program, and named in the environment.
+//! A strict filter kills a program for calls that it does not make itself, and this library makes
+//! some. So it does nothing in a program that has a filter of its own. The filters that a program
+//! inherits from what started it, as in a container, allow what is needed here; they are counted by
+//! who starts the program, and named in the environment.
 
 use std::ffi::{c_int, c_long, c_ulong};
 use std::os::fd::IntoRawFd;
@@ -41,8 +41,8 @@ pub fn count() -> Option<u32> {
     parse_count(text.get(..read)?)
 }
 
-/// Number of filters in the text of `/proc/self/status`. Kernels before 5.9 only say whether there are
-/// any.
+/// Number of filters in the text of `/proc/self/status`. Kernels before 5.9 only say whether there
+/// are any.
 fn parse_count(status: &[u8]) -> Option<u32> {
     let field = |name: &str| {
         let lines = status.split(|byte| *byte == b'\n');

@@ -1,10 +1,11 @@
-//! The library's own thread in the process: one for all that it does there, started when it is first needed, with every signal blocked,
-//! and gone when it is not needed.
+//! The library's own thread in the process: one for all that it does there, started when it is
+//! first needed, with every signal blocked, and gone when it is not needed.
 //!
-//! It is started only where that is safe: neither in a signal handler nor within a fork ([`crate::context`], [`Helper::fork_is_over`]). Where it
-//! can't be started yet, it is with a later call of the program's. The last thread of a process ends it, and the C library counts
-//! them. So where the helper may be the only one that is left, it leaves, and the rest is the C library's; where it was not, it is started
-//! again as before.
+//! It is started only where that is safe: neither in a signal handler nor within a fork
+//! ([`crate::context`], [`Helper::fork_is_over`]). Where it can't be started yet, it is with a
+//! later call of the program's. The last thread of a process ends it, and the C library counts
+//! them. So where the helper may be the only one that is left, it leaves, and the rest is the C
+//! library's; where it was not, it is started again as before.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -136,7 +137,8 @@ impl Helper {
     /// The helper means to end. `false` when there is work again, and it has to stay.
     pub fn leave(&self, process: &Process) -> bool {
         self.state.store(NONE, Ordering::SeqCst);
-        // Whoever makes work counts it first and then looks whether a helper runs, so one of both sees the other.
+        // Whoever makes work counts it first and then looks whether a helper runs, so one of both
+        // sees the other.
         !process.has_work()
             || self
                 .state
@@ -144,7 +146,8 @@ impl Helper {
                 .is_err()
     }
 
-    /// The helper ends although there may be work: another one is started with the program's next call.
+    /// The helper ends although there may be work: another one is started with the program's next
+    /// call.
     pub fn leave_for_now(&self) {
         self.state.store(NONE, Ordering::SeqCst);
     }
@@ -156,7 +159,8 @@ impl Helper {
         self.state.store(NONE, Ordering::Release);
     }
 
-    /// What other libraries do in a fork has been done: `fork` has returned, or something is called that nobody calls in there.
+    /// What other libraries do in a fork has been done: `fork` has returned, or something is called
+    /// that nobody calls in there.
     pub fn fork_is_over(&self) {
         if self.in_fork.load(Ordering::Relaxed) {
             self.in_fork.store(false, Ordering::Release);
@@ -164,11 +168,13 @@ impl Helper {
     }
 }
 
-/// Starts the thread with every signal blocked, which it inherits: the program's signals stay with the program's threads.
+/// Starts the thread with every signal blocked, which it inherits: the program's signals stay with
+/// the program's threads.
 fn start(process: &'static Process) -> bool {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: both are valid for writes; `all` is filled before it is read, and `before` is read only where the call filled it.
+    // SAFETY: both are valid for writes; `all` is filled before it is read, and `before` is read
+    // only where the call filled it.
     let blocked = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr()) == 0
@@ -185,8 +191,8 @@ fn start(process: &'static Process) -> bool {
 fn create(process: &'static Process) -> bool {
     let mut attributes = MaybeUninit::<libc::pthread_attr_t>::uninit();
     let mut thread: libc::pthread_t = 0;
-    // SAFETY: the attributes are set up before they are used, and given back after; the function lives as long as the process,
-    // and so does what it is given.
+    // SAFETY: the attributes are set up before they are used, and given back after; the function
+    // lives as long as the process, and so does what it is given.
     unsafe {
         if libc::pthread_attr_init(attributes.as_mut_ptr()) != 0 {
             return false;
@@ -216,8 +222,8 @@ extern "C" fn body(process: *mut c_void) -> *mut c_void {
     std::ptr::null_mut()
 }
 
-/// Whether the helper may be the last thread: the first one has ended, and no other is known to be left. `/proc` says how many there
-/// are, where there is one.
+/// Whether the helper may be the last thread: the first one has ended, and no other is known to be
+/// left. `/proc` says how many there are, where there is one.
 pub fn may_be_alone() -> bool {
     let mut room = [0; 1024];
     match stat(&mut room) {
@@ -231,7 +237,8 @@ fn stat(room: &mut [u8]) -> Option<(u8, u32)> {
     let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/stat", flags, rustix::fs::Mode::empty()).ok()?;
     let read = rustix::io::read(&file, &mut *room).ok()?;
-    // The program's name stands in brackets and may have blanks and brackets of its own (proc_pid_stat(5)).
+    // The program's name stands in brackets and may have blanks and brackets of its own
+    // (proc_pid_stat(5)).
     let text = room.get(..read)?;
     let (_, fields) = text.split_at_checked(text.iter().rposition(|byte| *byte == b')')? + 1)?;
     let mut fields = std::str::from_utf8(fields).ok()?.split_ascii_whitespace();
@@ -239,7 +246,8 @@ fn stat(room: &mut [u8]) -> Option<(u8, u32)> {
     Some((state, fields.nth(16)?.parse().ok()?))
 }
 
-/// Whether the process's first thread has ended, which then has no memory to be read. `true` where the kernel does not say.
+/// Whether the process's first thread has ended, which then has no memory to be read. `true` where
+/// the kernel does not say.
 fn first_has_ended() -> bool {
     let (from, mut to) = (0_u8, 0_u8);
     let local = libc::iovec {

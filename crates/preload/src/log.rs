@@ -1,6 +1,7 @@
-//! The log: one JSON object a line, each written with one `write(2)` to a file opened for appending, so that lines of several
-//! processes never mix. Nothing is allocated, lines are made in memory that was set aside at the start, and one that does not fit, or
-//! for which there is no room, is left out whole.
+//! The log: one JSON object a line, each written with one `write(2)` to a file opened for
+//! appending, so that lines of several processes never mix. Nothing is allocated, lines are made in
+//! memory that was set aside at the start, and one that does not fit, or for which there is no
+//! room, is left out whole.
 
 use std::cell::UnsafeCell;
 use std::fmt::{self, Write};
@@ -13,7 +14,8 @@ use rustix::fs::{Mode as Permissions, OFlags};
 
 use crate::claim::Claim;
 
-/// Where the log's descriptor is put: out of the way of programs that count on getting low numbers, and below the usual limit of 1024.
+/// Where the log's descriptor is put: out of the way of programs that count on getting low numbers,
+/// and below the usual limit of 1024.
 const MIN_DESCRIPTOR: RawFd = 1000;
 /// Lines in the making at once.
 const LINES: usize = 8;
@@ -25,7 +27,8 @@ const FREE: u64 = 0;
 /// The open log, or none.
 pub struct Log {
     descriptor: AtomicI32,
-    /// The file's identity: a program may close descriptors that it does not know, and get their numbers for its own files.
+    /// The file's identity: a program may close descriptors that it does not know, and get their
+    /// numbers for its own files.
     device: AtomicU64,
     inode: AtomicU64,
     lines: Box<[Room; LINES]>,
@@ -167,7 +170,8 @@ pub fn now() -> Duration {
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// Seconds, down to the millisecond. (What prints any number of places takes kilobytes of the stack.)
+/// Seconds, down to the millisecond. (What prints any number of places takes kilobytes of the
+/// stack.)
 pub struct Seconds(pub Duration);
 
 impl fmt::Display for Seconds {

@@ -1,7 +1,9 @@
-//! What this library is within one process: what the hooks report to it, what it knows, and whom it belongs to.
+//! What this library is within one process: what the hooks report to it, what it knows, and whom it
+//! belongs to.
 //!
-//! After `fork` the child goes on with the connections that it inherited, with a helper of its own. The child of `vfork` borrows its
-//! parent's memory, and one of a bare `clone` was not announced: in both the process number is not the owner's, and nothing is touched.
+//! After `fork` the child goes on with the connections that it inherited, with a helper of its own.
+//! The child of `vfork` borrows its parent's memory, and one of a bare `clone` was not announced:
+//! in both the process number is not the owner's, and nothing is touched.
 
 use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -39,8 +41,9 @@ pub fn process() -> Option<&'static Process> {
     unsafe { PROCESS.load(Ordering::Acquire).as_ref() }
 }
 
-/// Runs `body` beside the program, in the process that all this belongs to: without a trace in `errno`, without being cancelled in the
-/// middle, and without letting a panic out. `None` where it did not run, or not to its end.
+/// Runs `body` beside the program, in the process that all this belongs to: without a trace in
+/// `errno`, without being cancelled in the middle, and without letting a panic out. `None` where it
+/// did not run, or not to its end.
 pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
     let process = process().filter(|process| process.is_owner())?;
     if context::is_cramped() {
@@ -57,7 +60,8 @@ pub fn aside<T>(body: impl FnOnce(&'static Process) -> T) -> Option<T> {
     }
 }
 
-/// The lowest descriptor from `first` to `last` that is this library's, as the hooks that close many at once count.
+/// The lowest descriptor from `first` to `last` that is this library's, as the hooks that close
+/// many at once count.
 pub fn own_between(first: u32, last: u32) -> Option<u32> {
     let process = process()?;
     let log = u32::try_from(process.log.descriptor()).ok();
@@ -82,10 +86,11 @@ pub fn is_ours(descriptor: RawFd) -> bool {
     })
 }
 
-/// Sets the library up, unless the environment asks for something that it does not know. To be called once, when the object is loaded.
+/// Sets the library up, unless the environment asks for something that it does not know. To be
+/// called once, when the object is loaded.
 pub fn set_up() {
-    // A message on the program's standard error would be a change of its behaviour. This is the library's own copy of the standard
-    // library: the hook of a program in Rust is another.
+    // A message on the program's standard error would be a change of its behaviour. This is the
+    // library's own copy of the standard library: the hook of a program in Rust is another.
     std::panic::set_hook(Box::new(|_| ()));
     real::look_all_up();
     let Some(settings) = Settings::from_environment() else {
@@ -111,7 +116,8 @@ pub fn set_up() {
         owner: AtomicI32::new(own_number()),
     });
     PROCESS.store(Box::into_raw(process), Ordering::Release);
-    // SAFETY: the handler is a function of this library, which is never unloaded before the process ends.
+    // SAFETY: the handler is a function of this library, which is never unloaded before the process
+    // ends.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
     // What inetd and the like hand over.
     aside(|process| (0..=2).for_each(|descriptor| process.opened(descriptor)));
@@ -120,8 +126,8 @@ pub fn set_up() {
 /// This library, which does nothing any more in the process.
 pub struct SteppedBack(&'static Process);
 
-/// Does nothing any more in this process: no hook makes a system call that the program did not ask for,
-/// and no thread of this library's is left. `None` if nothing was done here before.
+/// Does nothing any more in this process: no hook makes a system call that the program did not ask
+/// for, and no thread of this library's is left. `None` if nothing was done here before.
 pub fn step_back() -> Option<SteppedBack> {
     let process = process().filter(|process| process.is_owner())?;
     let _unseen = Unseen::begin();

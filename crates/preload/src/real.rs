@@ -1,6 +1,7 @@
-//! The functions that the hooks stand in front of: the next ones of their names in the order of loading. All are looked up when the
-//! object is loaded, since `dlsym` takes locks, which a signal handler or the child of a fork would wait for in vain. Only what other
-//! objects call before that is looked up where it is called.
+//! The functions that the hooks stand in front of: the next ones of their names in the order of
+//! loading. All are looked up when the object is loaded, since `dlsym` takes locks, which a signal
+//! handler or the child of a fork would wait for in vain. Only what other objects call before that
+//! is looked up where it is called.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -43,7 +44,8 @@ impl Next {
     }
 }
 
-/// Declares ways to the next functions of these names, each with what happens when there is none, and [`look_all_up`].
+/// Declares ways to the next functions of these names, each with what happens when there is none,
+/// and [`look_all_up`].
 macro_rules! next {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $missing:expr;)*) => {
         #[allow(non_upper_case_globals)] // they are named as the functions are
@@ -68,7 +70,8 @@ macro_rules! next {
             #[allow(clippy::too_many_arguments)] // as many as it has
             pub unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 let Some(address) = next::$name.address() else { return $missing };
-                // SAFETY: the C library's function of this name has this type. It may unwind: a thread can be cancelled in it.
+                // SAFETY: the C library's function of this name has this type. It may unwind: a
+                // thread can be cancelled in it.
                 let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? = unsafe { std::mem::transmute(address) };
                 // SAFETY: the caller's promise is the function's.
                 unsafe { function($($argument),*) }

@@ -8,8 +8,8 @@ use longhaul_ramp::{MAX_PURPOSE, SOCKET_VARIABLE};
 
 use crate::filter::FILTERS_VARIABLE;
 
-/// Whether connections are brought onto routes, and what becomes of one where the on-ramp does not answer: `open`, it is made directly, or
-/// `closed`, there is none.
+/// Whether connections are brought onto routes, and what becomes of one where the on-ramp does not
+/// answer: `open`, it is made directly, or `closed`, there is none.
 pub const ROUTES_VARIABLE: &str = "LONGHAUL_ROUTES";
 /// What the program's connections are for, in words.
 pub const PURPOSE_VARIABLE: &str = "LONGHAUL_PURPOSE";
@@ -49,8 +49,9 @@ pub struct RouteSettings {
 }
 
 impl Settings {
-    /// `DRS_MODE`, `DRS_LOG` and those of this module. Right-sizing is what is meant where nothing is said, or `DRS_MODE` says it. `None` when a
-    /// word is none that this knows: then nothing is done at all, since there is nobody to report to.
+    /// `DRS_MODE`, `DRS_LOG` and those of this module. Right-sizing is what is meant where nothing
+    /// is said, or `DRS_MODE` says it. `None` when a word is none that this knows: then nothing is
+    /// done at all, since there is nobody to report to.
     pub fn from_environment() -> Option<Self> {
         let path = |name| {
             var_os(name)

@@ -1,9 +1,10 @@
-//! Which descriptors of the process stand for what: shared between the program's own threads, which open and close them, and the
-//! helper, which looks at them.
+//! Which descriptors of the process stand for what: shared between the program's own threads, which
+//! open and close them, and the helper, which looks at them.
 //!
-//! Nothing is allocated, and nothing waits without a bound: the program may close a descriptor in a signal handler. A slot is one
-//! socket; several descriptors may lead to it (`dup`). What leads there is a [`Key`], which has a number that no other key ever has, so
-//! that whoever comes late, to a slot that stands for another socket by now, is turned away.
+//! Nothing is allocated, and nothing waits without a bound: the program may close a descriptor in a
+//! signal handler. A slot is one socket; several descriptors may lead to it (`dup`). What leads
+//! there is a [`Key`], which has a number that no other key ever has, so that whoever comes late,
+//! to a slot that stands for another socket by now, is turned away.
 
 use std::cell::UnsafeCell;
 use std::os::fd::RawFd;
@@ -15,7 +16,8 @@ use crate::claim::Claim;
 pub const DESCRIPTORS: usize = 65_536;
 /// Sockets at once; those beyond are left alone.
 pub const SLOTS: usize = 4096;
-/// How many of a key's lowest bits are its slot's number plus one. The others are the key's own number.
+/// How many of a key's lowest bits are its slot's number plus one. The others are the key's own
+/// number.
 const SLOT_BITS: u32 = 16;
 
 /// The slot stands for nothing. Zero, as fresh memory is.
@@ -23,10 +25,12 @@ const FREE: u64 = 0;
 /// The slot stands for a socket.
 const LIVE: u64 = 1;
 
-/// What a slot may keep of a socket: a fork may copy it while it is written, so whatever its bytes are must be one.
+/// What a slot may keep of a socket: a fork may copy it while it is written, so whatever its bytes
+/// are must be one.
 ///
 /// # Safety
-/// Zero bytes are a value of the type, which has no bytes that must not have some value, and refers to nothing.
+/// Zero bytes are a value of the type, which has no bytes that must not have some value, and refers
+/// to nothing.
 pub unsafe trait Kept: Copy + Send + 'static {}
 
 /// A slot that was filled, and with what: never the same twice.
@@ -88,11 +92,13 @@ pub struct Held<'a, T: Kept> {
 }
 
 impl<T: Kept> Table<T> {
-    /// An empty table. Its memory is taken up only where it is used, so a process without connections has next to none.
+    /// An empty table. Its memory is taken up only where it is used, so a process without
+    /// connections has next to none.
     pub fn new() -> Self {
         // SAFETY: an atomic number of zero bytes is zero.
         let by_descriptor = unsafe { Box::new_zeroed_slice(DESCRIPTORS).assume_init() };
-        // SAFETY: of zero bytes, the atomics are zero, which is FREE for `state`, and what is kept is a value (`Kept`).
+        // SAFETY: of zero bytes, the atomics are zero, which is FREE for `state`, and what is kept
+        // is a value (`Kept`).
         let slots = unsafe { Box::new_zeroed_slice(SLOTS).assume_init() };
         Self {
             by_descriptor,
@@ -123,7 +129,8 @@ impl<T: Kept> Table<T> {
         Key::of(self.slots.get(slot)?.key.load(Ordering::Acquire))
     }
 
-    /// Takes note of a new socket. `None` when there is no room, or the descriptor is known already.
+    /// Takes note of a new socket. `None` when there is no room, or the descriptor is known
+    /// already.
     pub fn open(&self, descriptor: RawFd, kept: T) -> Option<Key> {
         let entry = self.entry(descriptor)?;
         if entry.load(Ordering::Acquire) != 0 {
@@ -159,7 +166,8 @@ impl<T: Kept> Table<T> {
         }
     }
 
-    /// A second descriptor for the same socket. `false` when `new` stands for something already, or `old` for nothing.
+    /// A second descriptor for the same socket. `false` when `new` stands for something already, or
+    /// `old` for nothing.
     pub fn alias(&self, old: RawFd, new: RawFd) -> bool {
         let (Some(key), Some(entry)) = (self.find(old), self.entry(new)) else {
             return false;
@@ -174,7 +182,8 @@ impl<T: Kept> Table<T> {
         led.is_ok()
     }
 
-    /// A descriptor is about to be closed. When it was the last of its socket, `end` gets what was kept.
+    /// A descriptor is about to be closed. When it was the last of its socket, `end` gets what was
+    /// kept.
     pub fn close(&self, descriptor: RawFd, end: impl FnOnce(RawFd, &mut T)) {
         let (Some(key), Some(entry)) = (self.find(descriptor), self.entry(descriptor)) else {
             return;
@@ -265,8 +274,8 @@ impl<T: Kept> Held<'_, T> {
         Some(found)
     }
 
-    /// The descriptor turned out to lead somewhere else: it was closed in a way that the hooks do not see. `false` when no
-    /// other leads here.
+    /// The descriptor turned out to lead somewhere else: it was closed in a way that the hooks do
+    /// not see. `false` when no other leads here.
     pub fn lost(&self, descriptor: RawFd) -> bool {
         if let Some(entry) = self.table.entry(descriptor) {
             let _ = entry.compare_exchange(self.key.0, 0, Ordering::AcqRel, Ordering::Relaxed);

@@ -1,6 +1,7 @@
-//! The checks a receiver makes of an OPEN, in their order (LH-ADMIT-1), up to the signature. They need nothing that receivers share,
-//! so any number of OPENs can be checked at a time. Policy is asked from outside, time is passed in; what comes after, and
-//! the memory for replays, is the receiver's: [`ReplayMemory`](crate::ReplayMemory).
+//! The checks a receiver makes of an OPEN, in their order (LH-ADMIT-1), up to the signature. They
+//! need nothing that receivers share, so any number of OPENs can be checked at a time. Policy is
+//! asked from outside, time is passed in; what comes after, and the memory for replays, is the
+//! receiver's: [`ReplayMemory`](crate::ReplayMemory).
 
 use crate::{
     MAX_PASSED, Next, Open, OpenError, PublicKey, ReplayError, Service, StatusCode, check_time,
@@ -8,8 +9,8 @@ use crate::{
 
 /// What a depot or an acceptor holds an OPEN against.
 ///
-/// The order matters: what costs nothing comes first, nothing is remembered for a stranger, and no name is resolved
-/// and nobody dialled before all of it has passed (LH-ADMIT-2).
+/// The order matters: what costs nothing comes first, nothing is remembered for a stranger, and no
+/// name is resolved and nobody dialled before all of it has passed (LH-ADMIT-2).
 #[derive(Debug, Clone, Copy)]
 pub struct Admission {
     me: PublicKey,
@@ -22,8 +23,9 @@ impl Admission {
         Self { me }
     }
 
-    /// The checks of a depot: route, time, principal (`knows`), signature. What the policy says of the destination and the next
-    /// hop, the room for sessions, and replay come after, by the caller.
+    /// The checks of a depot: route, time, principal (`knows`), signature. What the policy says of
+    /// the destination and the next hop, the room for sessions, and replay come after, by the
+    /// caller.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -43,7 +45,8 @@ impl Admission {
                 "the route names another key for this depot",
             ));
         }
-        // The list would outgrow its bound when passed on, so it is refused before anybody is dialled.
+        // The list would outgrow its bound when passed on, so it is refused before anybody is
+        // dialled.
         if open.hop_limit == 0 || open.passed.len() >= MAX_PASSED {
             return Err(Refusal::HopLimit);
         }
@@ -53,8 +56,8 @@ impl Admission {
         principal(open, now_unix_ms, knows)
     }
 
-    /// The checks of the acceptor: destination, time, principal (`knows`), signature, service (`offers`). Replay comes after, by
-    /// the caller.
+    /// The checks of the acceptor: destination, time, principal (`knows`), signature, service
+    /// (`offers`). Replay comes after, by the caller.
     ///
     /// # Errors
     /// The first [`Refusal`].
@@ -121,7 +124,8 @@ pub enum Refusal {
     /// The signature is not the principal's.
     #[error("the signature is not the principal's")]
     BadSignature,
-    /// The acceptor does not offer what is asked for: check the address and the port, or what is served there.
+    /// The acceptor does not offer what is asked for: check the address and the port, or what is
+    /// served there.
     #[error("the service asked for is not offered here")]
     NoService,
     /// It is not fresh.

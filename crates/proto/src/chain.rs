@@ -1,4 +1,5 @@
-//! The initiator's view of a chain: it collects the statuses, hop by hop, until the route stands or a hop has failed.
+//! The initiator's view of a chain: it collects the statuses, hop by hop, until the route stands or
+//! a hop has failed.
 
 use std::fmt;
 
@@ -53,10 +54,11 @@ pub struct ChainFailure {
     pub clock_ahead_ms: Option<i64>,
     /// Whether the session was to end at an off-ramp, so that the acceptor is one.
     pub offramp: bool,
-    /// Whether it is the server itself that could not be reached, whom the initiator wants: the destination, or what an off-ramp
-    /// was to connect to.
+    /// Whether it is the server itself that could not be reached, whom the initiator wants: the
+    /// destination, or what an off-ramp was to connect to.
     pub at_server: bool,
-    /// Whether no payload can have reached the acceptor, so that a direct attempt repeats nothing (LH-FALLBACK-1).
+    /// Whether no payload can have reached the acceptor, so that a direct attempt repeats nothing
+    /// (LH-FALLBACK-1).
     pub nothing_forwarded: bool,
 }
 
@@ -77,12 +79,14 @@ pub enum FailureKind {
     Garbled(StatusError),
     /// The statuses contradict each other or the route.
     OutOfOrder,
-    /// A status is not signed by who should have sent it (LH-STATUS-8): somebody on the way made it.
+    /// A status is not signed by who should have sent it (LH-STATUS-8): somebody on the way made
+    /// it.
     Forged,
 }
 
 impl Chain {
-    /// The chain of a signed OPEN about to be dialled. `acceptor` is the acceptor's key, where it is known beforehand.
+    /// The chain of a signed OPEN about to be dialled. `acceptor` is the acceptor's key, where it
+    /// is known beforehand.
     #[must_use]
     pub fn new(open: &Open, acceptor: Option<PublicKey>) -> Self {
         Self {
@@ -100,7 +104,8 @@ impl Chain {
     /// Takes statuses off `input`.
     ///
     /// # Errors
-    /// A [`ChainFailure`] on the first failing, malformed or contradictory status. The chain is then over.
+    /// A [`ChainFailure`] on the first failing, malformed or contradictory status. The chain is
+    /// then over.
     pub fn feed(&mut self, input: &[u8]) -> Result<Progress, Box<ChainFailure>> {
         let mut consumed = 0;
         while let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
@@ -151,8 +156,9 @@ impl Chain {
         &self.statuses
     }
 
-    /// LH-CHAIN-2: places count up from 1, and only who could not read the OPEN may not know its own; the acceptor cannot stand before the last listed hop, nor an added depot on
-    /// a route without a loose hop.
+    /// LH-CHAIN-2: places count up from 1, and only who could not read the OPEN may not know its
+    /// own; the acceptor cannot stand before the last listed hop, nor an added depot on a route
+    /// without a loose hop.
     fn in_order(&self, status: &Status) -> bool {
         let place = self.statuses.len() + 1;
         let unplaced = status.hop == 0 && status.code != StatusCode::Ok;
@@ -168,20 +174,23 @@ impl Chain {
         in_place && kind_in_place
     }
 
-    /// LH-STATUS-8. Between loose hops nobody can tell which place of the route a status is from, so there a key of the route may
-    /// stand anywhere behind the one before it; before the acceptor's, all of them must have been seen.
+    /// LH-STATUS-8. Between loose hops nobody can tell which place of the route a status is from,
+    /// so there a key of the route may stand anywhere behind the one before it; before the
+    /// acceptor's, all of them must have been seen.
     fn proof(&self, status: &Status) -> Result<Proof, Unproved> {
         let place = self.statuses.len();
         let hops = self.route.hops();
         let strict = hops.iter().skip(1).all(|hop| hop.strict);
         let expected = match (status.acceptor, strict) {
-            // The key of an acceptor that takes the session is proved by the handshake, and an error there names both keys.
+            // The key of an acceptor that takes the session is proved by the handshake, and an
+            // error there names both keys.
             (true, _) => self.acceptor.filter(|_| status.code != StatusCode::Ok),
             (false, true) => hops.get(place).and_then(|hop| hop.key),
             (false, false) => self.unseen_keys().next(),
         };
         if status.signature.is_none() {
-            // Who could not read the OPEN says no more than that it failed: `in_order` has seen to that.
+            // Who could not read the OPEN says no more than that it failed: `in_order` has seen to
+            // that.
             let needless = status.code == StatusCode::Ok && !self.route.names_keys();
             return match (status.hop, expected) {
                 _ if needless => Ok(Proof::NoneAsked),
@@ -264,7 +273,8 @@ impl Chain {
         }
     }
 
-    /// Where place `hop` listens; certain only as long as every hop up to it is strict, since none can have been added.
+    /// Where place `hop` listens; certain only as long as every hop up to it is strict, since none
+    /// can have been added.
     fn place(&self, hop: u8) -> Option<Endpoint> {
         let index = usize::from(hop).checked_sub(1)?;
         // The first place is dialled by the initiator itself, which adds no depots.

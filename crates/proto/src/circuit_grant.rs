@@ -1,4 +1,5 @@
-//! A controller's word that a session may use a circuit at a depot: which circuit, whose, when, and how much of it (LH-GRANT-1 to LH-GRANT-4).
+//! A controller's word that a session may use a circuit at a depot: which circuit, whose, when, and
+//! how much of it (LH-GRANT-1 to LH-GRANT-4).
 
 #[cfg(test)]
 mod tests;
@@ -54,7 +55,8 @@ pub struct CircuitGrant {
     pub circuit: Vec<u8>,
     /// Whose sessions may use it: the principal of their OPENs.
     pub holder: PublicKey,
-    /// Where the circuit begins, in words for a log: 1 to 64 bytes, all of them printable ([`crate::text`]).
+    /// Where the circuit begins, in words for a log: 1 to 64 bytes, all of them printable
+    /// ([`crate::text`]).
     pub from: String,
     /// Where it ends, likewise.
     pub to: String,
@@ -62,7 +64,8 @@ pub struct CircuitGrant {
     pub start_unix_ms: u64,
     /// Until, and without, this one; later than the start.
     pub end_unix_ms: u64,
-    /// Bits a second that all sessions may have together, each way, with the headers of their packets ([`payload_rate`]); at least 1.
+    /// Bits a second that all sessions may have together, each way, with the headers of their
+    /// packets ([`payload_rate`]); at least 1.
     pub rate: u64,
     /// Sessions at a time; at least 1.
     pub sessions: u16,
@@ -111,11 +114,13 @@ pub enum GrantFault {
 #[error("no grant of a circuit: {0}")]
 pub struct NoGrant(&'static str);
 
-/// A full TCP segment with timestamps (RFC 7323) over Ethernet, in bytes: its payload, and its frame.
+/// A full TCP segment with timestamps (RFC 7323) over Ethernet, in bytes: its payload, and its
+/// frame.
 const SEGMENT_PAYLOAD: u128 = 1448;
 const SEGMENT_FRAME: u128 = 1514;
 
-/// What payload may have of a circuit's rate, in bit/s: what is reserved counts packets with their headers, as the nodes of a network do.
+/// What payload may have of a circuit's rate, in bit/s: what is reserved counts packets with their
+/// headers, as the nodes of a network do.
 #[must_use]
 pub const fn payload_rate(rate: u64) -> u64 {
     // It is less than the rate.
@@ -133,8 +138,8 @@ impl CircuitGrant {
         Ok(())
     }
 
-    /// Whether it lets `holder` use the circuit at depot `me` now, where `trusts` knows the controllers (LH-GRANT-2). The signature is looked at only
-    /// where all else is right.
+    /// Whether it lets `holder` use the circuit at depot `me` now, where `trusts` knows the
+    /// controllers (LH-GRANT-2). The signature is looked at only where all else is right.
     ///
     /// # Errors
     /// [`GrantFault`]: the first thing that is wrong.
@@ -196,7 +201,8 @@ impl CircuitGrant {
         Ok(grant)
     }
 
-    /// As people and programs hand it on: `lhg1:` and base32 digits (RFC 4648, no padding) in lower case.
+    /// As people and programs hand it on: `lhg1:` and base32 digits (RFC 4648, no padding) in lower
+    /// case.
     ///
     /// # Errors
     /// [`NoGrant`]: a value breaks a rule.

@@ -22,8 +22,9 @@ const KIND_IPV6: u8 = 6;
 
 /// A host, by name or by address.
 ///
-/// A name is never one that reads as an address, so text and bytes name the same thing (LH-OPEN-10).
-/// Make one with [`Host::parse`]; a `Name` built by hand is checked when it is encoded.
+/// A name is never one that reads as an address, so text and bytes name the same thing
+/// (LH-OPEN-10). Make one with [`Host::parse`]; a `Name` built by hand is checked when it is
+/// encoded.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Host {
     /// A DNS name.

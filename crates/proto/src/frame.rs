@@ -13,7 +13,8 @@ use bytes::{BufMut, BytesMut};
 /// Bytes before the body.
 pub(crate) const HEADER: usize = 12;
 
-/// Collects one frame from a stream. Holds at most `max` bytes, and never more than have arrived (LH-OPEN-11).
+/// Collects one frame from a stream. Holds at most `max` bytes, and never more than have arrived
+/// (LH-OPEN-11).
 #[derive(Debug, Clone)]
 pub(crate) struct FrameReader {
     magic: [u8; 4],
@@ -26,7 +27,8 @@ pub(crate) struct FrameReader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FrameError {
     Magic,
-    /// The message does not accept its own two bytes, whatever follows: another version may have other bounds.
+    /// The message does not accept its own two bytes, whatever follows: another version may have
+    /// other bounds.
     Own([u8; 2]),
     Length(usize),
     Crc,
@@ -42,7 +44,8 @@ impl FrameReader {
         }
     }
 
-    /// Takes what belongs to the frame off `input`: how many bytes, and the whole frame once it is complete.
+    /// Takes what belongs to the frame off `input`: how many bytes, and the whole frame once it is
+    /// complete.
     pub(crate) fn feed(&mut self, input: &[u8]) -> Result<(usize, Option<Vec<u8>>), FrameError> {
         let mut used = 0;
         loop {
@@ -79,8 +82,8 @@ impl FrameReader {
         }
     }
 
-    /// Magic, then the message's own bytes: each as soon as it is there, so that the error does not depend on how the
-    /// bytes were cut up.
+    /// Magic, then the message's own bytes: each as soon as it is there, so that the error does not
+    /// depend on how the bytes were cut up.
     fn check_start(&self) -> Result<(), FrameError> {
         if self
             .buffer
@@ -112,7 +115,8 @@ impl FrameReader {
     }
 }
 
-/// Appends a frame around `body`; fails, leaving `out` as it was, when it would be longer than `max`.
+/// Appends a frame around `body`; fails, leaving `out` as it was, when it would be longer than
+/// `max`.
 pub(crate) fn write(
     out: &mut BytesMut,
     magic: [u8; 4],

@@ -1,5 +1,6 @@
-//! What must hold for whatever a parser is given. Each crate has such targets for its own parsers: `make fuzz` searches for inputs
-//! that break them, and an ordinary test replays the corpus (`fuzz/corpus`), so that what was found once is tested wherever tests run.
+//! What must hold for whatever a parser is given. Each crate has such targets for its own parsers:
+//! `make fuzz` searches for inputs that break them, and an ordinary test replays the corpus
+//! (`fuzz/corpus`), so that what was found once is tested wherever tests run.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a broken property is to panic
 
@@ -93,7 +94,8 @@ pub fn assert_short_line(reported: &impl std::fmt::Display) {
     assert!(length <= 4096, "{length} bytes: {reported}");
 }
 
-/// What a future gives that has nothing to wait for: a slice never keeps its reader waiting, nor a vector its writer.
+/// What a future gives that has nothing to wait for: a slice never keeps its reader waiting, nor a
+/// vector its writer.
 pub fn ready<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -110,8 +112,9 @@ pub fn texts(seeds: &[(&str, &str)]) -> Vec<Seed> {
         .collect()
 }
 
-/// A change of an input: where (bytes from its beginning, modulo its length), a byte, and what is done there. 0 puts the byte in the place of the
-/// one that is there, 1 removes that one, 2 puts before it a character that means something in the texts of the parsers, and all else repeats as
+/// A change of an input: where (bytes from its beginning, modulo its length), a byte, and what is
+/// done there. 0 puts the byte in the place of the one that is there, 1 removes that one, 2 puts
+/// before it a character that means something in the texts of the parsers, and all else repeats as
 /// many bytes from there on as the byte says.
 pub type Change = (usize, u8, u8);
 

@@ -11,7 +11,8 @@ const PREFIX: &str = "lhk1:";
 
 /// An Ed25519 public key, which is also the fingerprint that users compare and policy files name.
 ///
-/// Its text is `lhk1:` and 52 lower-case base32 digits (RFC 4648, no padding); upper case is read as well.
+/// Its text is `lhk1:` and 52 lower-case base32 digits (RFC 4648, no padding); upper case is read
+/// as well.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PublicKey([u8; 32]);
 
@@ -21,7 +22,8 @@ const SPKI_PREFIX: [u8; 12] = [
 ];
 
 impl PublicKey {
-    /// The key with these bytes (RFC 8032, section 5.1.5). Whether they are a point of the curve shows at `verify`.
+    /// The key with these bytes (RFC 8032, section 5.1.5). Whether they are a point of the curve
+    /// shows at `verify`.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 32]) -> Self {
         Self(bytes)
@@ -39,7 +41,8 @@ impl PublicKey {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
-    /// Reads what [`PublicKey::to_spki`] writes; none for anything else, such as a key of another kind.
+    /// Reads what [`PublicKey::to_spki`] writes; none for anything else, such as a key of another
+    /// kind.
     #[must_use]
     pub fn from_spki(der: &[u8]) -> Option<Self> {
         let key = der.strip_prefix(&SPKI_PREFIX)?;
@@ -102,7 +105,8 @@ impl SigningKey {
     /// The key in a PKCS #8 document (RFC 5958, RFC 8410), with or without its public half.
     ///
     /// # Errors
-    /// [`KeyError::NotPkcs8`] when the document holds no Ed25519 key, or one that contradicts itself.
+    /// [`KeyError::NotPkcs8`] when the document holds no Ed25519 key, or one that contradicts
+    /// itself.
     pub fn from_pkcs8(document: &[u8]) -> Result<Self, KeyError> {
         Self::from_pair(
             Ed25519KeyPair::from_pkcs8_maybe_unchecked(document).map_err(|_| KeyError::NotPkcs8)?,

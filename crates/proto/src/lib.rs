@@ -1,13 +1,16 @@
 //! The Longhaul session protocol: messages, codec and state machines, without I/O or a clock.
 //!
-//! `docs/protocol.md` specifies the bytes; its rules have names (`LH-OPEN-3`), which the code that keeps them cites.
-//! Time is always an argument and bytes come and go as slices, so everything here runs in virtual time.
+//! `docs/protocol.md` specifies the bytes; its rules have names (`LH-OPEN-3`), which the code that
+//! keeps them cites. Time is always an argument and bytes come and go as slices, so everything here
+//! runs in virtual time.
 //!
-//! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and [`StatusDecoder`]
-//!   take them from a stream piece by piece.
-//! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayMemory`] is what it remembers, and
-//!   [`Shares`] how what is bounded is shared among those who ask; [`LogRate`] bounds the lines of a log that somebody may cause.
-//! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route stands or which hop failed.
+//! - [`Open`] is the one forward message, [`Status`] the answer of each hop; [`OpenDecoder`] and
+//!   [`StatusDecoder`] take them from a stream piece by piece.
+//! - [`Admission`] holds the checks a receiver makes of an OPEN, in their order; [`ReplayMemory`]
+//!   is what it remembers, and [`Shares`] how what is bounded is shared among those who ask;
+//!   [`LogRate`] bounds the lines of a log that somebody may cause.
+//! - [`Chain`] is the initiator's view: it collects the statuses and decides whether the route
+//!   stands or which hop failed.
 
 #![forbid(unsafe_code)]
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
@@ -58,13 +61,13 @@ pub use status_codec::{StatusDecoder, StatusError};
 
 /// Longest OPEN, in bytes, header included (LH-OPEN-3).
 pub const MAX_OPEN: usize = 8192;
-// With a ClientHello behind it, even the longest fits TCP's initial window of ten segments (RFC 6928) on the narrowest
-// IPv6 path, so that no round trip is added (LH-DEPOT-1).
+// With a ClientHello behind it, even the longest fits TCP's initial window of ten segments (RFC 6928)
+// on the narrowest IPv6 path, so that no round trip is added (LH-DEPOT-1).
 const _: () = assert!(MAX_OPEN + 2000 < 10 * 1220);
 /// Longest STATUS, in bytes, header included (LH-STATUS-2).
 pub const MAX_STATUS: usize = 1024;
-/// Most padding that an OPEN may ask of the acceptor's STATUS, in bytes (LH-STATUS-9). A STATUS that has some may be longer than
-/// [`MAX_STATUS`] by as much.
+/// Most padding that an OPEN may ask of the acceptor's STATUS, in bytes (LH-STATUS-9). A STATUS
+/// that has some may be longer than [`MAX_STATUS`] by as much.
 pub const MAX_PADDING: u16 = 16 * 1024;
 /// Most hops a route may list (LH-ROUTE-4).
 pub const MAX_HOPS: usize = 16;

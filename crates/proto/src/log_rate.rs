@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// A token bucket for lines of a log that counts what it left out, so that the next line can report it.
+/// A token bucket for lines of a log that counts what it left out, so that the next line can report
+/// it.
 ///
 /// Time is a duration since any fixed point and only grows.
 #[derive(Debug, Clone)]
@@ -31,7 +32,8 @@ impl LogRate {
         }
     }
 
-    /// Whether a line may be written `now`, and if so how many were left out since the last one that was.
+    /// Whether a line may be written `now`, and if so how many were left out since the last one
+    /// that was.
     pub fn admit(&mut self, now: Duration) -> Option<u64> {
         let passed = u64::try_from(now.saturating_sub(self.last).as_nanos()).unwrap_or(u64::MAX);
         self.last = self.last.max(now);
@@ -51,7 +53,8 @@ impl LogRate {
         }
     }
 
-    /// How many were left out since the last line; counted anew from now on. For a last line at the end of something.
+    /// How many were left out since the last line; counted anew from now on. For a last line at the
+    /// end of something.
     pub const fn take_left_out(&mut self) -> u64 {
         std::mem::replace(&mut self.left_out, 0)
     }

@@ -7,9 +7,11 @@ use crate::{
     Route, Service, SessionId, SigningKey, VERSION,
 };
 
-/// A request to carry a session. [`Open::new`] makes one; [`Open::sign`] must follow before it travels.
+/// A request to carry a session. [`Open::new`] makes one; [`Open::sign`] must follow before it
+/// travels.
 ///
-/// Depots change only `cursor`, `passed`, `hop_limit`, `setup_budget` and `trace`; the signature covers the rest (LH-SIGN-1).
+/// Depots change only `cursor`, `passed`, `hop_limit`, `setup_budget` and `trace`; the signature
+/// covers the rest (LH-SIGN-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
     /// The versions the initiator speaks (LH-OPEN-2).
@@ -22,7 +24,8 @@ pub struct Open {
     pub destination: Endpoint,
     /// The depots to pass.
     pub route: Route,
-    /// How many places of the route (its hops, then the destination) have been dialled; see [`Open::next`] (LH-ROUTE-1).
+    /// How many places of the route (its hops, then the destination) have been dialled; see
+    /// [`Open::next`] (LH-ROUTE-1).
     pub cursor: u8,
     /// The depots passed so far, in order, those added before loose hops included (LH-ROUTE-5).
     pub passed: Vec<PublicKey>,
@@ -30,23 +33,27 @@ pub struct Open {
     pub hop_limit: u8,
     /// Time left to reach the acceptor, in whole milliseconds on the wire (LH-ROUTE-7).
     pub setup_budget: Duration,
-    /// Bytes the initiator means the session to carry, in the direction that carries more, if it knows (LH-OPEN-15).
+    /// Bytes the initiator means the session to carry, in the direction that carries more, if it
+    /// knows (LH-OPEN-15).
     pub size: Option<u64>,
-    /// What the transfer is for, in words for a log: at most 64 bytes, all of them printable ([`crate::text`]).
+    /// What the transfer is for, in words for a log: at most 64 bytes, all of them printable
+    /// ([`crate::text`]).
     pub purpose: Option<String>,
     /// A circuit to use, as its controller named it: 1 to 128 bytes.
     pub circuit: Option<Vec<u8>>,
-    /// Bits a second that the initiator would use, if it knows; at least 1. A wish, to be honoured where circuits can be had.
+    /// Bits a second that the initiator would use, if it knows; at least 1. A wish, to be honoured
+    /// where circuits can be had.
     pub rate: Option<u64>,
     /// For how many seconds, if it knows; at least 1. A wish as well.
     pub duration: Option<u64>,
-    /// The ordinary TCP server at which the off-ramp is to end the session: there exactly if the service is
-    /// [`Service::TCP`] (LH-OPEN-14).
+    /// The ordinary TCP server at which the off-ramp is to end the session: there exactly if the
+    /// service is [`Service::TCP`] (LH-OPEN-14).
     pub onward: Option<Endpoint>,
     /// A controller's word that this session may use a circuit (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
-    /// Bytes of padding that the acceptor's STATUS may have, 1 to [`MAX_PADDING`](crate::MAX_PADDING), where it is the acceptor that will send the bulk of
-    /// the data (LH-STATUS-9).
+    /// Bytes of padding that the acceptor's STATUS may have, 1 to
+    /// [`MAX_PADDING`](crate::MAX_PADDING), where it is the acceptor that will send the bulk of the
+    /// data (LH-STATUS-9).
     pub padding: Option<u16>,
     /// Trace context, for those who trace requests through several programs.
     pub trace: Option<TraceContext>,
@@ -56,7 +63,8 @@ pub struct Open {
     pub signed_at_unix_ms: u64,
     /// The principal's signature; all zero until [`Open::sign`].
     pub signature: [u8; 64],
-    /// Non-critical options not known here; they pass on unread and unchanged (LH-OPEN-7). Numbers ascend.
+    /// Non-critical options not known here; they pass on unread and unchanged (LH-OPEN-7). Numbers
+    /// ascend.
     pub unknown: Vec<UnknownOption>,
 }
 
@@ -174,8 +182,8 @@ impl Open {
         }
     }
 
-    /// What a handshake is bound to, so that it belongs to this OPEN and no other (LH-TLS-4): the BLAKE3 hash of what the signature
-    /// covers and of the signature.
+    /// What a handshake is bound to, so that it belongs to this OPEN and no other (LH-TLS-4): the
+    /// BLAKE3 hash of what the signature covers and of the signature.
     #[must_use]
     pub fn binding(&self) -> [u8; 32] {
         let mut hasher = blake3::Hasher::new();
@@ -184,15 +192,17 @@ impl Open {
         *hasher.finalize().as_bytes()
     }
 
-    /// The key that the route names for whoever holds this OPEN, if it names one; to be compared with [`Open::passed`], since a
-    /// depot that was added before a loose hop finds the key of the depot before it (LH-ROUTE-8).
+    /// The key that the route names for whoever holds this OPEN, if it names one; to be compared
+    /// with [`Open::passed`], since a depot that was added before a loose hop finds the key of the
+    /// depot before it (LH-ROUTE-8).
     #[must_use]
     pub fn named_key(&self) -> Option<PublicKey> {
         let place = usize::from(self.cursor).checked_sub(1)?;
         self.route.hops().get(place)?.key
     }
 
-    /// Where this OPEN goes from its holder (LH-ROUTE-1). A cursor beyond the acceptor never decodes.
+    /// Where this OPEN goes from its holder (LH-ROUTE-1). A cursor beyond the acceptor never
+    /// decodes.
     #[must_use]
     pub fn next(&self) -> Next<'_> {
         let cursor = usize::from(self.cursor);
@@ -210,7 +220,8 @@ impl Open {
         self
     }
 
-    /// This OPEN as depot `me` sends it to [`Open::next`], `elapsed` after it began to arrive (LH-DEPOT-7).
+    /// This OPEN as depot `me` sends it to [`Open::next`], `elapsed` after it began to arrive
+    /// (LH-DEPOT-7).
     ///
     /// # Errors
     /// A [`Refusal`] when the hop limit (LH-ROUTE-6) or the set-up budget (LH-ROUTE-7) is used up.
@@ -220,7 +231,8 @@ impl Open {
         Ok(open)
     }
 
-    /// This OPEN as depot `me` sends it to a depot that it adds before the next hop, which must be loose (LH-ROUTE-3).
+    /// This OPEN as depot `me` sends it to a depot that it adds before the next hop, which must be
+    /// loose (LH-ROUTE-3).
     ///
     /// # Errors
     /// As [`Open::passed_on`], and [`Refusal::Misrouted`] when what follows is strict.
@@ -233,7 +245,8 @@ impl Open {
         }
     }
 
-    /// The 1-based place along the chain of whoever holds this OPEN, for [`Status::hop`](crate::Status::hop).
+    /// The 1-based place along the chain of whoever holds this OPEN, for
+    /// [`Status::hop`](crate::Status::hop).
     #[must_use]
     pub fn position(&self) -> u8 {
         u8::try_from(self.passed.len())

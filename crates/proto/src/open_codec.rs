@@ -40,10 +40,12 @@ const DURATION: u16 = 17;
 const ONWARD: u16 = CRITICAL | 18;
 const GRANT: u16 = 19;
 const PADDING: u16 = 20;
-/// The greatest number of an option that this version knows; those of [`UnknownOption`] lie above it.
+/// The greatest number of an option that this version knows; those of [`UnknownOption`] lie above
+/// it.
 pub const LAST_KNOWN_OPTION: u16 = PADDING;
 
-/// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more than have arrived.
+/// Takes an OPEN from a stream, piece by piece. Holds at most [`MAX_OPEN`] bytes, and never more
+/// than have arrived.
 #[derive(Debug, Clone)]
 pub struct OpenDecoder {
     frame: FrameReader,
@@ -60,8 +62,9 @@ impl OpenDecoder {
         }
     }
 
-    /// Takes what belongs to the OPEN off `input`; when that completes it, returns it and how many bytes of *this*
-    /// input it took. What follows is early data (LH-OPEN-12). `None` means that all of `input` was taken.
+    /// Takes what belongs to the OPEN off `input`; when that completes it, returns it and how many
+    /// bytes of *this* input it took. What follows is early data (LH-OPEN-12). `None` means that
+    /// all of `input` was taken.
     ///
     /// # Errors
     /// An [`OpenError`] as soon as it is certain; the stream is then of no more use.
@@ -115,7 +118,8 @@ impl Open {
         out
     }
 
-    /// Options in ascending order (LH-OPEN-6); numbers not known here are all above those that are, or `check` fails.
+    /// Options in ascending order (LH-OPEN-6); numbers not known here are all above those that are,
+    /// or `check` fails.
     fn put_options(&self, out: &mut BytesMut, mutable: bool) {
         let mut put = |kind: u16, value: &dyn Fn(&mut BytesMut)| {
             if mutable || kind & MUTABLE == 0 {
@@ -177,7 +181,8 @@ impl Open {
         }
     }
 
-    /// What a value of this type could get wrong that bytes may not (LH-OPEN-6 to LH-OPEN-10, LH-OPEN-14, LH-ROUTE-1, LH-ROUTE-4).
+    /// What a value of this type could get wrong that bytes may not (LH-OPEN-6 to LH-OPEN-10,
+    /// LH-OPEN-14, LH-ROUTE-1, LH-ROUTE-4).
     fn check(&self) -> Result<(), OpenError> {
         let invalid = |option, why| Err(OpenError::Invalid { option, why });
         let endpoints = self.route.hops().iter().map(|hop| &hop.endpoint);
@@ -245,7 +250,8 @@ impl Open {
     }
 }
 
-/// Why bytes are no OPEN, or a value cannot become one. [`rule`](OpenError::rule) names the rule of `docs/protocol.md`.
+/// Why bytes are no OPEN, or a value cannot become one. [`rule`](OpenError::rule) names the rule of
+/// `docs/protocol.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The peer speaks something else: check the port.

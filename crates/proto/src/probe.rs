@@ -1,4 +1,5 @@
-//! What goes over a session with the service `probe`, once it stands (LH-PROBE-2): a few bytes each way, and a train of bytes that nobody keeps.
+//! What goes over a session with the service `probe`, once it stands (LH-PROBE-2): a few bytes each
+//! way, and a train of bytes that nobody keeps.
 
 /// Bytes of a message.
 pub const PROBE_MESSAGE_BYTES: usize = 9;

@@ -12,12 +12,14 @@ use crate::{SessionId, Shares};
 pub const SIGNING_WINDOW: Duration = Duration::from_secs(120);
 /// How far ahead of the receiver's clock an OPEN may have been signed (LH-SIGN-2).
 pub const SIGNING_AHEAD: Duration = Duration::from_secs(10);
-/// Entries kept unless asked otherwise: some 15 MB, or 500 new sessions a second for as long as an OPEN can be replayed.
+/// Entries kept unless asked otherwise: some 15 MB, or 500 new sessions a second for as long as an
+/// OPEN can be replayed.
 const MAX_ENTRIES: u64 = 65_536;
 /// Who pays for entries may have one in so many of those that are free: 7,281 of them, alone.
 const SHARE: u64 = 8;
 
-/// Whether a time of signature is one that a receiver accepts at `now_ms`. Both in milliseconds since 1970 (LH-SIGN-2).
+/// Whether a time of signature is one that a receiver accepts at `now_ms`. Both in milliseconds
+/// since 1970 (LH-SIGN-2).
 ///
 /// # Errors
 /// [`ReplayError::Expired`] or [`ReplayError::Future`].
@@ -35,8 +37,9 @@ pub fn check_time(signed_at: u64, now_ms: u64) -> Result<(), ReplayError> {
     Ok(())
 }
 
-/// Session ids seen within the time window, each accounted to whoever brought it: `P` is the payer, a key or a source address.
-/// Bounded in all and for each payer; it refuses new ids rather than forget old ones (LH-SIGN-4).
+/// Session ids seen within the time window, each accounted to whoever brought it: `P` is the payer,
+/// a key or a source address. Bounded in all and for each payer; it refuses new ids rather than
+/// forget old ones (LH-SIGN-4).
 #[derive(Debug, Clone)]
 pub struct ReplayMemory<P> {
     seen: HashSet<SessionId>,
@@ -61,8 +64,8 @@ impl<P: Eq + Hash + Clone> ReplayMemory<P> {
         }
     }
 
-    /// Checks the time, then that the id is new, and remembers it, on `payer`'s account, for as long as it could be replayed.
-    /// Ask last: whatever is remembered costs room (LH-ADMIT-1).
+    /// Checks the time, then that the id is new, and remembers it, on `payer`'s account, for as
+    /// long as it could be replayed. Ask last: whatever is remembered costs room (LH-ADMIT-1).
     ///
     /// # Errors
     /// A [`ReplayError`]; the id is then not remembered anew.

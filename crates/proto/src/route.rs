@@ -12,13 +12,14 @@ use crate::{
 const FLAG_STRICT: u8 = 1;
 const FLAG_KEYED: u8 = 2;
 
-/// One depot of a route. Text: `host[:port]`, with its key and `@` before it if that is named (`lhk1:...@host`), and `~` before all
-/// when the hop is loose.
+/// One depot of a route. Text: `host[:port]`, with its key and `@` before it if that is named
+/// (`lhk1:...@host`), and `~` before all when the hop is loose.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hop {
     /// Where the depot listens.
     pub endpoint: Endpoint,
-    /// Whether it must follow directly; before a loose hop, depots may add others (LH-ROUTE-2, LH-ROUTE-3).
+    /// Whether it must follow directly; before a loose hop, depots may add others (LH-ROUTE-2,
+    /// LH-ROUTE-3).
     pub strict: bool,
     /// The depot's key, which it must show (LH-ROUTE-8, LH-STATUS-8); any if `None`.
     pub key: Option<PublicKey>,

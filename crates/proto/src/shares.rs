@@ -1,8 +1,9 @@
 //! A bound that many draw on, shared so that whoever fills it is who goes without.
 //!
-//! Each holder may have a fixed fraction of what is still free (the dynamic thresholds of Choudhury and Hahne, "Dynamic Queue
-//! Length Thresholds for Shared-Memory Packet Switches", 1998). One that takes all it can leaves the rest to others; with nobody
-//! else there it may have half and more; a newcomer gets its first unit for as long as anything is free at all.
+//! Each holder may have a fixed fraction of what is still free (the dynamic thresholds of Choudhury
+//! and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998). One that
+//! takes all it can leaves the rest to others; with nobody else there it may have half and more; a
+//! newcomer gets its first unit for as long as anything is free at all.
 
 use std::{collections::HashMap, hash::Hash};
 
@@ -27,8 +28,8 @@ pub enum Full {
 }
 
 impl<K: Eq + Hash + Clone> Shares<K> {
-    /// `bound` units, of which nobody holds more than one `fraction`-th of what is free beside it: with 1, one holder alone may
-    /// come to hold a half; with 8, a ninth.
+    /// `bound` units, of which nobody holds more than one `fraction`-th of what is free beside it:
+    /// with 1, one holder alone may come to hold a half; with 8, a ninth.
     #[must_use]
     pub fn new(bound: u64, fraction: u64) -> Self {
         Self {
@@ -132,7 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is taken and given back: the sum is right, the bound holds, and a newcomer is refused only when nothing is left.
+        /// Whatever is taken and given back: the sum is right, the bound holds, and a newcomer is
+        /// refused only when nothing is left.
         #[test]
         fn the_account_is_kept(steps in prop::collection::vec((0u8..6, 0u64..9, any::<bool>()), 0..200), bound in 1u64..60, fraction in 1u64..9) {
             let mut shares = Shares::new(bound, fraction);

@@ -9,13 +9,15 @@ use crate::{Endpoint, KeyError, Open, PublicKey, SigningKey, UnknownOption};
 /// Longest detail, in bytes of UTF-8; longer ones are cut when encoded (LH-STATUS-4).
 pub(crate) const MAX_DETAIL: usize = 256;
 
-/// One hop's answer. Depots pass on those of later hops unread, so the initiator sees them in order (LH-STATUS-1).
+/// One hop's answer. Depots pass on those of later hops unread, so the initiator sees them in order
+/// (LH-STATUS-1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// How it went.
     pub code: StatusCode,
-    /// The reporter's 1-based place along the chain, the acceptor included; see [`Open::position`](crate::Open::position).
-    /// 0 in a failure by one that could not read the OPEN and so does not know its place (LH-CHAIN-2).
+    /// The reporter's 1-based place along the chain, the acceptor included; see
+    /// [`Open::position`](crate::Open::position). 0 in a failure by one that could not read the
+    /// OPEN and so does not know its place (LH-CHAIN-2).
     pub hop: u8,
     /// Whether the reporter is the acceptor, whose answer is the last (LH-STATUS-3).
     pub acceptor: bool,
@@ -25,17 +27,19 @@ pub struct Status {
     pub at: Option<Endpoint>,
     /// Whether any early data went on past the reporter (LH-FALLBACK-1).
     pub payload_forwarded: bool,
-    /// More, in words for a person; what is not printable ([`crate::text`]) is written out when encoded and when decoded
-    /// (LH-STATUS-4).
+    /// More, in words for a person; what is not printable ([`crate::text`]) is written out when
+    /// encoded and when decoded (LH-STATUS-4).
     pub detail: String,
     /// The reporter's signature, where it must sign (LH-STATUS-7).
     pub signature: Option<[u8; 64]>,
-    /// Zeros that fill the acceptor's first flight, in bytes: no more than the OPEN asked for (LH-STATUS-9).
+    /// Zeros that fill the acceptor's first flight, in bytes: no more than the OPEN asked for
+    /// (LH-STATUS-9).
     pub padding: u16,
     /// The reporter's clock in milliseconds since 1970-01-01 UTC, where it refuses a time of
     /// signature (LH-STATUS-10).
     pub clock_unix_ms: Option<u64>,
-    /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers ascend.
+    /// Non-critical options not known here, which the signature covers (LH-STATUS-5). Numbers
+    /// ascend.
     pub unknown: Vec<UnknownOption>,
 }
 
@@ -66,8 +70,8 @@ impl Status {
         status
     }
 
-    /// Makes `key` the reporter and signs, as the answer to `open`, unless this says `Ok` on a route that names no keys (LH-STATUS-7). To be
-    /// called last.
+    /// Makes `key` the reporter and signs, as the answer to `open`, unless this says `Ok` on a
+    /// route that names no keys (LH-STATUS-7). To be called last.
     ///
     /// # Errors
     /// [`KeyError::CannotSign`] when the cryptographic library refuses.
@@ -89,7 +93,8 @@ impl Status {
         Ok(())
     }
 
-    /// As it travels, from whoever has `key`: signed as the answer to `open`, or with the key alone if there was none that could be read.
+    /// As it travels, from whoever has `key`: signed as the answer to `open`, or with the key alone
+    /// if there was none that could be read.
     #[must_use]
     pub fn into_answer(mut self, key: &SigningKey, open: Option<&Open>) -> BytesMut {
         match open {
@@ -230,7 +235,8 @@ codes! {
     NoService = 13, "does not offer this service";
     /// What the initiator states of the session is beyond what the policy grants (LH-WISH-1).
     WishRefused = 14, "does not allow what was stated of the session";
-    /// The grant of a circuit does not count there, or all of it is in use (LH-GRANT-2, LH-GRANT-3).
+    /// The grant of a circuit does not count there, or all of it is in use (LH-GRANT-2,
+    /// LH-GRANT-3).
     GrantRefused = 15, "does not take the grant of the circuit";
     /// The next place refused the connection.
     DialRefused = 16, "was refused the connection on";

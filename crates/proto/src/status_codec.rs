@@ -25,8 +25,8 @@ const LAST_KNOWN: u16 = CLOCK;
 /// Keeps a signature made here from meaning anything elsewhere (LH-STATUS-7).
 const SIGNATURE_CONTEXT: &[u8] = b"longhaul STATUS signature v1\0";
 
-/// Takes a STATUS from a stream, piece by piece. Holds at most [`MAX_STATUS`] bytes, and as many more as padding was asked for; never more than
-/// have arrived.
+/// Takes a STATUS from a stream, piece by piece. Holds at most [`MAX_STATUS`] bytes, and as many
+/// more as padding was asked for; never more than have arrived.
 #[derive(Debug, Clone)]
 pub struct StatusDecoder {
     frame: FrameReader,
@@ -39,7 +39,8 @@ impl StatusDecoder {
         Self::with_padding(0)
     }
 
-    /// The same, of records that may have so many bytes of padding, [`MAX_PADDING`] at most (LH-STATUS-9).
+    /// The same, of records that may have so many bytes of padding, [`MAX_PADDING`] at most
+    /// (LH-STATUS-9).
     #[must_use]
     pub const fn with_padding(padding: u16) -> Self {
         let padding = if padding < MAX_PADDING {
@@ -54,8 +55,9 @@ impl StatusDecoder {
         }
     }
 
-    /// Takes what belongs to one record off `input`; when that completes it, returns it and how many bytes of *this*
-    /// input it took. The decoder is then ready for the next. `None` means that all of `input` was taken.
+    /// Takes what belongs to one record off `input`; when that completes it, returns it and how
+    /// many bytes of *this* input it took. The decoder is then ready for the next. `None` means
+    /// that all of `input` was taken.
     ///
     /// # Errors
     /// A [`StatusError`] as soon as it is certain; the stream is then of no more use.
@@ -84,28 +86,31 @@ impl Default for StatusDecoder {
 }
 
 impl Status {
-    /// Appends this record as it travels. A detail over 256 bytes is cut; an ill-formed endpoint is left out, since a
-    /// failure must never fail to be reported.
+    /// Appends this record as it travels. A detail over 256 bytes is cut; an ill-formed endpoint is
+    /// left out, since a failure must never fail to be reported.
     pub fn encode(&self, out: &mut BytesMut) {
         let mut body = BytesMut::with_capacity(256);
         self.put_body(&mut body, true);
         let own = [VERSION, self.flags()];
         let longest = MAX_STATUS + usize::from(self.padding());
         if frame::write(out, MAGIC, own, longest, &body).is_err() {
-            // Only options that this version does not know can be that long; they are no part of what a status says.
+            // Only options that this version does not know can be that long; they are no part of
+            // what a status says.
             let known = Self {
                 unknown: Vec::new(),
                 ..self.clone()
             };
             body.clear();
             known.put_body(&mut body, true);
-            // 2 + 36 + 262 + 260 + 68 + 12 bytes at most, and padding: always within MAX_STATUS and that.
+            // 2 + 36 + 262 + 260 + 68 + 12 bytes at most, and padding: always within MAX_STATUS and
+            // that.
             let written = frame::write(out, MAGIC, own, longest, &body);
             debug_assert!(written.is_ok(), "a status record is bounded by its parts");
         }
     }
 
-    /// LH-STATUS-7: the context, the OPEN's signature, version and flags, and all of the body but the signature.
+    /// LH-STATUS-7: the context, the OPEN's signature, version and flags, and all of the body but
+    /// the signature.
     pub(crate) fn signed_bytes(&self, open_signature: &[u8; 64]) -> BytesMut {
         let mut out = BytesMut::with_capacity(512);
         out.put_slice(SIGNATURE_CONTEXT);
@@ -210,7 +215,8 @@ fn decode(flags: u8, body: &[u8]) -> Field<Status> {
             SIGNATURE => status.signature = Some(value.array()?),
             PADDING => status.padding = take_padding(&mut value)?,
             CLOCK => status.clock_unix_ms = Some(value.u64()?),
-            // LH-STATUS-5: like an OPEN, but nobody passes a record on; what is unknown is kept for the signature alone.
+            // LH-STATUS-5: like an OPEN, but nobody passes a record on; what is unknown is kept for
+            // the signature alone.
             _ if kind & CRITICAL != 0 => return Err("an unknown critical option"),
             _ if kind & NUMBER <= LAST_KNOWN => return Err("flags other than the option's own"),
             _ => {

@@ -2,8 +2,9 @@
 
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
-/// `bytes` as text that cannot steer a terminal, hide, or read differently from what it is: characters that
-/// [`is_printable`] denies become `\u{...}`, bytes that are not UTF-8 `\x..`. What it returns it returns unchanged when asked again.
+/// `bytes` as text that cannot steer a terminal, hide, or read differently from what it is:
+/// characters that [`is_printable`] denies become `\u{...}`, bytes that are not UTF-8 `\x..`. What
+/// it returns it returns unchanged when asked again.
 #[must_use]
 pub fn printable(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
@@ -31,8 +32,9 @@ pub fn printable_within(text: &[u8], bytes: usize) -> String {
     text
 }
 
-/// Whether a character can be shown as it is. Not: controls, format characters (among them those that change the direction of
-/// text and those without width), line and paragraph separators, and the letters that are blank.
+/// Whether a character can be shown as it is. Not: controls, format characters (among them those
+/// that change the direction of text and those without width), line and paragraph separators, and
+/// the letters that are blank.
 #[must_use]
 pub fn is_printable(char: char) -> bool {
     const BLANK: [char; 5] = ['\u{115f}', '\u{1160}', '\u{2800}', '\u{3164}', '\u{ffa0}'];

@@ -2,9 +2,11 @@
 
 use bytes::{BufMut, BytesMut};
 
-/// Set in an option's kind when a receiver that does not know it must refuse the message (LH-OPEN-7).
+/// Set in an option's kind when a receiver that does not know it must refuse the message
+/// (LH-OPEN-7).
 pub(crate) const CRITICAL: u16 = 0x8000;
-/// Set in an option's kind when depots may change it, so that the signature leaves it out (LH-SIGN-1).
+/// Set in an option's kind when depots may change it, so that the signature leaves it out
+/// (LH-SIGN-1).
 pub(crate) const MUTABLE: u16 = 0x4000;
 /// The part of a kind that is the option's number.
 pub(crate) const NUMBER: u16 = 0x3fff;
@@ -51,7 +53,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The next option, if any: LH-OPEN-5 (they fill the message exactly) and LH-OPEN-6 (their numbers ascend).
+    /// The next option, if any: LH-OPEN-5 (they fill the message exactly) and LH-OPEN-6 (their
+    /// numbers ascend).
     pub(crate) fn option(
         &mut self,
         previous: &mut Option<u16>,
@@ -70,7 +73,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Appends one option. Values are bounded far below 64 KiB by the longest message, which the caller checks.
+/// Appends one option. Values are bounded far below 64 KiB by the longest message, which the caller
+/// checks.
 pub(crate) fn put(out: &mut BytesMut, kind: u16, value: impl FnOnce(&mut BytesMut)) {
     out.put_u16(kind);
     let at = out.len();

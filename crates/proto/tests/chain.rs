@@ -15,8 +15,9 @@ use simulation::{ANSWER, CLOCK, EARLY, Fault, LATER, destination, key, plain_tcp
 const MS: u64 = 1000;
 const SEGMENT: usize = 1448;
 
-/// LH-DEPOT-1: through k depots the first byte of payload reaches the acceptor when it would over one TCP connection of
-/// the same length, and the first byte of the answer comes back when it would.
+/// LH-DEPOT-1: through k depots the first byte of payload reaches the acceptor when it would over
+/// one TCP connection of the same length, and the first byte of the answer comes back when it
+/// would.
 #[test]
 fn no_round_trip_is_added() {
     for delays in [
@@ -207,7 +208,8 @@ fn a_stranger_causes_no_dial() {
     assert!(outcome.failure.is_some());
 }
 
-/// LH-STATUS-8: a depot on the way speaks in the next place's name, and is not believed where keys are known.
+/// LH-STATUS-8: a depot on the way speaks in the next place's name, and is not believed where keys
+/// are known.
 #[test]
 fn a_failure_cannot_be_forged_on_the_way() {
     for (forges, place) in [(1, 2), (2, 3)] {
@@ -329,7 +331,8 @@ fn a_status_is_its_reporters_own_and_answers_this_open() {
         chain("d1,d2").feed(&failed).unwrap_err().kind,
         FailureKind::Forged
     );
-    // Who could not read the OPEN cannot sign; that it failed is known, that nothing went on is not.
+    // Who could not read the OPEN cannot sign; that it failed is known, that nothing went on is
+    // not.
     let unplaced = encoded(&Status::new(StatusCode::BadOpen, 0));
     let failure = chain(&route).feed(&unplaced).unwrap_err();
     assert_eq!(
@@ -368,7 +371,8 @@ fn the_acceptors_refusal_is_signed_by_the_acceptor() {
     }
 }
 
-/// LH-STATUS-8 with LH-ROUTE-3: others may be added before a loose hop, but all that are named must have answered.
+/// LH-STATUS-8 with LH-ROUTE-3: others may be added before a loose hop, but all that are named must
+/// have answered.
 #[test]
 fn named_depots_behind_loose_hops_are_not_left_out() {
     let route = format!("d1,~{}@d2", public(2));
@@ -549,8 +553,9 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// LH-FALLBACK-1, over any chain, fault and timing: when it is reported to the initiator that nothing went on, nothing did;
-    /// and when all is well, everything arrives, once and in order, as early as over plain TCP.
+    /// LH-FALLBACK-1, over any chain, fault and timing: when it is reported to the initiator that
+    /// nothing went on, nothing did; and when all is well, everything arrives, once and in order,
+    /// as early as over plain TCP.
     #[test]
     fn nothing_forwarded_is_never_said_in_vain(
         (delays, fault) in prop::collection::vec(1u64..200_000, 1..=5).prop_flat_map(|delays| { let places = delays.len(); (Just(delays), any_fault(places)) }),

@@ -1,7 +1,8 @@
 //! What one TCP connection carries over a path, and how long a transfer takes.
 //!
-//! Rates are of payload. Losses are independent of each other. The congestion window counts full segments; slow start doubles it every
-//! round trip, as Linux does, which counts the segments that an acknowledgement covers.
+//! Rates are of payload. Losses are independent of each other. The congestion window counts full
+//! segments; slow start doubles it every round trip, as Linux does, which counts the segments that
+//! an acknowledgement covers.
 
 mod congestion_control;
 #[cfg(test)]
@@ -69,7 +70,8 @@ pub struct Ramp {
 }
 
 impl Hop {
-    /// A hop without loss or limit of windows, with CUBIC, segments of [`ETHERNET_MSS`] and [`INITIAL_WINDOW`].
+    /// A hop without loss or limit of windows, with CUBIC, segments of [`ETHERNET_MSS`] and
+    /// [`INITIAL_WINDOW`].
     #[must_use]
     pub const fn new(rtt: Duration, rate: Rate) -> Self {
         Self {
@@ -95,7 +97,8 @@ impl Hop {
         (self.bandwidth_delay_product() / self.segment()).max(1.0)
     }
 
-    /// What a window of so many bytes carries: one window a round trip, whatever the rate of the links. Infinite without a round trip.
+    /// What a window of so many bytes carries: one window a round trip, whatever the rate of the
+    /// links. Infinite without a round trip.
     #[must_use]
     pub fn carried_by(&self, window: f64) -> f64 {
         match window {
@@ -104,8 +107,8 @@ impl Hop {
         }
     }
 
-    /// What losses let the congestion control carry, in bit/s, whatever the rate of the links: its average window each round trip.
-    /// Infinite where nothing is lost.
+    /// What losses let the congestion control carry, in bit/s, whatever the rate of the links: its
+    /// average window each round trip. Infinite where nothing is lost.
     #[must_use]
     pub fn carried_under_loss(&self) -> f64 {
         self.carried_by(self.average_window())
@@ -142,10 +145,12 @@ impl Hop {
         self.control.recovery(self.full_window(), self.rtt)
     }
 
-    /// The slow start of a transfer of so many bytes, from the first segment on; set-up of the connection is left out.
+    /// The slow start of a transfer of so many bytes, from the first segment on; set-up of the
+    /// connection is left out.
     ///
-    /// It ends when the window reaches what fills the hop or the hosts allow; after the first loss, which is expected once `1 / loss`
-    /// segments were sent (Cardwell, Savage and Anderson, "Modeling TCP latency", 2000), at the average window under that loss.
+    /// It ends when the window reaches what fills the hop or the hosts allow; after the first loss,
+    /// which is expected once `1 / loss` segments were sent (Cardwell, Savage and Anderson,
+    /// "Modeling TCP latency", 2000), at the average window under that loss.
     #[must_use]
     pub fn ramp(&self, bytes: ByteCount) -> Ramp {
         let slow_start = self.slow_start(bytes.0 as f64);
@@ -156,11 +161,13 @@ impl Hop {
         }
     }
 
-    /// How long a transfer of so many bytes is expected to take, from its first segment to the arrival of its last byte, half a
-    /// round trip after that was sent. Set-up of the connection is left out: one round trip for TCP, and what the session on top needs.
+    /// How long a transfer of so many bytes is expected to take, from its first segment to the
+    /// arrival of its last byte, half a round trip after that was sent. Set-up of the connection is
+    /// left out: one round trip for TCP, and what the session on top needs.
     ///
-    /// Within a round trip of slow start bytes are taken to leave evenly. They leave in a burst, so a transfer that ends in slow start may
-    /// end up to a round trip sooner. Retransmission timeouts are left out, which matters above some percent of loss.
+    /// Within a round trip of slow start bytes are taken to leave evenly. They leave in a burst, so
+    /// a transfer that ends in slow start may end up to a round trip sooner. Retransmission
+    /// timeouts are left out, which matters above some percent of loss.
     #[must_use]
     pub fn time(&self, bytes: ByteCount) -> Duration {
         let bytes = bytes.0 as f64;

@@ -68,7 +68,8 @@ pub(crate) enum Decimal {
 }
 
 impl Decimal {
-    /// `value`, which is not negative, to so many significant digits; those before the point all stay, zeros at the end do not.
+    /// `value`, which is not negative, to so many significant digits; those before the point all
+    /// stay, zeros at the end do not.
     pub(crate) fn rounded(value: f64, digits: usize) -> Self {
         if value != 0.0 && !PLAIN.contains(&value) {
             let decimals = digits - 1;

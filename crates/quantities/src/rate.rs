@@ -17,7 +17,8 @@ const LARGER: [Unit; 4] = [
     Unit::new("Gbit/s", 1e9),
     Unit::new("Tbit/s", 1e12),
 ];
-/// What may stand behind a prefix. The last three say less than they should and were always taken for bits.
+/// What may stand behind a prefix. The last three say less than they should and were always taken
+/// for bits.
 const NAMES: [&str; 8] = ["bit/s", "bit", "bps", "b/s", "b", "bitps", "/s", "ps"];
 
 impl Rate {
@@ -30,7 +31,8 @@ impl Rate {
         (bits_per_second.is_finite() && bits_per_second >= 0.0).then_some(Self(bits_per_second))
     }
 
-    /// The rate nearest to `bits_per_second`: zero for what is negative or no number, the largest for infinity.
+    /// The rate nearest to `bits_per_second`: zero for what is negative or no number, the largest
+    /// for infinity.
     #[must_use]
     pub fn nearest(bits_per_second: f64) -> Self {
         if bits_per_second > 0.0 {

@@ -1,6 +1,7 @@
 //! From text to a number and a unit.
 
-/// A number that is finite and not negative, with its decimal exponent apart, and the unit behind it.
+/// A number that is finite and not negative, with its decimal exponent apart, and the unit behind
+/// it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Written<'a> {
     mantissa: &'a str,
@@ -25,9 +26,11 @@ impl<'a> Written<'a> {
         })
     }
 
-    /// The number times ten to the power of `power`, rounded once; `None` when that is no finite number.
+    /// The number times ten to the power of `power`, rounded once; `None` when that is no finite
+    /// number.
     pub(crate) fn times_ten_to(&self, power: i32) -> Option<f64> {
-        // An exponent that no f64 reaches either way leaves zero or infinity; a zero mantissa stays zero.
+        // An exponent that no f64 reaches either way leaves zero or infinity; a zero mantissa stays
+        // zero.
         let exponent = self.exponent.saturating_add(power);
         let value: f64 = format!("{}e{exponent}", self.mantissa).parse().ok()?;
         value.is_finite().then_some(value)

@@ -207,7 +207,8 @@ fn a_rate_is_bytes_in_a_time() {
     assert_eq!(Time::from_seconds(f64::INFINITY).0, Duration::MAX);
 }
 
-/// What is printed reads back as the value, to the digits that were printed, and prints the same again.
+/// What is printed reads back as the value, to the digits that were printed, and prints the same
+/// again.
 fn reads_back<T: Display + FromStr>(
     value: &T,
     digits: usize,

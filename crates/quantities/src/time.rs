@@ -34,7 +34,8 @@ const LARGER: [Unit; 6] = [
 ];
 
 impl Time {
-    /// The time nearest to so many seconds: zero for what is negative or no number, the longest for what is too long.
+    /// The time nearest to so many seconds: zero for what is negative or no number, the longest for
+    /// what is too long.
     #[must_use]
     pub fn from_seconds(seconds: f64) -> Self {
         let seconds = seconds.max(0.0);

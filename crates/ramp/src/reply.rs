@@ -35,8 +35,9 @@ pub enum Reply<'a> {
         reason: &'a str,
         /// Whether the on-ramp would know how long a round trip takes.
         measure: bool,
-        /// For so long, in milliseconds, the same question has this answer, unless [`Reply::Forget`] comes before, or the connection that
-        /// this came over ends. `None`: ask each time.
+        /// For so long, in milliseconds, the same question has this answer, unless
+        /// [`Reply::Forget`] comes before, or the connection that this came over ends. `None`: ask
+        /// each time.
         remember: Option<u64>,
     },
     /// There is to be no connection, or what was asked for can't be done.
@@ -88,7 +89,8 @@ pub enum Reply<'a> {
         /// Whether more follows, in the next packet.
         more: bool,
     },
-    /// What was to be remembered does not hold any more. Not an answer: it comes whenever that is so, before an answer too.
+    /// What was to be remembered does not hold any more. Not an answer: it comes whenever that is
+    /// so, before an answer too.
     Forget,
 }
 

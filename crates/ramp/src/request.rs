@@ -68,11 +68,14 @@ pub struct Ask<'a> {
     pub v6: bool,
     /// Whether there is to be no connection where there is no route.
     pub closed: bool,
-    /// Whether the destination speaks the session protocol itself (a program that listens through an on-ramp), rather than TCP alone.
+    /// Whether the destination speaks the session protocol itself (a program that listens through
+    /// an on-ramp), rather than TCP alone.
     pub acceptor: bool,
-    /// The key that the destination must show; one that must show a key speaks the session protocol.
+    /// The key that the destination must show; one that must show a key speaks the session
+    /// protocol.
     pub key: Option<[u8; 32]>,
-    /// Whether the program can remember an answer, and reads [`Reply::Forget`](crate::Reply::Forget) on this connection.
+    /// Whether the program can remember an answer, and reads
+    /// [`Reply::Forget`](crate::Reply::Forget) on this connection.
     pub remembers: bool,
 }
 
@@ -81,21 +84,25 @@ pub struct Ask<'a> {
 pub enum Request<'a> {
     /// How to reach a destination. Answered at once.
     Ask(Ask<'a>),
-    /// The program's socket is connected to the listener that it was sent to. Answered when the route stands or has failed.
+    /// The program's socket is connected to the listener that it was sent to. Answered when the
+    /// route stands or has failed.
     Begin {
         /// As it was given.
         ticket: u64,
         /// The address of the program's socket.
         local: SocketAddr,
-        /// How many bytes in front of the program's own are to be read, and thrown away, once the route stands. At most [`MAX_FILL`].
+        /// How many bytes in front of the program's own are to be read, and thrown away, once the
+        /// route stands. At most [`MAX_FILL`].
         fill: u32,
     },
-    /// Where does the connection of the socket with this address lead? For a program that was given its descriptor.
+    /// Where does the connection of the socket with this address lead? For a program that was given
+    /// its descriptor.
     Peer {
         /// The address of the program's socket.
         local: SocketAddr,
     },
-    /// Takes sessions for this program at an address of this machine; port 0 leaves the choice to the on-ramp.
+    /// Takes sessions for this program at an address of this machine; port 0 leaves the choice to
+    /// the on-ramp.
     Listen {
         /// Where.
         at: SocketAddr,

@@ -1,5 +1,5 @@
-//! A copy between two far sides: one serves, the other is its client, whichever way round they reach each other. No byte of a file comes
-//! this way.
+//! A copy between two far sides: one serves, the other is its client, whichever way round they
+//! reach each other. No byte of a file comes this way.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -57,10 +57,12 @@ pub struct Ended {
 }
 
 impl Between {
-    /// Copies from `source` to `destination`. `progress` and `observer` see what the copy's own client would have them see.
+    /// Copies from `source` to `destination`. `progress` and `observer` see what the copy's own
+    /// client would have them see.
     ///
     /// # Errors
-    /// [`Error::Apart`] when neither host reaches the other; [`Error::Copy`] when the copy ended early.
+    /// [`Error::Apart`] when neither host reaches the other; [`Error::Copy`] when the copy ended
+    /// early.
     pub async fn copy(
         &self,
         source: &mut FarSide,

@@ -1,7 +1,9 @@
-//! The script that starts longhaul at the far side, and brings this very program along where it is asked to.
+//! The script that starts longhaul at the far side, and brings this very program along where it is
+//! asked to.
 //!
-//! A program that was brought is kept in `~/.cache/longhaul/HASH/longhaul`, HASH being its SHA-256, in a directory that its owner alone
-//! may enter. It is checked against its hash, by the far side's own tools, before every run.
+//! A program that was brought is kept in `~/.cache/longhaul/HASH/longhaul`, HASH being its SHA-256,
+//! in a directory that its owner alone may enter. It is checked against its hash, by the far side's
+//! own tools, before every run.
 
 use std::fmt::Write;
 use std::io;
@@ -13,8 +15,8 @@ use aws_lc_rs::digest::{Context, SHA256};
 pub(crate) const AUTHENTICATED: &str = "longhaul-authenticated";
 /// The login runs the script.
 pub(crate) const BEGUN: &str = "longhaul-begun";
-/// The far side has no longhaul that may be used: `NEEDS` and what `uname -sm` says. A script with `bring` then waits for
-/// [`GO`] and the program.
+/// The far side has no longhaul that may be used: `NEEDS` and what `uname -sm` says. A script with
+/// `bring` then waits for [`GO`] and the program.
 pub(crate) const NEEDS: &str = "longhaul-needs ";
 /// What arrived is not what was sent, or could not be written.
 pub(crate) const DAMAGED: &str = "longhaul-damaged";
@@ -62,9 +64,10 @@ impl io::Write for Hashing {
     }
 }
 
-/// The script, on one line and without single quotes and exclamation marks, which a login shell may take for its own. With `bring` it
-/// uses no longhaul but this one, and asks for it if it is not there; otherwise the one in the login's PATH goes first.
-/// No word that it prints stands in it as it is printed, since some hosts print the command that they refuse.
+/// The script, on one line and without single quotes and exclamation marks, which a login shell may
+/// take for its own. With `bring` it uses no longhaul but this one, and asks for it if it is not
+/// there; otherwise the one in the login's PATH goes first. No word that it prints stands in it as
+/// it is printed, since some hosts print the command that they refuse.
 pub(crate) fn script(own: &Program, bring: bool) -> String {
     let Program { hash, size } = own;
     let mut script = format!(

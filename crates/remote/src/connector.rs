@@ -41,7 +41,8 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Returns the question. `clock` is that of the host which has the key `client`, if it is known.
+    /// Returns the question. `clock` is that of the host which has the key `client`, if it is
+    /// known.
     pub(crate) fn ask(&self, client: PublicKey, clock: Option<ClientClock>) -> Ask {
         Ask::Serve(ServeAsk {
             client,
@@ -179,7 +180,8 @@ impl LoginConnector {
     }
 }
 
-/// A host as an OPEN may name it. What ssh calls it may be no name of the network; the OPEN is then for whoever has the key.
+/// A host as an OPEN may name it. What ssh calls it may be no name of the network; the OPEN is then
+/// for whoever has the key.
 pub(crate) fn named(host: &str) -> Host {
     Host::parse(host).unwrap_or(Host::Ip(std::net::Ipv4Addr::UNSPECIFIED.into()))
 }

@@ -1,5 +1,6 @@
-//! Several addresses tried beside each other, each a little after the one before (RFC 8305, section 5); the first that proves to be the
-//! right host is taken. An address may belong to another machine as well, in another network: only the key shows it.
+//! Several addresses tried beside each other, each a little after the one before (RFC 8305, section
+//! 5); the first that proves to be the right host is taken. An address may belong to another
+//! machine as well, in another network: only the key shows it.
 
 use std::fmt;
 use std::future::Future;
@@ -94,7 +95,8 @@ pub(crate) fn distinct<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     kept
 }
 
-/// The addresses of `hosts`, in order, of this kind if one is asked for. Names that do not resolve are passed over.
+/// The addresses of `hosts`, in order, of this kind if one is asked for. Names that do not resolve
+/// are passed over.
 pub(crate) async fn addresses(
     hosts: &[String],
     port: u16,

@@ -34,8 +34,8 @@ pub enum Error {
         /// ssh's own last words.
         reason: String,
     },
-    /// The login stands, and the host does not run what it is asked to: the account has no shell, or
-    /// is for something else. Use another account.
+    /// The login stands, and the host does not run what it is asked to: the account has no shell,
+    /// or is for something else. Use another account.
     #[error(
         "{host} runs no command for this login: {reason}; use an account there that may run programs"
     )]
@@ -170,7 +170,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the same command may succeed a little later, with nothing changed by a person.
+    /// Returns whether the same command may succeed a little later, with nothing changed by a
+    /// person.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         !matches!(

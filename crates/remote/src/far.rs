@@ -1,7 +1,8 @@
-//! The far side: `longhaul serve --over-stdio`, started over ssh by whoever copies, as the user who logged in.
+//! The far side: `longhaul serve --over-stdio`, started over ssh by whoever copies, as the user who
+//! logged in.
 //!
-//! It does what its standard input asks, serves one key and the paths it was given, and ends with its standard input, whatever is under
-//! way then.
+//! It does what its standard input asks, serves one key and the paths it was given, and ends with
+//! its standard input, whatever is under way then.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -30,7 +31,8 @@ mod serving;
 use files::LoginFiles;
 use serving::Serving;
 
-/// How long what is under way may take to end once the near side is gone: temporary files are removed in it.
+/// How long what is under way may take to end once the near side is gone: temporary files are
+/// removed in it.
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// How long sessions may take to end by themselves once the near side is gone.
 const SESSION_END_TIME_LIMIT: Duration = Duration::from_millis(200);
@@ -168,7 +170,8 @@ impl Far {
     }
 
     async fn end(mut self) {
-        // A session whose last words are on their way, and one whose client is dead, end by themselves.
+        // A session whose last words are on their way, and one whose client is dead, end by
+        // themselves.
         let _ = timeout(SESSION_END_TIME_LIMIT, async {
             while self.sessions.join_next().await.is_some() {}
         })
@@ -203,7 +206,8 @@ fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
     of.as_fd().try_clone_to_owned()
 }
 
-/// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The receiver learns when all is written.
+/// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The
+/// receiver learns when all is written.
 fn write_answers(
     mut out: File,
 ) -> std::io::Result<(mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>)> {
@@ -224,7 +228,8 @@ fn write_answers(
     Ok((sender, written))
 }
 
-/// Reads questions, on a thread of its own, for as long as there are any; then, if one asks for it, a session's bytes.
+/// Reads questions, on a thread of its own, for as long as there are any; then, if one asks for it,
+/// a session's bytes.
 fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
     let (sender, incoming) = mpsc::channel(16);
     std::thread::Builder::new().spawn(move || {
@@ -250,7 +255,8 @@ fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
     Ok(incoming)
 }
 
-/// Moves bytes between standard input and output and a socket, until both have ended. `sender` lives that long, and with it the far side.
+/// Moves bytes between standard input and output and a socket, until both have ended. `sender`
+/// lives that long, and with it the far side.
 fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
     let (Ok((ours, theirs)), Ok(out)) = (UnixStream::pair(), owned(std::io::stdout())) else {
         return;
@@ -272,8 +278,8 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
     let _ = outwards.join();
 }
 
-/// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that waits for bytes with the lock of the
-/// pipe to sshd held, in which answers are written as well.
+/// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that
+/// waits for bytes with the lock of the pipe to sshd held, in which answers are written as well.
 fn pump(from: &mut impl Read, to: &mut impl Write) {
     let mut piece = vec![0; RELAY_BUFFER_BYTES];
     loop {

@@ -12,15 +12,18 @@ use crate::Error;
 /// A path at a host where one can log in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Whom `ssh` is told to log in to: a name of ~/.ssh/config or of the network, perhaps with `user@` before it.
+    /// Whom `ssh` is told to log in to: a name of ~/.ssh/config or of the network, perhaps with
+    /// `user@` before it.
     pub host: String,
-    /// The path as it was typed: beneath the login's home directory unless it begins with a slash. Any bytes.
+    /// The path as it was typed: beneath the login's home directory unless it begins with a slash.
+    /// Any bytes.
     pub path: Vec<u8>,
 }
 
 impl Login {
-    /// Reads what was typed; `None` where it is a local path. A colon makes it a host's, if no slash comes before it: a local file whose
-    /// name has a colon is written `./a:b`. An IPv6 address stands in brackets.
+    /// Reads what was typed; `None` where it is a local path. A colon makes it a host's, if no
+    /// slash comes before it: a local file whose name has a colon is written `./a:b`. An IPv6
+    /// address stands in brackets.
     ///
     /// # Errors
     /// [`Error::Host`]: what stands before the colon is no host.

@@ -1,7 +1,8 @@
 //! What the two sides of an ssh connection say to each other: one JSON object a line.
 //!
-//! The far side begins with [`Answer::Ready`]; then each [`Ask`] gets its answer, in order. Fields may be added within a
-//! [`VERSION`]; unknown ones are passed over. Public keys travel here, private ones never.
+//! The far side begins with [`Answer::Ready`]; then each [`Ask`] gets its answer, in order. Fields
+//! may be added within a [`VERSION`]; unknown ones are passed over. Public keys travel here,
+//! private ones never.
 
 use std::fmt::Display;
 use std::net::IpAddr;
@@ -26,7 +27,8 @@ pub const MAX_LINE: usize = 4 << 20;
 pub enum Ask {
     /// Let this key do that with these paths. Answered by [`Answer::Serving`].
     Serve(ServeAsk),
-    /// Connect to the near side and take a session over that connection. Answered by [`Answer::Dialled`].
+    /// Connect to the near side and take a session over that connection. Answered by
+    /// [`Answer::Dialled`].
     Dial {
         /// Names and addresses of the near side, the likeliest first.
         hosts: Vec<String>,
@@ -36,12 +38,13 @@ pub enum Ask {
         #[serde(default)]
         within_ms: Option<u32>,
     },
-    /// From the answer on, standard input and output carry one session. Answered by [`Answer::Inside`].
+    /// From the answer on, standard input and output carry one session. Answered by
+    /// [`Answer::Inside`].
     Inside,
     /// Look at files, or change names. Answered by [`Answer::Files`].
     Files(FilesAsk),
-    /// Be the copy's client, of another far side. Answered by [`Answer::Event`]s and [`Answer::Ended`], or by
-    /// [`Answer::NotReached`].
+    /// Be the copy's client, of another far side. Answered by [`Answer::Event`]s and
+    /// [`Answer::Ended`], or by [`Answer::NotReached`].
     Copy(Box<CopyAsk>),
 }
 
@@ -65,8 +68,8 @@ pub struct ServeAsk {
     /// The data of large files may travel in the clear.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
-    /// The client's clock, by which the far side judges what the client has signed. Earlier releases
-    /// pass over it.
+    /// The client's clock, by which the far side judges what the client has signed. Earlier
+    /// releases pass over it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClientClock>,
 }
@@ -83,7 +86,8 @@ pub enum Access {
     Write,
 }
 
-/// See [`Ask::Copy`]. The paths of this host are as typed, those of the other are beneath its root, as it reported.
+/// See [`Ask::Copy`]. The paths of this host are as typed, those of the other are beneath its root,
+/// as it reported.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyAsk {
     /// The other far side's key.
@@ -159,7 +163,8 @@ pub enum Answer {
         /// The paths beneath its root, in the order of the question.
         paths: Vec<PathBytes>,
     },
-    /// A session stands over a connection that the far side made, to this host of those that were named to it.
+    /// A session stands over a connection that the far side made, to this host of those that were
+    /// named to it.
     Dialled {
         /// Whom it reached.
         host: String,

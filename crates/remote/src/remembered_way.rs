@@ -1,4 +1,5 @@
-//! Which way worked last time with each host, so that it is tried first: as little worth keeping as the number of streams.
+//! Which way worked last time with each host, so that it is tried first: as little worth keeping as
+//! the number of streams.
 
 use std::path::PathBuf;
 

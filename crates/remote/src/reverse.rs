@@ -1,7 +1,8 @@
-//! Sessions over connections that the far side makes: this side listens, and is the sessions' initiator all the same.
+//! Sessions over connections that the far side makes: this side listens, and is the sessions'
+//! initiator all the same.
 //!
-//! Anybody may connect to an open port. Whoever does is sent an OPEN for the far side's key, and is the far side only if the session
-//! stands.
+//! Anybody may connect to an open port. Whoever does is sent an OPEN for the far side's key, and is
+//! the far side only if the session stands.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! How the system's own `ssh` is run: with the user's settings, agents and jump hosts, and with little of our own.
+//! How the system's own `ssh` is run: with the user's settings, agents and jump hosts, and with
+//! little of our own.
 
 use std::ffi::OsString;
 use std::process::{Output, Stdio};
@@ -42,14 +43,17 @@ impl Ssh {
     /// Runs `script`, for a POSIX shell and without single quotes in it, at `host`.
     pub(crate) fn command(&self, host: &str, script: &str) -> Command {
         let mut command = Command::new(&self.program);
-        // What scp sets, so that what the user configured for interactive logins does not get in the way.
+        // What scp sets, so that what the user configured for interactive logins does not get in
+        // the way.
         command.args(["-x", "-T", "-oClearAllForwardings=yes"]);
         command.args(["-oRemoteCommand=none", "-oRequestTTY=no"]);
-        // In place of the user's own, which scp suppresses as well: it runs once the login stands, and what it prints comes out
-        // where the far side's words do. An ssh without it says nothing, and the login is timed from its first output on.
+        // In place of the user's own, which scp suppresses as well: it runs once the login stands,
+        // and what it prints comes out where the far side's words do. An ssh without it says
+        // nothing, and the login is timed from its first output on.
         command.arg("-oPermitLocalCommand=yes");
         command.arg(format!("-oLocalCommand=echo {AUTHENTICATED}"));
-        // Nothing goes over this connection while the data goes directly: firewalls forget it after minutes of silence.
+        // Nothing goes over this connection while the data goes directly: firewalls forget it after
+        // minutes of silence.
         command.arg("-oServerAliveInterval=60");
         command.args(&self.options);
         // Whatever shell the login has, it knows `exec` and single quotes.

@@ -15,8 +15,8 @@ const MAX_ERROR_LINE: u64 = 4096;
 /// Longest time in which what ssh has said is read to its end.
 const READ_TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// Lines that ssh and the far side print on standard error. They are shown as they come, but for the
-/// last one before the far side has begun: it is the reason in an error, if there is one.
+/// Lines that ssh and the far side print on standard error. They are shown as they come, but for
+/// the last one before the far side has begun: it is the reason in an error, if there is one.
 #[derive(Debug)]
 pub(crate) struct Errors {
     kept: Arc<Mutex<Kept>>,

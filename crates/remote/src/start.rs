@@ -1,4 +1,5 @@
-//! Starting the far side: one login, through which everything goes, so that whoever has to type a code types it once.
+//! Starting the far side: one login, through which everything goes, so that whoever has to type a
+//! code types it once.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -31,7 +32,8 @@ const END_TIME_LIMIT: Duration = Duration::from_secs(2);
 pub struct Start {
     /// With which ssh.
     pub ssh: Ssh,
-    /// The only kind of addresses by which data goes between here and there, if only one is to be used.
+    /// The only kind of addresses by which data goes between here and there, if only one is to be
+    /// used.
     pub family: Option<AddressFamily>,
     /// This very program is to run there, brought along if need be.
     pub bootstrap: bool,
@@ -136,8 +138,8 @@ impl FarSide {
         }
     }
 
-    /// Asks about files, or has names changed. A far side that is asked about files is asked nothing else: answers may be under way that
-    /// nobody waits for.
+    /// Asks about files, or has names changed. A far side that is asked about files is asked
+    /// nothing else: answers may be under way that nobody waits for.
     ///
     /// # Errors
     /// The far side is gone, or answers something else.
@@ -166,7 +168,8 @@ impl FarSide {
         }
     }
 
-    /// Where others may reach this host: what ssh calls it, where its login came in, its own addresses.
+    /// Where others may reach this host: what ssh calls it, where its login came in, its own
+    /// addresses.
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let mut hosts = vec![self.host_name.clone()];

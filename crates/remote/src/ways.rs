@@ -1,8 +1,10 @@
 //! Which way the data goes: decided without I/O and without a clock.
 //!
-//! The far side is tried first. Where that fails, or takes longer than a head start, the far side is asked to connect to this one as well; the
-//! first connection that stands is taken. When both have failed, the data goes inside the ssh connection. Where the far side had to
-//! connect to this one last time, that is tried first; where neither reached the other, both are tried at once and given less time.
+//! The far side is tried first. Where that fails, or takes longer than a head start, the far side
+//! is asked to connect to this one as well; the first connection that stands is taken. When both
+//! have failed, the data goes inside the ssh connection. Where the far side had to connect to this
+//! one last time, that is tried first; where neither reached the other, both are tried at once and
+//! given less time.
 
 /// A way for the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

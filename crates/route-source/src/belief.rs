@@ -1,7 +1,7 @@
 //! What of a controller's answer or table is gone by, however old, wrong or hostile it is. Pure.
 //!
-//! Nothing here can make a copy fail: what makes no sense is left out, and what is left is used beside the direct route, which takes over
-//! where it does not do what it should.
+//! Nothing here can make a copy fail: what makes no sense is left out, and what is left is used
+//! beside the direct route, which takes over where it does not do what it should.
 #![deny(clippy::indexing_slicing)] // a table comes from the network, or from a file
 
 use std::time::Duration;
@@ -15,7 +15,8 @@ use crate::held::Held;
 use crate::promise;
 use crate::question::{Choice, ChosenRoute, Origin, Question, Spread};
 
-/// What goes direct whatever is said, in bytes: up to this size, set-up through a depot costs more than it saves.
+/// What goes direct whatever is said, in bytes: up to this size, set-up through a depot costs more
+/// than it saves.
 pub const SMALL_BYTES: u64 = 256 << 10;
 /// How long a table is good for, whatever it says itself.
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3600);
@@ -85,7 +86,8 @@ pub fn of_answer(
     }
     let mut choice = of_options(&answer.routes, question, held)?;
     fall_back(&mut choice, &answer.fall_back, question, held);
-    // What all of them together were to take says nothing of some of them. One that explores may be the fourth.
+    // What all of them together were to take says nothing of some of them. One that explores may be
+    // the fourth.
     let is_whole = choice.at_once == answer.routes.len().min(MAX_AT_ONCE);
     let seconds = answer
         .seconds
@@ -217,7 +219,8 @@ fn names(known: &Destination, question: &Question) -> bool {
     fits(&known.to) || known.addresses.iter().any(|text| fits(text))
 }
 
-/// The routes that make sense and have not failed: those that are used at once, the one with the largest share first.
+/// The routes that make sense and have not failed: those that are used at once, the one with the
+/// largest share first.
 fn of_options(
     options: &[RouteOption],
     question: &Question,

@@ -1,4 +1,5 @@
-//! The last tables that a controller gave, on this machine's disk, one for what is sent and one for what is fetched: what a client goes by at once, and while the controller does not answer.
+//! The last tables that a controller gave, on this machine's disk, one for what is sent and one for
+//! what is fetched: what a client goes by at once, and while the controller does not answer.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
 use std::path::PathBuf;
@@ -24,7 +25,8 @@ const FORMAT: u32 = 1;
 pub struct Cache {
     /// Their folder, which is there.
     pub dir: PathBuf,
-    /// The controller whose tables are gone by, as its settings name it: what another one gave counts for nothing.
+    /// The controller whose tables are gone by, as its settings name it: what another one gave
+    /// counts for nothing.
     pub controller: String,
 }
 
@@ -51,7 +53,8 @@ impl Cache {
         read(&content, &self.controller)
     }
 
-    /// Keeps a table in place of the one before for the same direction. One that is too long loses its last destinations.
+    /// Keeps a table in place of the one before for the same direction. One that is too long loses
+    /// its last destinations.
     ///
     /// # Errors
     /// The file cannot be written.

@@ -1,7 +1,8 @@
-//! All sources of a client as one: what is known here is answered at once, and what the controller says comes meanwhile.
+//! All sources of a client as one: what is known here is answered at once, and what the controller
+//! says comes meanwhile.
 //!
-//! Nobody waits for a controller. What is known on this machine takes a read of two files of bounded length; the controller is asked beside,
-//! and what it says is used when it is there.
+//! Nobody waits for a controller. What is known on this machine takes a read of two files of
+//! bounded length; the controller is asked beside, and what it says is used when it is there.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -112,7 +113,8 @@ impl ClientSource {
         Some(self.asked.as_ref()?.cache.cache.controller.as_str())
     }
 
-    /// What is known on this machine: by the file, else by the last table, else that nothing is. Asks nobody.
+    /// What is known on this machine: by the file, else by the last table, else that nothing is.
+    /// Asks nobody.
     pub async fn at_once(&self, question: &Question) -> Choice {
         if let Ok(choice) = self.file.routes(question).await {
             return choice;
@@ -143,7 +145,8 @@ impl ClientSource {
         }
     }
 
-    /// Fetches the table for what is sent, or fetched, again, if the one that is kept has an age by now.
+    /// Fetches the table for what is sent, or fetched, again, if the one that is kept has an age by
+    /// now.
     ///
     /// # Errors
     /// [`ClientError`]: the controller does not give it.

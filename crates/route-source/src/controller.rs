@@ -12,7 +12,8 @@ use crate::held::HeldFile;
 use crate::question::{Question, Urgency};
 use crate::source::{Answer, NoRoutes, RouteSource};
 
-/// How long a controller may take to answer before it counts as away. Nobody waits for it who could do something meanwhile.
+/// How long a controller may take to answer before it counts as away. Nobody waits for it who could
+/// do something meanwhile.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// Destinations that a page of a table has.
 const PAGE: u32 = 500;

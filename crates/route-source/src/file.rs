@@ -1,4 +1,5 @@
-//! `routes.toml` as a source: the first rule that names the destination, if its sessions end at the destination itself.
+//! `routes.toml` as a source: the first rule that names the destination, if its sessions end at the
+//! destination itself.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,5 @@
-//! What must hold of whatever a table of routes, or an answer, says; see [`longhaul_proto::fuzzing`].
+//! What must hold of whatever a table of routes, or an answer, says; see
+//! [`longhaul_proto::fuzzing`].
 
 use std::time::Duration;
 

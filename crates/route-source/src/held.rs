@@ -1,5 +1,6 @@
-//! Routes that failed this machine, and are left alone for a while: what a source that is wrong or lies is remembered by. Kept on the disk,
-//! never taken from a table, and nothing that anybody has to keep.
+//! Routes that failed this machine, and are left alone for a while: what a source that is wrong or
+//! lies is remembered by. Kept on the disk, never taken from a table, and nothing that anybody has
+//! to keep.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
 use std::path::PathBuf;
@@ -40,8 +41,8 @@ impl Held {
             .any(|held| held.to == to && held.route == route)
     }
 
-    /// Reads the text of a file; what cannot be read is as if it were not there. Those whose time is over by `now_ms` are left out, and those
-    /// that would be held for longer than anything is.
+    /// Reads the text of a file; what cannot be read is as if it were not there. Those whose time
+    /// is over by `now_ms` are left out, and those that would be held for longer than anything is.
     #[must_use]
     pub fn parse(text: &str, now_ms: u64) -> Self {
         let mut held: Self = serde_json::from_str(text).unwrap_or_default();
@@ -85,7 +86,8 @@ impl HeldFile {
         Held::parse(&text.unwrap_or_default(), now_ms)
     }
 
-    /// Leaves a route alone from `now_ms` on. A file that cannot be written is not: the next copy finds out again.
+    /// Leaves a route alone from `now_ms` on. A file that cannot be written is not: the next copy
+    /// finds out again.
     pub fn hold(&self, to: &Endpoint, route: &Route, now_ms: u64) {
         let mut held = self.read(now_ms);
         held.hold(to, route, now_ms);

@@ -1,4 +1,5 @@
-//! Where routes come from. Whoever needs a route asks a [`RouteSource`], and knows nothing else of it.
+//! Where routes come from. Whoever needs a route asks a [`RouteSource`], and knows nothing else of
+//! it.
 //!
 //! | room | what it does |
 //! |---|---|

@@ -1,16 +1,19 @@
 //! How long a copy is promised to take, by what was said of its routes. Pure.
 //!
-//! A copy goes directly first, and chosen routes are used beside that: so it does not take what a chosen route alone would.
+//! A copy goes directly first, and chosen routes are used beside that: so it does not take what a
+//! chosen route alone would.
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network, or from a file
 
 use longhaul_control_api::forecasts::Spread;
 use longhaul_control_api::routes::DirectTime;
 
-/// From so many bytes on a copy has its chosen routes from the beginning. A smaller one goes directly until it shows that it lasts long enough, so that
-/// it takes as long as either, or anything between.
+/// From so many bytes on a copy has its chosen routes from the beginning. A smaller one goes
+/// directly until it shows that it lasts long enough, so that it takes as long as either, or
+/// anything between.
 pub const JOINED_AT_ONCE_FROM_BYTES: u64 = 16 << 20;
 
-/// What is promised for a copy of so many bytes that uses routes that together take `chosen`, beside the direct one, which takes `direct` alone.
+/// What is promised for a copy of so many bytes that uses routes that together take `chosen`,
+/// beside the direct one, which takes `direct` alone.
 #[must_use]
 pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
     let Some(direct) = direct else { return chosen };
@@ -29,8 +32,9 @@ pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
     sound(both).unwrap_or(chosen)
 }
 
-/// How long so many bytes take by the direct route, between two of the sizes that a table has; as long as the smallest below, and as its rate says beyond
-/// the largest. None where there are none, or one that makes no sense.
+/// How long so many bytes take by the direct route, between two of the sizes that a table has; as
+/// long as the smallest below, and as its rate says beyond the largest. None where there are none,
+/// or one that makes no sense.
 #[must_use]
 pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
     let is_sound = times
@@ -68,7 +72,8 @@ pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
     }
 }
 
-/// What takes `seconds` for `typical` bytes takes so long for `bytes`, if it grows with the size as the direct route does.
+/// What takes `seconds` for `typical` bytes takes so long for `bytes`, if it grows with the size as
+/// the direct route does.
 #[must_use]
 pub fn scaled(seconds: &Spread, typical: u64, bytes: u64, times: &[DirectTime]) -> Option<Spread> {
     let (here, there) = (direct(times, bytes)?, direct(times, typical)?);

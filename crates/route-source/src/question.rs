@@ -39,11 +39,13 @@ pub enum Urgency {
 /// By which routes something goes, and why.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// The routes, the best first: those to use at once, then those to fall back to. The direct route is always there to fall back to, listed or not.
+    /// The routes, the best first: those to use at once, then those to fall back to. The direct
+    /// route is always there to fall back to, listed or not.
     pub routes: Vec<ChosenRoute>,
     /// How many of them to use at once.
     pub at_once: usize,
-    /// How long the transfer takes by those together, in seconds; none where too little is known to promise anything.
+    /// How long the transfer takes by those together, in seconds; none where too little is known to
+    /// promise anything.
     pub seconds: Option<Spread>,
     /// Why, in at most five lines for people.
     pub why: Vec<String>,
@@ -71,7 +73,8 @@ pub enum Origin {
     File {
         /// The line, counted from 1.
         line: usize,
-        /// Whether a direct connection takes the route's place where it fails before anything was sent.
+        /// Whether a direct connection takes the route's place where it fails before anything was
+        /// sent.
         fall_back: bool,
     },
     /// The controller, just now.
@@ -133,7 +136,8 @@ impl Choice {
         }
     }
 
-    /// The same where that is not enough, for this reason: routes to fall back to are used at once, too.
+    /// The same where that is not enough, for this reason: routes to fall back to are used at once,
+    /// too.
     #[must_use]
     pub fn falling_back(self, reason: String) -> Self {
         let why = std::iter::once(reason).chain(self.why);

@@ -1,4 +1,5 @@
-//! How many sessions a second two ends set up over loopback: TCP, OPEN, TLS handshake, both in one process.
+//! How many sessions a second two ends set up over loopback: TCP, OPEN, TLS handshake, both in one
+//! process.
 //!
 //! ```sh
 //! cargo bench -p longhaul-session --bench setups -- [SESSIONS]

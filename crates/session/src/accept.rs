@@ -1,4 +1,5 @@
-//! The acceptor's side of one set-up: read the OPEN, check it, answer, and complete the TLS handshake.
+//! The acceptor's side of one set-up: read the OPEN, check it, answer, and complete the TLS
+//! handshake.
 
 use std::{
     io,
@@ -22,7 +23,8 @@ use crate::{
     tls,
 };
 
-/// How long what a refused initiator still sends is read, lest a reset overtake the answer (LH-STATUS-6).
+/// How long what a refused initiator still sends is read, lest a reset overtake the answer
+/// (LH-STATUS-6).
 const LINGER_TIME: Duration = Duration::from_secs(2);
 
 /// Who could not read the OPEN does not know its place (LH-CHAIN-2).
@@ -31,8 +33,9 @@ const UNPLACED: u8 = 0;
 /// Whether a key may have sessions here.
 pub(crate) type Predicate = Arc<dyn Fn(&PublicKey) -> bool + Send + Sync>;
 
-/// The acceptor's side of sessions: what all set-ups of a listener share. By itself it takes sessions over connections that this end
-/// has not accepted but dialled, or that are no TCP connection of its own.
+/// The acceptor's side of sessions: what all set-ups of a listener share. By itself it takes
+/// sessions over connections that this end has not accepted but dialled, or that are no TCP
+/// connection of its own.
 pub struct Acceptor {
     pub(crate) identity: Arc<Identity>,
     pub(crate) accept: Predicate,
@@ -44,7 +47,8 @@ pub struct Acceptor {
 }
 
 impl Acceptor {
-    /// The acceptor that `options` describe; their address, congestion control and gate are a listener's alone.
+    /// The acceptor that `options` describe; their address, congestion control and gate are a
+    /// listener's alone.
     #[must_use]
     pub fn new(options: ListenOptions) -> Self {
         Self {
@@ -58,8 +62,8 @@ impl Acceptor {
         }
     }
 
-    /// Takes a session over a connection that stands already, whichever end dialled it. The OPEN has the time of
-    /// [`ListenOptions::gate`]'s default.
+    /// Takes a session over a connection that stands already, whichever end dialled it. The OPEN
+    /// has the time of [`ListenOptions::gate`]'s default.
     ///
     /// # Errors
     /// [`Error::Refused`] and [`Error::Peer`].
@@ -70,8 +74,9 @@ impl Acceptor {
         Ok(Session::new(tls, SessionInfo::accepted(open, first_hop)))
     }
 
-    /// Takes one connection from its first byte to a secure session. Every wait is bounded (LH-ACCEPT-1). `header` is the time for the
-    /// OPEN; once that is in order, `verified` is asked whether there is room for one more session of its principal.
+    /// Takes one connection from its first byte to a secure session. Every wait is bounded
+    /// (LH-ACCEPT-1). `header` is the time for the OPEN; once that is in order, `verified` is asked
+    /// whether there is room for one more session of its principal.
     pub(crate) async fn set_up<S: AsyncRead + AsyncWrite + Unpin>(
         &self,
         stream: S,
@@ -88,9 +93,10 @@ impl Acceptor {
         }
     }
 
-    /// Takes one connection from its first byte to an OPEN that is in order, for a service that decides before it answers. `header` is the
-    /// time for the OPEN. Once that is in order but for replay, `decide` says whether the service takes it, as far as it can say that at
-    /// once, and on whose account it goes (LH-ADMIT-1).
+    /// Takes one connection from its first byte to an OPEN that is in order, for a service that
+    /// decides before it answers. `header` is the time for the OPEN. Once that is in order but for
+    /// replay, `decide` says whether the service takes it, as far as it can say that at once, and
+    /// on whose account it goes (LH-ADMIT-1).
     ///
     /// # Errors
     /// [`TurnedAway`], with the OPEN if one could be read; its initiator is yet to be answered.
@@ -174,7 +180,8 @@ impl Acceptor {
             .map_err(|error| NotAdmitted::Refused(error.into()))
     }
 
-    /// Returns what the initiators' clock shows now, as far as it is known: that decides (LH-SIGN-2).
+    /// Returns what the initiators' clock shows now, as far as it is known: that decides
+    /// (LH-SIGN-2).
     fn initiators_now(&self) -> u64 {
         unix_ms().saturating_add_signed(self.clock_ahead_ms)
     }
@@ -218,7 +225,8 @@ impl Acceptor {
         let mut status = Status::of_acceptor(why.code, open.map_or(UNPLACED, Open::position));
         status.detail = why.detail;
         if why.code == StatusCode::Ok {
-            // LH-STATUS-9: nobody has to wait for it, and it is all that goes out in this round trip.
+            // LH-STATUS-9: nobody has to wait for it, and it is all that goes out in this round
+            // trip.
             status.padding = open.and_then(|open| open.padding).unwrap_or(0);
         }
         if why.code == StatusCode::Expired {
@@ -337,7 +345,8 @@ pub struct TurnedAway<'a, S = Conn> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> TurnedAway<'_, S> {
-    /// Reports to the initiator why, if it is still there, and sees to it that it can be read (LH-STATUS-6).
+    /// Reports to the initiator why, if it is still there, and sees to it that it can be read
+    /// (LH-STATUS-6).
     pub async fn report(self) -> Error {
         if let Some((stream, why)) = self.unreported {
             self.acceptor

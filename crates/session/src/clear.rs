@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Says of the next bytes of a session that they travel as they are (LH-CLEAR-1). Both ends must say the same of the same bytes;
-/// what shows them that must itself be protected.
+/// Says of the next bytes of a session that they travel as they are (LH-CLEAR-1). Both ends must
+/// say the same of the same bytes; what shows them that must itself be protected.
 ///
 /// For each direction there is one who says so, and who then writes or reads.
 #[derive(Debug, Default)]
@@ -19,8 +19,8 @@ impl Clear {
         self.sending.fetch_add(len, Ordering::Relaxed);
     }
 
-    /// Bytes may come in the clear from now on: no record is read before its predecessor has been taken, as it may say that what follows
-    /// is none.
+    /// Bytes may come in the clear from now on: no record is read before its predecessor has been
+    /// taken, as it may say that what follows is none.
     pub fn may_receive(&self) {
         self.may_receive.store(true, Ordering::Relaxed);
     }

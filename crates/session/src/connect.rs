@@ -1,4 +1,5 @@
-//! The initiator: dial the first place, send OPEN and the TLS hello in one flight, wait for the chain to stand.
+//! The initiator: dial the first place, send OPEN and the TLS hello in one flight, wait for the
+//! chain to stand.
 
 use std::{
     io,
@@ -28,10 +29,12 @@ use crate::{
     tls::{self, ServerKey},
 };
 
-/// Round trip of the first hop from which a path is long: a round trip less of slow start is then worth some kilobytes of padding.
+/// Round trip of the first hop from which a path is long: a round trip less of slow start is then
+/// worth some kilobytes of padding.
 const LONG_FROM_RTT: Duration = Duration::from_millis(25);
-/// Bytes of the acceptor's first flight that are not padding: its STATUS, which has at most 1024 bytes, and its part of the handshake, with room
-/// to spare. What does not fit would take a further round trip.
+/// Bytes of the acceptor's first flight that are not padding: its STATUS, which has at most 1024
+/// bytes, and its part of the handshake, with room to spare. What does not fit would take a further
+/// round trip.
 const FIRST_FLIGHT_BYTES: u32 = 2560;
 
 /// Bits of a byte.
@@ -55,11 +58,13 @@ pub struct ConnectOptions {
     pub congestion: Option<String>,
     /// The address of this host that the first hop is dialled from; the system's choice if `None`.
     pub source: Option<IpAddr>,
-    /// The ports of this host, one of which the first hop is dialled from; the system's choice if `None`.
+    /// The ports of this host, one of which the first hop is dialled from; the system's choice if
+    /// `None`.
     pub source_ports: Option<RangeInclusive<u16>>,
     /// Time for everything up to the secure session, a fall-back included.
     pub setup_timeout: Duration,
-    /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1). Never with a grant.
+    /// Whether to connect directly when the route fails and nothing went on (LH-FALLBACK-1). Never
+    /// with a grant.
     pub fall_back: bool,
     /// What the server is asked for.
     pub service: Service,
@@ -67,17 +72,19 @@ pub struct ConnectOptions {
     pub purpose: Option<String>,
     /// Bytes that will be sent, if known.
     pub size: Option<u64>,
-    /// Bits a second that would be used, if known; at least 1. A wish, as the next: written into the logs of the depots.
+    /// Bits a second that would be used, if known; at least 1. A wish, as the next: written into
+    /// the logs of the depots.
     pub rate: Option<u64>,
     /// For how many seconds, if known; at least 1.
     pub duration: Option<u64>,
-    /// The ordinary TCP server at which the session is to end: the destination is then an off-ramp, and the service
-    /// [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::to_server`].
+    /// The ordinary TCP server at which the session is to end: the destination is then an off-ramp,
+    /// and the service [`Service::TCP`] (LH-OPEN-14). See [`ConnectOptions::to_server`].
     pub onward: Option<Endpoint>,
     /// A controller's word that the session may use a circuit, for the depots on it (LH-GRANT-1).
     pub grant: Option<Box<CircuitGrant>>,
-    /// Whether it is the server that will send the bulk of the data. Over a long path its first flight is then asked to be full, so that its
-    /// window grows in the round trip before it has anything to send (LH-STATUS-9).
+    /// Whether it is the server that will send the bulk of the data. Over a long path its first
+    /// flight is then asked to be full, so that its window grows in the round trip before it has
+    /// anything to send (LH-STATUS-9).
     pub is_fetch: bool,
     /// Addresses of the destination that may be dialled from here; any if `None`. It is asked for
     /// each address that the name led to, also when a session falls back from its depots.
@@ -211,7 +218,8 @@ async fn along(
     initiate(conn, Some(address), options, route, deadline).await
 }
 
-/// Holds the first hop of a circuit to its rate, in bit/s of payload, as the depots hold those behind it (LH-GRANT-4).
+/// Holds the first hop of a circuit to its rate, in bit/s of payload, as the depots hold those
+/// behind it (LH-GRANT-4).
 fn pace(conn: &Conn, rate: u64) {
     if let Err(error) = drs::set_max_pacing_rate(conn, Some((rate / BITS).max(1))) {
         // The depot holds it as well.
@@ -219,8 +227,8 @@ fn pace(conn: &Conn, rate: u64) {
     }
 }
 
-/// Opens a session as its initiator over a connection to the server that stands already, whichever end dialled it. There is no route
-/// but the direct one; `options` say the rest.
+/// Opens a session as its initiator over a connection to the server that stands already, whichever
+/// end dialled it. There is no route but the direct one; `options` say the rest.
 ///
 /// # Errors
 /// As [`connect`].
@@ -258,8 +266,9 @@ async fn initiate(
     Ok(Session::new(tls, info))
 }
 
-/// How much padding to ask the acceptor for: as much as fills its initial window, if that is as large as this end's. Where segments are so large that this
-/// would be more than can be asked for, a part of it would change nothing.
+/// How much padding to ask the acceptor for: as much as fills its initial window, if that is as
+/// large as this end's. Where segments are so large that this would be more than can be asked for,
+/// a part of it would change nothing.
 fn padding(conn: &Conn, options: &ConnectOptions, route: &Route) -> Option<u16> {
     if !options.is_fetch {
         return None;

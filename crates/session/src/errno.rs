@@ -1,8 +1,10 @@
-//! The number of the error (errno) that `connect` gives a program whose connection goes by a session.
+//! The number of the error (errno) that `connect` gives a program whose connection goes by a
+//! session.
 //!
-//! What happened at the server itself, to which the program wants to connect, has the number that the kernel has for it. What happened on
-//! the way there, of which the program knows nothing, is `ENETUNREACH`, or `ETIMEDOUT` where somebody was waited for in vain. Who may not
-//! go there gets `EACCES`, as from a firewall of its own machine.
+//! What happened at the server itself, to which the program wants to connect, has the number that
+//! the kernel has for it. What happened on the way there, of which the program knows nothing, is
+//! `ENETUNREACH`, or `ETIMEDOUT` where somebody was waited for in vain. Who may not go there gets
+//! `EACCES`, as from a firewall of its own machine.
 
 use std::io;
 
@@ -12,7 +14,8 @@ use rustix::io::Errno;
 use crate::{Error, FirstPlace};
 
 impl Error {
-    /// The number of the error that a program's `connect` is to give, of the operating system's; never 0.
+    /// The number of the error that a program's `connect` is to give, of the operating system's;
+    /// never 0.
     #[must_use]
     pub fn errno(&self) -> i32 {
         self.as_errno().raw_os_error()

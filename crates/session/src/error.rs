@@ -94,7 +94,8 @@ pub enum Error {
         /// Its permissions.
         mode: u32,
     },
-    /// A private key's file belongs to somebody else, who can read and change it: make it your own, or make a new identity.
+    /// A private key's file belongs to somebody else, who can read and change it: make it your own,
+    /// or make a new identity.
     #[error("{} belongs to user {owner}, not to user {user} who runs this: make it yours (chown {user}) if you know where the key comes from, or make a new identity", path.display())]
     Owner {
         /// The file.
@@ -167,7 +168,8 @@ impl std::fmt::Display for FirstPlace {
 }
 
 impl Error {
-    /// Whether no payload can have reached the server, so that another attempt repeats nothing (LH-FALLBACK-1).
+    /// Whether no payload can have reached the server, so that another attempt repeats nothing
+    /// (LH-FALLBACK-1).
     #[must_use]
     pub fn nothing_forwarded(&self) -> bool {
         match self {
@@ -188,7 +190,8 @@ impl Error {
         }
     }
 
-    /// Whether it is about who one side is, so that nothing changes until a person changes a grant, a policy or a key.
+    /// Whether it is about who one side is, so that nothing changes until a person changes a grant,
+    /// a policy or a key.
     #[must_use]
     pub fn is_about_who(&self) -> bool {
         match self {
@@ -239,7 +242,8 @@ impl Error {
         )
     }
 
-    /// The hop that is to blame, as far as it is known: whom a depot could not reach, else who refused or fell silent.
+    /// The hop that is to blame, as far as it is known: whom a depot could not reach, else who
+    /// refused or fell silent.
     #[must_use]
     pub fn endpoint(&self) -> Option<&Endpoint> {
         match self {
@@ -261,7 +265,8 @@ impl Error {
     }
 }
 
-/// Why an endpoint was not reached. The address that was tried is named where it is not the endpoint itself.
+/// Why an endpoint was not reached. The address that was tried is named where it is not the
+/// endpoint itself.
 fn reason(endpoint: &Endpoint, source: &io::Error) -> String {
     let (endpoint, source) = (endpoint.to_string(), source.to_string());
     match source

@@ -1,7 +1,8 @@
 //! Watches the flow of a session's own hop: what limits it, and what right-sizing did about it.
 //!
-//! A watch is driven by the data itself: each read and write looks, at most once every [`SAMPLE_PERIOD`]. A flow that stands
-//! still is not looked at, and the kernel's counters show how long it stood once it goes on.
+//! A watch is driven by the data itself: each read and write looks, at most once every
+//! [`SAMPLE_PERIOD`]. A flow that stands still is not looked at, and the kernel's counters show how
+//! long it stood once it goes on.
 
 use std::{
     os::fd::AsFd,
@@ -25,7 +26,8 @@ const MOST_ACTIONS: usize = 32;
 pub struct FlowWatch {
     begun: Instant,
     host: Host,
-    /// When the next look is due, in microseconds since `begun`; never, once the socket gave nothing.
+    /// When the next look is due, in microseconds since `begun`; never, once the socket gave
+    /// nothing.
     due: AtomicU64,
     watched: Mutex<Watched>,
 }
@@ -63,7 +65,8 @@ pub struct Seen {
     pub min_rtt: Duration,
     /// Payload of the largest segment that this end sends, in bytes.
     pub mss: u32,
-    /// The most that a window of this connection can grow to on this host, in bytes; none before the first look.
+    /// The most that a window of this connection can grow to on this host, in bytes; none before
+    /// the first look.
     pub largest_window: Option<u64>,
     /// This end's congestion control; empty where unknown.
     pub congestion: CongestionName,
@@ -73,13 +76,14 @@ pub struct Seen {
     pub out_of_order: u32,
     /// Bytes that this end sent, retransmissions included, up to the latest look.
     pub sent: u64,
-    /// Bytes of the connection that this end's part in it moved, up to the latest look: received, or sent and acknowledged.
+    /// Bytes of the connection that this end's part in it moved, up to the latest look: received,
+    /// or sent and acknowledged.
     pub moved: u64,
 }
 
-/// The congestion control is the host's choice, or `--congestion`: how to share a path with others is not a session's to decide. Little waits to be
-/// sent, since what waits in the socket of one stream can go by no other one; and a slow start
-/// waits for no window.
+/// The congestion control is the host's choice, or `--congestion`: how to share a path with others
+/// is not a session's to decide. Little waits to be sent, since what waits in the socket of one
+/// stream can go by no other one; and a slow start waits for no window.
 fn flow(mode: Mode, side: Side, host: Host) -> Flow {
     Flow::with_host(mode, side, host)
         .keeping_congestion_control()
@@ -87,8 +91,9 @@ fn flow(mode: Mode, side: Side, host: Host) -> Flow {
         .opening_window()
 }
 
-/// The most bytes that this host lets a connection have in flight towards its receiver: without window scaling (RFC 7323) 65,535, and
-/// otherwise what its buffers can grow to, of which the kernel counts half as its own bookkeeping.
+/// The most bytes that this host lets a connection have in flight towards its receiver: without
+/// window scaling (RFC 7323) 65,535, and otherwise what its buffers can grow to, of which the
+/// kernel counts half as its own bookkeeping.
 fn largest_window(sample: &Sample, side: Side, host: &Host) -> u64 {
     let buffer = match side {
         Side::Sending => host.send_autotune.max(host.send_explicit),
@@ -128,8 +133,9 @@ impl FlowWatch {
         }
     }
 
-    /// Fits the rate at which this end sends to its path from the next look on, as `longhaul perf` does: what one flow fills is filled without a
-    /// queue that overflows. For a flow that has its path to itself; beside siblings of its own, TCP shares the path.
+    /// Fits the rate at which this end sends to its path from the next look on, as `longhaul perf`
+    /// does: what one flow fills is filled without a queue that overflows. For a flow that has its
+    /// path to itself; beside siblings of its own, TCP shares the path.
     pub fn fit_rate(&self) {
         self.lock().fit = Fit::Due;
     }

@@ -1,4 +1,5 @@
-//! The first hop as TLS sees it: OPEN goes out before its first bytes, the statuses are taken off before its first reads.
+//! The first hop as TLS sees it: OPEN goes out before its first bytes, the statuses are taken off
+//! before its first reads.
 
 use std::{
     io::{self, IoSlice},
@@ -26,7 +27,8 @@ pub(crate) struct HopStream<S> {
 }
 
 impl<S> HopStream<S> {
-    /// The initiator's side: `open` goes out with the first bytes, and nothing is read before the chain stands.
+    /// The initiator's side: `open` goes out with the first bytes, and nothing is read before the
+    /// chain stands.
     pub(crate) const fn initiating(inner: S, open: Bytes, chain: Chain) -> Self {
         Self {
             inner,

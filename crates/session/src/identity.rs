@@ -23,7 +23,8 @@ const END: &str = "-----END PRIVATE KEY-----";
 /// Longest file that is read, in bytes: far more than any Ed25519 key takes.
 const MAX_FILE: usize = 4096;
 
-/// An Ed25519 key pair, ready to sign OPENs and to speak TLS. Files hold it as PKCS #8 in PEM (RFC 7468).
+/// An Ed25519 key pair, ready to sign OPENs and to speak TLS. Files hold it as PKCS #8 in PEM (RFC
+/// 7468).
 #[derive(Clone)]
 pub struct Identity {
     key: SigningKey,
@@ -52,8 +53,8 @@ impl Identity {
     /// The identity in a file.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::Exposed`] when others can, [`Error::Owner`] when it is somebody else's,
-    /// [`Error::Malformed`] when it holds none.
+    /// [`Error::File`] when it cannot be read, [`Error::Exposed`] when others can, [`Error::Owner`]
+    /// when it is somebody else's, [`Error::Malformed`] when it holds none.
     pub fn load(path: &Path) -> Result<Self, Error> {
         let failed = |source| Error::File {
             action: "read the identity",
@@ -162,7 +163,8 @@ impl fmt::Debug for Identity {
     }
 }
 
-/// Whether a secret in a file of `owner` is a secret of `user`: whoever owns the file can read and replace it, and so can root.
+/// Whether a secret in a file of `owner` is a secret of `user`: whoever owns the file can read and
+/// replace it, and so can root.
 const fn is_trusted_owner(owner: u32, user: u32) -> bool {
     owner == user || owner == 0
 }
@@ -192,8 +194,9 @@ pub(crate) fn from_pem(text: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     BASE64.decode(digits.as_bytes()).ok().map(Zeroizing::new)
 }
 
-/// Replaces a file as a whole, so that a reader sees the old text or the new one and a crash loses neither. Only the owner may
-/// read it. The new text is written to a file of an unpredictable name that did not exist, so that nobody can put one in its way.
+/// Replaces a file as a whole, so that a reader sees the old text or the new one and a crash loses
+/// neither. Only the owner may read it. The new text is written to a file of an unpredictable name
+/// that did not exist, so that nobody can put one in its way.
 pub(crate) fn replace_file(path: &Path, text: &str) -> io::Result<()> {
     let folder = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,

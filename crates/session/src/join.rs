@@ -1,11 +1,14 @@
-//! Joins a session, or a second connection, and an ordinary TCP connection: moves bytes both ways until both directions have ended or one side has died.
+//! Joins a session, or a second connection, and an ordinary TCP connection: moves bytes both ways
+//! until both directions have ended or one side has died.
 //!
-//! The ends mean the same on both sides (`docs/close-states.md`): an end of stream on one becomes one on the other, behind the last byte
-//! before it (LH-END-1); a reset, or a session that was cut short, becomes a reset (LH-END-3). One future drives both directions; what a
-//! direction has read it writes before it reads again, so a side that takes no bytes holds the other back.
+//! The ends mean the same on both sides (`docs/close-states.md`): an end of stream on one becomes
+//! one on the other, behind the last byte before it (LH-END-1); a reset, or a session that was cut
+//! short, becomes a reset (LH-END-3). One future drives both directions; what a direction has read
+//! it writes before it reads again, so a side that takes no bytes holds the other back.
 //!
-//! A program that has said all it has to say may close its connection altogether while the other side still sends. Its system then resets
-//! the connection, which must not take back what it said: see [`Ending::Closed`].
+//! A program that has said all it has to say may close its connection altogether while the other
+//! side still sends. Its system then resets the connection, which must not take back what it said:
+//! see [`Ending::Closed`].
 
 mod buffers;
 mod way;
@@ -26,7 +29,8 @@ use crate::{FlowWatch, Session};
 pub use buffers::Buffers;
 use way::{Step, Way};
 
-/// How long a session whose TCP side has closed may go on sending, once all that this side had said is on its way.
+/// How long a session whose TCP side has closed may go on sending, once all that this side had said
+/// is on its way.
 const CLOSED_TIME: Duration = Duration::from_secs(5);
 /// A session that has moved less has no bulk direction, and is not watched.
 const BULK: u64 = 256 * 1024;
@@ -56,14 +60,16 @@ pub struct JoinOptions {
 /// How long a joined session may be silent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Silence {
-    /// While both directions are open. It is looked at once in this time, so silence lasts for one to two of it.
+    /// While both directions are open. It is looked at once in this time, so silence lasts for one
+    /// to two of it.
     pub open: Duration,
     /// Once one direction has ended, likewise.
     pub half_closed: Duration,
 }
 
 impl Default for JoinOptions {
-    /// Without rates or bounds; an hour of silence, ten minutes half-closed; buffers of its own; right-sizing as it sees fit.
+    /// Without rates or bounds; an hour of silence, ten minutes half-closed; buffers of its own;
+    /// right-sizing as it sees fit.
     fn default() -> Self {
         Self {
             silence: Silence {
@@ -94,7 +100,8 @@ pub enum End {
 pub enum Ending {
     /// Both directions ended, and everything was delivered.
     Finished,
-    /// The TCP side had ended its own direction and then took no more of what the session sent; what it had said was delivered.
+    /// The TCP side had ended its own direction and then took no more of what the session sent;
+    /// what it had said was delivered.
     Closed,
     /// A side was reset, cut short, timed out or became unreachable; the other was reset.
     Died(End, io::Error),
@@ -123,7 +130,8 @@ pub struct Joined {
 
 /// What an ordinary TCP connection can be joined with: a session, or another TCP connection.
 pub trait Far: AsyncRead + AsyncWrite + Unpin {
-    /// Ready once it is broken, though nobody reads or writes. Asked only while its writing half is open.
+    /// Ready once it is broken, though nobody reads or writes. Asked only while its writing half is
+    /// open.
     fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error>;
 
     /// Watches its flow from now on, if it is a session's.
@@ -161,8 +169,8 @@ impl Far for Conn {
     }
 }
 
-/// The future that moves the bytes. When it has ended, or is dropped, both sides are closed: cleanly after [`Ending::Finished`], else with
-/// resets.
+/// The future that moves the bytes. When it has ended, or is dropped, both sides are closed:
+/// cleanly after [`Ending::Finished`], else with resets.
 pub struct Join<F = Session> {
     /// `None` once closed.
     ends: Option<(F, Conn)>,
@@ -170,7 +178,8 @@ pub struct Join<F = Session> {
     to_session: Way,
     options: JoinOptions,
     timer: Pin<Box<Sleep>>,
-    /// What is waited for in silence, and how much had moved when the timer was set: the timer is not touched for each byte.
+    /// What is waited for in silence, and how much had moved when the timer was set: the timer is
+    /// not touched for each byte.
     waiting_for: Wait,
     moved_at_check: u64,
     bulk: bool,
@@ -275,14 +284,16 @@ impl<F: Far> Join<F> {
         self.look_for_death(cx).or_else(|| self.check_silence(cx))
     }
 
-    /// The TCP side takes no more: what the session still sends is read and thrown away, until it ends as well.
+    /// The TCP side takes no more: what the session still sends is read and thrown away, until it
+    /// ends as well.
     fn discard(&mut self, cx: &Context<'_>) {
         self.to_tcp.discard();
         cx.waker().wake_by_ref();
     }
 
-    /// A side that we still owe bytes to may die while nothing is read from it: because it has ended its own direction, or because
-    /// that direction is held up. Its death must not wait for the next byte to be noticed.
+    /// A side that we still owe bytes to may die while nothing is read from it: because it has
+    /// ended its own direction, or because that direction is held up. Its death must not wait for
+    /// the next byte to be noticed.
     fn look_for_death(&mut self, cx: &mut Context<'_>) -> Option<Ending> {
         let (session, conn) = self.ends.as_ref()?;
         if self.to_tcp.is_owed()
@@ -332,8 +343,9 @@ impl<F: Far> Join<F> {
     }
 }
 
-/// Whether a write failed with the reset of a peer that had ended its own direction before: Linux reports that reset as EPIPE, and any
-/// other as ECONNRESET. What such a peer has said is complete, and may still wait to be read.
+/// Whether a write failed with the reset of a peer that had ended its own direction before: Linux
+/// reports that reset as EPIPE, and any other as ECONNRESET. What such a peer has said is complete,
+/// and may still wait to be read.
 fn is_closed(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::BrokenPipe
 }

@@ -14,7 +14,8 @@ use longhaul_proto::{Endpoint, PublicKey};
 
 use crate::{Error, ServerTrust, Verdict, identity::replace_file};
 
-/// A file of servers and their keys. Lines that begin with `#`, and empty ones, are skipped and not kept.
+/// A file of servers and their keys. Lines that begin with `#`, and empty ones, are skipped and not
+/// kept.
 #[derive(Clone, Debug)]
 pub struct KnownHosts {
     path: PathBuf,
@@ -25,7 +26,8 @@ impl KnownHosts {
     /// Reads the file; one that does not exist is empty.
     ///
     /// # Errors
-    /// [`Error::File`] when it cannot be read, [`Error::Malformed`] with the line when it cannot be understood.
+    /// [`Error::File`] when it cannot be read, [`Error::Malformed`] with the line when it cannot be
+    /// understood.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let text = match read_trusted_file(path) {
             Ok(text) => text,
@@ -85,7 +87,8 @@ impl KnownHosts {
         self.keys.get(server).copied()
     }
 
-    /// Adds a server, or changes its key, and saves. What others added to the file meanwhile is kept.
+    /// Adds a server, or changes its key, and saves. What others added to the file meanwhile is
+    /// kept.
     ///
     /// # Errors
     /// As [`KnownHosts::open`], and [`Error::File`] when it cannot be written.
@@ -108,8 +111,9 @@ impl KnownHosts {
         Ok(known)
     }
 
-    /// Trust in exactly the servers known now: another key is refused, and a server not listed gives
-    /// [`Error::UnknownServer`], upon which the caller may ask, [`add`](Self::add), and connect again.
+    /// Trust in exactly the servers known now: another key is refused, and a server not listed
+    /// gives [`Error::UnknownServer`], upon which the caller may ask, [`add`](Self::add), and
+    /// connect again.
     #[must_use]
     pub fn trust(&self) -> ServerTrust {
         let keys = self.keys.clone();

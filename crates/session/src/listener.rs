@@ -37,7 +37,8 @@ pub struct ListenOptions {
 }
 
 impl ListenOptions {
-    /// With 10 s for the OPEN (2 s under pressure), 20 s for the handshake, and room for 512 newcomers and 256 handshakes at once.
+    /// With 10 s for the OPEN (2 s under pressure), 20 s for the handshake, and room for 512
+    /// newcomers and 256 handshakes at once.
     #[must_use]
     pub fn new(
         addr: SocketAddr,
@@ -98,7 +99,8 @@ impl Listener {
         })
     }
 
-    /// The next session that is completely set up. Set-ups that fail are logged and never seen here.
+    /// The next session that is completely set up. Set-ups that fail are logged and never seen
+    /// here.
     ///
     /// # Errors
     /// [`Error::Stopped`] when the listener's task has ended.

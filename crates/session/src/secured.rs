@@ -1,8 +1,9 @@
-//! TLS 1.3 over a connection: rustls makes the handshake and the keys (LH-TLS-1 to LH-TLS-4), and the records that follow are made and read
-//! here.
+//! TLS 1.3 over a connection: rustls makes the handshake and the keys (LH-TLS-1 to LH-TLS-4), and
+//! the records that follow are made and read here.
 //!
-//! rustls's own record layer takes 4 KiB from a connection at a time and moves what it receives through three buffers. Here a connection is read in pieces of 128 KiB, and a record is opened into the memory of whoever
-//! reads. The bytes on the wire are those of any TLS 1.3.
+//! rustls's own record layer takes 4 KiB from a connection at a time and moves what it receives
+//! through three buffers. Here a connection is read in pieces of 128 KiB, and a record is opened
+//! into the memory of whoever reads. The bytes on the wire are those of any TLS 1.3.
 
 use std::fmt;
 use std::io;
@@ -28,7 +29,8 @@ use record::{Content, HEADER, MAX_BODY, MAX_DATA, Opener, Outgoing, RecordError,
 
 /// Bytes of data that are made into records before these are written.
 const MAX_SEALED_AT_ONCE: usize = 8 * MAX_DATA;
-/// Bytes that a session takes for what it has read ahead, has no reader for yet, and has not written yet.
+/// Bytes that a session takes for what it has read ahead, has no reader for yet, and has not
+/// written yet.
 pub const SESSION_BYTES: usize = READ_AHEAD + MAX_BODY + 8 * (HEADER + MAX_BODY);
 const _: () = assert!(MAX_SEALED_AT_ONCE <= 8 * MAX_DATA);
 /// Records without data that are passed over one after another; a peer has no reason for more.
@@ -229,7 +231,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
             .map_err(invalid)
     }
 
-    /// Reads data of records into `buffer` until there is some, or the end; then as much more as has been read ahead and has room.
+    /// Reads data of records into `buffer` until there is some, or the end; then as much more as
+    /// has been read ahead and has room.
     fn poll_read_records(
         &mut self,
         cx: &mut Context<'_>,
@@ -257,7 +260,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
                 Reading::Open => {}
             }
             match self.incoming.record_len() {
-                // Only what can be opened where it is to go: what is left over would have to be copied.
+                // Only what can be opened where it is to go: what is left over would have to be
+                // copied.
                 Ok(Some(len))
                     if has_some && record::opened_len(len - HEADER) > buffer.remaining() =>
                 {
@@ -280,7 +284,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         }
     }
 
-    /// Opens the first record, of `len` bytes, into `buffer` or, where that has no room, into the rest.
+    /// Opens the first record, of `len` bytes, into `buffer` or, where that has no room, into the
+    /// rest.
     fn open(&mut self, len: usize, buffer: &mut ReadBuf<'_>) -> Result<(), Fault> {
         let needed = record::opened_len(len - HEADER);
         let direct = buffer.remaining() >= needed;
@@ -370,7 +375,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Secured<S> {
         Ok(())
     }
 
-    /// Nothing that comes is read any more; the reason is reported to the peer, as far as it takes it at once.
+    /// Nothing that comes is read any more; the reason is reported to the peer, as far as it takes
+    /// it at once.
     fn fail(&mut self, cx: &mut Context<'_>, fault: Fault) -> io::Error {
         self.reading = Reading::Failed;
         self.rest.clear();

@@ -25,9 +25,10 @@ const CLOSE: Duration = Duration::from_secs(5);
 
 /// One end of a session.
 ///
-/// `shutdown` closes this end's half: TLS close_notify, then FIN; reading goes on until the peer closes its own. An end
-/// of file without the peer's close_notify is [`io::ErrorKind::UnexpectedEof`], so what was cut short never looks
-/// complete (LH-END-2). A session dropped without `shutdown` is reset, and so is one whose process dies (LH-END-3).
+/// `shutdown` closes this end's half: TLS close_notify, then FIN; reading goes on until the peer
+/// closes its own. An end of file without the peer's close_notify is
+/// [`io::ErrorKind::UnexpectedEof`], so what was cut short never looks complete (LH-END-2). A
+/// session dropped without `shutdown` is reset, and so is one whose process dies (LH-END-3).
 #[derive(Debug)]
 pub struct Session {
     tls: Secured<Conn>,
@@ -119,8 +120,8 @@ impl Session {
         self.hop().info()
     }
 
-    /// Watches, and right-sizes as `mode` allows, the flow of this end's hop from now on. `side` says whether this end
-    /// sends the bulk of the data.
+    /// Watches, and right-sizes as `mode` allows, the flow of this end's hop from now on. `side`
+    /// says whether this end sends the bulk of the data.
     pub fn watch(&mut self, mode: drs::Mode, side: drs::Side) -> Arc<FlowWatch> {
         let watch = Arc::new(FlowWatch::new(mode, side));
         self.watch = Some(watch.clone());
@@ -133,8 +134,8 @@ impl Session {
         }
     }
 
-    /// Closes this end's half and waits for the peer to close its own, discarding what it still sends, so that no
-    /// reset overtakes what was sent. Gives up after 5 s.
+    /// Closes this end's half and waits for the peer to close its own, discarding what it still
+    /// sends, so that no reset overtakes what was sent. Gives up after 5 s.
     ///
     /// # Errors
     /// When the session ends uncleanly, or the peer does not close in time.
@@ -150,21 +151,23 @@ impl Session {
             .unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// This session's bytes without TLS, once both ends have agreed to that inside it (LH-PLAIN-1). No byte may go through the
-    /// session itself any more, and its drop no longer resets the connection: an end of file here proves nothing (LH-PLAIN-2).
+    /// This session's bytes without TLS, once both ends have agreed to that inside it (LH-PLAIN-1).
+    /// No byte may go through the session itself any more, and its drop no longer resets the
+    /// connection: an end of file here proves nothing (LH-PLAIN-2).
     pub fn unprotected(&mut self) -> Unprotected<'_> {
         self.hop().end_cleanly();
         Unprotected(self)
     }
 
-    /// Where it is said which of the next bytes travel as they are, while all others stay protected (LH-CLEAR-1).
+    /// Where it is said which of the next bytes travel as they are, while all others stay protected
+    /// (LH-CLEAR-1).
     #[must_use]
     pub fn clear(&self) -> Arc<Clear> {
         self.tls.clear().clone()
     }
 
-    /// Ready once this end's hop is broken, though nobody reads or writes. Only while this end has not shut its half down
-    /// ([`Conn::poll_broken`]).
+    /// Ready once this end's hop is broken, though nobody reads or writes. Only while this end has
+    /// not shut its half down ([`Conn::poll_broken`]).
     pub fn poll_broken(&self, cx: &mut Context<'_>) -> Poll<io::Error> {
         self.hop().poll_broken(cx)
     }

@@ -1,4 +1,5 @@
-//! End-to-end security: TLS 1.3 with raw public keys (RFC 7250) on both sides, each pinned by the other (LH-TLS-1..3).
+//! End-to-end security: TLS 1.3 with raw public keys (RFC 7250) on both sides, each pinned by the
+//! other (LH-TLS-1..3).
 
 use std::{
     fmt, io,
@@ -39,7 +40,8 @@ pub type AskForServer = Arc<dyn Fn(&Endpoint, &PublicKey) -> Verdict + Send + Sy
 pub enum ServerTrust {
     /// By this key.
     Pinned(PublicKey),
-    /// By asking; in the middle of a handshake, so the answer must come without waiting for a person.
+    /// By asking; in the middle of a handshake, so the answer must come without waiting for a
+    /// person.
     Callback(AskForServer),
 }
 
@@ -86,12 +88,14 @@ impl fmt::Debug for ServerTrust {
     }
 }
 
-/// LH-TLS-4: the one application protocol of a session whose OPEN has this binding. Both ends' signatures in the handshake cover it.
+/// LH-TLS-4: the one application protocol of a session whose OPEN has this binding. Both ends'
+/// signatures in the handshake cover it.
 fn application_protocol(binding: &[u8; 32]) -> Vec<u8> {
     format!("{ALPN}/{}", HEXLOWER.encode(binding)).into_bytes()
 }
 
-/// Whether the handshake that is over was bound to the OPEN: an end that offers no protocol at all would else pass.
+/// Whether the handshake that is over was bound to the OPEN: an end that offers no protocol at all
+/// would else pass.
 pub(crate) fn is_bound(connection: &rustls::CommonState, binding: &[u8; 32]) -> bool {
     connection.alpn_protocol() == Some(&application_protocol(binding))
 }
@@ -122,7 +126,8 @@ pub(crate) fn client_config(
             identity.certified(),
         )));
     config.alpn_protocols = vec![application_protocol(binding)];
-    // Depots see the ClientHello; it need not show them a name, and nothing that could link sessions.
+    // Depots see the ClientHello; it need not show them a name, and nothing that could link
+    // sessions.
     config.enable_sni = false;
     config.resumption = Resumption::disabled();
     // For the record layer, which is this crate's own (see `secured`).

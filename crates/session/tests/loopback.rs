@@ -231,7 +231,8 @@ async fn an_unknown_server_can_be_added_and_then_connected_to() {
     accepted.unwrap();
 }
 
-/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2: which does not fall back.
+/// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2:
+/// which does not fall back.
 #[tokio::test]
 async fn a_stranger_is_refused_as_such() {
     let (_listener, mut options) = pair_of_ends().await;
@@ -308,7 +309,8 @@ fn malformed_opens() -> Vec<Vec<u8>> {
     files.chain(prefixes.map(<[u8]>::to_vec)).collect()
 }
 
-/// Ten thousand malformed OPENs, the fuzz corpus among them, leave the listener serving (LH-ACCEPT-2).
+/// Ten thousand malformed OPENs, the fuzz corpus among them, leave the listener serving
+/// (LH-ACCEPT-2).
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_leaves_the_listener_serving() {
     let (listener, options) = pair_of_ends().await;

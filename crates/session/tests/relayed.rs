@@ -1,4 +1,5 @@
-//! Sessions through relays that keep, or break, the rules of a depot: what the initiator makes of each.
+//! Sessions through relays that keep, or break, the rules of a depot: what the initiator makes of
+//! each.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
 
@@ -26,7 +27,8 @@ use tokio::{
 enum Manner {
     /// Dials on, answers, relays.
     Relays,
-    /// Relays this many bytes towards the acceptor, and then ends that direction with a FIN, as if all had been said.
+    /// Relays this many bytes towards the acceptor, and then ends that direction with a FIN, as if
+    /// all had been said.
     Cuts(u64),
     /// Answers with this code, and whether payload went on.
     Answers(StatusCode, bool),
@@ -263,7 +265,8 @@ async fn it_falls_back_only_when_nothing_went_on() {
     }
 }
 
-/// LH-GRANT-4: what has a grant is paced from the first hop on, and goes by its depots or not at all.
+/// LH-GRANT-4: what has a grant is paced from the first hop on, and goes by its depots or not at
+/// all.
 #[tokio::test]
 async fn a_session_with_a_grant_is_paced_and_does_not_fall_back() {
     let controller = Identity::generate().unwrap();

@@ -1,5 +1,6 @@
-//! Answers requests that come over a stream, one line each, by another driver: what runs on a router, reached through a Unix socket or, by its
-//! standard input and output, through ssh. Who may reach the stream may ask for anything: it is for the operating system or ssh to say who.
+//! Answers requests that come over a stream, one line each, by another driver: what runs on a
+//! router, reached through a Unix socket or, by its standard input and output, through ssh. Who may
+//! reach the stream may ask for anything: it is for the operating system or ssh to say who.
 
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,8 @@ const MAX_CONNECTIONS: usize = 16;
 /// Wait after an accept that failed for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Answers requests from a stream until it ends, or says something so long that its end can't be found.
+/// Answers requests from a stream until it ends, or says something so long that its end can't be
+/// found.
 ///
 /// # Errors
 /// The stream broke.
@@ -92,7 +94,8 @@ pub enum ListenError {
     },
 }
 
-/// Listens on a Unix socket, in a directory that only its owner can enter; it is made where it is not there.
+/// Listens on a Unix socket, in a directory that only its owner can enter; it is made where it is
+/// not there.
 ///
 /// # Errors
 /// [`ListenError`].

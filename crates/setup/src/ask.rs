@@ -1,4 +1,5 @@
-//! What drivers are asked and what they answer: one JSON object each, in one line. `docs/circuits.md` shows them.
+//! What drivers are asked and what they answer: one JSON object each, in one line.
+//! `docs/circuits.md` shows them.
 
 #[cfg(test)]
 mod tests;
@@ -24,8 +25,9 @@ pub const MAX_WHY_BYTES: usize = 300;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
-    /// To see to it that this part is there as it is described. One with its owner and id that is there otherwise becomes it; one that is
-    /// there so stays. What can't be set up whole is taken back.
+    /// To see to it that this part is there as it is described. One with its owner and id that is
+    /// there otherwise becomes it; one that is there so stays. What can't be set up whole is taken
+    /// back.
     SetUp {
         /// The part.
         part: Part,
@@ -93,7 +95,8 @@ pub struct Found {
 /// What went through a part since it was set up, or since a later start of the driver's counting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Bytes that were sent on, as the driver counts them: with IP's headers, and those of the link where it has some.
+    /// Bytes that were sent on, as the driver counts them: with IP's headers, and those of the link
+    /// where it has some.
     pub bytes: u64,
     /// Packets that were sent on.
     pub packets: u64,
@@ -199,7 +202,8 @@ impl From<CircuitFault> for DriverError {
     }
 }
 
-/// A text for people, of whoever's: in one line, without what terminals take for commands, and of bounded length.
+/// A text for people, of whoever's: in one line, without what terminals take for commands, and of
+/// bounded length.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {

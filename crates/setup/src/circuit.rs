@@ -60,7 +60,8 @@ pub struct Circuit {
 pub struct Part {
     /// Who has it set up.
     pub owner: Name,
-    /// Which part it is, among all of its owner: the same for as long as circuit, node, link and streams are.
+    /// Which part it is, among all of its owner: the same for as long as circuit, node, link and
+    /// streams are.
     pub id: PartId,
     /// Whose part it is.
     pub circuit: Name,
@@ -70,7 +71,8 @@ pub struct Part {
     pub link: Name,
     /// In bit/s.
     pub rate: Rate,
-    /// When it is promised. The driver need not look at the time: it is asked to tear down what is over.
+    /// When it is promised. The driver need not look at the time: it is asked to tear down what is
+    /// over.
     pub window: Window,
     /// Which packets.
     pub streams: Streams,
@@ -150,7 +152,8 @@ impl Circuit {
         }
     }
 
-    /// From when until when each piece is to be there: from `lead` milliseconds before its start, but never before the one before it ends.
+    /// From when until when each piece is to be there: from `lead` milliseconds before its start,
+    /// but never before the one before it ends.
     pub fn held(&self, lead: u64) -> impl Iterator<Item = (Window, &Piece)> {
         self.pieces
             .iter()
@@ -162,8 +165,8 @@ impl Circuit {
             })
     }
 
-    /// The parts that are to be there at a moment. Routes of one piece that take the same streams over the same link are one part, with
-    /// the sum of their rates.
+    /// The parts that are to be there at a moment. Routes of one piece that take the same streams
+    /// over the same link are one part, with the sum of their rates.
     #[must_use]
     pub fn parts_at(&self, owner: &Name, now: Moment, lead: u64) -> BTreeMap<PartId, Part> {
         let mut parts: BTreeMap<PartId, Part> = BTreeMap::new();

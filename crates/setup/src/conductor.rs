@@ -17,7 +17,8 @@ use crate::circuit::Name;
 use crate::driver::Driver;
 use crate::reconcile::{Ask, Reconciler};
 
-/// How long any driver may take: more than each allows itself, for one that keeps no time of its own.
+/// How long any driver may take: more than each allows itself, for one that keeps no time of its
+/// own.
 const ASK_TIME: Duration = Duration::from_secs(120);
 
 /// The longest sleep: after it the clock is read again, which somebody may have set.
@@ -52,7 +53,8 @@ impl Conductor {
         look(&self.locked())
     }
 
-    /// Changes whenever a driver answered, or time has changed what is to be there: then circuits may stand otherwise.
+    /// Changes whenever a driver answered, or time has changed what is to be there: then circuits
+    /// may stand otherwise.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
@@ -72,14 +74,16 @@ impl Conductor {
     }
 
     fn locked(&self) -> MutexGuard<'_, Reconciler> {
-        // What a panic left is no worse than what a crash leaves, and is put right by the next list.
+        // What a panic left is no worse than what a crash leaves, and is put right by the next
+        // list.
         self.reconciler
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks what is to be asked as time goes on, several drivers at once, until `stop` is true or whoever could say so is gone. What is under
-    /// way then is given up: a later start puts it right.
+    /// Asks what is to be asked as time goes on, several drivers at once, until `stop` is true or
+    /// whoever could say so is gone. What is under way then is given up: a later start puts it
+    /// right.
     pub async fn run(&self, clock: impl Fn() -> Moment, mut stop: watch::Receiver<bool>) {
         let mut asking: JoinSet<Result<Reply, DriverError>> = JoinSet::new();
         let mut numbers: HashMap<Id, u64> = HashMap::new();

@@ -10,9 +10,11 @@ pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + S
 
 /// Sets up parts of circuits, tears them down, and reports what is there.
 ///
-/// Requests are asked one after the other by one owner, and each can be asked again: what is so already stays so.
+/// Requests are asked one after the other by one owner, and each can be asked again: what is so
+/// already stays so.
 pub trait Driver: Send + Sync {
-    /// Does what is asked, and answers within a bounded time. An error is not answered as a [`Reply`].
+    /// Does what is asked, and answers within a bounded time. An error is not answered as a
+    /// [`Reply`].
     fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply>;
 }
 

@@ -1,4 +1,5 @@
-//! Circuits on the network: set up before they start, taken down after they end, and put right after a crash.
+//! Circuits on the network: set up before they start, taken down after they end, and put right
+//! after a crash.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -14,7 +15,8 @@
 //! | [`agent`] | answers asks that come over a stream, by another driver |
 //! | [`remote`] | a driver: an agent at the other end of a stream |
 //!
-//! Everything carries the name of its *owner*, who had it set up. What has another owner is never touched.
+//! Everything carries the name of its *owner*, who had it set up. What has another owner is never
+//! touched.
 
 #![forbid(unsafe_code)]
 

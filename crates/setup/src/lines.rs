@@ -4,7 +4,8 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// The next line, without its end; none at the end of the stream, or when the stream ends within a line.
+/// The next line, without its end; none at the end of the stream, or when the stream ends within a
+/// line.
 ///
 /// # Errors
 /// [`io::ErrorKind::InvalidData`]: it has more than `most` bytes; else what the stream says.

@@ -1,13 +1,17 @@
 //! A driver: the Linux machine that it runs on, by `tc` and `ip` of iproute2.
 //!
-//! A part becomes, on the interface that its link is, an HTB class with the part's rate as both rate and ceiling, a short queue in it, and
-//! a classic BPF filter that brings the part's packets there; and a policy rule with a routing table of its own, by which the same packets
-//! leave by that interface. What is more than the rate waits in the class's own queue and is dropped when that is full: it takes nothing from anybody
-//! else. All other packets share one class, which has what the circuits don't reserve and may use what they don't use.
+//! A part becomes, on the interface that its link is, an HTB class with the part's rate as both
+//! rate and ceiling, a short queue in it, and a classic BPF filter that brings the part's packets
+//! there; and a policy rule with a routing table of its own, by which the same packets leave by
+//! that interface. What is more than the rate waits in the class's own queue and is dropped when
+//! that is full: it takes nothing from anybody else. All other packets share one class, which has
+//! what the circuits don't reserve and may use what they don't use.
 //!
-//! All of it has numbers from ranges that [`Numbers`] says, by which it is found again after a crash. What has other numbers is not touched; an
-//! interface whose root queueing discipline somebody else chose is refused. A file says which part has which number. What has a number
-//! of these ranges and isn't in the file is listed under an id that begins with `?`, as not whole: whoever asks to tear it down gets rid of it.
+//! All of it has numbers from ranges that [`Numbers`] says, by which it is found again after a
+//! crash. What has other numbers is not touched; an interface whose root queueing discipline
+//! somebody else chose is refused. A file says which part has which number. What has a number of
+//! these ranges and isn't in the file is listed under an id that begins with `?`, as not whole:
+//! whoever asks to tear it down gets rid of it.
 
 mod clear;
 mod config;
@@ -55,8 +59,9 @@ pub enum RouterError {
 }
 
 impl LinuxRouter {
-    /// A router that keeps its record in a directory, which is made where it is not there and should be gone after a restart of the machine, as
-    /// what it stands for is. `start` makes the commands of `tc` and `ip`: [`this_machine`].
+    /// A router that keeps its record in a directory, which is made where it is not there and
+    /// should be gone after a restart of the machine, as what it stands for is. `start` makes the
+    /// commands of `tc` and `ip`: [`this_machine`].
     ///
     /// # Errors
     /// [`RouterError`]; nothing has been asked of the kernel yet.
@@ -70,8 +75,10 @@ impl LinuxRouter {
         })
     }
 
-    /// Puts the router's queueing discipline at each interface at which it is to stay, so that no circuit finds packets waiting there that it would have to drop.
-    /// Where that can't be done it is tried again with the first circuit, which says why it can't be; those links are returned, each with the reason.
+    /// Puts the router's queueing discipline at each interface at which it is to stay, so that no
+    /// circuit finds packets waiting there that it would have to drop. Where that can't be done it
+    /// is tried again with the first circuit, which says why it can't be; those links are returned,
+    /// each with the reason.
     pub async fn begin(&self) -> Vec<(Name, DriverError)> {
         let record = self.record.lock().await;
         let snapshot = match self.kernel.snapshot(&self.config).await {
@@ -150,7 +157,8 @@ impl LinuxRouter {
         let mut idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
         let links: Vec<&Name> = record.parts().map(|(_, part)| &part.link).collect();
         if idle.any(|(link, _)| goes(link) && !links.contains(&link)) {
-            // Left by one that ended before it was done, and whose record is gone: nobody would ask for it.
+            // Left by one that ended before it was done, and whose record is gone: nobody would ask
+            // for it.
             self.settle_bases(record, None).await?;
         }
         let recorded = record.parts().map(|(slot, part)| Found {

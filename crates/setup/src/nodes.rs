@@ -86,7 +86,8 @@ impl SetupConfig {
         self.owner.clone().unwrap_or_else(Name::usual_owner)
     }
 
-    /// Of each node its driver's name, and the drivers. Nodes that are asked in the same way have one driver: what it lists is theirs together.
+    /// Of each node its driver's name, and the drivers. Nodes that are asked in the same way have
+    /// one driver: what it lists is theirs together.
     ///
     /// # Errors
     /// [`SetupFault`]: the first thing that is wrong.

@@ -1,5 +1,6 @@
-//! A driver: a program of the operator's, which is run once for each request, with the request as one JSON object on its standard input,
-//! and answers with one on its standard output. `docs/circuits.md` describes both.
+//! A driver: a program of the operator's, which is run once for each request, with the request as
+//! one JSON object on its standard input, and answers with one on its standard output.
+//! `docs/circuits.md` describes both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -23,7 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program with its arguments, which may take so long. It sees this program's environment and working directory.
+    /// A program with its arguments, which may take so long. It sees this program's environment and
+    /// working directory.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, arguments: Vec<String>, time: Duration) -> Self {
         Self {

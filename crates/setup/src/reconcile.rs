@@ -1,14 +1,18 @@
 //! What is to be asked of which driver, and when; which circuit is provisioned, and which failed.
 //!
-//! A [`Reconciler`] holds what should be there and what drivers last said is there. [`Reconciler::next`] gives what is to be asked now:
-//! of each driver one thing at a time, so that what it lists is never older than what it was asked. [`Reconciler::answered`] takes the
-//! answers. First of all each driver lists what it has, for it may have kept what somebody before a crash had it set up; and it lists
-//! again from time to time, for it may have lost something. Then it tears down what is not wanted, and sets up what is missing.
+//! A [`Reconciler`] holds what should be there and what drivers last said is there.
+//! [`Reconciler::next`] gives what is to be asked now: of each driver one thing at a time, so that
+//! what it lists is never older than what it was asked. [`Reconciler::answered`] takes the answers.
+//! First of all each driver lists what it has, for it may have kept what somebody before a crash
+//! had it set up; and it lists again from time to time, for it may have lost something. Then it
+//! tears down what is not wanted, and sets up what is missing.
 //!
-//! A circuit whose part is refused, or is not there [`GRACE_MS`] after it had to be, has failed: all its parts are torn down. So are parts
-//! of which nobody knows what they are, as long as they carry the name of this owner. Parts of other owners are not looked at.
+//! A circuit whose part is refused, or is not there [`GRACE_MS`] after it had to be, has failed:
+//! all its parts are torn down. So are parts of which nobody knows what they are, as long as they
+//! carry the name of this owner. Parts of other owners are not looked at.
 //!
-//! Moments are what the caller says, in milliseconds. The machine doesn't rely on them going forward only.
+//! Moments are what the caller says, in milliseconds. The machine doesn't rely on them going
+//! forward only.
 
 mod circuits;
 mod side;
@@ -29,10 +33,12 @@ use side::{Doing, Side};
 /// How long before its start a piece is set up, in milliseconds.
 pub const SETUP_LEAD_MS: u64 = 60_000;
 
-/// How long a part may be missing after its start, or in mid-window, before its circuit has failed, in milliseconds.
+/// How long a part may be missing after its start, or in mid-window, before its circuit has failed,
+/// in milliseconds.
 pub const GRACE_MS: u64 = 60_000;
 
-/// How long it takes until what failed once is asked again, in milliseconds; each further failure doubles it.
+/// How long it takes until what failed once is asked again, in milliseconds; each further failure
+/// doubles it.
 pub const FIRST_BACK_OFF: u64 = 1_000;
 
 /// The longest time until what failed is asked again, in milliseconds.
@@ -64,8 +70,9 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Begins without circuits: what drivers have of `owner` will be torn down unless [`Reconciler::want`] is called before
-    /// [`Reconciler::next`]. Nodes that are not in `nodes` need no set-up.
+    /// Begins without circuits: what drivers have of `owner` will be torn down unless
+    /// [`Reconciler::want`] is called before [`Reconciler::next`]. Nodes that are not in `nodes`
+    /// need no set-up.
     #[must_use]
     pub fn new(owner: Name, nodes: BTreeMap<Name, Name>) -> Self {
         let drivers: BTreeSet<&Name> = nodes.values().collect();
@@ -82,8 +89,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes what should be there: all circuits, of which those that are over may be left out. One that is no circuit has failed. One that
-    /// failed and is wanted unchanged stays so.
+    /// Takes what should be there: all circuits, of which those that are over may be left out. One
+    /// that is no circuit has failed. One that failed and is wanted unchanged stays so.
     pub fn want(&mut self, circuits: impl IntoIterator<Item = Circuit>) {
         let mut before = std::mem::take(&mut self.circuits);
         for circuit in circuits {
@@ -96,7 +103,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes what has changed of what should be there: each circuit as it is wanted now, or not any more. All others stay as they are wanted.
+    /// Takes what has changed of what should be there: each circuit as it is wanted now, or not any
+    /// more. All others stay as they are wanted.
     pub fn want_instead(&mut self, changed: impl IntoIterator<Item = (Name, Option<Circuit>)>) {
         for (id, circuit) in changed {
             match (circuit, self.circuits.get(&id)) {
@@ -111,8 +119,9 @@ impl Reconciler {
         }
     }
 
-    /// Says that a circuit that is wanted was provisioned before this machine began: what of it stands with a driver that has not listed yet
-    /// what it has is not missing. So a driver that can't be reached for a while after a restart ends no circuit.
+    /// Says that a circuit that is wanted was provisioned before this machine began: what of it
+    /// stands with a driver that has not listed yet what it has is not missing. So a driver that
+    /// can't be reached for a while after a restart ends no circuit.
     pub fn was_provisioned(&mut self, circuit: &Name) {
         if let Some(wanted) = self.circuits.get_mut(circuit) {
             wanted.believed = true;
@@ -126,8 +135,8 @@ impl Reconciler {
         }
     }
 
-    /// What is to be asked now. Each of it must be answered ([`Reconciler::answered`]), with an error where nobody did in time; until then its
-    /// driver is asked nothing else.
+    /// What is to be asked now. Each of it must be answered ([`Reconciler::answered`]), with an
+    /// error where nobody did in time; until then its driver is asked nothing else.
     pub fn next(&mut self, now: Moment) -> Vec<Ask> {
         self.judge(now);
         let mut desired = self.desired(now);
@@ -170,7 +179,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes it that nobody will answer what is under way: whoever asked was ended. Some of it may have been done.
+    /// Takes it that nobody will answer what is under way: whoever asked was ended. Some of it may
+    /// have been done.
     pub fn give_up(&mut self, now: Moment) {
         let under_way: Vec<u64> = self.sides.values().filter_map(Side::under_way).collect();
         for number in under_way {
@@ -178,7 +188,8 @@ impl Reconciler {
         }
     }
 
-    /// The next moment at which something may be to be asked, or a circuit may fail, without anything being answered.
+    /// The next moment at which something may be to be asked, or a circuit may fail, without
+    /// anything being answered.
     #[must_use]
     pub fn wake(&self, now: Moment) -> Option<Moment> {
         let circuits = self.circuits.values().flat_map(Wanted::turns);
@@ -217,8 +228,8 @@ impl Reconciler {
         })
     }
 
-    /// How many parts of a circuit may be there, whether it is wanted or not. A driver that never listed what it has counts as one, where
-    /// the circuit is wanted there or not known.
+    /// How many parts of a circuit may be there, whether it is wanted or not. A driver that never
+    /// listed what it has counts as one, where the circuit is wanted there or not known.
     #[must_use]
     pub fn left(&self, circuit: &Name) -> usize {
         let wanted = self.circuits.get(circuit);
@@ -236,7 +247,8 @@ impl Reconciler {
             .sum()
     }
 
-    /// How many parts of a circuit that is not wanted any more may be there; a driver of its nodes that never listed what it has counts as one.
+    /// How many parts of a circuit that is not wanted any more may be there; a driver of its nodes
+    /// that never listed what it has counts as one.
     #[must_use]
     pub fn left_of(&self, circuit: &Circuit) -> usize {
         let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);
@@ -250,7 +262,8 @@ impl Reconciler {
             .sum()
     }
 
-    /// The parts of a circuit that are to be there now, each with its driver: whom to ask for its counters.
+    /// The parts of a circuit that are to be there now, each with its driver: whom to ask for its
+    /// counters.
     #[must_use]
     pub fn parts(&self, circuit: &Name, now: Moment) -> Vec<(Name, Part)> {
         let wanted = self

@@ -38,7 +38,8 @@ enum Way {
     },
 }
 
-/// An agent elsewhere. One connection is kept for as long as it works; another is made for the next request.
+/// An agent elsewhere. One connection is kept for as long as it works; another is made for the next
+/// request.
 pub struct Remote {
     way: Way,
     time: Duration,
@@ -52,8 +53,8 @@ impl Remote {
         Self::by(Way::Socket(path.into()), time)
     }
 
-    /// An agent behind the standard input and output of a command, as `ssh ROUTER longhaul router`. What the command says on its standard
-    /// error goes where this program's goes.
+    /// An agent behind the standard input and output of a command, as `ssh ROUTER longhaul router`.
+    /// What the command says on its standard error goes where this program's goes.
     #[must_use]
     pub fn command(program: impl Into<PathBuf>, arguments: Vec<String>, time: Duration) -> Self {
         let program = program.into();
@@ -70,7 +71,8 @@ impl Remote {
 
     async fn exchange(&self, line: &[u8]) -> Result<Reply, DriverError> {
         let mut held = self.held.lock().await;
-        // Taken out, so that a connection on which something went wrong, or was given up, is not used again.
+        // Taken out, so that a connection on which something went wrong, or was given up, is not
+        // used again.
         let mut stream = match held.take() {
             Some(stream) => stream,
             None => {

@@ -1,4 +1,5 @@
-//! How the streams of a circuit are recognised: by their addresses, and, where that is not enough, by source port or mark.
+//! How the streams of a circuit are recognised: by their addresses, and, where that is not enough,
+//! by source port or mark.
 
 #[cfg(test)]
 mod tests;
@@ -9,7 +10,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The addresses that begin with the same bits: `10.0.0.0/8`, `2001:db8::/32`; one address is written without its length.
+/// The addresses that begin with the same bits: `10.0.0.0/8`, `2001:db8::/32`; one address is
+/// written without its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -239,7 +241,8 @@ pub struct Streams {
     /// Their source ports, where the circuit is for some of the streams between the ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<SourcePorts>,
-    /// The mark that the machine's firewall or a socket (`SO_MARK`) puts on them. It does not leave that machine.
+    /// The mark that the machine's firewall or a socket (`SO_MARK`) puts on them. It does not leave
+    /// that machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<u32>,
 }

@@ -1,7 +1,8 @@
-//! What each key holds of what a server has: under one ceiling for all, in shares, so that whoever fills it goes without.
+//! What each key holds of what a server has: under one ceiling for all, in shares, so that whoever
+//! fills it goes without.
 //!
-//! [`Ledger`] is the account itself. [`Account`] is one key's way to it: it waits where waiting is right, and what it takes
-//! is given back when the [`Held`] is dropped.
+//! [`Ledger`] is the account itself. [`Account`] is one key's way to it: it waits where waiting is
+//! right, and what it takes is given back when the [`Held`] is dropped.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -33,7 +34,8 @@ const MAX_LOG_SILENCE: Duration = Duration::from_secs(1);
 /// Memory is accounted in steps of so many bytes.
 const BOOKKEEPING_STEP: u64 = 64 * 1024;
 
-/// The accounts of all keys. One for each key that ever came and was known: as many as there are in the grants.
+/// The accounts of all keys. One for each key that ever came and was known: as many as there are in
+/// the grants.
 pub(crate) struct Accounts {
     shared: Arc<Shared>,
     of: Mutex<HashMap<PublicKey, Arc<Account>>>,
@@ -56,7 +58,8 @@ pub(crate) struct Account {
     shared: Arc<Shared>,
     /// Woken when something of it may be had.
     freed: [Notify; RESOURCES],
-    /// One of this key's blocks at a time is hashed for its holes; none where whoever sends them is who was asked to.
+    /// One of this key's blocks at a time is hashed for its holes; none where whoever sends them is
+    /// who was asked to.
     pub holes: Option<Semaphore>,
     /// One file at a time is read for this key to be compared; none likewise.
     pub comparing: Option<Mutex<()>>,
@@ -110,8 +113,8 @@ impl Accounts {
 }
 
 impl Account {
-    /// The account of a client, which shares with nobody: it may hold what one key may at a server, as
-    /// far as the limits of its process allow.
+    /// The account of a client, which shares with nobody: it may hold what one key may at a server,
+    /// as far as the limits of its process allow.
     pub(crate) fn alone() -> Arc<Self> {
         let limits = Limits::of_client(ProcessLimits::current());
         // One key may hold half.
@@ -151,7 +154,8 @@ impl Account {
         waited.map_err(|_| Exhausted::Share(Resource::OpenFiles).into())
     }
 
-    /// Writes a `line` of the log that this key causes, unless it causes too many; how many are left out is reported a little later.
+    /// Writes a `line` of the log that this key causes, unless it causes too many; how many are
+    /// left out is reported a little later.
     pub(crate) fn log(self: &Arc<Self>, line: impl FnOnce()) {
         if let Some(left_out) = self.admit_log() {
             self.report_left_out(left_out);
@@ -250,7 +254,8 @@ impl Held {
         Ok(())
     }
 
-    /// The same for bytes of memory, rounded up, so that not every entry of a copy asks for the ledger.
+    /// The same for bytes of memory, rounded up, so that not every entry of a copy asks for the
+    /// ledger.
     pub(crate) fn set_in_steps(&mut self, bytes: u64) -> Result<(), Exhausted> {
         let rounded = bytes.max(1).checked_next_multiple_of(BOOKKEEPING_STEP);
         self.set(rounded.unwrap_or(bytes))

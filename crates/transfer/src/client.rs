@@ -1,13 +1,15 @@
-//! The client's side of a copy: opens streams over the routes, keeps them going, and knows when it is over.
+//! The client's side of a copy: opens streams over the routes, keeps them going, and knows when it
+//! is over.
 //!
-//! The first stream starts at once and carries data; others join when the copy turns out large enough to be worth
-//! them. A stream that is lost is opened again on its route, with growing pauses, while the others
-//! go on. If none is left, the outage is waited out for as long as the user's patience lasts
-//! ([`patience`]). If the server has lost the copy by then, another one takes its place in the same
-//! run: what is in place is offered, and what is kept of large files is resumed.
+//! The first stream starts at once and carries data; others join when the copy turns out large
+//! enough to be worth them. A stream that is lost is opened again on its route, with growing
+//! pauses, while the others go on. If none is left, the outage is waited out for as long as the
+//! user's patience lasts ([`patience`]). If the server has lost the copy by then, another one takes
+//! its place in the same run: what is in place is offered, and what is kept of large files is
+//! resumed.
 //!
-//! Where somebody else than the user chooses the routes, they may join and leave in mid-copy ([`Connector::plan`]), and each is held against the direct
-//! one ([`steering`]).
+//! Where somebody else than the user chooses the routes, they may join and leave in mid-copy
+//! ([`Connector::plan`]), and each is held against the direct one ([`steering`]).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -59,8 +61,8 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
         None
     }
 
-    /// Watches this end's connection from now on, and right-sizes it where that helps; `side` is this end's part in
-    /// moving the files. None where there is no connection to watch.
+    /// Watches this end's connection from now on, and right-sizes it where that helps; `side` is
+    /// this end's part in moving the files. None where there is no connection to watch.
     fn watch(&mut self, _side: drs::Side) -> Option<Arc<FlowWatch>> {
         None
     }
@@ -70,7 +72,8 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
         None
     }
 
-    /// Where it is said which bytes travel in the clear, if that can be. Asked for before the stream is used.
+    /// Where it is said which bytes travel in the clear, if that can be. Asked for before the
+    /// stream is used.
     fn clear(&self) -> Option<Arc<Clear>> {
         None
     }
@@ -131,10 +134,11 @@ pub struct RoutePlan {
 pub trait Connector: Send + Sync + 'static {
     /// What it opens.
     type Stream: Transport;
-    /// The routes by name, at least one. They keep their numbers; where there is a [`Self::plan`], more may follow.
+    /// The routes by name, at least one. They keep their numbers; where there is a [`Self::plan`],
+    /// more may follow.
     fn routes(&self) -> Vec<String>;
-    /// Which of the routes are used, where that may change while a copy runs; else all of them are. Route 0 is then the direct one, which
-    /// opens the copy, and which the others are held against.
+    /// Which of the routes are used, where that may change while a copy runs; else all of them are.
+    /// Route 0 is then the direct one, which opens the copy, and which the others are held against.
     fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
         None
     }
@@ -148,9 +152,11 @@ pub trait Connector: Send + Sync + 'static {
 /// What the copy came to, once it is over.
 #[derive(Debug)]
 pub struct Outcome {
-    /// BLAKE3 over the record of every entry (path, kind, size, hash of content), the same on both sides.
+    /// BLAKE3 over the record of every entry (path, kind, size, hash of content), the same on both
+    /// sides.
     pub manifest: Hash,
-    /// Streams that are closing; to be waited for, if at all, after the outcome has been shown to the user.
+    /// Streams that are closing; to be waited for, if at all, after the outcome has been shown to
+    /// the user.
     pub closing: JoinSet<()>,
 }
 
@@ -223,8 +229,8 @@ impl<C: Connector> Client<C> {
         }
     }
 
-    /// Receives into `destination`; `names` is what each source is called in messages. The server is held to what the request
-    /// asks for: [`Error::NotAsked`] when it sends something else.
+    /// Receives into `destination`; `names` is what each source is called in messages. The server
+    /// is held to what the request asks for: [`Error::NotAsked`] when it sends something else.
     pub async fn pull(
         self,
         destination: Destination,

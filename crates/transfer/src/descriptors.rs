@@ -1,8 +1,8 @@
 //! Waiting for a descriptor where this process, or the system, has no more of them.
 //!
-//! Files that stay open have permits that fit the limit (`ulimit -n`). Beside them, work on blocking
-//! threads has a directory or a file open for a moment. If there is no descriptor for it, another
-//! one's moment ends soon.
+//! Files that stay open have permits that fit the limit (`ulimit -n`). Beside them, work on
+//! blocking threads has a directory or a file open for a moment. If there is no descriptor for it,
+//! another one's moment ends soon.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What can go wrong: with one file ([`Failure`], the rest goes on) and with the whole copy ([`Error`]).
+//! What can go wrong: with one file ([`Failure`], the rest goes on) and with the whole copy
+//! ([`Error`]).
 
 use std::fmt;
 use std::io;
@@ -28,7 +29,8 @@ pub enum FailureKind {
     Exists = 6,
     /// A device, socket or FIFO: only files, directories and symbolic links are copied.
     NotRegular = 7,
-    /// A directory where a file should go, or the other way round, or a device, FIFO or socket where a file should go.
+    /// A directory where a file should go, or the other way round, or a device, FIFO or socket
+    /// where a file should go.
     WrongKind = 8,
     /// The source does not exist.
     NotFound = 9,

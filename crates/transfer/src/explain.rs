@@ -12,7 +12,8 @@ pub struct Picture<'a> {
     pub push: bool,
     /// The depot next to the end that sends, when the route with most of the data has one.
     pub depot: Option<&'a str>,
-    /// How the end that sends the files sees its own connection (to the first depot from it, when there is one).
+    /// How the end that sends the files sees its own connection (to the first depot from it, when
+    /// there is one).
     pub sending: &'a Tally,
     /// How the end that receives them sees its own.
     pub receiving: &'a Tally,
@@ -37,7 +38,8 @@ pub fn explain(picture: &Picture<'_>) -> String {
         .or_else(|| picture.receiving.evidence())
         .unwrap_or_default();
     let limit = match (limit, picture.depot) {
-        // The connection to the first depot waits for the depot, which waits for what lies behind it.
+        // The connection to the first depot waits for the depot, which waits for what lies behind
+        // it.
         (Limit::ReceivingApplication | Limit::ReceiveWindow, Some(depot)) => {
             return behind(picture, depot, share);
         }

@@ -1,8 +1,11 @@
-//! Looking at files, changing names and finding what copies left behind, without copying: one directory, a question and its answer.
+//! Looking at files, changing names and finding what copies left behind, without copying: one
+//! directory, a question and its answer.
 //!
-//! - [`message`] has the questions and answers, one line of JSON each. They go over ssh (`longhaul_remote`) and over sessions with the
-//!   service `files` (`docs/files-protocol.md`, whose rules are cited as `LH-FILES-1`).
-//! - [`Files`] answers them beneath one directory that nothing leads out of, a page at a time and in bounded memory.
+//! - [`message`] has the questions and answers, one line of JSON each. They go over ssh
+//!   (`longhaul_remote`) and over sessions with the service `files` (`docs/files-protocol.md`,
+//!   whose rules are cited as `LH-FILES-1`).
+//! - [`Files`] answers them beneath one directory that nothing leads out of, a page at a time and
+//!   in bounded memory.
 //! - [`FilesClient`] asks a server; the server's side is [`crate::serve_files`].
 //! - [`Ahead`] asks for the pages of a directory before they are wanted, on whatever channel.
 

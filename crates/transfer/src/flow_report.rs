@@ -12,8 +12,8 @@ use crate::wire::{FLOW_LIMITS, FlowReport};
 /// After how long the first report is due: there is no verdict sooner.
 const FIRST_REPORT_AFTER: Duration = Duration::from_millis(100);
 
-/// When a server reports how its end of a stream does: soon after it began, when the other end decides how many streams it takes, and
-/// then with pauses that double up to [`FLOW_EVERY`].
+/// When a server reports how its end of a stream does: soon after it began, when the other end
+/// decides how many streams it takes, and then with pauses that double up to [`FLOW_EVERY`].
 #[derive(Debug, Default)]
 pub(crate) struct ReportSchedule {
     /// When the next one is due, and the pause after it.

@@ -1,4 +1,5 @@
-//! Frames off a byte stream, every length checked before anything is allocated, and the buffers blocks travel in.
+//! Frames off a byte stream, every length checked before anything is allocated, and the buffers
+//! blocks travel in.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -18,7 +19,8 @@ use crate::wire::{
 };
 use crate::wire::{block_header_len, decode};
 
-/// A peer that says nothing for this long is gone (LH-COPY-28); it would say KEEPALIVE every [`KEEP_ALIVE`].
+/// A peer that says nothing for this long is gone (LH-COPY-28); it would say KEEPALIVE every
+/// [`KEEP_ALIVE`].
 pub(crate) const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a side may say nothing.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
@@ -26,16 +28,19 @@ pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(5);
 pub(crate) const FLOW_EVERY: Duration = Duration::from_millis(500);
 /// How much is read ahead, in bytes.
 const READ_AHEAD: usize = 64 * 1024;
-/// How much of a block is read at once, in bytes: it fits a core's cache of the second level with room to spare.
+/// How much of a block is read at once, in bytes: it fits a core's cache of the second level with
+/// room to spare.
 const READ_PART_BYTES: usize = 128 * 1024;
-/// What the parts that are given to who looks at data as it arrives are a multiple of, in bytes: BLAKE3 is fastest on whole subtrees.
+/// What the parts that are given to who looks at data as it arrives are a multiple of, in bytes:
+/// BLAKE3 is fastest on whole subtrees.
 const ARRIVED_PART_BYTES: usize = 64 * 1024;
 
 /// A frame, or a block whose data is to be read next.
 #[derive(Debug)]
 pub(crate) enum Incoming {
     Frame(Frame),
-    /// Its data must be taken with [`FrameReader::read_data`]. What it hashes to, if it travels in the clear.
+    /// Its data must be taken with [`FrameReader::read_data`]. What it hashes to, if it travels in
+    /// the clear.
     Block(Block, Option<BlockHash>),
 }
 
@@ -140,8 +145,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Incoming::Block(block, hash))
     }
 
-    /// The data of the block just read, into `out`, which must be as long as that. `arrived` is given all of it in order, in parts
-    /// that are still in the processor's cache.
+    /// The data of the block just read, into `out`, which must be as long as that. `arrived` is
+    /// given all of it in order, in parts that are still in the processor's cache.
     pub(crate) async fn read_data(
         &mut self,
         out: &mut [u8],
@@ -237,7 +242,8 @@ pub(crate) fn broken(error: WireError) -> Error {
     Error::Protocol(error.to_string())
 }
 
-/// Buffers that blocks pass through, used again: fresh ones would cost a page fault for every 4 KiB.
+/// Buffers that blocks pass through, used again: fresh ones would cost a page fault for every 4
+/// KiB.
 #[derive(Default)]
 pub(crate) struct Buffers(Mutex<Vec<Vec<u8>>>);
 

@@ -1,4 +1,5 @@
-//! What must hold for any frame, any HELLO, whatever either side says, any file of grants and any journal; see [`longhaul_proto::fuzzing`].
+//! What must hold for any frame, any HELLO, whatever either side says, any file of grants and any
+//! journal; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
 
@@ -82,8 +83,8 @@ fn frame(data: &[u8]) {
     }
 }
 
-/// What decodes encodes to the same bytes, but for words that had to be written out, for options that are passed over, and for
-/// the versions of a HELLO, which is written with one's own.
+/// What decodes encodes to the same bytes, but for words that had to be written out, for options
+/// that are passed over, and for the versions of a HELLO, which is written with one's own.
 fn decoded(frame: &Frame, body: Option<&[u8]>) {
     let mut bytes = Vec::new();
     frame.encode(&mut bytes);

@@ -94,7 +94,8 @@ struct FileGrant {
 }
 
 impl Grants {
-    /// Adds a grant as it is written on a command line: `KEY`, for everything beneath the root, or `KEY=DIRECTORY`.
+    /// Adds a grant as it is written on a command line: `KEY`, for everything beneath the root, or
+    /// `KEY=DIRECTORY`.
     pub fn add(&mut self, access: Access, grant: &str) -> Result<(), GrantError> {
         let (key, directory) = grant.split_once('=').unwrap_or((grant, "/"));
         let wrong = |detail: String| GrantError::Grant {
@@ -119,7 +120,8 @@ impl Grants {
         });
     }
 
-    /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and `write` of directories.
+    /// Adds the grants of a TOML file: `[[grant]]` with `key`, and lists `read`, `create` and
+    /// `write` of directories.
     pub fn add_file(&mut self, path: &Path) -> Result<(), GrantError> {
         let file = printable(path.as_os_str().as_encoded_bytes());
         let text = read_trusted_file(path).map_err(|source| GrantError::Read {
@@ -168,7 +170,8 @@ impl Grants {
             .any(|g| g.key == *key && g.access.permits(access) && path.is_within(&g.directory))
     }
 
-    /// The widest directory around `path` in which `key` may do that: what it does there stays within.
+    /// The widest directory around `path` in which `key` may do that: what it does there stays
+    /// within.
     pub(crate) fn around(
         &self,
         key: &PublicKey,

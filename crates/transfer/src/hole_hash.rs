@@ -1,9 +1,10 @@
 //! Hashing of blocks that are mostly holes, where it is in nobody's way.
 //!
-//! A hole of a megabyte costs its sender 27 bytes and the receiver the hash of a megabyte of zeros: the chunks of BLAKE3 carry
-//! their number (BLAKE3 paper, section 2.4), so that no subtree of zeros hashes like another one and nothing can be looked
-//! up. What bounds it is who waits: such blocks are hashed on threads of the lowest priority, one block of a key at a time,
-//! and the stream that brought one reads on when it is done.
+//! A hole of a megabyte costs its sender 27 bytes and the receiver the hash of a megabyte of zeros:
+//! the chunks of BLAKE3 carry their number (BLAKE3 paper, section 2.4), so that no subtree of zeros
+//! hashes like another one and nothing can be looked up. What bounds it is who waits: such blocks
+//! are hashed on threads of the lowest priority, one block of a key at a time, and the stream that
+//! brought one reads on when it is done.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -22,7 +23,8 @@ use crate::wire::Block;
 const DATA_PART: usize = 16;
 /// Threads, at most; half of the processors otherwise.
 const MAX_THREADS: usize = 4;
-/// The lowest priority (`setpriority(2)`): next to a thread of ordinary priority, about 1.5 % of a processor.
+/// The lowest priority (`setpriority(2)`): next to a thread of ordinary priority, about 1.5 % of a
+/// processor.
 const NICE: i32 = 19;
 
 /// Whether `block` costs far more to hash than to send.

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 /// What a server bears.
 ///
-/// `copies`, `streams`, `open_files`, `buffers` and `bookkeeping` are ceilings over all keys. Each key has a share of them (see
-/// [`longhaul_proto::Shares`]): alone it may hold half, and however much some hold, another gets its first.
+/// `copies`, `streams`, `open_files`, `buffers` and `bookkeeping` are ceilings over all keys. Each
+/// key has a share of them (see [`longhaul_proto::Shares`]): alone it may hold half, and however
+/// much some hold, another gets its first.
 #[derive(Debug, Clone)]
 pub struct Limits {
     /// Copies at once. One that has lost its streams counts until it is dropped.
@@ -14,17 +15,21 @@ pub struct Limits {
     pub streams_per_copy: u16,
     /// Streams of all copies, those included that have not said what they want.
     pub streams: usize,
-    /// Files open at once to be written or read in blocks. Each may take [`DESCRIPTORS_PER_FILE`] descriptors.
+    /// Files open at once to be written or read in blocks. Each may take [`DESCRIPTORS_PER_FILE`]
+    /// descriptors.
     pub open_files: usize,
-    /// Buffers of [`BUFFER_BYTES`] between the network and the disk, each with one piece of work on a blocking thread.
+    /// Buffers of [`BUFFER_BYTES`] between the network and the disk, each with one piece of work on
+    /// a blocking thread.
     pub buffers: usize,
-    /// Bytes of memory for what is remembered of copies: entries, directories, failures, hashes of blocks.
+    /// Bytes of memory for what is remembered of copies: entries, directories, failures, hashes of
+    /// blocks.
     pub bookkeeping: usize,
     /// Time for HELLO after the session is up.
     pub hello: Duration,
     /// How long a copy without a stream waits for one.
     pub grace: Duration,
-    /// How long a file waits for its place among `open_files` before it fails with [`crate::FailureKind::Limit`].
+    /// How long a file waits for its place among `open_files` before it fails with
+    /// [`crate::FailureKind::Limit`].
     pub file_wait: Duration,
 }
 
@@ -32,7 +37,8 @@ pub struct Limits {
 pub const DESCRIPTORS_PER_FILE: usize = 3;
 /// Bytes of a buffer: the largest block and its header, or a batch of small files.
 pub const BUFFER_BYTES: usize = (1 << 20) + 64 * 1024;
-/// Bytes that one stream may take besides its buffers: what is read ahead, a frame, answers that wait to be sent, and its session.
+/// Bytes that one stream may take besides its buffers: what is read ahead, a frame, answers that
+/// wait to be sent, and its session.
 pub const STREAM_BYTES: usize = 7 << 18;
 /// Directories that a copy keeps open for the files that go into them.
 pub(crate) const OPEN_DIRECTORIES_PER_COPY: usize = 16;
@@ -62,8 +68,8 @@ impl Limits {
             .saturating_add(self.open_files.saturating_mul(DESCRIPTORS_PER_FILE))
     }
 
-    /// The most threads that blocking work may take: one a buffer, and three a copy for its walk, its commits and its
-    /// end.
+    /// The most threads that blocking work may take: one a buffer, and three a copy for its walk,
+    /// its commits and its end.
     pub fn blocking_threads(&self) -> usize {
         self.buffers.saturating_add(self.copies.saturating_mul(3))
     }
@@ -77,8 +83,8 @@ impl Limits {
             .saturating_add(streams)
     }
 
-    /// With as many open files as fit a limit on descriptors, `RLIMIT_NOFILE`, of which `others` go elsewhere. `Err` with the
-    /// number needed if it leaves no room for any.
+    /// With as many open files as fit a limit on descriptors, `RLIMIT_NOFILE`, of which `others` go
+    /// elsewhere. `Err` with the number needed if it leaves no room for any.
     pub fn within_descriptors(mut self, limit: u64, others: usize) -> Result<Self, u64> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         let taken = self.descriptors_without_files().saturating_add(others);

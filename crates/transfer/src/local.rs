@@ -1,5 +1,5 @@
-//! A copy within one machine: the same engine, both sides joined by an in-memory pipe, so that everything holds that holds
-//! between machines.
+//! A copy within one machine: the same engine, both sides joined by an in-memory pipe, so that
+//! everything holds that holds between machines.
 
 use std::sync::Arc;
 
@@ -19,8 +19,9 @@ use crate::wire::Compare;
 /// Bytes in the pipe.
 const PIPE: usize = 4 << 20;
 
-/// Copies `sources` to `destination`; `names` is what each source is called in messages, `compare` how it is found that a file is
-/// there already, and `hard_links` whether names of one file are to be names of one file there, too.
+/// Copies `sources` to `destination`; `names` is what each source is called in messages, `compare`
+/// how it is found that a file is there already, and `hard_links` whether names of one file are to
+/// be names of one file there, too.
 pub async fn copy_local(
     sources: Sources,
     names: Vec<String>,

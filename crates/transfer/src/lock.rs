@@ -1,4 +1,5 @@
-//! Locks that outlive a panicking holder: state behind them is kept consistent at every step, so poison says nothing.
+//! Locks that outlive a panicking holder: state behind them is kept consistent at every step, so
+//! poison says nothing.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 

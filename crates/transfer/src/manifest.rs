@@ -1,7 +1,9 @@
-//! One hash over all that a copy carried, the same on both sides whatever the order in which things arrived.
+//! One hash over all that a copy carried, the same on both sides whatever the order in which things
+//! arrived.
 //!
-//! Entries are chained by their number: BLAKE3 over the records of entry 0, 1, 2, ... Records that come early wait.
-//! Both sides compute it and the sender compares it at the end (LH-COPY-26), so that a lost, doubled or exchanged entry shows.
+//! Entries are chained by their number: BLAKE3 over the records of entry 0, 1, 2, ... Records that
+//! come early wait. Both sides compute it and the sender compares it at the end (LH-COPY-26), so
+//! that a lost, doubled or exchanged entry shows.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -20,7 +22,8 @@ pub(crate) enum Record<'a> {
         size: u64,
         hash: &'a Hash,
     },
-    /// A file that was there already by its size and modification time (seconds since 1970, nanoseconds).
+    /// A file that was there already by its size and modification time (seconds since 1970,
+    /// nanoseconds).
     Unchanged {
         size: u64,
         mtime: (i64, u32),
@@ -29,7 +32,8 @@ pub(crate) enum Record<'a> {
     Symlink {
         target: &'a [u8],
     },
-    /// Another name of a file of `size` bytes: which of the sources its first one belongs to, and where beneath that.
+    /// Another name of a file of `size` bytes: which of the sources its first one belongs to, and
+    /// where beneath that.
     HardLink {
         size: u64,
         source: u32,

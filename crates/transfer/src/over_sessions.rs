@@ -1,4 +1,5 @@
-//! Copies over real sessions: how the engine reaches a server, and how a server takes what a listener accepts.
+//! Copies over real sessions: how the engine reaches a server, and how a server takes what a
+//! listener accepts.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -83,7 +84,8 @@ pub enum Mark {
 }
 
 impl Reserved {
-    /// What the route is called in events and reports. A circuit keeps its name when more or less of it is granted.
+    /// What the route is called in events and reports. A circuit keeps its name when more or less
+    /// of it is granted.
     #[must_use]
     pub fn name(&self) -> String {
         match &self.mark {
@@ -147,8 +149,8 @@ impl Paths {
 /// grant is renewed is not.
 const MAX_ROUTES: usize = 256;
 
-/// One way to the server: the depots to pass, the address of this host to begin at, where that is not the system's choice, and what marks its streams as
-/// those of a reserved way.
+/// One way to the server: the depots to pass, the address of this host to begin at, where that is
+/// not the system's choice, and what marks its streams as those of a reserved way.
 #[derive(Clone)]
 struct Path {
     route: Route,
@@ -176,7 +178,8 @@ impl SessionConnector {
         Self::from_sources(base, routes, &[])
     }
 
-    /// The same, over each route from each of these addresses of this host; from whichever the system chooses if there is none.
+    /// The same, over each route from each of these addresses of this host; from whichever the
+    /// system chooses if there is none.
     pub fn from_sources(base: ConnectOptions, mut routes: Vec<Route>, sources: &[IpAddr]) -> Self {
         if routes.is_empty() {
             routes.push(Route::direct());
@@ -211,8 +214,9 @@ impl SessionConnector {
         }
     }
 
-    /// From now on, these routes are used beside the direct one, and no others; in a copy that is under way, they join it, and others leave.
-    /// Nothing changes where the routes were given for good, and beyond a few dozen routes.
+    /// From now on, these routes are used beside the direct one, and no others; in a copy that is
+    /// under way, they join it, and others leave. Nothing changes where the routes were given for
+    /// good, and beyond a few dozen routes.
     pub fn use_beside(&self, routes: &[Route]) {
         self.use_ways(|paths, source| {
             let routes = routes.iter().filter(|route| !route.is_direct());
@@ -228,8 +232,8 @@ impl SessionConnector {
         });
     }
 
-    /// From now on, these reserved ways are used besides whatever is [chosen](Self::use_beside), and no other reserved ones; as there, they join and leave
-    /// a copy that is under way.
+    /// From now on, these reserved ways are used besides whatever is [chosen](Self::use_beside),
+    /// and no other reserved ones; as there, they join and leave a copy that is under way.
     pub fn use_reserved(&self, reserved: &[Reserved]) {
         self.use_ways(|paths, source| {
             let numbers = reserved.iter().filter_map(|reserved| {
@@ -244,7 +248,8 @@ impl SessionConnector {
         });
     }
 
-    /// Whether routes to [use](Self::use_beside) are still looked for. As long as they are, a copy whose direct route cannot be opened waits for them.
+    /// Whether routes to [use](Self::use_beside) are still looked for. As long as they are, a copy
+    /// whose direct route cannot be opened waits for them.
     pub fn await_routes(&self, awaited: bool) {
         self.use_ways(|paths, _| paths.awaited = awaited);
     }
@@ -316,7 +321,8 @@ impl Connector for SessionConnector {
                     error if error.is_about_the_service() => ConnectFailure::NotOffered,
                     _ => ConnectFailure::NoRoute,
                 },
-                // A depot may take a grant later that it does not take yet: its clock may be behind, and sessions of the circuit end.
+                // A depot may take a grant later that it does not take yet: its clock may be
+                // behind, and sessions of the circuit end.
                 retry: is_worth_a_retry(&error)
                     || (options.grant.is_some() && error.is_about_grant()),
                 message: error.to_string(),

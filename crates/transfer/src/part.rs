@@ -1,7 +1,9 @@
-//! Copies that are divided into parts, so that several nodes carry one tree (LH-COPY-49 to LH-COPY-52).
+//! Copies that are divided into parts, so that several nodes carry one tree (LH-COPY-49 to
+//! LH-COPY-52).
 //!
-//! A part takes the files whose paths hash to it, and nothing else: whoever looks at the same tree agrees which part a file is of, without
-//! having asked anybody. What is left (directories, links, what a part could not copy) is for a copy of the whole behind the parts.
+//! A part takes the files whose paths hash to it, and nothing else: whoever looks at the same tree
+//! agrees which part a file is of, without having asked anybody. What is left (directories, links,
+//! what a part could not copy) is for a copy of the whole behind the parts.
 
 use std::fmt;
 use std::str::FromStr;
@@ -88,7 +90,8 @@ pub enum Portion {
     Whole,
     /// The files of one part. Directories on the way to them are made, and marked as not finished.
     Part(Part),
-    /// All, behind the parts: most of it is there by then, and does not travel. Directories that parts have made are finished.
+    /// All, behind the parts: most of it is there by then, and does not travel. Directories that
+    /// parts have made are finished.
     Rest,
 }
 
@@ -126,12 +129,14 @@ impl FromStr for Portion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PartFilter {
     pub part: Part,
-    /// A file with several names goes by its inode number, so that all of its names are of one part.
+    /// A file with several names goes by its inode number, so that all of its names are of one
+    /// part.
     pub links_together: bool,
 }
 
 impl PartFilter {
-    /// Whether the file at `path` is of the part if it has one name; one with several may be at any path.
+    /// Whether the file at `path` is of the part if it has one name; one with several may be at any
+    /// path.
     pub(crate) fn may_take(self, source: u32, path: &RelPath) -> bool {
         self.links_together || self.part.takes(source, path)
     }

@@ -1,7 +1,7 @@
 //! Names on the wire: a path beneath a root, as the bytes the file system holds.
 //!
-//! A [`RelPath`] can't leave the directory it is resolved in by its spelling; that symbolic links can't lead it out
-//! either is the business of [`crate::confine`].
+//! A [`RelPath`] can't leave the directory it is resolved in by its spelling; that symbolic links
+//! can't lead it out either is the business of [`crate::confine`].
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -13,13 +13,14 @@ use std::path::Path;
 
 use longhaul_proto::text::printable;
 
-/// Longest relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less the final NUL).
+/// Longest relative path in bytes: what one `openat2(2)` call resolves (`PATH_MAX` less the final
+/// NUL).
 pub const MAX_PATH: usize = 4095;
 /// Longest single name in bytes (`NAME_MAX`).
 pub const MAX_NAME: usize = 255;
 
-/// A path relative to some root: names joined by `/`, never `.` or `..`, no empty name, no NUL. The empty path is the
-/// root itself. Bytes, not text: names need not be UTF-8.
+/// A path relative to some root: names joined by `/`, never `.` or `..`, no empty name, no NUL. The
+/// empty path is the root itself. Bytes, not text: names need not be UTF-8.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct RelPath(Box<[u8]>);
 
@@ -65,7 +66,8 @@ impl RelPath {
         Ok(Self(bytes.into()))
     }
 
-    /// Takes what a person typed: leading, trailing and doubled slashes and `.` are dropped; `..` is refused.
+    /// Takes what a person typed: leading, trailing and doubled slashes and `.` are dropped; `..`
+    /// is refused.
     pub fn from_typed(bytes: &[u8]) -> Result<Self, PathError> {
         let names: Vec<&[u8]> = bytes
             .split(|&b| b == b'/')

@@ -89,7 +89,8 @@ impl Limits {
         }
     }
 
-    /// With as many buffers, streams and bytes for bookkeeping as fit `limit` bytes of address space.
+    /// With as many buffers, streams and bytes for bookkeeping as fit `limit` bytes of address
+    /// space.
     #[must_use]
     pub fn within_memory(mut self, limit: Option<usize>) -> Self {
         let Some(limit) = limit else { return self };

@@ -131,8 +131,8 @@ impl Progress {
         self.silent_millis.store(millis, Ordering::Relaxed);
     }
 
-    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of files that were there or are other
-    /// names of one.
+    /// Bytes in place that have travelled: not those that an earlier copy had left, nor those of
+    /// files that were there or are other names of one.
     pub fn bytes_travelled(&self) -> u64 {
         let not = [
             &self.bytes_resumed,
@@ -145,7 +145,8 @@ impl Progress {
         })
     }
 
-    /// How many bytes of files there are, as soon as that is known; none, as soon as there are `many` and the walk goes on.
+    /// How many bytes of files there are, as soon as that is known; none, as soon as there are
+    /// `many` and the walk goes on.
     pub async fn size(&self, many: u64) -> Option<u64> {
         loop {
             // From here on nothing that is found goes unnoticed.

@@ -1,4 +1,5 @@
-//! The receiving half of a copy: takes what streams bring, keeps account of it, and has the store put it in place.
+//! The receiving half of a copy: takes what streams bring, keeps account of it, and has the store
+//! put it in place.
 
 mod ledger;
 mod receiver;

@@ -1,4 +1,5 @@
-//! A number for each destination, kept from one copy to the next: a small text file that nobody has to keep.
+//! A number for each destination, kept from one copy to the next: a small text file that nobody has
+//! to keep.
 //!
 //! One line for each, the latest first: seconds since 1970, the number, further numbers that say
 //! what it was learned from, and a hash instead of names, so that the file shows nobody who copied

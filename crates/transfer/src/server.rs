@@ -1,4 +1,5 @@
-//! The server's side: which copies are under way, who may do what where, and when a copy nobody comes back for is dropped.
+//! The server's side: which copies are under way, who may do what where, and when a copy nobody
+//! comes back for is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +118,8 @@ impl Server {
         }
     }
 
-    /// Writes a `line` of the log that a session of `key` causes, unless it causes too many; those left out are counted and reported.
+    /// Writes a `line` of the log that a session of `key` causes, unless it causes too many; those
+    /// left out are counted and reported.
     pub fn log(&self, key: PublicKey, line: impl FnOnce()) {
         self.account(key).log(line);
     }
@@ -295,7 +297,8 @@ impl Server {
 
     fn forget(&self, token: Token) {
         let copy = self.copies.locked().end(token);
-        // What it leaves behind is removed from the disk, or made durable, with nobody waiting for it.
+        // What it leaves behind is removed from the disk, or made durable, with nobody waiting for
+        // it.
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(move || drop(copy))),
             Err(_) => drop(copy),

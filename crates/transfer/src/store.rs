@@ -1,4 +1,5 @@
-//! Where the files of a copy are: folders that nothing leads out of, and files that take their names once they are whole.
+//! Where the files of a copy are: folders that nothing leads out of, and files that take their
+//! names once they are whole.
 
 pub mod confine;
 mod contest;
@@ -25,7 +26,8 @@ pub(crate) fn is_temporary(name: &[u8]) -> bool {
 ///
 /// All of it may block, and be called from several threads at once; for one file, by one at a time.
 pub(crate) trait Store: Send + Sync + 'static {
-    /// A file in the making: nobody sees it under its name. When this is dropped it is gone, or kept for a later copy to go on with.
+    /// A file in the making: nobody sees it under its name. When this is dropped it is gone, or
+    /// kept for a later copy to go on with.
     type File: Send + 'static;
 
     /// How many sources the copy has.
@@ -39,7 +41,8 @@ pub(crate) trait Store: Send + Sync + 'static {
         Resumption::Nothing
     }
 
-    /// Goes on with a file that an earlier copy began, if it can be: with what of it need not travel again.
+    /// Goes on with a file that an earlier copy began, if it can be: with what of it need not
+    /// travel again.
     ///
     /// # Errors
     /// What there is cannot be read.
@@ -47,11 +50,12 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(Resumption::Nothing)
     }
 
-    /// Whether a file that is offered is there already; what is there is read only if the offer has a hash, and as long as somebody
-    /// `is_waiting`.
+    /// Whether a file that is offered is there already; what is there is read only if the offer has
+    /// a hash, and as long as somebody `is_waiting`.
     ///
     /// # Errors
-    /// What is there can't be replaced, so that the file fails; or it is the same, and can't be given its permissions or time.
+    /// What is there can't be replaced, so that the file fails; or it is the same, and can't be
+    /// given its permissions or time.
     fn compare(
         &self,
         _offer: &Offer,
@@ -60,7 +64,8 @@ pub(crate) trait Store: Send + Sync + 'static {
         Ok(Comparison::Wanted)
     }
 
-    /// Gives a file in place another name: that of `link`. One that is another file, or can't be given the name, is to be sent.
+    /// Gives a file in place another name: that of `link`. One that is another file, or can't be
+    /// given the name, is to be sent.
     ///
     /// # Errors
     /// The file can't be put there at all.
@@ -85,8 +90,8 @@ pub(crate) trait Store: Send + Sync + 'static {
         drop(file);
     }
 
-    /// Gives a file that is whole and verified its name, once its content is durable. Calls `done` with
-    /// the outcome: before it returns, or later from another thread.
+    /// Gives a file that is whole and verified its name, once its content is durable. Calls `done`
+    /// with the outcome: before it returns, or later from another thread.
     fn commit(&self, file: Self::File, meta: &Meta, size: u64, hash: &Hash, done: OnCommit);
 
     /// Writes a whole file and commits it as [`Self::commit`] does. `data` has been verified.
@@ -95,16 +100,19 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// Makes a symbolic link, pointing wherever it points: it is written, never followed.
     fn write_symlink(&self, head: &Head, meta: &Meta, target: &[u8]) -> Result<Written, Failure>;
 
-    /// Makes a directory that `meta` describes; its permissions and time come with [`Self::finish_dir`].
+    /// Makes a directory that `meta` describes; its permissions and time come with
+    /// [`Self::finish_dir`].
     fn make_dir(&self, head: &Head, meta: &Meta) -> Result<MadeDir, Failure>;
 
     /// Whether there is anything to be done with a directory at the end.
     fn finishes(&self, made: MadeDir) -> bool;
 
-    /// When all in it is written: a directory's permissions and time, as far as they are the copy's to set.
+    /// When all in it is written: a directory's permissions and time, as far as they are the copy's
+    /// to set.
     fn finish_dir(&self, head: &Head, made: MadeDir, meta: &Meta) -> Result<(), Failure>;
 
-    /// When all is written: returns whether it is where the peer expects it. If not, the copy does not conclude.
+    /// When all is written: returns whether it is where the peer expects it. If not, the copy does
+    /// not conclude.
     fn is_in_place(&self) -> bool {
         true
     }
@@ -112,15 +120,16 @@ pub(crate) trait Store: Send + Sync + 'static {
     /// When the copy ends early: leaves a directory for a later copy to finish.
     fn leave_dir(&self, head: &Head, made: MadeDir, meta: &Meta);
 
-    /// When everything is in place and before it is reported: what is still to be forced to disk. What failed, each with
-    /// what it was in its detail.
+    /// When everything is in place and before it is reported: what is still to be forced to disk.
+    /// What failed, each with what it was in its detail.
     fn finish(&self) -> Vec<Failure>;
 }
 
 /// Receives the outcome of a commit, exactly once.
 pub(crate) type OnCommit = Box<dyn FnOnce(Result<Written, Failure>) + Send>;
 
-/// What came of comparing a file that is offered with what is there, or of giving one in place another name.
+/// What came of comparing a file that is offered with what is there, or of giving one in place
+/// another name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Comparison {
     /// The file is in place.
@@ -158,7 +167,8 @@ pub(crate) struct Announced {
 pub(crate) enum MadeDir {
     /// Made by this copy, or by an earlier one that did not finish it.
     New,
-    /// There before, and finished by an earlier copy: it is restored if this one puts anything into it.
+    /// There before, and finished by an earlier copy: it is restored if this one puts anything into
+    /// it.
     Earlier,
     /// There before: it takes the permissions and time of its source, since the copy overwrites.
     Overwritten,

@@ -1,8 +1,9 @@
 //! The BLAKE3 hash of a file whose blocks pass in any order, over several streams.
 //!
-//! BLAKE3 is a binary tree over chunks of 1 KiB (BLAKE3 paper, section 2.1). A block of a power-of-two size at a multiple of
-//! that size is a whole subtree, so its chaining value can be computed alone and merged when its sibling is there.
-//! The root is the ordinary BLAKE3 hash of the file: `b3sum` agrees.
+//! BLAKE3 is a binary tree over chunks of 1 KiB (BLAKE3 paper, section 2.1). A block of a
+//! power-of-two size at a multiple of that size is a whole subtree, so its chaining value can be
+//! computed alone and merged when its sibling is there. The root is the ordinary BLAKE3 hash of the
+//! file: `b3sum` agrees.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -20,7 +21,8 @@ pub type Hash = [u8; 32];
 /// Zeros to hash where a file has a hole.
 static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 
-/// What one block contributes: its subtree's chaining value, or the root hash if the block is the whole file.
+/// What one block contributes: its subtree's chaining value, or the root hash if the block is the
+/// whole file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BlockHash([u8; 32]);
 
@@ -35,7 +37,8 @@ impl BlockHash {
         &self.0
     }
 
-    /// As the subtree of the block at `offset`. Not for a block that is the whole file: its hash is no chaining value.
+    /// As the subtree of the block at `offset`. Not for a block that is the whole file: its hash is
+    /// no chaining value.
     pub(crate) fn subtree(self, offset: u64, block_log2: u32) -> Subtree {
         Subtree {
             offset,
@@ -45,8 +48,9 @@ impl BlockHash {
     }
 }
 
-/// A subtree of a file's BLAKE3 tree: the bytes from `offset` on, `1 << level` of them or as many as the file has, and what
-/// they hash to. Never the whole file: a root is hashed with a flag of its own (BLAKE3 paper, section 2.6).
+/// A subtree of a file's BLAKE3 tree: the bytes from `offset` on, `1 << level` of them or as many
+/// as the file has, and what they hash to. Never the whole file: a root is hashed with a flag of
+/// its own (BLAKE3 paper, section 2.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Subtree {
     /// Its first byte in the file: a multiple of `1 << level`.
@@ -107,14 +111,15 @@ impl BlockHasher {
     }
 }
 
-/// The tree of one file: remembers which blocks have been seen and merges what can be merged. Holds at most one
-/// subtree for each run of blocks, so memory follows how far out of order blocks come, not the file's size.
+/// The tree of one file: remembers which blocks have been seen and merges what can be merged. Holds
+/// at most one subtree for each run of blocks, so memory follows how far out of order blocks come,
+/// not the file's size.
 #[derive(Debug, Clone)]
 pub(crate) struct TreeHash {
     size: u64,
     block_log2: u32,
-    /// Level and chaining value by offset. They are disjoint, and no two of them could be merged, but for the two halves of
-    /// the whole file, which are kept.
+    /// Level and chaining value by offset. They are disjoint, and no two of them could be merged,
+    /// but for the two halves of the whole file, which are kept.
     subtrees: BTreeMap<u64, (u32, ChainingValue)>,
     root: Option<Hash>,
 }
@@ -193,7 +198,8 @@ impl TreeHash {
             && (offset != 0 || (self.size - 1) >> level != 0)
     }
 
-    /// Adds a subtree of whole blocks; one that is in already changes nothing. False if the file has no such subtree.
+    /// Adds a subtree of whole blocks; one that is in already changes nothing. False if the file
+    /// has no such subtree.
     pub(crate) fn insert_subtree(&mut self, subtree: Subtree) -> bool {
         let Subtree {
             mut offset,

@@ -1,13 +1,14 @@
 //! The copy protocol: what the two ends of a session say to each other to copy a tree.
 //!
-//! A stream is a sequence of frames each way. A frame is a length (u32, little-endian like every number here; it counts
-//! what follows it), a type byte and a body. The client's first frame is HELLO, and it sends on without waiting for
-//! the server's ACCEPT: no round trip is spent on agreement. Whoever holds the files (the *sender*: the client of
-//! a push, the server of a pull) says FILE, SMALL, BLOCK, ...; the *receiver* answers ACK and RESULT, and at the end DONE.
-//! Every stream of one copy carries the same HELLO, whose token joins them.
+//! A stream is a sequence of frames each way. A frame is a length (u32, little-endian like every
+//! number here; it counts what follows it), a type byte and a body. The client's first frame is
+//! HELLO, and it sends on without waiting for the server's ACCEPT: no round trip is spent on
+//! agreement. Whoever holds the files (the *sender*: the client of a push, the server of a pull)
+//! says FILE, SMALL, BLOCK, ...; the *receiver* answers ACK and RESULT, and at the end DONE. Every
+//! stream of one copy carries the same HELLO, whose token joins them.
 //!
-//! All sizes are bounded before anything is allocated; decoding never panics (property tests below). The rules that the code
-//! cites (`LH-COPY-1`) are those of `docs/copy-protocol.md`.
+//! All sizes are bounded before anything is allocated; decoding never panics (property tests
+//! below). The rules that the code cites (`LH-COPY-1`) are those of `docs/copy-protocol.md`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -117,10 +118,12 @@ impl FrameType {
     }
 }
 
-/// What tells one state of a source file from every other: chosen by the sender, only compared by the receiver (LH-COPY-33).
+/// What tells one state of a source file from every other: chosen by the sender, only compared by
+/// the receiver (LH-COPY-33).
 pub(crate) type SourceIdentity = [u8; 32];
 
-/// Which copy a server takes a stream for: another number each time that it begins one (LH-COPY-38).
+/// Which copy a server takes a stream for: another number each time that it begins one
+/// (LH-COPY-38).
 pub(crate) type CopyInstance = [u8; 8];
 
 /// Permissions and modification time.
@@ -150,7 +153,8 @@ pub(crate) struct Offer {
     pub meta: Meta,
     /// Bytes.
     pub size: u64,
-    /// BLAKE3 of its content, if that is what is to be compared; otherwise its size and modification time are.
+    /// BLAKE3 of its content, if that is what is to be compared; otherwise its size and
+    /// modification time are.
     pub hash: Option<Hash>,
 }
 
@@ -241,7 +245,8 @@ pub(crate) enum Frame {
     Offer(Offer),
     /// Another name of a file that is in place (LH-COPY-45).
     HardLink(HardLink),
-    /// A file that was offered, or said to be another name of one, is to be sent (LH-COPY-41, LH-COPY-46).
+    /// A file that was offered, or said to be another name of one, is to be sent (LH-COPY-41,
+    /// LH-COPY-46).
     Want { id: u64 },
     /// A directory; its permissions and time are set when all is written.
     Directory { head: Head, meta: Meta },
@@ -257,7 +262,8 @@ pub(crate) enum Frame {
     ClearBlock(Block, BlockHash),
     /// A file's hash, once all of it has been read unchanged (LH-COPY-15).
     FileEnd { id: u64, hash: Hash },
-    /// An entry that could not be read (LH-COPY-16); or, from the receiver and without a number, an afterthought about one that was written.
+    /// An entry that could not be read (LH-COPY-16); or, from the receiver and without a number, an
+    /// afterthought about one that was written.
     Failed { head: Head, failure: Failure },
     /// The walk is over: so many entries were numbered (LH-COPY-17).
     End { entries: u64, bytes: u64 },
@@ -271,7 +277,8 @@ pub(crate) enum Frame {
     NotKept(NotKeptCounts),
     /// A block is written.
     Ack { id: u64, offset: u64 },
-    /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow (LH-COPY-36).
+    /// These parts of a file are in place and need not be sent; by offset, disjoint. `more` follow
+    /// (LH-COPY-36).
     Have {
         id: u64,
         more: bool,
@@ -288,7 +295,8 @@ pub(crate) enum Frame {
     KeepAlive,
     /// Server: how this stream's connection does at my end (LH-COPY-29).
     Flow(FlowReport),
-    /// Receiver of a pull (LH-COPY-32): take no more work for this stream, and close it once all that it carries is answered.
+    /// Receiver of a pull (LH-COPY-32): take no more work for this stream, and close it once all
+    /// that it carries is answered.
     Retire,
 }
 

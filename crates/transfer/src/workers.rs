@@ -1,7 +1,7 @@
 //! Blocking work of a stream, whose end nobody waits for by itself.
 //!
-//! A panic in it leaves something unanswered, and the peer would wait for the answer for good. So it
-//! ends the stream, as any other error does.
+//! A panic in it leaves something unanswered, and the peer would wait for the answer for good. So
+//! it ends the stream, as any other error does.
 
 use std::sync::Arc;
 

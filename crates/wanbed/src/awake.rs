@@ -1,7 +1,9 @@
 //! Virtual processors that do not halt while something is measured.
 //!
-//! The host resumes a halted virtual processor when it is needed again, which takes a while where the host is busy: packets of a lab are late by it, and the time counts
-//! as stolen. One thread for each processor, with the policy that gives way to every other thread at once (`SCHED_IDLE`, sched(7)), keeps them from halting.
+//! The host resumes a halted virtual processor when it is needed again, which takes a while where
+//! the host is busy: packets of a lab are late by it, and the time counts as stolen. One thread for
+//! each processor, with the policy that gives way to every other thread at once (`SCHED_IDLE`,
+//! sched(7)), keeps them from halting.
 
 #![allow(unsafe_code)] // No crate wraps sched_setscheduler.
 
@@ -22,10 +24,12 @@ pub struct Awake {
 }
 
 impl Awake {
-    /// Begins; none where nothing is to be gained (this is no guest, or does not say so) or where a quota bounds what this program's control group may use.
+    /// Begins; none where nothing is to be gained (this is no guest, or does not say so) or where a
+    /// quota bounds what this program's control group may use.
     ///
     /// # Errors
-    /// [`Error::NoProgram`](crate::Error::NoProgram) when the `wanbed` program is not built, [`Error::System`](crate::Error::System) when it cannot be started.
+    /// [`Error::NoProgram`](crate::Error::NoProgram) when the `wanbed` program is not built,
+    /// [`Error::System`](crate::Error::System) when it cannot be started.
     pub fn keep() -> Result<Option<Self>> {
         let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let allowed =
@@ -56,7 +60,8 @@ impl Drop for Awake {
     }
 }
 
-/// Whether it pays, by the text of /proc/cpuinfo, how many processors this program may run on, and how many of them its quota is worth.
+/// Whether it pays, by the text of /proc/cpuinfo, how many processors this program may run on, and
+/// how many of them its quota is worth.
 fn pays(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     let mut flags = cpuinfo
         .lines()
@@ -69,12 +74,14 @@ fn pays(cpuinfo: &str, allowed: usize, usable: usize) -> bool {
     is_guest && usable >= allowed
 }
 
-/// The process that [`Awake`] starts: one idle thread for each processor, until standard input ends.
+/// The process that [`Awake`] starts: one idle thread for each processor, until standard input
+/// ends.
 ///
 /// # Errors
 /// The policy or the weight is not granted; nothing has been kept awake then.
 pub fn stay_awake() -> io::Result<()> {
-    // Threads of a session of its own: where sessions share the processors (sched_autogroup), this one's share is the least.
+    // Threads of a session of its own: where sessions share the processors (sched_autogroup), this
+    // one's share is the least.
     let _ = rustix::process::setsid();
     let _ = std::fs::write("/proc/self/autogroup", LEAST_NICE.to_string());
     rustix::process::nice(LEAST_NICE)?;

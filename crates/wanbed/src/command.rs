@@ -95,13 +95,15 @@ struct Asked {
     /// Seed of all losses, in place of the scenario's
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Change a value of the scenario, such as links.wan.loss=0.1% or nodes.*.congestion=cubic; may be repeated
+    /// Change a value of the scenario, such as links.wan.loss=0.1% or nodes.*.congestion=cubic; may
+    /// be repeated
     #[arg(long = "set", value_name = "PATH=VALUE")]
     settings: Vec<Setting>,
     /// What carries the links: tun, packet, or user (tun where it may be opened, else packet)
     #[arg(long, value_name = "BACKEND", default_value = "user")]
     backend: Backend,
-    /// The nodes that relay connections in this run, separated by commas, in place of those the scenario says; "" for none
+    /// The nodes that relay connections in this run, separated by commas, in place of those the
+    /// scenario says; "" for none
     #[arg(long, value_name = "NODES")]
     relays: Option<String>,
 }

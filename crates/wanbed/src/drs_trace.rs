@@ -1,13 +1,16 @@
-//! A series for the path that the DRS paper measured between Los Alamos and New York every 20 s. The series itself was not printed, so
-//! this one is made up: seeded, and with the printed statistics exactly.
+//! A series for the path that the DRS paper measured between Los Alamos and New York every 20 s.
+//! The series itself was not printed, so this one is made up: seeded, and with the printed
+//! statistics exactly.
 //!
 //! - bottleneck: 0.026 to 28.5 Mbit/s, mean 17.2;
 //! - round trip: 119 to 475 ms, mean 157.
 //!
-//! The paper also says that 1.74 Mbit is the bandwidth-delay product's 66th percentile. That is not fitted: a product of these two means is
-//! 2.7 Mbit, and with bottleneck and round trip drawn apart its 66th percentile lies near 2.8 Mbit.
+//! The paper also says that 1.74 Mbit is the bandwidth-delay product's 66th percentile. That is not
+//! fitted: a product of these two means is 2.7 Mbit, and with bottleneck and round trip drawn apart
+//! its 66th percentile lies near 2.8 Mbit.
 //!
-//! Values wander (each leans on the one before) and are mapped onto a distribution with the given least, mean and greatest.
+//! Values wander (each leans on the one before) and are mapped onto a distribution with the given
+//! least, mean and greatest.
 
 use std::fmt::Write as _;
 
@@ -38,7 +41,8 @@ const RTT_MS: Range = Range {
     greatest: 475.0,
 };
 
-/// The trace file's text: `steps` steps (at least 3), half the round trip as each direction's delay.
+/// The trace file's text: `steps` steps (at least 3), half the round trip as each direction's
+/// delay.
 pub fn write(seed: u64, steps: usize) -> String {
     let steps = steps.clamp(3, 100_000);
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);

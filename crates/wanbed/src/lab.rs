@@ -33,8 +33,8 @@ use crate::scenario::{Overrides, Scenario};
 
 /// An emulated network that is up, in a process of its own.
 ///
-/// The lab that [`Lab::up`] gives ends with it: when it is dropped, and also when the program that holds it is killed. Every process
-/// that still runs in a node is then ended too.
+/// The lab that [`Lab::up`] gives ends with it: when it is dropped, and also when the program that
+/// holds it is killed. Every process that still runs in a node is then ended too.
 #[derive(Debug)]
 pub struct Lab {
     description: Description,
@@ -44,13 +44,13 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Builds the scenario's network and waits until it is up. Without a name in `overrides` it gets one of its own, so that labs
-    /// of several tests stand side by side.
+    /// Builds the scenario's network and waits until it is up. Without a name in `overrides` it
+    /// gets one of its own, so that labs of several tests stand side by side.
     ///
     /// # Errors
-    /// [`Error::Scenario`] and [`Error::Read`] for what the scenario says; [`Error::NoProgram`] when the `wanbed` program is not
-    /// built; [`Error::NameTaken`]; and [`Error::Refused`] with the reason when the machine does not allow it
-    /// ([`Lab::possible`] reports it beforehand).
+    /// [`Error::Scenario`] and [`Error::Read`] for what the scenario says; [`Error::NoProgram`]
+    /// when the `wanbed` program is not built; [`Error::NameTaken`]; and [`Error::Refused`] with
+    /// the reason when the machine does not allow it ([`Lab::possible`] reports it beforehand).
     pub fn up(scenario: &Scenario, overrides: &Overrides) -> Result<Lab> {
         let (mut child, description, directory) = launch(scenario, overrides, true)?;
         let lifeline = child.stdin.take();
@@ -61,7 +61,8 @@ impl Lab {
         })
     }
 
-    /// Like [`Lab::up`], but the lab stays up until [`Lab::down`] or `wanbed down`, whatever becomes of this program.
+    /// Like [`Lab::up`], but the lab stays up until [`Lab::down`] or `wanbed down`, whatever
+    /// becomes of this program.
     ///
     /// # Errors
     /// As [`Lab::up`].
@@ -112,8 +113,8 @@ impl Lab {
         place::labs(&place::base()?)
     }
 
-    /// Whether this user can have labs on this machine at all, found out by making the least of them; for tests that have to
-    /// skip, with the reason, where not even user namespaces exist.
+    /// Whether this user can have labs on this machine at all, found out by making the least of
+    /// them; for tests that have to skip, with the reason, where not even user namespaces exist.
     ///
     /// # Errors
     /// What [`Lab::up`] would say.
@@ -161,8 +162,8 @@ impl Lab {
         Ok(self.node(node)?.address)
     }
 
-    /// A command that will run in a node, in this program's working directory. Everything else about it is the caller's:
-    /// arguments, environment, where its output goes, and waiting for it.
+    /// A command that will run in a node, in this program's working directory. Everything else
+    /// about it is the caller's: arguments, environment, where its output goes, and waiting for it.
     ///
     /// # Errors
     /// [`Error::NoNode`]; [`Error::Daemon`] when the lab is gone.
@@ -187,8 +188,8 @@ impl Lab {
         self.ask(Ask::Links)
     }
 
-    /// Measures one direction of a link with probes of the lab's own, and says whether it is as asked. Takes some seconds, in which
-    /// the link should carry nothing else.
+    /// Measures one direction of a link with probes of the lab's own, and says whether it is as
+    /// asked. Takes some seconds, in which the link should carry nothing else.
     ///
     /// # Errors
     /// As [`Lab::links`].
@@ -204,8 +205,8 @@ impl Lab {
             .map(|(name, a, b)| (name.as_str(), a.as_str(), b.as_str()))
     }
 
-    /// What a script needs to find its way: `WANBED_LAB`, so that `wanbed exec` needs no name, and for each node
-    /// `WANBED_ADDRESS_NODE` with its address (capitals, `-` becomes `_`).
+    /// What a script needs to find its way: `WANBED_LAB`, so that `wanbed exec` needs no name, and
+    /// for each node `WANBED_ADDRESS_NODE` with its address (capitals, `-` becomes `_`).
     pub fn environment(&self) -> Vec<(String, String)> {
         let variable = |name: &str| {
             format!(
@@ -226,7 +227,8 @@ impl Lab {
         self.description.process
     }
 
-    /// Waits until the lab is gone by another's doing: `wanbed down`, or the death of its process or of whoever started it.
+    /// Waits until the lab is gone by another's doing: `wanbed down`, or the death of its process
+    /// or of whoever started it.
     pub fn wait_until_gone(self) {
         place::wait_until_free(&self.directory);
     }
@@ -272,7 +274,8 @@ impl Lab {
         }
     }
 
-    /// Lets go of the lifeline where there is one, and waits until processes, namespaces and directory are gone.
+    /// Lets go of the lifeline where there is one, and waits until processes, namespaces and
+    /// directory are gone.
     fn end(&mut self) {
         if let Some((mut child, lifeline)) = self.owned.take() {
             drop(lifeline);
@@ -327,7 +330,8 @@ fn launch(
         attached,
     };
     let answer = match (child.stdin.as_mut(), child.stdout.take()) {
-        // A process that dies at once breaks the pipe: what it said, or did not, tells more than that.
+        // A process that dies at once breaks the pipe: what it said, or did not, tells more than
+        // that.
         (Some(input), Some(output)) => {
             let _ = control::say(input, &request);
             control::receive::<Answer<Description>>(&mut BufReader::new(output))
@@ -354,7 +358,8 @@ fn own_name() -> String {
     )
 }
 
-/// The `wanbed` program: the one named in WANBED_BIN, this program itself, one beside it (as `cargo` lays them), or in PATH.
+/// The `wanbed` program: the one named in WANBED_BIN, this program itself, one beside it (as
+/// `cargo` lays them), or in PATH.
 pub(crate) fn program() -> Result<PathBuf> {
     if let Some(named) = std::env::var_os("WANBED_BIN").map(PathBuf::from) {
         return if is_program(&named) {
@@ -390,7 +395,8 @@ fn is_program(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o111 != 0)
 }
 
-/// Makes the caller's exit code of a finished command, as a shell would: 128 and the signal's number when it was killed.
+/// Makes the caller's exit code of a finished command, as a shell would: 128 and the signal's
+/// number when it was killed.
 pub fn exit_code(status: std::process::ExitStatus) -> u8 {
     use std::os::unix::process::ExitStatusExt;
     let code = status

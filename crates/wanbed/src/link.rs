@@ -1,6 +1,7 @@
-//! An emulated link in user space: packets of one node are read from a port, pass a bottleneck of a given
-//! rate, queue, loss and delay, and are written to the other node's port. All that a real link does to a
-//! packet is done for each segment, although TCP's super-packets pass whole wherever that makes no difference.
+//! An emulated link in user space: packets of one node are read from a port, pass a bottleneck of a
+//! given rate, queue, loss and delay, and are written to the other node's port. All that a real
+//! link does to a packet is done for each segment, although TCP's super-packets pass whole wherever
+//! that makes no difference.
 
 mod bottleneck;
 mod codel;
@@ -54,7 +55,8 @@ pub enum LinkError {
         /// Which field, and what it should be.
         source: SpecError,
     },
-    /// A TUN device or an interface can't be used: check permissions, or use the other kind of port.
+    /// A TUN device or an interface can't be used: check permissions, or use the other kind of
+    /// port.
     #[error("{device}: can't {what}: {source}")]
     Device {
         /// The interface's name.

@@ -1,4 +1,5 @@
-//! What the machine itself did meanwhile: a figure from an overloaded or robbed machine is worthless.
+//! What the machine itself did meanwhile: a figure from an overloaded or robbed machine is
+//! worthless.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,8 @@ pub(crate) struct CpuTicks {
 /// How the processors spent a span of time, as shares of all their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuUse {
-    /// Share of the time spent working, 0 to 1; what programs do that gave up their priority (nice(1)) is left out, since it gives way to a lab.
+    /// Share of the time spent working, 0 to 1; what programs do that gave up their priority
+    /// (nice(1)) is left out, since it gives way to a lab.
     pub busy: f64,
     /// Share of the time the hypervisor gave to others although there was work, 0 to 1.
     pub steal: f64,
@@ -28,7 +30,8 @@ impl CpuTicks {
             .unwrap_or_default()
     }
 
-    /// The `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal (guest time is counted in user).
+    /// The `cpu` line: user, nice, system, idle, iowait, irq, softirq, steal (guest time is counted
+    /// in user).
     fn parse(text: &str) -> Option<Self> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let ticks: Vec<u64> = line

@@ -1,5 +1,6 @@
-//! A node's namespaces. A thread of its own makes them and stays in them, so that they live exactly as long as the lab's
-//! process: nothing is named in the file system, and nothing is left when the process dies, however it dies.
+//! A node's namespaces. A thread of its own makes them and stays in them, so that they live exactly
+//! as long as the lab's process: nothing is named in the file system, and nothing is left when the
+//! process dies, however it dies.
 #![allow(unsafe_code)] // Entering namespaces between fork and exec has no safe face.
 
 use std::ffi::CStr;
@@ -29,7 +30,8 @@ pub(crate) struct NodeThread {
 }
 
 impl NodeThread {
-    /// Makes new namespaces, with `hosts` as their `/etc/hosts`. `scratch` is an empty directory to mount over in passing.
+    /// Makes new namespaces, with `hosts` as their `/etc/hosts`. `scratch` is an empty directory to
+    /// mount over in passing.
     pub(crate) fn start(node: &str, hosts: String, scratch: &Path) -> Result<Self> {
         let (jobs, inbox): (Sender<Job>, Receiver<Job>) = channel();
         let (ready, started) = channel();
@@ -81,8 +83,9 @@ impl NodeThread {
 
 /// Leaves the process's namespaces, for this thread only.
 fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
-    // SAFETY: a new network and mount namespace (which brings a file-system context of the thread's own) leave every
-    // file descriptor as it is; nothing else in the process relies on this thread's.
+    // SAFETY: a new network and mount namespace (which brings a file-system context of the thread's
+    // own) leave every file descriptor as it is; nothing else in the process relies on this
+    // thread's.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWNET | UnshareFlags::NEWNS) }
         .map_err(|error| Error::NoNamespaces(io::Error::from(error).to_string()))?;
     rustix::mount::mount_change(
@@ -93,8 +96,8 @@ fn isolate(hosts: &str, scratch: &Path) -> Result<()> {
     private_names(hosts, scratch).doing(|| "giving a node its own /etc/hosts".to_owned())
 }
 
-/// Puts a private file over `/etc/hosts`, and an empty one over `/etc/resolv.conf`: an unknown name then fails at once
-/// instead of waiting for a name server that the lab cannot reach.
+/// Puts a private file over `/etc/hosts`, and an empty one over `/etc/resolv.conf`: an unknown name
+/// then fails at once instead of waiting for a name server that the lab cannot reach.
 fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
     let no_data: Option<&CStr> = None;
     rustix::mount::mount(
@@ -105,7 +108,8 @@ fn private_names(hosts: &str, scratch: &Path) -> io::Result<()> {
         no_data,
     )?;
     for (file, content) in [("/etc/hosts", hosts), ("/etc/resolv.conf", "")] {
-        // Where it is a link (systemd-resolved), what it leads to is covered; where there is none, none is needed.
+        // Where it is a link (systemd-resolved), what it leads to is covered; where there is none,
+        // none is needed.
         if let Ok(target) = std::fs::canonicalize(file) {
             let own = scratch.join("file");
             std::fs::write(&own, content)?;
@@ -125,8 +129,8 @@ pub(crate) fn hosts_file<'a>(nodes: impl Iterator<Item = (Ipv4Addr, &'a str)>) -
         .collect()
 }
 
-/// For a user who is not root: enters a new user namespace in which the user is. Only possible while the process has
-/// one thread.
+/// For a user who is not root: enters a new user namespace in which the user is. Only possible
+/// while the process has one thread.
 pub(crate) fn become_root_of_own_namespace() -> Result<()> {
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     let refused =
@@ -170,7 +174,8 @@ impl Entrance {
             let known =
                 unsafe { !libc::getcwd(directory.as_mut_ptr().cast(), directory.len()).is_null() };
             for namespace in self.user.iter().chain([&self.network, &self.mount]) {
-                // SAFETY: an open namespace file; the process has one thread, as `setns` into a user namespace demands.
+                // SAFETY: an open namespace file; the process has one thread, as `setns` into a
+                // user namespace demands.
                 if unsafe { libc::setns(namespace.as_fd().as_raw_fd(), 0) } < 0 {
                     return Err(io::Error::last_os_error());
                 }
@@ -187,8 +192,8 @@ impl Entrance {
     }
 }
 
-/// Makes `command` end with the thread that starts it, even when that is killed. For the main thread of a program only: the
-/// kernel means the thread, not the process.
+/// Makes `command` end with the thread that starts it, even when that is killed. For the main
+/// thread of a program only: the kernel means the thread, not the process.
 pub fn end_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let tie = move || {

@@ -1,5 +1,6 @@
-//! Where a running lab can be found: a directory per lab with its control socket. The directory is locked for as long
-//! as the lab's process or its reaper lives; one that can be locked is left over from a crash and is swept away.
+//! Where a running lab can be found: a directory per lab with its control socket. The directory is
+//! locked for as long as the lab's process or its reaper lives; one that can be locked is left over
+//! from a crash and is swept away.
 
 use std::fs::File;
 use std::io;
@@ -13,8 +14,9 @@ use crate::error::{Doing, Error, Result};
 const SOCKET: &str = "control";
 const LONGEST_NAME: usize = 64;
 
-/// The directory that holds one directory per lab of this user, there while there are any: `/run/wanbed` for root,
-/// `$XDG_RUNTIME_DIR/wanbed` for others, or `/tmp/wanbed-UID` where that is not set.
+/// The directory that holds one directory per lab of this user, there while there are any:
+/// `/run/wanbed` for root, `$XDG_RUNTIME_DIR/wanbed` for others, or `/tmp/wanbed-UID` where that is
+/// not set.
 pub(crate) fn base() -> Result<PathBuf> {
     let user = rustix::process::geteuid().as_raw();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
@@ -85,7 +87,8 @@ impl Claim {
     pub(crate) fn new(base: &Path, name: &str) -> Result<Self> {
         check_name(name)?;
         let directory = base.join(name);
-        // Other labs that end meanwhile may sweep away either directory while it is empty; that cannot go on for ever.
+        // Other labs that end meanwhile may sweep away either directory while it is empty; that
+        // cannot go on for ever.
         loop {
             private_directory(base)?;
             own(base)?;
@@ -101,7 +104,8 @@ impl Claim {
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Err(Error::NameTaken(name.to_owned()));
             }
-            // Another may have swept it away between making and locking it: then the lock holds a directory that is gone.
+            // Another may have swept it away between making and locking it: then the lock holds a
+            // directory that is gone.
             let held = lock
                 .metadata()
                 .doing(|| format!("reading {}", directory.display()))?;

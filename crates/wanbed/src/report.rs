@@ -1,4 +1,5 @@
-//! What a lab says about itself: its links' counters, and whether a figure measured in it may be believed.
+//! What a lab says about itself: its links' counters, and whether a figure measured in it may be
+//! believed.
 
 use std::fmt::Write as _;
 
@@ -9,9 +10,11 @@ use crate::machine::CpuUse;
 
 /// More than this share of stolen CPU time, and the run is discarded.
 const MAX_STEAL: f64 = 0.01;
-/// Lag that 99 of 100 packets stay under may be at most this share of the shortest control loop's round trip ...
+/// Lag that 99 of 100 packets stay under may be at most this share of the shortest control loop's
+/// round trip ...
 const MAX_LAG_SHARE: f64 = 0.05;
-/// ... or this much, in microseconds, where that is more: what waking a process costs, which every host of a real path pays too.
+/// ... or this much, in microseconds, where that is more: what waking a process costs, which every
+/// host of a real path pays too.
 const MIN_LAG_LIMIT_US: u64 = 250;
 
 /// A lab's counters, all since it came up.
@@ -44,7 +47,8 @@ pub struct LinkReport {
     pub a: String,
     /// The node at the b end.
     pub b: String,
-    /// The round trip of the shortest control loop that crosses this link, in milliseconds and without queues: what lag is measured against.
+    /// The round trip of the shortest control loop that crosses this link, in milliseconds and
+    /// without queues: what lag is measured against.
     pub loop_rtt_ms: f64,
     /// The 99th percentile of the lag up to which a run is valid, in microseconds.
     pub lag_limit_us: u64,

@@ -26,7 +26,8 @@ pub(crate) struct NodeRoutes {
 pub(crate) struct PinnedHop {
     pub(crate) table: u32,
     pub(crate) priority: u32,
-    /// Whose traffic; `None` on the node that sends it, where packets may not have a source address yet.
+    /// Whose traffic; `None` on the node that sends it, where packets may not have a source address
+    /// yet.
     pub(crate) from: Option<usize>,
     pub(crate) to: usize,
     pub(crate) ports: Option<PortRange>,
@@ -84,8 +85,8 @@ fn delay(network: &Network, link: usize, from: usize) -> Duration {
     }
 }
 
-/// Dijkstra: for every node that can be reached, the first link of the shortest way. Of equal delays the fewer links
-/// win, then the link that stands first in the scenario.
+/// Dijkstra: for every node that can be reached, the first link of the shortest way. Of equal
+/// delays the fewer links win, then the link that stands first in the scenario.
 fn first_links(network: &Network, source: usize) -> Vec<(usize, usize)> {
     let mut first: Vec<Option<usize>> = vec![None; network.nodes.len()];
     let mut done = vec![false; network.nodes.len()];
@@ -135,7 +136,8 @@ impl<'a> Ways<'a> {
         Ways { network, first }
     }
 
-    /// The links a node's own packets to another cross, on the pinned route where there is one without ports.
+    /// The links a node's own packets to another cross, on the pinned route where there is one
+    /// without ports.
     pub(crate) fn path(&self, from: usize, to: usize) -> Option<Vec<usize>> {
         let pinned =
             |route: &&PinnedRoute| route.from == from && route.to == to && route.ports.is_none();
@@ -152,10 +154,12 @@ impl<'a> Ways<'a> {
         (at == to).then_some(links)
     }
 
-    /// For each link, the round trip of the shortest control loop that crosses it: what its lag is measured against.
+    /// For each link, the round trip of the shortest control loop that crosses it: what its lag is
+    /// measured against.
     ///
-    /// Control loops run between hosts: by the packets' routes, and by the paths that the scenario names, as a relayed session takes them.
-    /// A node that relays ends every loop there. A link that no loop crosses is measured against its own round trip.
+    /// Control loops run between hosts: by the packets' routes, and by the paths that the scenario
+    /// names, as a relayed session takes them. A node that relays ends every loop there. A link
+    /// that no loop crosses is measured against its own round trip.
     pub(crate) fn shortest_loops(&self) -> Vec<Duration> {
         let mut shortest: Vec<Option<Duration>> = vec![None; self.network.links.len()];
         let mut consider = |path: &[usize]| {
@@ -195,8 +199,8 @@ impl<'a> Ways<'a> {
         spec.forward.delay + spec.backward.delay
     }
 
-    /// Whether connections begin or end here: it relays them, or it is the end of a route or of the network. A node that takes no part as a
-    /// relay in this run is none.
+    /// Whether connections begin or end here: it relays them, or it is the end of a route or of the
+    /// network. A node that takes no part as a relay in this run is none.
     fn is_host(&self, node: usize) -> bool {
         let Network {
             nodes,

@@ -8,7 +8,8 @@ use crate::error::{Doing, Error, Result};
 use crate::route::{NodeRoutes, PinnedHop};
 use crate::scenario::{Network, Node};
 
-/// Every node's end of a veth pair has this address: with ARP off, a device answers to its own, and a link has but two ends.
+/// Every node's end of a veth pair has this address: with ARP off, a device answers to its own, and
+/// a link has but two ends.
 pub(crate) const NODE_MAC: [u8; 6] = [0x02, 0x77, 0, 0, 0, 1];
 
 /// Set before any device is made, so that new devices inherit it.
@@ -54,8 +55,9 @@ pub(crate) fn write_sysctls(node: &str, sysctls: &[(String, String)]) -> Result<
     Ok(())
 }
 
-/// Makes a node's default congestion control what the scenario says, by sysctl where the kernel lets a namespace set it. Else
-/// gives the name back: it has to stand on every route (`congctl`). A socket's own choice goes before either.
+/// Makes a node's default congestion control what the scenario says, by sysctl where the kernel
+/// lets a namespace set it. Else gives the name back: it has to stand on every route (`congctl`). A
+/// socket's own choice goes before either.
 pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     const KEY: &str = "net.ipv4.tcp_congestion_control";
     let Some(name) = &node.congestion else {
@@ -64,7 +66,8 @@ pub(crate) fn choose_congestion(node: &Node) -> Result<Option<String>> {
     let choice = [(KEY.to_owned(), name.clone())];
     match write_sysctls(&node.name, &choice) {
         Ok(()) => Ok(None),
-        // Only those in tcp_allowed_congestion_control may be set here, though every one loaded may stand on a route.
+        // Only those in tcp_allowed_congestion_control may be set here, though every one loaded may
+        // stand on a route.
         Err(Error::Sysctl { source, .. })
             if source.kind() == std::io::ErrorKind::PermissionDenied =>
         {
@@ -138,7 +141,8 @@ pub(crate) fn node_lines(
 }
 
 fn rule(network: &Network, hop: &PinnedHop) -> String {
-    // `iif lo` is what a node sends itself; its packets may be routed before they have a source address.
+    // `iif lo` is what a node sends itself; its packets may be routed before they have a source
+    // address.
     let source = hop.from.map_or("iif lo".to_owned(), |from| {
         format!("from {}/32", network.nodes[from].address)
     });

@@ -1,5 +1,5 @@
-//! What an emulated link does, with everything resolved to plain numbers: a scenario's "one bandwidth-delay
-//! product" has become bytes here. The link engine takes nothing else.
+//! What an emulated link does, with everything resolved to plain numbers: a scenario's "one
+//! bandwidth-delay product" has become bytes here. The link engine takes nothing else.
 
 mod noise;
 
@@ -52,8 +52,9 @@ pub struct LinkSpec {
     pub forward: DirectionSpec,
     /// From b to a.
     pub backward: DirectionSpec,
-    /// Seeds every random process of the link. Each process of each direction has a sequence of its own: the same seed loses the
-    /// same segments, counted in each direction, whatever else is asked.
+    /// Seeds every random process of the link. Each process of each direction has a sequence of its
+    /// own: the same seed loses the same segments, counted in each direction, whatever else is
+    /// asked.
     pub seed: u64,
 }
 
@@ -62,7 +63,8 @@ pub struct LinkSpec {
 pub struct DirectionSpec {
     /// One-way propagation delay, on top of the time a packet takes to be serialised.
     pub delay: Duration,
-    /// Serialisation rate; `None` is unlimited, zero is an outage (only sensible before a trace step).
+    /// Serialisation rate; `None` is unlimited, zero is an outage (only sensible before a trace
+    /// step).
     pub rate: Option<BitRate>,
     /// Drop-tail limit in bytes of the packets that wait, the one being serialised not counted.
     /// Without a rate nothing ever waits.
@@ -75,7 +77,8 @@ pub struct DirectionSpec {
     pub reorder: Option<ReorderSpec>,
     /// The active queue management before the transmitter; the limit of `queue` stays behind it.
     pub aqm: Option<CodelSpec>,
-    /// Whether the active queue management marks packets that say they can be marked (RFC 3168) instead of dropping them.
+    /// Whether the active queue management marks packets that say they can be marked (RFC 3168)
+    /// instead of dropping them.
     pub ecn: bool,
     /// What else crosses the bottleneck.
     pub cross: Option<CrossSpec>,
@@ -83,8 +86,8 @@ pub struct DirectionSpec {
     pub changes: Option<Trace>,
 }
 
-/// How segments get lost on the wire. Probabilities are per segment (per packet on the wire, never per
-/// super-packet of segmentation offload).
+/// How segments get lost on the wire. Probabilities are per segment (per packet on the wire, never
+/// per super-packet of segmentation offload).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LossModel {
@@ -96,12 +99,13 @@ pub enum LossModel {
         /// Probability of loss.
         probability: f64,
     },
-    /// Bursts by the two-state chain of Gilbert (1960) and Elliott (1963), which starts in the good state and
-    /// may change state after each segment.
+    /// Bursts by the two-state chain of Gilbert (1960) and Elliott (1963), which starts in the good
+    /// state and may change state after each segment.
     GilbertElliott {
         /// Probability of going from good to bad after a segment.
         good_to_bad: f64,
-        /// Probability of going from bad to good after a segment; its inverse is the mean stay in bad, in segments.
+        /// Probability of going from bad to good after a segment; its inverse is the mean stay in
+        /// bad, in segments.
         bad_to_good: f64,
         /// Probability of loss in the good state.
         loss_in_good: f64,
@@ -115,8 +119,8 @@ pub enum LossModel {
 pub struct Trace {
     /// In order of time.
     pub steps: Vec<TraceStep>,
-    /// The steps start over after this time, counted from the start of the link; what the last step set stays
-    /// until the next one.
+    /// The steps start over after this time, counted from the start of the link; what the last step
+    /// set stays until the next one.
     pub repeat_after: Option<Duration>,
 }
 
@@ -127,8 +131,8 @@ pub struct TraceStep {
     pub at: Duration,
     /// The new rate; zero is an outage.
     pub rate: Option<BitRate>,
-    /// The new one-way delay. Packets never overtake: after a cut in delay the next ones queue up behind those under way, and
-    /// arrive no faster than the bottleneck sends.
+    /// The new one-way delay. Packets never overtake: after a cut in delay the next ones queue up
+    /// behind those under way, and arrive no faster than the bottleneck sends.
     pub delay: Option<Duration>,
     /// The new loss model.
     pub loss: Option<LossModel>,

@@ -1,4 +1,5 @@
-//! The process that keeps processors awake: what it runs gives way to everything else, and it ends with whoever started it.
+//! The process that keeps processors awake: what it runs gives way to everything else, and it ends
+//! with whoever started it.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 

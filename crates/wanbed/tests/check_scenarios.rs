@@ -1,5 +1,6 @@
-//! `wanbed check` over every scenario of the repository, plain and with every kind of noise, as whoever runs the test and as an ordinary
-//! user. Rates are brought down so that any machine can offer them. Takes minutes, and a machine with nothing else to do:
+//! `wanbed check` over every scenario of the repository, plain and with every kind of noise, as
+//! whoever runs the test and as an ordinary user. Rates are brought down so that any machine can
+//! offer them. Takes minutes, and a machine with nothing else to do:
 //!
 //!     cargo test -p wanbed --test check_scenarios -- --ignored --test-threads=1
 #![allow(clippy::unwrap_used, clippy::panic)] // a test may fail by panicking, also outside its #[test] function
@@ -16,7 +17,8 @@ const NOBODY: u32 = 65_534;
 /// Checks that run side by side: they sleep most of the time at these rates.
 const PARALLEL_CHECKS: usize = 4;
 const REDUCED: [&str; 1] = ["links.*.rate=20 Mbit/s"];
-/// On one link of each scenario: what moves the delay, and what fills the queue, since either makes the other hard to measure.
+/// On one link of each scenario: what moves the delay, and what fills the queue, since either makes
+/// the other hard to measure.
 const NOISY_LINE: [&str; 2] = [
     "jitter=1 ms",
     "reorder={ probability = \"0.5%\", by = \"3 ms\" }",
@@ -84,7 +86,8 @@ fn noisy(directory: &Path) -> Vec<Job> {
     scenarios(directory).into_iter().flat_map(job).collect()
 }
 
-/// Runs the jobs and gives what was wrong with each that failed. `None` where this user can have no labs.
+/// Runs the jobs and gives what was wrong with each that failed. `None` where this user can have no
+/// labs.
 fn run(program: &Path, user: Option<u32>, jobs: Vec<Job>) -> Option<Vec<String>> {
     let (jobs, failed) = (Mutex::new(jobs), Mutex::new(Vec::new()));
     let next = || jobs.lock().unwrap().pop();
@@ -139,7 +142,8 @@ fn as_is(jobs: fn(&Path) -> Vec<Job>) {
     }
 }
 
-/// Root becomes an ordinary user, with copies of what that user may not be able to read; others are one already.
+/// Root becomes an ordinary user, with copies of what that user may not be able to read; others are
+/// one already.
 fn as_ordinary_user(jobs: fn(&Path) -> Vec<Job>) {
     if !rustix::process::geteuid().is_root() {
         return as_is(jobs);

@@ -1,7 +1,8 @@
 //! Samples of one quantity of one path in; a distribution of its next values out.
 //!
-//! A [`Series`] takes samples as they are measured and answers at any time with a [`Forecast`]: three quantiles, and how often earlier
-//! forecasts of this series were right. Beneath it, one thing each:
+//! A [`Series`] takes samples as they are measured and answers at any time with a [`Forecast`]:
+//! three quantiles, and how often earlier forecasts of this series were right. Beneath it, one
+//! thing each:
 //!
 //! | room | what it does |
 //! |---|---|
@@ -13,7 +14,8 @@
 //! | `band`, `coverage` | quantiles from past errors by adaptive conformal inference (Gibbs, Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021), and how often they held |
 //! | `promise` | whether copies took as long as was promised |
 //!
-//! A series costs a few kilobytes and a few microseconds a sample; `cargo run --release -p longhaul-weather --example forecast_cost` says how much.
+//! A series costs a few kilobytes and a few microseconds a sample; `cargo run --release -p
+//! longhaul-weather --example forecast_cost` says how much.
 
 mod band;
 mod best;

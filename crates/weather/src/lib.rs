@@ -1,5 +1,5 @@
-//! What the network will be like, and which route brings a transfer home soonest. No I/O, no clock: time is a number that callers give, so
-//! simulations, tests and services run the same code.
+//! What the network will be like, and which route brings a transfer home soonest. No I/O, no clock:
+//! time is a number that callers give, so simulations, tests and services run the same code.
 //!
 //! | room | what it does |
 //! |---|---|

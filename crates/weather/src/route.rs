@@ -1,4 +1,5 @@
-//! Forecasts of all hops in; the expected time of each route for a transfer, and the choice among them, out.
+//! Forecasts of all hops in; the expected time of each route for a transfer, and the choice among
+//! them, out.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -15,8 +16,9 @@
 //! | [`table`] | what is chosen for sizes of all kinds: what a client keeps |
 //! | [`guard`] | when a copy under way leaves a route for the direct one |
 //!
-//! Times are seconds, rates bits a second of payload, sizes bytes. `now` and every time of a measurement count from one origin that
-//! the caller chooses. `docs/routing.md` describes all of it.
+//! Times are seconds, rates bits a second of payload, sizes bytes. `now` and every time of a
+//! measurement count from one origin that the caller chooses. `docs/routing.md` describes all of
+//! it.
 
 pub mod candidates;
 pub mod choice;
@@ -76,7 +78,8 @@ impl Via {
             .try_fold(Self::DIRECT, |via, depot| via.and_then(*depot))
     }
 
-    /// This route with one more depot behind its last one; `None` where there are three already, or it repeats.
+    /// This route with one more depot behind its last one; `None` where there are three already, or
+    /// it repeats.
     #[must_use]
     pub fn and_then(mut self, depot: NodeId) -> Option<Self> {
         if self.passes(depot) {

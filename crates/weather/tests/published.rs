@@ -1,5 +1,6 @@
-//! The model against every published run of a copy over a path whose figures are known: `docs/results/depots.json`, `streams.json` and
-//! `first-byte.json`. `cargo test -p longhaul-weather --test published -- --nocapture` prints the table of `docs/routing.md`.
+//! The model against every published run of a copy over a path whose figures are known:
+//! `docs/results/depots.json`, `streams.json` and `first-byte.json`. `cargo test -p
+//! longhaul-weather --test published -- --nocapture` prints the table of `docs/routing.md`.
 
 #![allow(clippy::unwrap_used)] // the helpers of a test
 
@@ -135,7 +136,8 @@ fn runs() -> Vec<Run> {
         let runs: Vec<Value> = serde_json::from_str(&text).unwrap();
         for run in &runs {
             let (cell, seen) = (&run["cell"], &run["seen"]);
-            // What the lab did not keep up with, noise that the model is not told of, and copies that changed their streams.
+            // What the lab did not keep up with, noise that the model is not told of, and copies
+            // that changed their streams.
             let fixed = &cell["fixed"];
             let steady = file == "depots" || fixed.is_number();
             if run["gate"]["valid"] != true || cell["noise"] != "none" || !steady {
@@ -174,7 +176,8 @@ fn runs() -> Vec<Run> {
     all
 }
 
-/// The median, the ninth decile and the greatest of the absolute logarithms of times taken by times expected.
+/// The median, the ninth decile and the greatest of the absolute logarithms of times taken by times
+/// expected.
 fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> [f64; 3] {
     let mut errors: Vec<f64> = runs
         .map(|run| (run.took / run.expected.p50).ln().abs())

@@ -12,8 +12,8 @@ use crate::model::Job;
 /// How long it may take.
 const HOOK_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs it, with the job in JSON on its standard input and its number and state in the environment. It is killed when it takes too long, and run once:
-/// not at all if the agent ends in this moment.
+/// Runs it, with the job in JSON on its standard input and its number and state in the environment.
+/// It is killed when it takes too long, and run once: not at all if the agent ends in this moment.
 pub async fn run(command: Vec<String>, job: Job) {
     let Some((program, arguments)) = command.split_first() else {
         return;

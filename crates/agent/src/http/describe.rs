@@ -22,7 +22,8 @@ const OF_A_JOB: [&str; 7] = [
     "job", "forget", "pause", "resume", "cancel", "retry", "report",
 ];
 
-/// Says who may ask, what goes on from a job that was submitted, and what names and numbers look like.
+/// Says who may ask, what goes on from a job that was submitted, and what names and numbers look
+/// like.
 pub(super) struct Common;
 
 impl Modify for Common {
@@ -37,7 +38,8 @@ impl Modify for Common {
             longhaul_api::access::COOKIE,
             "Of a page that was opened with a ticket.",
         ));
-        // OpenAPI has no kind of its own for signed messages; the header that carries the signature says most.
+        // OpenAPI has no kind of its own for signed messages; the header that carries the signature
+        // says most.
         let signature = ApiKey::Header(ApiKeyValue::with_description(
             "Signature",
             "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of authorized keys names.",

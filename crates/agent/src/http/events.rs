@@ -40,12 +40,13 @@ pub struct JobProgress {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct EventsQuery {
-    /// Begin behind the change of this number (`change` of a job) in place of now. `Last-Event-ID` says the same.
+    /// Begin behind the change of this number (`change` of a job) in place of now. `Last-Event-ID`
+    /// says the same.
     after: Option<i64>,
 }
 
-/// Jobs as they change (`event: job`, a job, with the number of the change as `id`), and how far those that run have come, once a second
-/// (`event: progress`, see `JobProgress`).
+/// Jobs as they change (`event: job`, a job, with the number of the change as `id`), and how far
+/// those that run have come, once a second (`event: progress`, see `JobProgress`).
 #[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = OK, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn events(
     State(service): State<Service>,
@@ -75,7 +76,8 @@ async fn send(
     let mut sent = Vec::new();
     loop {
         changes.mark_unchanged();
-        // While the store does not answer there is nothing to say; it is asked again a second later.
+        // While the store does not answer there is nothing to say; it is asked again a second
+        // later.
         while let Ok(jobs) = service
             .agent
             .store()

@@ -15,7 +15,8 @@ use utoipa::{IntoParams, ToSchema};
 use super::Service;
 use crate::places::{Answer, Change, FilePage, Place, PlaceError, PlaceErrorKind, PlaceRoot};
 
-/// How long a place may take to answer: a login with a jump host on the way takes seconds, a large directory to be removed longer.
+/// How long a place may take to answer: a login with a jump host on the way takes seconds, a large
+/// directory to be removed longer.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(120);
 /// Entries in one answer, unless asked otherwise, and at most.
 const DEFAULT_ENTRIES: u32 = 5000;
@@ -152,7 +153,8 @@ pub(super) struct ListQuery {
     at: String,
     /// Only names behind this one: `next` of the answer before.
     after: Option<String>,
-    /// Most entries of one answer; there may be fewer and others behind them. 5000 unless it is given.
+    /// Most entries of one answer; there may be fewer and others behind them. 5000 unless it is
+    /// given.
     #[param(minimum = 1, maximum = 20000)]
     limit: Option<u32>,
 }

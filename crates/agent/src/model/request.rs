@@ -46,11 +46,13 @@ pub struct JobRequest {
     #[serde(default)]
     #[schema(format = "date-time")]
     pub not_before: Option<String>,
-    /// A program and its arguments, run when the job has ended, with the job in JSON on its standard input.
+    /// A program and its arguments, run when the job has ended, with the job in JSON on its
+    /// standard input.
     #[serde(default)]
     #[schema(min_items = 1, max_items = 1000)]
     pub on_end: Option<Vec<String>>,
-    /// In how many parts it is carried out, each a job that any agent takes; afterwards it runs as a whole and copies what is missing.
+    /// In how many parts it is carried out, each a job that any agent takes; afterwards it runs as
+    /// a whole and copies what is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 2, maximum = 1000)]
     pub split: Option<u32>,
@@ -85,7 +87,8 @@ pub struct CopyOptions {
     pub accept_new: bool,
     /// Bring this program along over ssh.
     pub bootstrap: bool,
-    /// Depots to pass, in order and with commas between them, or `direct`: streams spread over the routes.
+    /// Depots to pass, in order and with commas between them, or `direct`: streams spread over the
+    /// routes.
     pub routes: Vec<String>,
     /// Addresses of this host that sessions begin at.
     pub source_addresses: Vec<String>,

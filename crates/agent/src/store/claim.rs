@@ -32,7 +32,8 @@ pub struct Holder<'a> {
 }
 
 impl Store {
-    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users and places over all agents.
+    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users
+    /// and places over all agents.
     ///
     /// # Errors
     /// The store does not answer.
@@ -104,7 +105,8 @@ impl Store {
         Ok(claimed)
     }
 
-    /// Jobs that are due, of each user and place no more than there is room for; and one part of each job that is split, if the holder has none.
+    /// Jobs that are due, of each user and place no more than there is room for; and one part of
+    /// each job that is split, if the holder has none.
     async fn candidates(
         &self,
         connection: &mut AnyConnection,

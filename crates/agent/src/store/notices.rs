@@ -45,8 +45,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes notices that are due, at most `room` and of one receiver at most `of_one`. They are due again after so many milliseconds, if nothing else is
-    /// said of them until then.
+    /// Takes notices that are due, at most `room` and of one receiver at most `of_one`. They are
+    /// due again after so many milliseconds, if nothing else is said of them until then.
     ///
     /// # Errors
     /// The store does not answer.
@@ -100,7 +100,8 @@ impl Store {
         Ok(taken)
     }
 
-    /// Whoever was sending notices is gone, and those that waited for a later moment may be tried now.
+    /// Whoever was sending notices is gone, and those that waited for a later moment may be tried
+    /// now.
     ///
     /// # Errors
     /// The store does not answer.

@@ -1,7 +1,8 @@
 //! Jobs that are split, and their parts.
 //!
-//! Whoever changes a job that is split, or a part, locks the job's row first and those of its parts after, so that no two wait for each other. Agents take
-//! parts, and renew their leases, without it: that changes nothing of the job.
+//! Whoever changes a job that is split, or a part, locks the job's row first and those of its parts
+//! after, so that no two wait for each other. Agents take parts, and renew their leases, without
+//! it: that changes nothing of the job.
 
 use longhaul_jobs::{Event, Moment, Parts, ask_split};
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};

@@ -382,7 +382,8 @@ async fn its_description_is_of_what_it_does() {
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
             described.insert((method.to_uppercase(), path.clone()));
-            // What is described is there: it answers with something else than that there is no such thing to ask.
+            // What is described is there: it answers with something else than that there is no such
+            // thing to ask.
             if !path.ends_with("/events") {
                 let (status, problem) = bench
                     .ask(

@@ -200,7 +200,8 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
     store.close().await;
 }
 
-/// Agents that take parts and end them, while somebody pauses, resumes and retries: nobody waits for ever, and each part is done once.
+/// Agents that take parts and end them, while somebody pauses, resumes and retries: nobody waits
+/// for ever, and each part is done once.
 pub async fn parts_bear_everything_at_once(store: Store) {
     let (id, parts) = submit_split(&store, 24).await;
     let work = async |agent: &str| {

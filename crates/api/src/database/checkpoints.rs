@@ -1,8 +1,10 @@
-//! Checkpoints of SQLite's write-ahead log, beside those who write: whoever commits waits for the log to be on the disk, and not for what the log holds
-//! to be brought into the file, which takes several times as long.
+//! Checkpoints of SQLite's write-ahead log, beside those who write: whoever commits waits for the
+//! log to be on the disk, and not for what the log holds to be brought into the file, which takes
+//! several times as long.
 //!
-//! A checkpoint of this kind (`PASSIVE`) waits for nobody and stops nobody. It takes what was committed before it began, so where others keep committing
-//! the log may grow meanwhile; from `wal_autocheckpoint` on, which is far more, whoever commits makes one.
+//! A checkpoint of this kind (`PASSIVE`) waits for nobody and stops nobody. It takes what was
+//! committed before it began, so where others keep committing the log may grow meanwhile; from
+//! `wal_autocheckpoint` on, which is far more, whoever commits makes one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +76,8 @@ async fn run(
             () = written.notified() => {}
         }
         if let Err(error) = checkpoint(&mut connection, &options, settings).await {
-            // The log keeps all of it: nothing is lost, and whoever writes brings it into the file in the end.
+            // The log keeps all of it: nothing is lost, and whoever writes brings it into the file
+            // in the end.
             tracing::debug!(%error, "no checkpoint was made");
             connection = None;
         }

@@ -23,7 +23,8 @@ pub fn of(body: &[u8]) -> Result<HeaderValue, SignatureError> {
     HeaderValue::try_from(value).map_err(|_| SignatureError::NoDigest)
 }
 
-/// Whether the field is there and says what `body` is. Other hashes than SHA-256 are passed over, as the RFC allows.
+/// Whether the field is there and says what `body` is. Other hashes than SHA-256 are passed over,
+/// as the RFC allows.
 ///
 /// # Errors
 /// It is another body, or the field has no SHA-256.

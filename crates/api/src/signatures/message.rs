@@ -1,4 +1,5 @@
-//! What of a request a signature can cover (RFC 9421, section 2), and the text that is signed (section 2.5).
+//! What of a request a signature can cover (RFC 9421, section 2), and the text that is signed
+//! (section 2.5).
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, header};
@@ -143,7 +144,8 @@ pub(crate) fn normalised(authority: &str, scheme: Scheme) -> String {
     }
 }
 
-/// A field's lines, without the space around them, with a comma between them (section 2.1); none where it is not there.
+/// A field's lines, without the space around them, with a comma between them (section 2.1); none
+/// where it is not there.
 ///
 /// # Errors
 /// It has bytes that are no ASCII.

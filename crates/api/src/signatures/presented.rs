@@ -123,7 +123,8 @@ fn text<'a>(list: &'a InnerList, name: &str) -> Option<&'a str> {
         .map(sfv::StringRef::as_str)
 }
 
-/// The names of what is covered. Those with parameters (parts of fields, of other messages) are not understood here.
+/// The names of what is covered. Those with parameters (parts of fields, of other messages) are not
+/// understood here.
 fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
     if list.items.len() > MAX_COMPONENTS {
         return Err(SignatureError::Malformed("it covers too much"));
@@ -146,7 +147,8 @@ fn components(list: &InnerList) -> Result<Vec<String>, SignatureError> {
     Ok(names)
 }
 
-/// A list of components and its parameters as they are signed: written out anew, in the order in which they came (section 2.3).
+/// A list of components and its parameters as they are signed: written out anew, in the order in
+/// which they came (section 2.3).
 pub(super) fn parameters(list: &InnerList) -> Result<String, SignatureError> {
     let malformed = |_| SignatureError::Malformed("its parameters");
     let label = KeyRef::from_str(ANY).map_err(malformed)?;

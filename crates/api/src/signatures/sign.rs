@@ -34,8 +34,9 @@ pub fn random_nonce() -> Result<String, SignatureError> {
     Ok(BASE64URL_NOPAD.encode(&bytes))
 }
 
-/// Signs a request that goes out at `now` (seconds since 1970) with that body: adds `Content-Digest`, `Signature-Input` and `Signature`. It must have its
-/// `Host`, and what is covered must not be changed any more.
+/// Signs a request that goes out at `now` (seconds since 1970) with that body: adds
+/// `Content-Digest`, `Signature-Input` and `Signature`. It must have its `Host`, and what is
+/// covered must not be changed any more.
 ///
 /// # Errors
 /// The request has no `Host`, or the key cannot sign.

@@ -1,4 +1,5 @@
-//! A PostgreSQL server of a test's own, in a directory that goes with it, reached over a socket there and by nothing else.
+//! A PostgreSQL server of a test's own, in a directory that goes with it, reached over a socket
+//! there and by nothing else.
 
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -76,7 +77,8 @@ impl Postgres {
     /// Ends it at once, as a crash would, and starts it again.
     pub fn crash_and_restart(&mut self) {
         self.kill();
-        // The next one removes it when it finds nobody behind it; a process that has its number by now would be in the way.
+        // The next one removes it when it finds nobody behind it; a process that has its number by
+        // now would be in the way.
         let _ = std::fs::remove_file(self.cluster().join("postmaster.pid"));
         self.begin();
     }
@@ -158,7 +160,8 @@ impl Postgres {
 
     fn kill(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // Its children see that it is gone and end; the socket and the shared memory go with them.
+            // Its children see that it is gone and end; the socket and the shared memory go with
+            // them.
             let _ = server.kill();
             let _ = server.wait();
         }

@@ -1,4 +1,5 @@
-//! A service as other machines ask it: by TLS, with requests that a key has signed. Shared by the tests of the services.
+//! A service as other machines ask it: by TLS, with requests that a key has signed. Shared by the
+//! tests of the services.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 //! The same tests of a store with SQLite and with PostgreSQL.
 
-/// Each test, a function of a `Store`, with SQLite, and all of them with one PostgreSQL server: making one takes a second.
+/// Each test, a function of a `Store`, with SQLite, and all of them with one PostgreSQL server:
+/// making one takes a second.
 macro_rules! on_both {
     ($($name:ident),+ $(,)?) => {
         mod sqlite {

@@ -100,7 +100,8 @@ pub fn run(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Two machines of a lab. The near one knows an address that never answers, and one that has no route.
+/// Two machines of a lab. The near one knows an address that never answers, and one that has no
+/// route.
 pub struct World {
     lab: Lab,
     folder: tempfile::TempDir,
@@ -145,7 +146,8 @@ impl World {
     pub fn home(&self) -> PathBuf {
         let home = self.folder.path().join("home");
         std::fs::create_dir_all(&home).unwrap();
-        // Everywhere, also on loopback, where nothing is to be gained; but for one address, where no acceptor listens.
+        // Everywhere, also on loopback, where nothing is to be gained; but for one address, where
+        // no acceptor listens.
         let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\nacceptor = true\nalways = true\n";
         std::fs::write(home.join("routes.toml"), routes).unwrap();
         home
@@ -168,8 +170,9 @@ impl World {
     }
 }
 
-/// `longhaul`, which cargo does not build for the tests of another package by itself. Asked for as a part of the tests of its own package, it is the one that all
-/// tests of the workspace have built: by itself its dependencies would have fewer features, and be compiled once more.
+/// `longhaul`, which cargo does not build for the tests of another package by itself. Asked for as
+/// a part of the tests of its own package, it is the one that all tests of the workspace have
+/// built: by itself its dependencies would have fewer features, and be compiled once more.
 static PROGRAM: LazyLock<PathBuf> = LazyLock::new(|| {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut cargo = Command::new(env!("CARGO"));
@@ -205,7 +208,8 @@ fn clean(command: &mut Command) {
     }
 }
 
-/// An on-ramp, ended with the test. Those of one world have one key, so that each takes what the other sends.
+/// An on-ramp, ended with the test. Those of one world have one key, so that each takes what the
+/// other sends.
 pub struct Onramp {
     child: Child,
     /// Its socket.

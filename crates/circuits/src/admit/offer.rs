@@ -11,11 +11,13 @@ use crate::time::{Moment, Rate, Window};
 /// Starts that are tried, at most.
 const MAX_STARTS: usize = 48;
 
-/// Starts that are tried although no cut says that the ones before were too early, at most: each may take a search.
+/// Starts that are tried although no cut says that the ones before were too early, at most: each
+/// may take a search.
 const MAX_SEARCHED: usize = 4;
 
-/// What could be had instead of a request that is short of room. `frees` is until when the cut of its proof is too narrow, where that is a cut: none
-/// inside where it always is. `goes_on` is asked before each step: no more is looked for from when on it says no. What takes least comes first.
+/// What could be had instead of a request that is short of room. `frees` is until when the cut of
+/// its proof is too narrow, where that is a cut: none inside where it always is. `goes_on` is asked
+/// before each step: no more is looked for from when on it says no. What takes least comes first.
 pub(super) fn offers(
     view: &View<'_>,
     request: &Request,
@@ -72,7 +74,8 @@ fn offer(view: &View<'_>, request: Request, limits: &Limits, now: Moment) -> Opt
     })
 }
 
-/// A request as an offer, if it may be asked, and there is a plan for it: the one that it is granted with.
+/// A request as an offer, if it may be asked, and there is a plan for it: the one that it is
+/// granted with.
 fn offer_of(
     view: &View<'_>,
     request: Request,

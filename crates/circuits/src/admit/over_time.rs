@@ -1,6 +1,7 @@
 //! A volume by a deadline: a flow over time, by the stretches between the changes of what is left.
 //!
-//! What goes in one stretch leaves the others as they are, since nothing is stored on the way; so the most in each of them is the most in all.
+//! What goes in one stretch leaves the others as they are, since nothing is stored on the way; so
+//! the most in each of them is the most in all.
 
 mod filling;
 #[cfg(test)]
@@ -18,8 +19,9 @@ use crate::split::{Ask, Cut, minimum_cut, reach};
 use crate::time::{MAX_MOMENT, MAX_RATE, Moment, Rate, Volume, Window};
 use filling::{Filling, Look};
 
-/// Stretches that are tried first: neighbours count as one, with what is left throughout, until there are no more than this. Up to so many,
-/// the best is looked for even where it is known not to be enough.
+/// Stretches that are tried first: neighbours count as one, with what is left throughout, until
+/// there are no more than this. Up to so many, the best is looked for even where it is known not to
+/// be enough.
 const MAX_MERGED_STRETCHES: usize = 48;
 
 /// Stretches that are looked at one by one, at most.
@@ -56,7 +58,8 @@ pub(super) struct Short {
     pub(super) known: Known,
 }
 
-/// What was found to go where not all of a volume does: what one look after the other found, in the order of [`plan`].
+/// What was found to go where not all of a volume does: what one look after the other found, in the
+/// order of [`plan`].
 #[derive(Debug, Clone)]
 pub(super) struct Found(Vec<Filling>);
 
@@ -67,8 +70,9 @@ impl Found {
         bytes.max().unwrap_or(0)
     }
 
-    /// What [`plan`] makes of these bytes, at most as many as were found to go, as early as they go: what the first look did that carries
-    /// them. None where that is not known without looking again.
+    /// What [`plan`] makes of these bytes, at most as many as were found to go, as early as they
+    /// go: what the first look did that carries them. None where that is not known without looking
+    /// again.
     pub(super) fn plan(&self, bytes: u64) -> Option<Plan> {
         let volume = Volume::of_bytes(bytes);
         let mut looks = self.0.iter();
@@ -161,7 +165,8 @@ pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) ->
     sweep.nearest(&goal, quick)
 }
 
-/// The plan for a volume by whenever it is done, and so an early end, as far as it is found: in windows that grow.
+/// The plan for a volume by whenever it is done, and so an early end, as far as it is found: in
+/// windows that grow.
 pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Option<Plan> {
     let start = request.window.start;
     let free = view.end().unwrap_or(start).max(start);
@@ -182,7 +187,8 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
     }
 }
 
-/// A window, stretch by stretch, in each of which nothing changes on the links that a request may use.
+/// A window, stretch by stretch, in each of which nothing changes on the links that a request may
+/// use.
 struct Sweep<'a> {
     window: Window,
     ask: Ask,
@@ -214,7 +220,8 @@ impl<'a> Sweep<'a> {
         self.changes.len() + 1
     }
 
-    /// The most that goes where a cut is known to be in the way of all of it: beside a quick look, as good a one as so many stretches allow.
+    /// The most that goes where a cut is known to be in the way of all of it: beside a quick look,
+    /// as good a one as so many stretches allow.
     fn nearest(&self, goal: &Goal, quick: Filling) -> Found {
         let look = match self.len() {
             count if count <= MAX_MERGED_STRETCHES => Some(Look::Best),
@@ -225,8 +232,8 @@ impl<'a> Sweep<'a> {
         Found([quick].into_iter().chain(better).collect())
     }
 
-    /// Fills stretch after stretch with what goes in each, until it is enough. So many neighbours count as one stretch, with what is left
-    /// throughout.
+    /// Fills stretch after stretch with what goes in each, until it is enough. So many neighbours
+    /// count as one stretch, with what is left throughout.
     fn fill(&self, goal: &Goal, together: usize, look: Look) -> Filling {
         let mut filling = Filling::new(goal, self.ask, look);
         let mut field = self.field.clone();
@@ -260,12 +267,14 @@ const fn moment(at: Moment) -> Window {
     Window::new(at, at.saturating_add(1))
 }
 
-/// What passes between the ends within the window at most, by what each link has left in all of it: the narrowest cut, and its volume.
+/// What passes between the ends within the window at most, by what each link has left in all of it:
+/// the narrowest cut, and its volume.
 fn passing(view: &View<'_>, request: &Request, goal: &Goal) -> (Cut, Volume) {
     let (network, window) = (view.network(), request.window);
     let fastest = Volume::carried(goal.most.unwrap_or(MAX_RATE), window.length());
     let carries = |link: LinkId| view.left_to_carry(link, window).min(fastest);
-    // In units that many links together keep within their integers; rounded up, because it is a bound.
+    // In units that many links together keep within their integers; rounded up, because it is a
+    // bound.
     let unit = Volume::carried(MAX_RATE, window.length())
         .0
         .div_ceil(u128::from(MAX_RATE))

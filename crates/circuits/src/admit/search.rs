@@ -1,4 +1,5 @@
-//! Offers that are looked for beside whoever decides, and whether they are still good on a book that has gone on since.
+//! Offers that are looked for beside whoever decides, and whether they are still good on a book
+//! that has gone on since.
 
 use super::{Offer, Offers, Proof, Short, grant, offer};
 use crate::ledger::{Seen, Snapshot, View};
@@ -6,7 +7,8 @@ use crate::policy::Limits;
 use crate::request::Request;
 use crate::time::Moment;
 
-/// What is known of a request that was refused, to look for offers with: on the book that it was decided by.
+/// What is known of a request that was refused, to look for offers with: on the book that it was
+/// decided by.
 #[derive(Debug, Clone)]
 pub struct Search {
     request: Request,
@@ -40,8 +42,8 @@ impl Search {
         }
     }
 
-    /// The offers, by the book as it was when the request was decided. `goes_on` is asked before each step of the search: those that are found when it says
-    /// no are all.
+    /// The offers, by the book as it was when the request was decided. `goes_on` is asked before
+    /// each step of the search: those that are found when it says no are all.
     #[must_use]
     pub fn offers(&self, decided: &Snapshot, goes_on: &mut dyn FnMut() -> bool) -> Offers {
         self.offers_in(&decided.seen_by(&self.seen), goes_on)
@@ -58,9 +60,10 @@ impl Search {
         )
     }
 
-    /// An offer that was found on one book, as it is on a newer one: what it asks for is granted there, too. Where nothing has changed that it can
-    /// meet, it is the same, which is seen without planning; else it is planned anew. None where it goes no longer, or is one for a change of
-    /// something that may have changed itself.
+    /// An offer that was found on one book, as it is on a newer one: what it asks for is granted
+    /// there, too. Where nothing has changed that it can meet, it is the same, which is seen
+    /// without planning; else it is planned anew. None where it goes no longer, or is one for a
+    /// change of something that may have changed itself.
     #[must_use]
     pub fn renewed(&self, found: &Offer, before: &Snapshot, newer: &Snapshot) -> Option<Offer> {
         let Offer { request, .. } = found;

@@ -30,7 +30,8 @@ fn refused(answer: Answer) -> NoRoom {
     }
 }
 
-/// Two ways between the ends, and what is booked on them: in seconds, one until 100, the other until 60.
+/// Two ways between the ends, and what is booked on them: in seconds, one until 100, the other
+/// until 60.
 fn world() -> (Network, Ledger) {
     let network = network(4, &[(0, 1, 10), (1, 3, 10), (0, 2, 6), (2, 3, 6)]);
     let mut ledger = Ledger::new(&network);

@@ -4,14 +4,16 @@ use crate::ledger::View;
 use crate::network::LinkId;
 use crate::time::{Moment, Rate, Window};
 
-/// Moments that are looked at, at most; with more, links may be free earlier than is said to be known.
+/// Moments that are looked at, at most; with more, links may be free earlier than is said to be
+/// known.
 const MAX_MOMENTS: usize = 250;
 
-/// The earliest start, not before the window's, from which so many of these links have this rate left for as long as the window is: before
-/// it, they never have. None where they never have at all.
+/// The earliest start, not before the window's, from which so many of these links have this rate
+/// left for as long as the window is: before it, they never have. None where they never have at
+/// all.
 ///
-/// What a link has left within a window can't rise before the window has moved past the last of the steps that are the fullest of it; so
-/// those ends are all the moments that have to be looked at.
+/// What a link has left within a window can't rise before the window has moved past the last of the
+/// steps that are the fullest of it; so those ends are all the moments that have to be looked at.
 pub(super) fn frees(
     view: &View<'_>,
     links: &[LinkId],
@@ -53,7 +55,8 @@ pub(super) fn frees(
     Some(start)
 }
 
-/// The earliest moment at which any link that a request may use has more left than it has from the window's start on.
+/// The earliest moment at which any link that a request may use has more left than it has from the
+/// window's start on.
 pub(super) fn changes(
     view: &View<'_>,
     links: impl Iterator<Item = LinkId>,

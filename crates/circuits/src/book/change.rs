@@ -52,7 +52,8 @@ pub fn difference(more: &Plan, less: &Plan) -> Claims {
     claims
 }
 
-/// Whether a plan is pieces in order of time, and from a moment on paths between two ends: pieces that are over by then may lead elsewhere.
+/// Whether a plan is pieces in order of time, and from a moment on paths between two ends: pieces
+/// that are over by then may lead elsewhere.
 fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
     let joined = |path: &crate::path::Path| {
         let mut at = ends.from;
@@ -76,7 +77,8 @@ fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
 }
 
 impl Book {
-    /// Applies the next entry of the journal; what is left to be done for it outside, by reservation.
+    /// Applies the next entry of the journal; what is left to be done for it outside, by
+    /// reservation.
     ///
     /// # Errors
     /// [`Fault`], with the book as it was.

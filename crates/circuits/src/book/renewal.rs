@@ -26,12 +26,13 @@ pub enum Unlike {
 }
 
 impl Book {
-    /// Puts another network beneath what is booked: with all nodes and links of the one that is there, by the same numbers and between the
-    /// same nodes, and any others behind them. What links carry, and what of that may be reserved, may be different; a link that is gone
-    /// carries nothing.
+    /// Puts another network beneath what is booked: with all nodes and links of the one that is
+    /// there, by the same numbers and between the same nodes, and any others behind them. What
+    /// links carry, and what of that may be reserved, may be different; a link that is gone carries
+    /// nothing.
     ///
-    /// What is promised stays promised, also where it is more than there is now: nothing more is granted there before enough of it is over,
-    /// and [`Book::above`] names the links.
+    /// What is promised stays promised, also where it is more than there is now: nothing more is
+    /// granted there before enough of it is over, and [`Book::above`] names the links.
     ///
     /// # Errors
     /// [`Unlike`], with the book as it was.
@@ -55,7 +56,8 @@ impl Book {
         Ok(())
     }
 
-    /// The links of a plan, from a moment on, of which more is promised than may be reserved, by number.
+    /// The links of a plan, from a moment on, of which more is promised than may be reserved, by
+    /// number.
     #[must_use]
     pub fn above(&self, plan: &Plan, from: Moment) -> Vec<LinkId> {
         let view = self.view();

@@ -22,7 +22,8 @@ pub(super) fn level(taken: &Taken, at: Moment) -> Rate {
         .sum()
 }
 
-/// The most that is promised of a link within a window, by going through what begins and ends in it.
+/// The most that is promised of a link within a window, by going through what begins and ends in
+/// it.
 pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
     let mut events: Vec<(Moment, i64)> = Vec::new();
     for (there, rate, _) in taken {
@@ -161,7 +162,8 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    /// The greatest flow where only what links have above a level counts: along the shortest way, again and again.
+    /// The greatest flow where only what links have above a level counts: along the shortest way,
+    /// again and again.
     pub(super) fn flow(&self, level: Rate) -> Rate {
         let mut left: BTreeMap<(usize, usize), Rate> = BTreeMap::new();
         let mut beside: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.network.nodes() as usize];

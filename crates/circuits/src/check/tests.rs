@@ -1,4 +1,5 @@
-//! The checker finds what is wrong; and on small networks, every answer is right by an exact search.
+//! The checker finds what is wrong; and on small networks, every answer is right by an exact
+//! search.
 
 use std::sync::Arc;
 

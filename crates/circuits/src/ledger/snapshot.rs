@@ -1,4 +1,5 @@
-//! What is left of a network at one moment of the book's life, to look at beside whoever goes on writing.
+//! What is left of a network at one moment of the book's life, to look at beside whoever goes on
+//! writing.
 
 use std::sync::Arc;
 
@@ -6,7 +7,8 @@ use super::{Besides, Ledger, Taken, View};
 use crate::network::{LinkId, Network, Share};
 use crate::time::Window;
 
-/// A network and what was taken of it: it never changes, and making one costs a word for each link. It does not say by whom.
+/// A network and what was taken of it: it never changes, and making one costs a word for each link.
+/// It does not say by whom.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     network: Arc<Network>,
@@ -39,7 +41,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether as much is taken of a link as in another one, at each moment of a window, and the link is the same.
+    /// Whether as much is taken of a link as in another one, at each moment of a window, and the
+    /// link is the same.
     #[must_use]
     pub fn is_alike(&self, other: &Self, link: LinkId, window: Window) -> bool {
         let of_link = |at: &Self| at.taken.0.get(link.index()).cloned();

@@ -95,7 +95,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever happens, what was held is committed or given back once, and all is given back at the end.
+    /// Whatever happens, what was held is committed or given back once, and all is given back at
+    /// the end.
     #[test]
     fn what_is_held_ends_once(events in prop::collection::vec(event(), 0..200)) {
         let mut machine = Machine::default();

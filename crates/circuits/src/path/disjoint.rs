@@ -1,5 +1,5 @@
-//! Paths that have nothing in common (Suurballe, 1974; Bhandari, 1999): found together, because the best path alone may stand in the way
-//! of any other.
+//! Paths that have nothing in common (Suurballe, 1974; Bhandari, 1999): found together, because the
+//! best path alone may stand in the way of any other.
 
 use super::{Diversity, Ends, Field, Path, Preference};
 use crate::flow::Residual;
@@ -9,8 +9,9 @@ use crate::time::Rate;
 /// Costs are bounded by this, in hops or microseconds, so that sums stay within their integers.
 const MAX_COST: i64 = 1 << 40;
 
-/// So many paths with nothing in common and the least cost together, on whose links this much is left at least; fewer where there are no
-/// more. [`Diversity::Any`] is taken as [`Diversity::Links`], and [`Preference::MostRoom`] counts hops.
+/// So many paths with nothing in common and the least cost together, on whose links this much is
+/// left at least; fewer where there are no more. [`Diversity::Any`] is taken as
+/// [`Diversity::Links`], and [`Preference::MostRoom`] counts hops.
 #[must_use]
 pub fn disjoint(
     field: &Field<'_>,

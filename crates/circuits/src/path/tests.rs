@@ -13,7 +13,8 @@ fn ends(from: u32, to: u32) -> Ends {
     }
 }
 
-/// The network for which the shortest path alone leaves no second: 0-1-2-5 in the middle of two longer ones.
+/// The network for which the shortest path alone leaves no second: 0-1-2-5 in the middle of two
+/// longer ones.
 fn trap() -> crate::network::Network {
     network(
         6,

@@ -6,8 +6,8 @@ use super::{Cost, Ends, Field, Path, Preference};
 use crate::network::{LinkId, NodeId};
 use crate::time::Rate;
 
-/// The best paths without loops on whose links this much is left at least, the best first, and so many of them at most.
-/// [`Preference::MostRoom`] counts hops here.
+/// The best paths without loops on whose links this much is left at least, the best first, and so
+/// many of them at most. [`Preference::MostRoom`] counts hops here.
 #[must_use]
 pub fn several(
     field: &Field<'_>,
@@ -26,7 +26,8 @@ pub fn several(
             let Some(spur) = field.network().link(*link).map(|link| link.from) else {
                 continue;
             };
-            // What leads on from this root in any path that is known already, and the nodes of the root.
+            // What leads on from this root in any path that is known already, and the nodes of the
+            // root.
             let taken: BTreeSet<LinkId> = found
                 .iter()
                 .filter(|path| path.0.starts_with(root))

@@ -11,18 +11,20 @@ pub(crate) fn minimum_cut(field: &Field<'_>, ends: Ends) -> Cut {
     above(field, ends, 0)
 }
 
-/// The cut that is the narrowest for so many paths, as far as it is looked for: the first one narrower than `enough`, if there is one, else
-/// the narrowest of all.
+/// The cut that is the narrowest for so many paths, as far as it is looked for: the first one
+/// narrower than `enough`, if there is one, else the narrowest of all.
 ///
-/// Each path passes a cut somewhere, so `k` paths carry no more than the sum of its `k` widest links. That sum is the least, over all `t`,
-/// of `k t` and what the links have above `t`; so for each `t` the cut is the narrowest for what links have above it. With one path, it is
-/// the cut that the widest path has to pass.
+/// Each path passes a cut somewhere, so `k` paths carry no more than the sum of its `k` widest
+/// links. That sum is the least, over all `t`, of `k t` and what the links have above `t`; so for
+/// each `t` the cut is the narrowest for what links have above it. With one path, it is the cut
+/// that the widest path has to pass.
 #[must_use]
 pub fn bound(field: &Field<'_>, ends: Ends, paths: usize, enough: Rate) -> Cut {
     bound_of_reached(field, ends, paths, enough, 0)
 }
 
-/// [`bound`], where it is known that so many paths carry `reached` bit/s: no cut is narrower than that, so one that is no wider is the narrowest.
+/// [`bound`], where it is known that so many paths carry `reached` bit/s: no cut is narrower than
+/// that, so one that is no wider is the narrowest.
 pub(super) fn bound_of_reached(
     field: &Field<'_>,
     ends: Ends,

@@ -65,7 +65,8 @@ pub(super) fn improved(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     best
 }
 
-/// As many paths as may be, or fewer, each with the same part: whether there are that many is a flow, and so exact.
+/// As many paths as may be, or fewer, each with the same part: whether there are that many is a
+/// flow, and so exact.
 fn even(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     for count in 2..=ask.paths.min(MAX_PATHS) {
         let part = want
@@ -153,7 +154,8 @@ fn candidates(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Path> {
     kept
 }
 
-/// Disjoint paths: for each room that a link has, as many as there are with that much; the best of all.
+/// Disjoint paths: for each room that a link has, as many as there are with that much; the best of
+/// all.
 fn apart(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     let mut best: Vec<Route> = Vec::new();
     let limit = field.widest(ask.ends).map_or(0, |(_, width)| width);

@@ -9,8 +9,8 @@ use crate::network::LinkId;
 use crate::path::{Field, Path};
 use crate::time::Rate;
 
-/// The rates at which these paths carry the most together, whole bit/s, exactly within what each link has left. A path that is there
-/// twice counts once.
+/// The rates at which these paths carry the most together, whole bit/s, exactly within what each
+/// link has left. A path that is there twice counts once.
 #[must_use]
 pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::with_capacity(paths.len());
@@ -43,7 +43,8 @@ pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
     fitted(field, routes)
 }
 
-/// The linear programme: the greatest sum of rates, where those that share a limit stay within it. Rounded down to whole bit/s.
+/// The linear programme: the greatest sum of rates, where those that share a limit stay within it.
+/// Rounded down to whole bit/s.
 fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate>> {
     // Numbers near 1 are what the solver is made for.
     let scale = limits.values().copied().max().filter(|scale| *scale > 0)? as f64;

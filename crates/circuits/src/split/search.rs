@@ -49,7 +49,8 @@ pub(super) fn search(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (
 }
 
 impl Search<'_, '_> {
-    /// Goes on from a set of paths, which carry at most `so_far` together, with those from a place on.
+    /// Goes on from a set of paths, which carry at most `so_far` together, with those from a place
+    /// on.
     fn on(&mut self, from: usize, chosen: &mut Vec<usize>, so_far: Rate) {
         let left = Rate::try_from(self.ask.paths - chosen.len()).unwrap_or(0);
         for place in from..self.paths.len() {

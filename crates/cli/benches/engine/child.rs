@@ -46,7 +46,8 @@ pub fn stop(server: &Child) -> Used {
     wait(server).1
 }
 
-/// Until the server has no children: what one of them took is only known once the server has waited for it.
+/// Until the server has no children: what one of them took is only known once the server has waited
+/// for it.
 fn reap(server: &Child) {
     let pid = server.id();
     let until = Instant::now() + REAP_TIMEOUT;
@@ -68,7 +69,8 @@ fn wait(child: &Child) -> (i32, Used) {
     // SAFETY: rusage is plain numbers, for which zeros are a value.
     #[allow(unsafe_code, reason = "only wait4 reports what one child took")]
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live variables of the types that wait4 writes; the child has not been waited for.
+    // SAFETY: both pointers are to live variables of the types that wait4 writes; the child has not
+    // been waited for.
     #[allow(unsafe_code, reason = "only wait4 reports what one child took")]
     let waited =
         unsafe { libc::wait4(child.id().cast_signed(), &raw mut status, 0, &raw mut usage) };

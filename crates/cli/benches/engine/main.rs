@@ -1,17 +1,20 @@
-//! What a copy costs where nothing but the machine limits it: processor seconds for each GiB at the sender and at the receiver, and the
-//! rate, over loopback from memory file system to memory file system. Beside it, in the same alternation, others' programs.
+//! What a copy costs where nothing but the machine limits it: processor seconds for each GiB at the
+//! sender and at the receiver, and the rate, over loopback from memory file system to memory file
+//! system. Beside it, in the same alternation, others' programs.
 //!
-//! Every copy is a push of one file of random bytes to a server that was started for it; both ends are processes of their own, and the
-//! kernel says what each took (wait4(2): user and system time, with their own children's). Ways take turns, so that what drifts on the
-//! machine drifts for all. What arrived is compared byte for byte. `--against` alternates with another build of `longhaul`.
+//! Every copy is a push of one file of random bytes to a server that was started for it; both ends
+//! are processes of their own, and the kernel says what each took (wait4(2): user and system time,
+//! with their own children's). Ways take turns, so that what drifts on the machine drifts for all.
+//! What arrived is compared byte for byte. `--against` alternates with another build of `longhaul`.
 //!
 //! ```sh
 //! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
 //! ```
 //!
-//! Needs `globus-url-copy`, `globus-gridftp-server` and `rsync` for the others (`make bench-deps`), which are left out where they are
-//! missing, and `perf` for what the time goes to; without `perf`, the page has the rates of the parts alone. Prints a line for each
-//! copy; `--page` writes docs/results/engine.md.
+//! Needs `globus-url-copy`, `globus-gridftp-server` and `rsync` for the others (`make bench-deps`),
+//! which are left out where they are missing, and `perf` for what the time goes to; without `perf`,
+//! the page has the rates of the parts alone. Prints a line for each copy; `--page` writes
+//! docs/results/engine.md.
 
 #![allow(
     clippy::expect_used,
@@ -39,7 +42,8 @@ pub struct Options {
     pub rounds: usize,
     /// Size of the file, in MiB: it is in memory twice.
     pub mib: usize,
-    /// Another build of `longhaul`, to be measured in turn with this one, and what the page calls it.
+    /// Another build of `longhaul`, to be measured in turn with this one, and what the page calls
+    /// it.
     pub against: Option<(String, PathBuf)>,
     /// Only ways whose titles have this word.
     pub only: Option<String>,

@@ -1,4 +1,5 @@
-//! What a process's time goes to: samples of its stacks by `perf`, each counted for the first kind that one of its functions belongs to.
+//! What a process's time goes to: samples of its stacks by `perf`, each counted for the first kind
+//! that one of its functions belongs to.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +8,8 @@ use std::process::{Command, Stdio};
 /// Share of all samples, by kind.
 pub type Parts = BTreeMap<&'static str, f64>;
 
-/// Kinds, and parts of the names of functions that belong to them; the innermost function that belongs to any decides.
+/// Kinds, and parts of the names of functions that belong to them; the innermost function that
+/// belongs to any decides.
 const KINDS: [(&str, &[&str]); 9] = [
     ("hash", &["blake3"]),
     (

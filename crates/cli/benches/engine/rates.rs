@@ -1,4 +1,5 @@
-//! What the parts of a copy cost by themselves, on one thread of this machine: the least that a copy can take.
+//! What the parts of a copy cost by themselves, on one thread of this machine: the least that a
+//! copy can take.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -92,7 +93,8 @@ fn sealed(algorithm: &'static Algorithm) -> f64 {
     })
 }
 
-/// One thread that sends and one that receives, in turn on one processor or beside each other on two: GiB a second of processor time.
+/// One thread that sends and one that receives, in turn on one processor or beside each other on
+/// two: GiB a second of processor time.
 fn sent(block: &[u8]) -> f64 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("its number");

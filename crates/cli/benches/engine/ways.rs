@@ -1,4 +1,5 @@
-//! Ways to push one file: `longhaul`, another build of it, and others' programs with the options that `crates/figures/src/peers` gives them.
+//! Ways to push one file: `longhaul`, another build of it, and others' programs with the options
+//! that `crates/figures/src/peers` gives them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

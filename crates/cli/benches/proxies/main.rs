@@ -1,7 +1,9 @@
-//! What the on-ramp's proxies cost on loopback, beside Dante's SOCKS server and beside no proxy at all: rate and processor time at 1 and
-//! at 64 connections; and how long a connection and an answer take, in rounds of all kinds in turns.
+//! What the on-ramp's proxies cost on loopback, beside Dante's SOCKS server and beside no proxy at
+//! all: rate and processor time at 1 and at 64 connections; and how long a connection and an answer
+//! take, in rounds of all kinds in turns.
 //!
-//! `cargo bench -p longhaul-cli --bench proxies`. Dante (`danted`, Debian's dante-server) is left out, and said so, where it is not installed.
+//! `cargo bench -p longhaul-cli --bench proxies`. Dante (`danted`, Debian's dante-server) is left
+//! out, and said so, where it is not installed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a benchmark that can't go on has failed
 
@@ -22,7 +24,8 @@ const CONNECTIONS: [u64; 2] = [1, 64];
 const RUNS: usize = 5;
 /// Connections, and answers over one of them, that are timed in a round.
 const TIMED: usize = 500;
-/// Rounds in which all kinds are timed in turns: where the system has put the threads of both ends makes a factor of two.
+/// Rounds in which all kinds are timed in turns: where the system has put the threads of both ends
+/// makes a factor of two.
 const ROUNDS: usize = 9;
 
 fn main() {
@@ -81,7 +84,8 @@ fn spread(mut rounds: Vec<f64>) -> String {
     )
 }
 
-/// Downloads over so many connections at once: Gbit/s, and the proxy's processor seconds for a gigabyte.
+/// Downloads over so many connections at once: Gbit/s, and the proxy's processor seconds for a
+/// gigabyte.
 fn bulk(proxy: &Proxy, server: SocketAddr, connections: u64) -> (f64, f64) {
     let share = BYTES / connections;
     let ready = Barrier::new(connections as usize + 1);

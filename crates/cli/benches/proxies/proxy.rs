@@ -1,4 +1,5 @@
-//! The proxies that are measured: how each is started, connected through, and what processor time it has used.
+//! The proxies that are measured: how each is started, connected through, and what processor time
+//! it has used.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Reaches places for the agent, by the command line's own ways. A place that was reached stays open for a while: the next question then takes no
-//! login.
+//! Reaches places for the agent, by the command line's own ways. A place that was reached stays
+//! open for a while: the next question then takes no login.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -30,7 +30,8 @@ const OPEN_AFTER_USE: Duration = Duration::from_secs(60);
 const MAX_OPEN_PLACES: usize = 16;
 /// How long a place may take for an answer, also to those who have stopped waiting for it.
 const LOOK_WITHIN: Duration = Duration::from_secs(120);
-/// Pages of a place are gathered into one answer for so long, lest nothing be shown while a long directory comes slowly.
+/// Pages of a place are gathered into one answer for so long, lest nothing be shown while a long
+/// directory comes slowly.
 const GATHER_FOR: Duration = Duration::from_millis(500);
 /// Bytes of names and targets of links in one answer, at most; the last page may go over it.
 const GATHER_BYTES: usize = 4 << 20;
@@ -62,7 +63,8 @@ impl Browse for Places {
             let mut after = after.map(name_of).transpose()?;
             let (mut entries, mut bytes) = (Vec::new(), 0);
             let until = Instant::now() + GATHER_FOR;
-            // Held from page to page: who asks something else between two makes the place throw away what is under way.
+            // Held from page to page: who asks something else between two makes the place throw
+            // away what is under way.
             let mut open = self.of(&spot).await.lock_owned().await;
             loop {
                 let ask = FilesAsk::Look {
@@ -80,7 +82,8 @@ impl Browse for Places {
                 bytes += page.iter().map(bytes_of).sum::<usize>();
                 entries.extend(page.iter().map(entry));
                 after = next;
-                // What is under way is asked for in whole pages: one that had to be shorter would be asked for anew.
+                // What is under way is asked for in whole pages: one that had to be shorter would
+                // be asked for anew.
                 let is_full =
                     entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize || bytes >= GATHER_BYTES;
                 if after.is_none() || is_full || Instant::now() >= until {
@@ -103,7 +106,8 @@ impl Browse for Places {
     }
 }
 
-/// Looks, to the end also where nobody waits for it any more, as when a page in the browser is left: whoever asks next finds the place open.
+/// Looks, to the end also where nobody waits for it any more, as when a page in the browser is
+/// left: whoever asks next finds the place open.
 async fn look(
     mut open: Held,
     location: Location,
@@ -133,7 +137,8 @@ async fn asked(
             *place = Some(open);
             Ok(answer)
         }
-        // It may have gone since the last question. Looking twice does no harm; a change that may have been made is not asked for again.
+        // It may have gone since the last question. Looking twice does no harm; a change that may
+        // have been made is not asked for again.
         Err(_) if was_open && matches!(ask, FilesAsk::Look { .. }) => {
             let mut open = opened(location).await?;
             let answer = open.ask(ask).await.map_err(|error| unreachable(&error))?;
@@ -145,7 +150,8 @@ async fn asked(
 }
 
 impl Places {
-    /// The place that something is in, open or not; one question at a time is asked of it. Those that nobody has asked for a while are closed.
+    /// The place that something is in, open or not; one question at a time is asked of it. Those
+    /// that nobody has asked for a while are closed.
     async fn of(&self, spot: &Spot) -> Arc<Mutex<Option<Place>>> {
         let key = &spot.location.shown(&PathBytes::default());
         let mut open = self.open.lock().await;
@@ -185,7 +191,8 @@ fn unreachable(error: &anyhow::Error) -> PlaceError {
     }
 }
 
-/// Where a location is. A local one lies beneath the root of this machine, as one at a server beneath the server's.
+/// Where a location is. A local one lies beneath the root of this machine, as one at a server
+/// beneath the server's.
 fn spot(at: &str) -> Result<Spot, PlaceError> {
     let invalid = |detail: String| PlaceError {
         kind: PlaceErrorKind::Invalid,
@@ -268,7 +275,8 @@ fn entry(entry: &Entry) -> FileEntry {
     }
 }
 
-/// The name behind which a page begins, as it stands in the answer before. One that is no text stands there in Base64 behind a slash, which no name has.
+/// The name behind which a page begins, as it stands in the answer before. One that is no text
+/// stands there in Base64 behind a slash, which no name has.
 fn text_of(name: &PathBytes) -> String {
     match std::str::from_utf8(&name.0) {
         Ok(text) => text.to_owned(),

@@ -23,13 +23,16 @@ use crate::tls_service::{certificate, first_second, names, publish};
 #[derive(Args, Clone)]
 #[command(next_help_heading = "For other machines")]
 pub struct Elsewhere {
-    /// Answer the keys in this file at --listen, which may then be any address, by TLS: a line for each, KEY NAME all|read. SIGHUP reads it again.
+    /// Answer the keys in this file at --listen, which may then be any address, by TLS: a line for
+    /// each, KEY NAME all|read. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires = "listen")]
     authorized_keys: Option<PathBuf>,
-    /// A name by which others reach this agent, with the port if that is another one. Repeatable. [default: the addresses that it listens at, and this host's name]
+    /// A name by which others reach this agent, with the port if that is another one. Repeatable.
+    /// [default: the addresses that it listens at, and this host's name]
     #[arg(long, value_name = "HOST[:PORT]", requires = "authorized_keys")]
     server_name: Vec<String>,
-    /// A certificate of this site, in PEM form, with those that lead to its authority [default: one made of the agent's own key]. SIGHUP reads it again.
+    /// A certificate of this site, in PEM form, with those that lead to its authority [default: one
+    /// made of the agent's own key]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires_all = ["authorized_keys", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert, in PEM form.

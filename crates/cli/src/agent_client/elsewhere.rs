@@ -76,7 +76,8 @@ impl AgentOptions {
         }
     }
 
-    /// What names the agent to the next command, behind a space; nothing where that finds it by itself.
+    /// What names the agent to the next command, behind a space; nothing where that finds it by
+    /// itself.
     pub fn as_argument(&self) -> String {
         let own = std::env::var("LONGHAUL_AGENT").ok();
         match &self.agent {

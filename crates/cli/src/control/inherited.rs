@@ -1,4 +1,5 @@
-//! Sockets that whoever started this program has opened: systemd (`LISTEN_FDS`), or this program before it started itself anew.
+//! Sockets that whoever started this program has opened: systemd (`LISTEN_FDS`), or this program
+//! before it started itself anew.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 

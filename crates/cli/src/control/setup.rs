@@ -1,4 +1,5 @@
-//! Which nodes the controller has set up, and whose certificates it trusts: the operator's `control.toml`.
+//! Which nodes the controller has set up, and whose certificates it trusts: the operator's
+//! `control.toml`.
 
 use std::path::{Path, PathBuf};
 
@@ -79,7 +80,8 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
 mod tests {
     use super::*;
 
-    /// What is read of a controller's directory that has such a `control.toml`, beside a root's certificate.
+    /// What is read of a controller's directory that has such a `control.toml`, beside a root's
+    /// certificate.
     fn said(text: &str) -> Result<Said> {
         let dir = tempfile::tempdir().unwrap();
         let root = rcgen::generate_simple_self_signed(Vec::new()).unwrap();

@@ -1,7 +1,8 @@
-//! Brings a controller and this machine up to date with each other: what copies measured is reported, and the tables of routes are fetched.
+//! Brings a controller and this machine up to date with each other: what copies measured is
+//! reported, and the tables of routes are fetched.
 //!
-//! A copy that ends leaves its report on the disk and starts this in a process of its own, for which nobody waits. One at a time works; what
-//! another copy leaves meanwhile it finds as well.
+//! A copy that ends leaves its report on the disk and starts this in a process of its own, for
+//! which nobody waits. One at a time works; what another copy leaves meanwhile it finds as well.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ use crate::{answer, home};
 
 /// How long all of it may take: a controller that is slow learns of the rest another time.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long one that a copy has started waits: the copy itself ends first, and what others leave meanwhile is reported with it.
+/// How long one that a copy has started waits: the copy itself ends first, and what others leave
+/// meanwhile is reported with it.
 const SYNC_DELAY: Duration = Duration::from_secs(1);
 /// By how much its niceness is raised.
 const LOWEST_PRIORITY: i32 = 19;
@@ -100,7 +102,8 @@ fn lock(state: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Starts it in a process of its own, which goes on when this one has ended. Where it cannot be started, the end of the next copy tries again.
+/// Starts it in a process of its own, which goes on when this one has ended. Where it cannot be
+/// started, the end of the next copy tries again.
 pub fn start(identity: Option<&Path>) {
     use std::os::unix::process::CommandExt;
     let Ok(program) = std::env::current_exe() else {

@@ -1,8 +1,9 @@
-//! A copy that is to be over by a moment: the planner of `longhaul-deadline` is fed with what the copy does, and what it decides is carried out at the
-//! controller.
+//! A copy that is to be over by a moment: the planner of `longhaul-deadline` is fed with what the
+//! copy does, and what it decides is carried out at the controller.
 //!
-//! All of it goes on beside the copy, which waits for nothing: it begins by best effort at once, and what is reserved joins it. At its end what is still
-//! promised is given back, which takes [`END_TIMEOUT`] at most.
+//! All of it goes on beside the copy, which waits for nothing: it begins by best effort at once,
+//! and what is reserved joins it. At its end what is still promised is given back, which takes
+//! [`END_TIMEOUT`] at most.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -43,7 +44,8 @@ use ways::{Streams, WayReport, Ways};
 
 /// How often the copy is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the end of a copy waits for what it has reserved to be given back, and where there is nothing to give back.
+/// How long the end of a copy waits for what it has reserved to be given back, and where there is
+/// nothing to give back.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 const CLEAR_END_TIMEOUT: Duration = Duration::from_millis(50);
 /// Steps that are reported.
@@ -60,7 +62,8 @@ pub struct Of {
     pub push: bool,
     /// Whether reserved ways can join the copy.
     pub joins: bool,
-    /// Whether streams of reserved ways leave from ports of their own: else all streams between the ends are the reservation's.
+    /// Whether streams of reserved ways leave from ports of their own: else all streams between the
+    /// ends are the reservation's.
     pub pins: bool,
     /// Bytes, where they are known before the walk.
     pub size: Option<u64>,
@@ -225,7 +228,8 @@ impl Keeper {
         self.use_ways().await;
     }
 
-    /// Has the copy go by what is promised now, and reports to the planner which of the ways carry nothing.
+    /// Has the copy go by what is promised now, and reports to the planner which of the ways carry
+    /// nothing.
     async fn use_ways(&mut self) {
         self.book.ask_for_grants(unix_ms()).await;
         let used = self.with(|shared| match shared.planner.promise() {

@@ -1,4 +1,5 @@
-//! What a copy measured of the paths that it took: of its own first hop, and of the whole path where that is one hop. Pure.
+//! What a copy measured of the paths that it took: of its own first hop, and of the whole path
+//! where that is one hop. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -98,7 +99,8 @@ pub fn measured(
             conditions,
         };
         let rtt = (of.rtts > 0).then(|| (of.rtt / of.rtts).as_secs_f64());
-        // Of what the server sends into a chain, this end sees only what was lost on the server's own hop.
+        // Of what the server sends into a chain, this end sees only what was lost on the server's
+        // own hop.
         let hears_of_losses = whole.push || is_direct;
         let loss = loss_share(of.lost, of.segments).filter(|_| hears_of_losses);
         let has_rate = of.bytes >= MIN_BYTES_OF_A_RATE && whole.seconds > 0.0;

@@ -1,7 +1,10 @@
-//! By which routes a copy with a server goes when the command line doesn't say, and what is reported of it afterwards.
+//! By which routes a copy with a server goes when the command line doesn't say, and what is
+//! reported of it afterwards.
 //!
-//! Nobody else is waited for: the copy begins with what is known on this machine, the controller is asked beside it, and routes that it names join the
-//! copy that is under way. What a copy did it leaves on the disk, and a process of its own, which goes on behind it, reports to the controller.
+//! Nobody else is waited for: the copy begins with what is known on this machine, the controller is
+//! asked beside it, and routes that it names join the copy that is under way. What a copy did it
+//! leaves on the disk, and a process of its own, which goes on behind it, reports to the
+//! controller.
 
 mod report;
 mod reported;
@@ -29,7 +32,8 @@ use crate::trust::Remembering;
 /// From so many bytes on it does not matter to a choice of routes how many there are.
 const MIN_UNSIZED_BYTES: u64 = 64 << 20;
 
-/// The pause before routes to fall back to are looked for again, where a copy stands still in spite of them.
+/// The pause before routes to fall back to are looked for again, where a copy stands still in spite
+/// of them.
 const FALL_BACK_PAUSE: Duration = Duration::from_secs(3);
 
 /// Routes that a copy falls back to, at most.
@@ -45,7 +49,8 @@ pub struct Routing {
     push: bool,
     begun_ms: u64,
     begun: Instant,
-    /// Whether routes are chosen at all: else the command line names them, and only what they did is reported.
+    /// Whether routes are chosen at all: else the command line names them, and only what they did
+    /// is reported.
     chooses: bool,
     said: Mutex<Said>,
     /// Asks the controller.
@@ -65,12 +70,14 @@ struct Said {
     choice: Option<Choice>,
     /// What was promised first, and how many seconds after the beginning.
     promised: Option<(Spread, f64)>,
-    /// Routes that the copy went over to because the direct one was silent. They stay, whatever is chosen afterwards.
+    /// Routes that the copy went over to because the direct one was silent. They stay, whatever is
+    /// chosen afterwards.
     fallen_back: Vec<Route>,
 }
 
 impl Routing {
-    /// For a copy with a server. `chooses` says whether the command line leaves it to somebody to choose.
+    /// For a copy with a server. `chooses` says whether the command line leaves it to somebody to
+    /// choose.
     pub fn new(
         source: ClientSource,
         question: Question,
@@ -92,7 +99,8 @@ impl Routing {
         }
     }
 
-    /// The route that a person's file names, if it does, and whether a direct connection takes its place where it fails.
+    /// The route that a person's file names, if it does, and whether a direct connection takes its
+    /// place where it fails.
     pub fn settled(&self) -> Option<(Route, bool)> {
         let choice = self
             .source
@@ -111,7 +119,8 @@ impl Routing {
         self.chooses && self.source.has_controller() && self.said().choice.is_none()
     }
 
-    /// Has the copy go by what is known here, and by what the controller says as soon as it does. What is as large as nobody knows yet begins directly.
+    /// Has the copy go by what is known here, and by what the controller says as soon as it does.
+    /// What is as large as nobody knows yet begins directly.
     pub async fn begin(self: &Arc<Self>, connector: &Arc<Remembering>, progress: &Arc<Progress>) {
         if self.question.bytes.is_some() {
             let choice = self.source.at_once(&self.question).await;
@@ -129,8 +138,9 @@ impl Routing {
         *self.asking() = Some(Asking { task, looked_up });
     }
 
-    /// Waits until what is known on this machine has been looked up, where the size of the copy is known: a small one can be over before. It takes no
-    /// longer than reading a table that is in memory.
+    /// Waits until what is known on this machine has been looked up, where the size of the copy is
+    /// known: a small one can be over before. It takes no longer than reading a table that is in
+    /// memory.
     pub async fn looked_up(&self, progress: &Progress) {
         let looked_up = self
             .asking()
@@ -144,7 +154,8 @@ impl Routing {
         }
     }
 
-    /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody. `here` gets to know once this machine has been asked.
+    /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody.
+    /// `here` gets to know once this machine has been asked.
     async fn ask(
         self: &Arc<Self>,
         connector: &Remembering,
@@ -153,7 +164,8 @@ impl Routing {
     ) {
         let mut question = self.question.clone();
         if question.bytes.is_none() {
-            // Where nothing is known here, an answer comes soonest while the copy does not fill the path yet; it holds for what turns out to be large.
+            // Where nothing is known here, an answer comes soonest while the copy does not fill the
+            // path yet; it holds for what turns out to be large.
             let early = match self.source.at_once(&question).await.origin {
                 Origin::Cache { is_old: false, .. } => None,
                 _ => {
@@ -190,8 +202,9 @@ impl Routing {
         }
     }
 
-    /// Where the direct route does not open, or not in time, or the copy stands still, has it go by whichever routes there are to fall back to, also one that is too
-    /// small to be worth them otherwise.
+    /// Where the direct route does not open, or not in time, or the copy stands still, has it go by
+    /// whichever routes there are to fall back to, also one that is too small to be worth them
+    /// otherwise.
     async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
         let question = Question {
             bytes: None,
@@ -220,7 +233,8 @@ impl Routing {
         }
     }
 
-    /// Has the copy go by the routes of a choice and those to fall back to, beside those that it fell back to before.
+    /// Has the copy go by the routes of a choice and those to fall back to, beside those that it
+    /// fell back to before.
     fn fall_back_to(
         &self,
         choice: Choice,
@@ -320,7 +334,8 @@ pub fn question(
     }
 }
 
-/// How many bytes there are to copy, where that can be known without walking: all of them are files.
+/// How many bytes there are to copy, where that can be known without walking: all of them are
+/// files.
 pub fn size_of(sources: &[PathBuf]) -> Option<u64> {
     let mut bytes = 0u64;
     for source in sources {

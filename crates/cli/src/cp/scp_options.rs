@@ -1,5 +1,5 @@
-//! Flags of scp that `cp` takes, so that fingers and scripts need not relearn: those that hold anyway, and those that it does not do, each
-//! with what to use instead.
+//! Flags of scp that `cp` takes, so that fingers and scripts need not relearn: those that hold
+//! anyway, and those that it does not do, each with what to use instead.
 
 use anyhow::{Result, bail};
 use clap::Args;

@@ -1,4 +1,5 @@
-//! What a depot saw of the hops that it relays over, brought together for a while and bounded, as a controller takes it. Pure.
+//! What a depot saw of the hops that it relays over, brought together for a while and bounded, as a
+//! controller takes it. Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +63,8 @@ impl HopSums {
         }
     }
 
-    /// All of it as measurements of the moment `at_ms`, by a depot that is called `me`; then nothing is left.
+    /// All of it as measurements of the moment `at_ms`, by a depot that is called `me`; then
+    /// nothing is left.
     pub fn take(&mut self, me: &str, at_ms: u64) -> Vec<Measurement> {
         let mut found = Vec::new();
         let name = |end: HopEnd| match end {

@@ -1,6 +1,8 @@
-//! A depot that a controller knows: says that it is there, reports what it saw of hops, and measures the paths to other depots when its turn comes.
+//! A depot that a controller knows: says that it is there, reports what it saw of hops, and
+//! measures the paths to other depots when its turn comes.
 //!
-//! The depot itself does none of it and waits for none of it: sessions are relayed whether a controller answers or not.
+//! The depot itself does none of it and waits for none of it: sessions are relayed whether a
+//! controller answers or not.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -38,7 +40,8 @@ const MIN_PROBES_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_PROBES_INTERVAL: Duration = Duration::from_secs(600);
 /// How long the controller may take to learn that the depot ends.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Measurements of one file of the spool: with long names of ends these stay within what a file may have.
+/// Measurements of one file of the spool: with long names of ends these stay within what a file may
+/// have.
 const MAX_SPOOLED_MEASUREMENTS: usize = 500;
 /// Longest reason that is reported, in bytes.
 const MAX_REASON_BYTES: usize = 500;
@@ -47,10 +50,12 @@ const MAX_REASON_BYTES: usize = 500;
 #[derive(Args)]
 #[command(next_help_heading = "A controller that knows it")]
 pub struct RegisterOptions {
-    /// Register with the controller under this name, report to it the hops relayed over, and make the small measurements that it plans.
+    /// Register with the controller under this name, report to it the hops relayed over, and make
+    /// the small measurements that it plans.
     #[arg(long, value_name = "NAME")]
     register: Option<String>,
-    /// Where others reach the depot; repeatable, the first is the one that routes name [default: the addresses that it listens at].
+    /// Where others reach the depot; repeatable, the first is the one that routes name [default:
+    /// the addresses that it listens at].
     #[arg(long, value_name = "HOST[:PORT]", requires = "register")]
     advertise: Vec<String>,
     /// The site where it stands, by its name on the map.
@@ -151,7 +156,8 @@ impl Registered {
         }))
     }
 
-    /// Keeps it up until `stopped`; the depot listens at `listens`, and carries what `activity` says.
+    /// Keeps it up until `stopped`; the depot listens at `listens`, and carries what `activity`
+    /// says.
     pub async fn run(
         mut self,
         listens: Vec<std::net::SocketAddr>,
@@ -281,7 +287,8 @@ impl Registered {
         }
     }
 
-    /// Waits for a turn, and measures; false where it comes after `until`, by when there is another plan.
+    /// Waits for a turn, and measures; false where it comes after `until`, by when there is another
+    /// plan.
     async fn take_turn(&self, task: &ProbeTask, until: Instant, activity: &Activity) -> bool {
         let begins = Duration::from_millis(task.not_before_ms.saturating_sub(unix_ms()));
         if Instant::now() + begins >= until {

@@ -12,7 +12,8 @@ use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
 use super::Doctor;
 use crate::{home, trust};
 
-/// Sessions answered with facts at once, shared among keys: each may cost a core a tenth of a second.
+/// Sessions answered with facts at once, shared among keys: each may cost a core a tenth of a
+/// second.
 const MAX_ANSWERED: usize = 4;
 /// Sessions at once, those that are only told to come later included; one more is dropped.
 const MAX_SESSIONS: usize = 64;

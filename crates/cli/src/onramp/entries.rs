@@ -21,48 +21,57 @@ const FORWARD: &str = "LISTEN=HOST:PORT[,purpose=TEXT][,size=SIZE][,rate=RATE][,
 /// Entries and what they need.
 #[derive(Args)]
 pub struct Entries {
-    /// Where programs ask that have a hook or the C API [default: onramp/socket in the state directory].
+    /// Where programs ask that have a hook or the C API [default: onramp/socket in the state
+    /// directory].
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
     /// Speak SOCKS (versions 4a and 5) here; a port alone is one of 127.0.0.1. Repeatable.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub socks: Vec<SocketAddr>,
-    /// Speak HTTP here, for CONNECT and plain http, and say at /proxy.pac what is to be asked for; likewise.
+    /// Speak HTTP here, for CONNECT and plain http, and say at /proxy.pac what is to be asked for;
+    /// likewise.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub http: Vec<SocketAddr>,
-    /// Bring what comes in at one address to one destination, by whatever way the rules say; likewise. What its connections are for can be said behind it.
+    /// Bring what comes in at one address to one destination, by whatever way the rules say;
+    /// likewise. What its connections are for can be said behind it.
     #[arg(long, value_name = FORWARD, value_parser = forward)]
     pub forward: Vec<Forward>,
     /// Take connections that the firewall redirects (nftables redirect) to this address; likewise.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub redirect: Vec<SocketAddr>,
-    /// Take connections that the firewall hands over as they are (nftables tproxy) at this address; likewise. Needs CAP_NET_ADMIN.
+    /// Take connections that the firewall hands over as they are (nftables tproxy) at this address;
+    /// likewise. Needs CAP_NET_ADMIN.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub tproxy: Vec<SocketAddr>,
-    /// Let connections in from this network too, and from no other but this machine; repeatable. They lead to no local address of this machine unless a rule
-    /// names it. A proxy that other machines can reach needs it, or --login.
+    /// Let connections in from this network too, and from no other but this machine; repeatable.
+    /// They lead to no local address of this machine unless a rule names it. A proxy that other
+    /// machines can reach needs it, or --login.
     #[arg(long, value_name = "NETWORK")]
     pub allow_from: Vec<Network>,
-    /// Ask who uses SOCKS or HTTP for the user and password in the first line of this file, as user:password.
+    /// Ask who uses SOCKS or HTTP for the user and password in the first line of this file, as
+    /// user:password.
     #[arg(long, value_name = "FILE")]
     pub login: Option<PathBuf>,
     /// The file of routes [default: routes.toml beside the keys].
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
-    /// Take the routes that the controller chooses for this machine, in place of a file: asked for every 30 seconds, kept while it does not answer, and dropped
-    /// after a day without it.
+    /// Take the routes that the controller chooses for this machine, in place of a file: asked for
+    /// every 30 seconds, kept while it does not answer, and dropped after a day without it.
     #[arg(long, conflicts_with = "routes")]
     pub follow_controller: bool,
     /// The key to be known by [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
-    /// Serve counters as OpenMetrics at http://ADDRESS/metrics; a port alone is one of 127.0.0.1. Who can connect there can read them.
+    /// Serve counters as OpenMetrics at http://ADDRESS/metrics; a port alone is one of 127.0.0.1.
+    /// Who can connect there can read them.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Connections carried at once, of which one source address has half at most; programs at the socket have as many of their own [default: 8192].
+    /// Connections carried at once, of which one source address has half at most; programs at the
+    /// socket have as many of their own [default: 8192].
     #[arg(long, value_name = "N")]
     pub max_connections: Option<usize>,
-    /// How long connections may take to finish once it is told to stop: 90s, 10min; a bare number is seconds.
+    /// How long connections may take to finish once it is told to stop: 90s, 10min; a bare number
+    /// is seconds.
     #[arg(long, value_name = "TIME")]
     pub drain: Option<Time>,
 }

@@ -16,7 +16,8 @@ use crate::home;
 
 /// How often the controller is asked.
 const FETCH_INTERVAL: Duration = Duration::from_secs(30);
-/// How old a file of the same rules may become before it is written again, which says that they hold.
+/// How old a file of the same rules may become before it is written again, which says that they
+/// hold.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
 /// Rules that no controller has said for so long hold no longer.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
@@ -83,7 +84,8 @@ impl Follower {
         }
     }
 
-    /// Asks once. A controller that does not answer changes nothing, until its last rules are too old.
+    /// Asks once. A controller that does not answer changes nothing, until its last rules are too
+    /// old.
     pub async fn step(&self) {
         let Err(error) = self.fetch().await else {
             return;
@@ -126,7 +128,8 @@ impl Follower {
     }
 }
 
-/// How long ago a file was written; none where there is no file, or the clock was set back behind it.
+/// How long ago a file was written; none where there is no file, or the clock was set back behind
+/// it.
 fn age(file: &Path) -> Option<Duration> {
     let written = std::fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()

@@ -16,7 +16,8 @@ use crate::{answer, home};
 /// Which on-ramp, and how it is shown.
 #[derive(Args)]
 pub struct StatusCommand {
-    /// The on-ramp's socket [default: that of LONGHAUL_ONRAMP, else onramp/socket in the state directory].
+    /// The on-ramp's socket [default: that of LONGHAUL_ONRAMP, else onramp/socket in the state
+    /// directory].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Say it as one JSON object.

@@ -12,7 +12,8 @@ use longhaul_ramp::SOCKET_VARIABLE;
 
 use super::{Own, Run, seconds};
 
-/// What the on-ramp's socket is to the program: it has no way of its own to an on-ramp's listeners, and needs none.
+/// What the on-ramp's socket is to the program: it has no way of its own to an on-ramp's listeners,
+/// and needs none.
 const NO_SOCKET: &str = "/dev/null";
 
 /// Why a program cannot be helped so.

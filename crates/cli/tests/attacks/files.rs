@@ -1,4 +1,5 @@
-//! Hostile clients of the service `files`: out of the root, past the grants, and more than their share.
+//! Hostile clients of the service `files`: out of the root, past the grants, and more than their
+//! share.
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -34,7 +35,8 @@ fn path(text: &str) -> Value {
     base64(text).into()
 }
 
-/// A root with a directory for the attacker and one that is none of theirs, and what lies beside the root.
+/// A root with a directory for the attacker and one that is none of theirs, and what lies beside
+/// the root.
 fn world() -> World {
     let world = World::new();
     for directory in ["root/in/d", "root/private", "outside"] {

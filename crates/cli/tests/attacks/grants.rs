@@ -21,7 +21,8 @@ fn serve(world: &World, directory: &str) -> Service {
     world.serve(&["--read", &me, "--write", &me, "--write", &grant])
 }
 
-/// Says `bytes` as the attacker; what is answered until it is over, or a block is acknowledged, and the stream.
+/// Says `bytes` as the attacker; what is answered until it is over, or a block is acknowledged, and
+/// the stream.
 fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Received, Stream) {
     let target = world.target(server, "attacker");
     let ends = bytes.iter().any(|frame| frame.get(4) == Some(&frames::END));

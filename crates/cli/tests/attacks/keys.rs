@@ -38,7 +38,8 @@ fn the_list_of_known_servers_is_not_written_through_a_link() {
     let home = world.stage.path("me");
     let precious = world.stage.path("precious");
     std::fs::write(&precious, "precious").unwrap();
-    // The shell's number becomes the command's: names that could be guessed are there already, as links.
+    // The shell's number becomes the command's: names that could be guessed are there already, as
+    // links.
     let script = format!(
         "for n in known_hosts.$$.new .known_hosts.$$.new known_hosts.new known_hosts.tmp; do ln -s {} \"$LONGHAUL_HOME/$n\"; done; \
          exec {} cp --accept-new here/f lh://{}/f",

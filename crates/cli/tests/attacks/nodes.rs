@@ -1,4 +1,5 @@
-//! Attacks that need addresses or a name server of their own: each runs again, as a process of its own, in a node of a lab.
+//! Attacks that need addresses or a name server of their own: each runs again, as a process of its
+//! own, in a node of a lab.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Stdio;
@@ -16,7 +17,8 @@ const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {},
 const IN_A_NODE: &str = "WANBED_NODE";
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// Runs `body` in a node of a lab: there at once, elsewhere by starting the test called `name` again, there.
+/// Runs `body` in a node of a lab: there at once, elsewhere by starting the test called `name`
+/// again, there.
 pub fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
     if std::env::var_os(IN_A_NODE).is_some() {
         let address = std::env::var("NODE_ADDRESS").unwrap();
@@ -69,9 +71,11 @@ fn everywhere(world: &World) -> String {
     )
 }
 
-/// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the one before; then a copy over it.
+/// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the
+/// one before; then a copy over it.
 fn strangers_of_ipv6(count: u32, apart: u128) {
-    // A lab's nodes have none by themselves; and many addresses are bound here without being listed.
+    // A lab's nodes have none by themselves; and many addresses are bound here without being
+    // listed.
     for (setting, value) in [
         ("conf/all/disable_ipv6", "0"),
         ("conf/lo/disable_ipv6", "0"),
@@ -137,7 +141,8 @@ const HELD: [&str; 8] = [
     "::ffff:169.254.169.254",
     "::127.0.0.1",
 ];
-/// IPv4-translated (RFC 2765), NAT64 (RFC 6052), 6to4 (RFC 3056) and Teredo (RFC 4380; the client's address is complemented).
+/// IPv4-translated (RFC 2765), NAT64 (RFC 6052), 6to4 (RFC 3056) and Teredo (RFC 4380; the client's
+/// address is complemented).
 const CARRIED: [&str; 4] = [
     "::ffff:0:127.0.0.1",
     "64:ff9b::127.0.0.1",
@@ -230,7 +235,8 @@ fn names_lead_to_no_inside_address_in_any_clothes() {
     );
 }
 
-/// `attacker`, whose rule leads to `to`, asks for names that are never answered, 96 at a time; then `me` copies by a name that the machine knows.
+/// `attacker`, whose rule leads to `to`, asks for names that are never answered, 96 at a time; then
+/// `me` copies by a name that the machine knows.
 fn slow_names(to: &str) {
     let world = World::new();
     let key = world.stage.key("me");
@@ -253,7 +259,8 @@ fn slow_names(to: &str) {
         let open = opens::to_depot(attacker.signing_key(), address, Endpoint::new(name, 7511));
         open.and_then(|open| opens::bytes(&open)).ok()
     });
-    // As many look-ups as a depot of the first version makes at once, and as many OPENs as wait behind them.
+    // As many look-ups as a depot of the first version makes at once, and as many OPENs as wait
+    // behind them.
     world.attackers.block_on(async {
         let mut look = tokio::time::interval(Duration::from_millis(10));
         let begun = async {

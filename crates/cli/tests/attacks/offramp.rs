@@ -1,4 +1,5 @@
-//! Attempts to be let off where no rule leads: at what is beside the off-ramp, in another's name, or again.
+//! Attempts to be let off where no rule leads: at what is beside the off-ramp, in another's name,
+//! or again.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -146,7 +147,8 @@ fn another_s_name_another_server_and_another_time_reach_nobody() {
     );
 }
 
-/// The answer says nothing of what is inside to who has not signed: the same for a port that is open and one that is closed.
+/// The answer says nothing of what is inside to who has not signed: the same for a port that is
+/// open and one that is closed.
 #[test]
 fn strangers_learn_nothing_of_what_is_inside() {
     let world = World::new();

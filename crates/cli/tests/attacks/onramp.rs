@@ -208,7 +208,8 @@ fn guests_reach_nothing_local_through_an_onramp() {
                 inside[0].accept().unwrap();
                 inside[0].set_nonblocking(true).unwrap();
             }
-            // Nor by a session that falls back from a depot that nobody runs: there it would be connected to.
+            // Nor by a session that falls back from a depot that nobody runs: there it would be
+            // connected to.
             let depot = world.stage.key("depot");
             let rule = format!(
                 "[[route]]\nto = [\"*\"]\nvia = \"{depot}@{own}:{DISCARD}\"\nacceptor = true\n"

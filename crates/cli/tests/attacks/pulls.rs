@@ -8,7 +8,8 @@ use longhaul_hostile::{Answer, HostileServer, frames};
 
 use crate::world::*;
 
-/// Runs `cp` from a server that says `said`, with these arguments; its sources are put behind the server's address.
+/// Runs `cp` from a server that says `said`, with these arguments; its sources are put behind the
+/// server's address.
 fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &str) -> Output {
     let answer = Answer {
         frames: said.concat(),

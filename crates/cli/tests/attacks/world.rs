@@ -1,4 +1,5 @@
-//! What the attacks share: a stage with logs, a runtime for the attackers, and commands that may not take for ever.
+//! What the attacks share: a stage with logs, a runtime for the attackers, and commands that may
+//! not take for ever.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -12,7 +13,8 @@ use tokio::runtime::Runtime;
 
 use crate::stage::{Service, Stage};
 
-/// How long an honest copy may take under attack here: far above what it takes, far below what a lock-out lasts.
+/// How long an honest copy may take under attack here: far above what it takes, far below what a
+/// lock-out lasts.
 pub const HONEST: Duration = Duration::from_secs(8);
 /// Free port on loopback.
 pub const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
@@ -31,7 +33,8 @@ impl World {
         }
     }
 
-    /// A server with these grants (`--read KEY`, ...), which logs to `server.log` what it logs by default.
+    /// A server with these grants (`--read KEY`, ...), which logs to `server.log` what it logs by
+    /// default.
     pub fn serve(&self, arguments: &[&str]) -> Service {
         let mut command = self.logged("server");
         command
@@ -139,7 +142,8 @@ impl World {
         );
     }
 
-    /// So many strangers at `target`, from four addresses that no honest peer has. Returns when all have come once.
+    /// So many strangers at `target`, from four addresses that no honest peer has. Returns when all
+    /// have come once.
     pub fn strangers(
         &self,
         target: &str,
@@ -186,8 +190,9 @@ pub fn servers(keys: &[String], servers: &[&str]) -> String {
     format!("[[allow]]\nprincipals = {keys:?}\nservers = {servers:?}\nports = [\"any\"]\n")
 }
 
-/// Characters that steer a terminal or turn the order of what is read: controls, and the format, line and paragraph separators of
-/// Unicode that matter (bidirectional marks, zero widths, U+2028, U+2029).
+/// Characters that steer a terminal or turn the order of what is read: controls, and the format,
+/// line and paragraph separators of Unicode that matter (bidirectional marks, zero widths, U+2028,
+/// U+2029).
 pub fn steering(text: &str) -> Vec<char> {
     let steers = |c: &char| {
         (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))

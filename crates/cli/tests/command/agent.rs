@@ -1,4 +1,5 @@
-//! The agent: jobs that are submitted, watched, paused, that break off and go on, whoever is killed.
+//! The agent: jobs that are submitted, watched, paused, that break off and go on, whoever is
+//! killed.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Stdio};

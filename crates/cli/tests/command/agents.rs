@@ -1,6 +1,7 @@
 //! Three agents, one PostgreSQL: agents are killed and the database is, and every job is done once.
 //!
-//! `LONGHAUL_TEST_JOBS`, `LONGHAUL_TEST_KILLS` and `LONGHAUL_TEST_CRASHES` make it larger: 300, 100 and 5 take a few minutes.
+//! `LONGHAUL_TEST_JOBS`, `LONGHAUL_TEST_KILLS` and `LONGHAUL_TEST_CRASHES` make it larger: 300, 100
+//! and 5 take a few minutes.
 
 use std::collections::BTreeMap;
 use std::process::Command;

@@ -1,4 +1,5 @@
-//! The controller as a process: what it acknowledged is there whoever is killed, and nobody is refused a connection while it starts anew.
+//! The controller as a process: what it acknowledged is there whoever is killed, and nobody is
+//! refused a connection while it starts anew.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,7 +22,8 @@ const BATCH: u64 = 50;
 const REPORTERS: u64 = 4;
 /// Batches that are acknowledged before the blow falls.
 const ACKNOWLEDGED: usize = 30;
-/// Where the moments of measurements begin, in milliseconds before now: what is older than a week does not stay single.
+/// Where the moments of measurements begin, in milliseconds before now: what is older than a week
+/// does not stay single.
 const BEFORE_NOW_MS: u64 = 3_600_000;
 /// How often it falls.
 const ROUNDS: u64 = 4;
@@ -79,7 +81,8 @@ impl Drop for Controller {
     }
 }
 
-/// Says that it is over when it is dropped, also by a test that fails: nobody waits for ever for those who post.
+/// Says that it is over when it is dropped, also by a test that fails: nobody waits for ever for
+/// those who post.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -103,7 +106,8 @@ fn ready(out: &mut BufReader<ChildStdout>) -> Value {
     value
 }
 
-/// The status and what is said; none if it broke off. The connection itself must come about if `must_connect`.
+/// The status and what is said; none if it broke off. The connection itself must come about if
+/// `must_connect`.
 pub fn ask(
     socket: &Path,
     must_connect: bool,
@@ -126,7 +130,8 @@ pub fn ask(
     Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
-/// Posts batches, each measurement with a moment of its own, until one is not acknowledged; `from` tells rounds and reporters apart.
+/// Posts batches, each measurement with a moment of its own, until one is not acknowledged; `from`
+/// tells rounds and reporters apart.
 fn post(
     socket: &Path,
     from: &str,
@@ -265,7 +270,8 @@ fn what_was_acknowledged_survives_the_death_of_postgresql() {
     assert!(all_of(&acknowledged).all(|one| kept.contains(&one)));
 }
 
-/// Under load it starts anew in the same process; whoever connects meanwhile waits, and what is acknowledged is there.
+/// Under load it starts anew in the same process; whoever connects meanwhile waits, and what is
+/// acknowledged is there.
 #[test]
 fn nobody_is_refused_while_it_starts_anew() {
     let stage = Stage::new();
@@ -278,7 +284,8 @@ fn nobody_is_refused_while_it_starts_anew() {
             let mut posted = 0_u64;
             while !done.load(Ordering::Relaxed) {
                 let body = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": base + posted, "value": 0.1, "source": "probe"}]});
-                // What broke off is asked again, as any client does; that it was kept already is no matter.
+                // What broke off is asked again, as any client does; that it was kept already is no
+                // matter.
                 if let Some((status, answer)) = ask(&socket, true, "POST", "/measurements", &body.to_string()) {
                     assert_eq!(status, 200, "{answer}");
                     posted += 1;

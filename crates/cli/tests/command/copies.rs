@@ -158,7 +158,8 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         3,
         &[&gone.address],
     );
-    // Not authorised: a stranger, a wrong key, an unknown server without a terminal, a path that is not granted.
+    // Not authorised: a stranger, a wrong key, an unknown server without a terminal, a path that is
+    // not granted.
     let stranger = stage
         .longhaul("stranger")
         .args(["cp", "--host-key", &server.key, "here/f", &there])

@@ -1,5 +1,6 @@
-//! Copies with deadlines, beside a real controller. What best effort carries is what was reported to the controller, whatever this machine does; a copy that is to
-//! be under way while something is decided is one whose server does not move: it is stopped until that is seen.
+//! Copies with deadlines, beside a real controller. What best effort carries is what was reported
+//! to the controller, whatever this machine does; a copy that is to be under way while something is
+//! decided is one whose server does not move: it is stopped until that is seen.
 
 use std::path::Path;
 use std::process::Command;

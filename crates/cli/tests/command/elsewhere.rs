@@ -1,4 +1,5 @@
-//! An agent that answers other machines: by TLS, for the keys of a file. On loopback; `tests/lab` has two machines.
+//! An agent that answers other machines: by TLS, for the keys of a file. On loopback; `tests/lab`
+//! has two machines.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -84,7 +84,8 @@ fn an_interrupt_ends_the_question_whether_a_server_is_trusted() {
         env!("CARGO_BIN_EXE_longhaul"),
         server.address
     );
-    // util-linux's `script` gives it a terminal, and coreutils' `timeout` ends it all where the interrupt is not received.
+    // util-linux's `script` gives it a terminal, and coreutils' `timeout` ends it all where the
+    // interrupt is not received.
     let mut command = Command::new("timeout");
     command
         .args(["20", "script", "-qec", &line, "/dev/null"])

@@ -1,5 +1,6 @@
-//! Three controllers on one PostgreSQL, under load: the one that leads is killed, the server dies and comes again, the network between a controller and
-//! the server is cut without a word. Nothing that was acknowledged is lost, nothing is there twice, no link is overbooked.
+//! Three controllers on one PostgreSQL, under load: the one that leads is killed, the server dies
+//! and comes again, the network between a controller and the server is cut without a word. Nothing
+//! that was acknowledged is lost, nothing is there twice, no link is overbooked.
 
 mod relay;
 
@@ -196,7 +197,8 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
                 }
                 // No room: that is an answer, too.
                 Some((409, _)) => break,
-                // It does not lead, cannot work now, or is not there: with the same key it counts once, wherever it is asked.
+                // It does not lead, cannot work now, or is not there: with the same key it counts
+                // once, wherever it is asked.
                 Some((503, _)) | None => {
                     at = (at + 1) % CONTROLLERS;
                     thread::sleep(POLL_INTERVAL);
@@ -246,7 +248,8 @@ fn known(socket: &Path) -> Vec<Value> {
     }
 }
 
-/// What is acknowledged is there once, under its number; nothing is there twice, and no link has more than it may.
+/// What is acknowledged is there once, under its number; nothing is there twice, and no link has
+/// more than it may.
 fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
     let acknowledged = acknowledged.lock().unwrap().clone();
     for at in 0..CONTROLLERS {
@@ -397,7 +400,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             fleet.relays[leader].cut(true);
             let new = fleet.leader(Some(leader));
             let leads = blow.elapsed();
-            // The old one knows by then that it leads no longer, and says so; what it cannot write it does not acknowledge.
+            // The old one knows by then that it leads no longer, and says so; what it cannot write
+            // it does not acknowledge.
             let (status, info) = answer_at_last(&fleet.socket(leader), "GET", "/controller");
             assert_eq!((status, &info["leads"]), (200, &json!(false)), "{info}");
             until("the old one says that it does not lead", || {
@@ -489,8 +493,8 @@ fn whoever_names_several_reserves_whichever_leads() {
     assert_eq!(found, ["before", "after"]);
 }
 
-/// Of the controllers that share a store, and have the same nodes to ask, only the one that leads asks them. The next one goes on with what is set up,
-/// and nothing is torn down in between.
+/// Of the controllers that share a store, and have the same nodes to ask, only the one that leads
+/// asks them. The next one goes on with what is set up, and nothing is torn down in between.
 #[test]
 fn only_the_one_that_leads_asks_nodes() {
     let stage = Stage::new();

@@ -1,5 +1,6 @@
-//! A folder of small, middle and large files whose copy is killed at every state, at either end and both: the same command, typed
-//! until it is done, leaves every file as it was sent. `longhaul-figures figures kills --seeds 5` does the same hundreds of times, and measures.
+//! A folder of small, middle and large files whose copy is killed at every state, at either end and
+//! both: the same command, typed until it is done, leaves every file as it was sent.
+//! `longhaul-figures figures kills --seeds 5` does the same hundreds of times, and measures.
 
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +42,8 @@ const KILLS: [(Side, Sign); 7] = [
 const SMALL_FILES: usize = 100;
 const MIDDLE_FILES: usize = 3;
 const LARGE_BYTES: usize = 10_000_000;
-/// A depot on the way holds the rate, so that there is a middle: the last tenth of all takes 0.36 s, and progress is reported every 0.25 s.
+/// A depot on the way holds the rate, so that there is a middle: the last tenth of all takes 0.36
+/// s, and progress is reported every 0.25 s.
 const RATE: &str = "30 Mbit/s";
 /// More commands than this, and the copy comes to no end.
 const MAX_COMMANDS: usize = 3 * KILLS.len();
@@ -105,7 +107,8 @@ fn killed_at_every_state(push: bool) {
         };
         copy.until(|event| event["event"] == "report" || sign.is(event, all));
         if copy.events.iter().any(|event| event["event"] == "report") {
-            // It was past that state, or had nothing to go on with, and was done: once more from the start, where that is reached.
+            // It was past that state, or had nothing to go on with, and was done: once more from
+            // the start, where that is reached.
             copy.child.wait().unwrap();
             check(&arrived, &files);
             std::fs::remove_dir_all(&arrived).unwrap();
@@ -141,8 +144,9 @@ fn killed_at_every_state(push: bool) {
     check(&arrived, &files);
 }
 
-/// All files are there, and no journal is left over that speaks of a data file. A data file may be, of a program that was killed before it had written a first
-/// record, and a journal of one that was killed in the moment after the file had taken its name.
+/// All files are there, and no journal is left over that speaks of a data file. A data file may be,
+/// of a program that was killed before it had written a first record, and a journal of one that was
+/// killed in the moment after the file had taken its name.
 fn check(arrived: &Path, files: &[(String, Vec<u8>)]) {
     for (name, data) in files {
         assert!(

@@ -10,7 +10,8 @@ use crate::stage::*;
 
 /// A limit on threads that leaves a user none beside those of the test.
 const NO_THREADS: &str = "--nproc=1";
-/// A user with no other processes, for tests that run as root: limits on threads hold for others only.
+/// A user with no other processes, for tests that run as root: limits on threads hold for others
+/// only.
 const NOBODY: &str = "54321";
 
 fn full() -> Stdio {

@@ -126,7 +126,8 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
     agent.kill();
 }
 
-/// The agent's default, by TLS: it is reported to another agent, which takes nothing that was not signed for it.
+/// The agent's default, by TLS: it is reported to another agent, which takes nothing that was not
+/// signed for it.
 #[test]
 fn what_is_reported_is_no_request_to_another_agent() {
     let stage = Stage::new();

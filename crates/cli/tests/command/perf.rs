@@ -357,7 +357,8 @@ fn shape(value: &Value, at: &str, into: &mut BTreeMap<String, &'static str>) {
 /// The JSON of a real iperf3; `None` where there is none.
 fn iperf3(arguments: &[&str]) -> Option<Value> {
     Command::new("iperf3").arg("--version").output().ok()?;
-    // iperf3 takes no port from the system, so one is borrowed; somebody else may get it in between.
+    // iperf3 takes no port from the system, so one is borrowed; somebody else may get it in
+    // between.
     for _ in 0..10 {
         let borrowed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = borrowed.local_addr().unwrap().port().to_string();

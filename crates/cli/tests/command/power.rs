@@ -1,9 +1,9 @@
-//! Power failures: the file system that a copy writes to is an image, and a snapshot of it, taken at any moment,
-//! is what a failure at that moment would have left. On every snapshot no file has its name without being whole,
-//! and the same command makes everything right.
+//! Power failures: the file system that a copy writes to is an image, and a snapshot of it, taken
+//! at any moment, is what a failure at that moment would have left. On every snapshot no file has
+//! its name without being whole, and the same command makes everything right.
 //!
-//! The image lies on an XFS of its own, whose reflinks copy it at one moment. `POWER_SNAPSHOTS` says how many
-//! snapshots of each copy are checked.
+//! The image lies on an XFS of its own, whose reflinks copy it at one moment. `POWER_SNAPSHOTS`
+//! says how many snapshots of each copy are checked.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +14,8 @@ use crate::common::{noise, program};
 use crate::stage::*;
 
 const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
-/// Small files, files of several blocks that are whole before their first flush is due, and one that is not.
+/// Small files, files of several blocks that are whole before their first flush is due, and one
+/// that is not.
 const SMALL_FILES: usize = 200;
 const MIDDLE_FILES: usize = 24;
 const LARGE_BYTES: usize = 24_000_000;
@@ -95,7 +96,8 @@ fn has_images() -> bool {
     true
 }
 
-/// Where a copy comes from and goes to; `root/disk` is the mount point, and the server serves `root`.
+/// Where a copy comes from and goes to; `root/disk` is the mount point, and the server serves
+/// `root`.
 struct Bed {
     stage: Stage,
     outer: PathBuf,
@@ -249,7 +251,8 @@ impl Bed {
         settings
     }
 
-    /// Compares what the disk holds under final names with the source. Returns how many files are there.
+    /// Compares what the disk holds under final names with the source. Returns how many files are
+    /// there.
     fn check(&self, all: bool, what: &str) -> usize {
         let (source, target) = (self.stage.path("root/tree"), self.disk().join("tree"));
         let mut there = 0;

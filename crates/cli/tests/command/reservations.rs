@@ -306,7 +306,8 @@ fn kept(socket: &Path) -> BTreeMap<String, usize> {
     }
 }
 
-/// Reserves from several sides until one is not granted or the blow has fallen in the middle; what was acknowledged.
+/// Reserves from several sides until one is not granted or the blow has fallen in the middle; what
+/// was acknowledged.
 fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<String> {
     let (count, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -376,7 +377,8 @@ fn what_postgresql_promised_survives_kill_9() {
     nothing_is_lost_or_doubled_on_kill(&["--store", &server.url_of("control")]);
 }
 
-/// The store dies under load, and is started again: the same controller goes on with what was promised.
+/// The store dies under load, and is started again: the same controller goes on with what was
+/// promised.
 #[test]
 fn what_was_promised_survives_the_death_of_postgresql() {
     let stage = Stage::new();

@@ -1,4 +1,5 @@
-//! Copies that are killed, at either end or both, again and again: the same command goes on until all is there.
+//! Copies that are killed, at either end or both, again and again: the same command goes on until
+//! all is there.
 
 use serde_json::Value;
 
@@ -8,8 +9,9 @@ use crate::stage::*;
 const RATE: &str = "60 Mbit/s";
 const BYTES_PER_SECOND: u64 = 60_000_000 / 8;
 const SIZE: usize = 40_000_000;
-/// What a kill may cost: what was written within the last second and had not been made durable, on a machine that is busy with other
-/// tests; what was under way; and what the sender begins with before it receives what is there.
+/// What a kill may cost: what was written within the last second and had not been made durable, on
+/// a machine that is busy with other tests; what was under way; and what the sender begins with
+/// before it receives what is there.
 const MAX_REPEATED: u64 = 2 * BYTES_PER_SECOND + 8 * 1024 * 1024;
 
 /// Bytes that were there when this copy began, and when its last event came.
@@ -21,8 +23,8 @@ fn seen(events: &[Value]) -> (u64, u64) {
     (there, done.unwrap_or(0))
 }
 
-/// Bytes that were there when the copy of this report began. The server may complete a file from what had arrived after its client is
-/// gone, and the next copy then finds it unchanged.
+/// Bytes that were there when the copy of this report began. The server may complete a file from
+/// what had arrived after its client is gone, and the next copy then finds it unchanged.
 fn was_there(report: &Value) -> u64 {
     let number = |key: &str| report[key].as_u64().unwrap();
     number("resumed_bytes") + number("unchanged_bytes")
@@ -98,7 +100,8 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
     }
     assert!(kills > 0);
     assert!(std::fs::read(&target).unwrap() == data);
-    // A data file may be left over, of a program that was killed before it had written a first record.
+    // A data file may be left over, of a program that was killed before it had written a first
+    // record.
     for folder in ["root", "here"] {
         for entry in std::fs::read_dir(stage.path(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -1,5 +1,7 @@
-//! Copies whose routes a controller chooses: one that is dead, slow, lying, from last week. Each copy completes, with the right bytes, over the direct
-//! route where another leads nowhere. Nothing here depends on how long anything takes: a copy that waited for what never comes would never end.
+//! Copies whose routes a controller chooses: one that is dead, slow, lying, from last week. Each
+//! copy completes, with the right bytes, over the direct route where another leads nowhere. Nothing
+//! here depends on how long anything takes: a copy that waited for what never comes would never
+//! end.
 
 mod real;
 mod scripted;
@@ -313,7 +315,8 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     assert_eq!(report["routing"]["chosen"], json!(["the-depot"]));
     // More, where one route repeats what has long been in flight on the other.
     assert!(carried(&report).values().sum::<u64>() >= BYTES as u64);
-    // It may have been asked after the copy was over; what a copy can't report in time, a later one reports.
+    // It may have been asked after the copy was over; what a copy can't report in time, a later one
+    // reports.
     let mut more = 0..100;
     let has_received = |what| !scripted.received(what).is_empty();
     while !(has_received("POST /api/v1/transfers") && has_received("POST /api/v1/measurements")) {
@@ -348,7 +351,8 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     );
 }
 
-/// What is reported to a controller when a copy has ended comes from a process that goes on behind it, and so does the table for the next one.
+/// What is reported to a controller when a copy has ended comes from a process that goes on behind
+/// it, and so does the table for the next one.
 #[test]
 fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     let stage = Stage::new();
@@ -389,7 +393,8 @@ fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     assert!(stage.path("me/state/control/routes.json").exists());
 }
 
-/// A table has the times of the direct route, so that a copy promises when it begins, and a small one asks nobody.
+/// A table has the times of the direct route, so that a copy promises when it begins, and a small
+/// one asks nobody.
 #[test]
 fn a_copy_promises_by_the_table_before_it_asks_anybody() {
     let stage = Stage::new();

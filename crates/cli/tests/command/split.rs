@@ -1,4 +1,5 @@
-//! One tree, three agents, one PostgreSQL: the tree is split over the agents, which are killed, and comes out whole.
+//! One tree, three agents, one PostgreSQL: the tree is split over the agents, which are killed, and
+//! comes out whole.
 //!
 //! `LONGHAUL_TEST_PARTS` and `LONGHAUL_TEST_SPLIT_KILLS` make it larger.
 
@@ -18,7 +19,8 @@ const FILES: usize = 300;
 /// A depot on the way holds the rate, so that parts are killed in their middle.
 const RATE: &str = "60 Mbit/s";
 
-/// Files of many sizes in nested directories, some with several names; links; directories that are empty, closed, and older than their content.
+/// Files of many sizes in nested directories, some with several names; links; directories that are
+/// empty, closed, and older than their content.
 fn tree(stage: &Stage) {
     let dirs = ["", "a", "a/b", "a/b/c", "d", "d/e", "closed"];
     for dir in dirs.iter().chain(&["empty", "d/empty/within", "links"]) {
@@ -55,7 +57,8 @@ fn tree(stage: &Stage) {
     }
 }
 
-/// Everything of a tree that a copy keeps: of each path what it is, and the paths that are names of one file.
+/// Everything of a tree that a copy keeps: of each path what it is, and the paths that are names of
+/// one file.
 fn describe(root: &Path) -> (BTreeMap<String, String>, BTreeSet<Vec<String>>) {
     let (mut all, mut names) = (BTreeMap::new(), BTreeMap::<u64, Vec<String>>::new());
     let mut below = vec![root.to_owned()];
@@ -231,7 +234,8 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
             .filter_map(|part| part["agent"].as_str().map(str::to_owned)),
     );
     assert!(worked.len() > 1, "{worked:?}");
-    // What their reports say: each file in one part; twice at most what was under way when an agent was killed; nothing behind them.
+    // What their reports say: each file in one part; twice at most what was under way when an agent
+    // was killed; nothing behind them.
     assert_eq!(
         (parts.len(), &whole["parts"]["done"]),
         (count, &Value::from(count))

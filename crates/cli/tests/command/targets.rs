@@ -340,7 +340,8 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
                     assert!(content == b"upper" || content == b"lower, longer");
                     let big = std::fs::read(copied.join("BIG")).unwrap();
                     assert!(big == vec![1; LARGE] || big == vec![2; LARGE]);
-                    // A repeated copy may meet the other directory first, and adds what only that has.
+                    // A repeated copy may meet the other directory first, and adds what only that
+                    // has.
                     let inside = names(&copied.join("Dir"));
                     assert!((2..=2 + pass).contains(&inside.len()), "{inside:?}");
                     kept.push((content, inside));

@@ -1,4 +1,5 @@
-//! Random trees, copied by an ordinary user while the programs that copy are ended at random moments.
+//! Random trees, copied by an ordinary user while the programs that copy are ended at random
+//! moments.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};

@@ -1,4 +1,5 @@
-//! What is there already does not travel: the same command twice, and after it was killed in the middle of a tree.
+//! What is there already does not travel: the same command twice, and after it was killed in the
+//! middle of a tree.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -7,7 +8,8 @@ use serde_json::Value;
 
 use crate::stage::*;
 
-/// What a push sends before it receives that there is something: 1 MiB, and one batch of small files.
+/// What a push sends before it receives that there is something: 1 MiB, and one batch of small
+/// files.
 const BEFORE_ANSWER: u64 = 3 << 19;
 const FILES: u64 = 400;
 const FILE: u64 = 10_000;

@@ -56,7 +56,8 @@ fn content_goes_unencrypted_where_both_ends_want_that_and_only_there() {
     let (notices, report) = pull(&refuses, &["--no-encrypt"]);
     assert_eq!(report["encrypted"], true);
     assert!(notices[0].contains("--allow-no-encrypt"), "{notices:?}");
-    // The other way data goes in the clear once the server's answer is there; how much that is depends on the machine.
+    // The other way data goes in the clear once the server's answer is there; how much that is
+    // depends on the machine.
     let there = format!("lh://{}/there", allows.address);
     let output = stage.cp(&allows, &["--json", "--no-encrypt", "here/1", &there]);
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));

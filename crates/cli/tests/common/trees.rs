@@ -1,7 +1,9 @@
-//! Random trees that are copied while random programs are ended at random moments, by an ordinary user. Once the same command has
-//! succeeded, what it made equals what `rsync -a` makes of the same source.
+//! Random trees that are copied while random programs are ended at random moments, by an ordinary
+//! user. Once the same command has succeeded, what it made equals what `rsync -a` makes of the same
+//! source.
 //!
-//! One generator serves every kind of copy; each kind says how to start an attempt and which programs can be ended ([`Kind`]).
+//! One generator serves every kind of copy; each kind says how to start an attempt and which
+//! programs can be ended ([`Kind`]).
 
 #![allow(dead_code, reason = "each program of tests uses some of it")]
 
@@ -23,7 +25,8 @@ use super::{noise, signal};
 /// Environment variable with the number of cases for each kind of copy.
 const CASES_VARIABLE: &str = "LONGHAUL_TREE_CASES";
 const DEFAULT_CASES: u32 = 20;
-/// Attempts after the last interruption. An attempt may find that one before it has not ended everywhere.
+/// Attempts after the last interruption. An attempt may find that one before it has not ended
+/// everywhere.
 const MAX_QUIET_ATTEMPTS: usize = 8;
 /// Time within which an attempt ends, interrupted or not.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -37,8 +40,8 @@ pub trait Kind {
     fn sources(&self) -> PathBuf;
     /// Directory that targets are made in.
     fn targets(&self) -> PathBuf;
-    /// Starts the command that copies the directory `name` of the sources into the directory `name` of the targets. The same command
-    /// for the same name, however often.
+    /// Starts the command that copies the directory `name` of the sources into the directory `name`
+    /// of the targets. The same command for the same name, however often.
     fn attempt(&mut self, name: &str) -> Child;
     /// Number of programs that take part beside the command itself.
     fn others(&self) -> usize;
@@ -180,7 +183,8 @@ fn set_mtime(path: &Path, (tv_sec, tv_nsec): (i64, i64)) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// All that is compared of a tree: by path, permissions, times, targets of links, content. Left out is what a killed copy leaves.
+/// All that is compared of a tree: by path, permissions, times, targets of links, content. Left out
+/// is what a killed copy leaves.
 fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut described = BTreeMap::new();
     let mut ahead = vec![root.to_owned()];

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::pages::{root, text};
 
-/// Of each crate's folder, the folders of the crates that it depends on. What its tests use is left out.
+/// Of each crate's folder, the folders of the crates that it depends on. What its tests use is left
+/// out.
 pub fn dependencies() -> BTreeMap<String, Vec<String>> {
     let workspace: toml::Table = text("Cargo.toml").parse().unwrap();
     let folders: BTreeMap<&str, &str> = workspace["workspace"]["dependencies"]

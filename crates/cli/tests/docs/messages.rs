@@ -1,7 +1,8 @@
-//! The messages in docs/troubleshooting.md and the metrics in docs/operating.md are those of the sources, and none is missing.
+//! The messages in docs/troubleshooting.md and the metrics in docs/operating.md are those of the
+//! sources, and none is missing.
 //!
-//! On the page a message stands in the first column of a table, between backticks, with `...` for what differs from case to case. In the
-//! sources that is a placeholder of a format string.
+//! On the page a message stands in the first column of a table, between backticks, with `...` for
+//! what differs from case to case. In the sources that is a placeholder of a format string.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +19,8 @@ const TEXTS_OF_ERRORS: [(&str, &str); 4] = [
     ("crates/proto/src/status.rs", ","),
     ("crates/proto/src/chain.rs", "f.write_str("),
 ];
-/// A text with fewer words of its own says nothing without what is filled in; nor does one that ends in a space, without what follows.
+/// A text with fewer words of its own says nothing without what is filled in; nor does one that
+/// ends in a space, without what follows.
 const LEAST_WORDS: usize = 2;
 
 /// A string literal of a source.

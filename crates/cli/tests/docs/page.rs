@@ -1,11 +1,14 @@
-//! The command lines of a Markdown page, with where they stand and what the page shows of their output. Pure.
+//! The command lines of a Markdown page, with where they stand and what the page shows of their
+//! output. Pure.
 //!
-//! - A fence of ```` ```console ```` holds a transcript: lines with a prompt (`laptop$`, or `$`, which is the laptop) are commands, the
-//!   lines behind one are what it prints. A line that ends in a backslash goes on in the next one.
+//! - A fence of ```` ```console ```` holds a transcript: lines with a prompt (`laptop$`, or `$`,
+//!   which is the laptop) are commands, the lines behind one are what it prints. A line that ends
+//!   in a backslash goes on in the next one.
 //! - A fence of ```` ```sh ```` holds commands alone, one a line.
 //! - A fence behind `<!-- file: MACHINE PATH -->` holds a file.
 //!
-//! `<!-- not run: REASON -->` and `<!-- exit status N -->` stand in the lines before the fence that they are about.
+//! `<!-- not run: REASON -->` and `<!-- exit status N -->` stand in the lines before the fence that
+//! they are about.
 
 /// What stands on a page for the tests.
 #[derive(Debug, Default, PartialEq)]
@@ -71,7 +74,8 @@ struct Marks {
     file: Option<(String, String)>,
 }
 
-/// Reads a page. `programs` are the words that tell an indented block of commands from other indented text.
+/// Reads a page. `programs` are the words that tell an indented block of commands from other
+/// indented text.
 pub fn read(text: &str, programs: &[&str]) -> Result<Page, String> {
     let mut page = Page::default();
     let mut marks = Marks::default();

@@ -6,8 +6,8 @@
 //! | `depot` | `depot.example` | 192.0.2.20 | `policy.toml`, which lets every key go to the store |
 //! | `store` | `store.example` | 192.0.2.10 | `/srv/data/` |
 //!
-//! Commands begin in the home directory. `lhk1:LAPTOP...` stands for the laptop's default key (made when it is first named, if it was not
-//! made before), and so on.
+//! Commands begin in the home directory. `lhk1:LAPTOP...` stands for the laptop's default key (made
+//! when it is first named, if it was not made before), and so on.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -97,7 +97,8 @@ impl Place {
         for (name, _) in MACHINES {
             fs::create_dir_all(place.path(name, HOME)).unwrap();
             let mut hosts = place.lab.command(name, "sh").unwrap();
-            // Without a name server in its configuration, no name is looked up, not even in the file of hosts.
+            // Without a name server in its configuration, no name is looked up, not even in the
+            // file of hosts.
             let script = format!(
                 "printf '{}' >> /etc/hosts; echo nameserver 127.0.0.1 > /etc/resolv.conf",
                 names.concat()
@@ -190,7 +191,8 @@ impl Place {
         Err(reported(format!("printed:\n{}", printed.join("\n"))))
     }
 
-    /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it has reported its key.
+    /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it
+    /// has reported its key.
     fn start(&mut self, step: &Step, kind: &str) -> Result<(), String> {
         let same = |service: &Service| {
             service.machine == step.machine && service.command.starts_with(kind)

@@ -17,7 +17,8 @@ pub const PROGRAMS: [&str; 6] = [
     "cargo",
 ];
 
-/// A page whose commands make labs of their own: they are read, never run, and need no mark that says so.
+/// A page whose commands make labs of their own: they are read, never run, and need no mark that
+/// says so.
 pub const READ_ONLY: &str = "docs/wanbed.md";
 
 /// A page that is run with hosts to log in to, by the tests of the copies over ssh.
@@ -72,7 +73,8 @@ pub fn faults(doc: &Doc) -> Vec<String> {
     faults
 }
 
-/// The command line that a piece of code in the text is, if it is one. Half of one may stand for all of its kind: `longhaul cp ...`.
+/// The command line that a piece of code in the text is, if it is one. Half of one may stand for
+/// all of its kind: `longhaul cp ...`.
 fn command(span: &str) -> Option<&str> {
     let (_, arguments) = span
         .split_once(' ')
@@ -93,7 +95,8 @@ fn understood(words: &[String]) -> Result<(), String> {
     }
 }
 
-/// Has the program read the arguments, with `--help` behind them: whatever it does not know, it says before it helps.
+/// Has the program read the arguments, with `--help` behind them: whatever it does not know, it
+/// says before it helps.
 fn takes(program: &str, arguments: &[String]) -> Result<(), String> {
     let own = arguments.iter().take_while(|word| *word != "--");
     let file = built(program)?;

@@ -1,9 +1,10 @@
-//! Whether what a program printed is what a page shows: the same words, whatever the numbers, keys and hashes. Pure.
+//! Whether what a program printed is what a page shows: the same words, whatever the numbers, keys
+//! and hashes. Pure.
 
 use drs::Limit;
 
-/// Whether `shown` describes `printed`, line by line. A shown line `...` stands for any lines, and `...` within one for any text. With
-/// `more`, the program may print lines that are not shown.
+/// Whether `shown` describes `printed`, line by line. A shown line `...` stands for any lines, and
+/// `...` within one for any text. With `more`, the program may print lines that are not shown.
 pub fn describes(shown: &[String], printed: &[String], more: bool) -> bool {
     let shown: Vec<String> = shown.iter().map(|line| shape(line)).collect();
     let printed: Vec<String> = printed.iter().map(|line| shape(line)).collect();
@@ -35,7 +36,8 @@ fn line_matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// A line without what differs from run to run: numbers, what limits a flow, the prefixes of their units, keys, hashes and the width of columns.
+/// A line without what differs from run to run: numbers, what limits a flow, the prefixes of their
+/// units, keys, hashes and the width of columns.
 fn shape(line: &str) -> String {
     let words = line.split_whitespace().map(word_shape);
     let mut words: Vec<String> = words.collect();

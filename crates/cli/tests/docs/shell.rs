@@ -1,7 +1,7 @@
 //! A shell's command line as words, as far as the pages need it. Pure.
 
-/// The simple commands of a line, each as its words: without quotes, comments, redirections and what stands before a program's name
-/// (`sudo`, `NAME=value`).
+/// The simple commands of a line, each as its words: without quotes, comments, redirections and
+/// what stands before a program's name (`sudo`, `NAME=value`).
 pub fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;

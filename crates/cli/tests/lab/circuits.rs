@@ -1,4 +1,5 @@
-//! Reservations that take effect: a controller, two `longhaul router` agents on Linux nodes, and a person who reserves.
+//! Reservations that take effect: a controller, two `longhaul router` agents on Linux nodes, and a
+//! person who reserves.
 
 use std::fs;
 use std::path::PathBuf;
@@ -295,7 +296,8 @@ fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
         said.contains("circuit: set up") && said.contains("went over it"),
         "{said} {counted}"
     );
-    // Killed, and started again while its time lasts: it is there as before, and is torn down after its end.
+    // Killed, and started again while its time lasts: it is there as before, and is torn down after
+    // its end.
     let killed = bed.controller.take().unwrap();
     killed.signal("KILL");
     drop(killed);

@@ -1,4 +1,5 @@
-//! `longhaul doctor` in nodes that have an ailment each: it is found, and gone once the printed command was run.
+//! `longhaul doctor` in nodes that have an ailment each: it is found, and gone once the printed
+//! command was run.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -9,7 +10,8 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::{Service, has_labs, key_of, new_key, started};
 use crate::path::quiet;
 
-/// client - 6 ms - router - 8 ms - gate - 6 ms - server, round trips. The link in the middle carries no more than 1400 bytes.
+/// client - 6 ms - router - 8 ms - gate - 6 ms - server, round trips. The link in the middle
+/// carries no more than 1400 bytes.
 const PATH: &str = r#"
 title = "a path to be examined"
 [nodes.client]
@@ -60,7 +62,8 @@ impl Bed {
         })
     }
 
-    /// `longhaul serve` on the server, with a grant to read for the client and one to write for the stranger.
+    /// `longhaul serve` on the server, with a grant to read for the client and one to write for the
+    /// stranger.
     fn serve(&mut self) {
         let mut serve = self.longhaul("server", "server");
         serve.args([
@@ -248,7 +251,8 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
 fn a_black_hole_is_found_and_the_printed_command_mends_it() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
-    // Neither end of the narrow link knows that it is narrow: what is larger is dropped in between, and it is reported to nobody.
+    // Neither end of the narrow link knows that it is narrow: what is larger is dropped in between,
+    // and it is reported to nobody.
     for node in ["router", "gate"] {
         bed.shell(node, "ip link set dev narrow mtu 1500");
     }

@@ -2,7 +2,8 @@
 
 use crate::path::LongPath;
 
-/// The policy allows 10.77.0.0/16, in which the depot's own addresses are, too: those only a rule that names them allows.
+/// The policy allows 10.77.0.0/16, in which the depot's own addresses are, too: those only a rule
+/// that names them allows.
 #[test]
 fn a_depot_is_no_part_of_the_networks_it_may_reach() {
     let Some(path) = LongPath::up() else { return };

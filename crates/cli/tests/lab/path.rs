@@ -9,7 +9,8 @@ use wanbed::{Lab, Overrides, Scenario};
 
 use crate::common::{Service, has_labs, new_key, started};
 
-/// client - 100 ms - near - 100 ms - far - 100 ms - server, round trips; both depots forward packets too.
+/// client - 100 ms - near - 100 ms - far - 100 ms - server, round trips; both depots forward
+/// packets too.
 const PATH: &str = r#"
 title = "three hops of 100 ms"
 [nodes.client]
@@ -36,7 +37,8 @@ queue = "1 bdp of 300 ms"
 /// Round trip of each hop, seconds.
 pub const HOP_RTT: f64 = 0.1;
 
-/// The path, with `longhaul serve` at its end and a depot on each node between. Ends with its value.
+/// The path, with `longhaul serve` at its end and a depot on each node between. Ends with its
+/// value.
 pub struct LongPath {
     // Dropped in this order: what runs in the lab first.
     servers: Vec<Service>,
@@ -130,7 +132,8 @@ impl LongPath {
         hops.join(",")
     }
 
-    /// Has the first node drop all packets for the server, without a word, or forward them again; the depot there goes on to the next one.
+    /// Has the first node drop all packets for the server, without a word, or forward them again;
+    /// the depot there goes on to the next one.
     pub fn drop_what_goes_directly(&self, drops: bool) {
         let change = if drops { "add" } else { "delete" };
         let server = self.lab.address("server").unwrap().to_string();
@@ -156,7 +159,8 @@ impl LongPath {
         &self.servers[0].0
     }
 
-    /// Has the client go by this table of routes for what it fetches, of a controller that is not there; without one, by none.
+    /// Has the client go by this table of routes for what it fetches, of a controller that is not
+    /// there; without one, by none.
     pub fn keep_table(&self, table: Option<&serde_json::Value>) {
         let (home, url) = (self.dir.path().join("client"), "unix:/nobody/is/there");
         let state = home.join("state/control");

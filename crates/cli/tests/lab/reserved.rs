@@ -1,4 +1,5 @@
-//! Copies that go over the depots on paths which they reserved: a controller, two depots that take its grants, and what befalls them in mid-copy.
+//! Copies that go over the depots on paths which they reserved: a controller, two depots that take
+//! its grants, and what befalls them in mid-copy.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,7 +13,8 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::{Service, has_labs, key_of, new_key, started};
 use crate::path::quiet;
 
-/// client - near - far - server. The last link is so narrow that a copy takes some ten seconds by whichever way, so that ways join and leave while it lasts.
+/// client - near - far - server. The last link is so narrow that a copy takes some ten seconds by
+/// whichever way, so that ways join and leave while it lasts.
 const NETWORK: &str = r#"
 title = "two depots on the way"
 [nodes.client]
@@ -36,7 +38,8 @@ rate = "20 Mbit/s"
 const BYTES: usize = 24 << 20;
 /// What is reserved, in bit/s.
 const RATE_BPS: u64 = 4_000_000;
-/// What a depot may have let through beside its rate, in bytes: its bucket's depth, and what was on the way.
+/// What a depot may have let through beside its rate, in bytes: its bucket's depth, and what was on
+/// the way.
 const BURST: u64 = 1 << 20;
 
 /// Where a controller whose home is `control` keeps its key.
@@ -296,7 +299,8 @@ fn opens(way: &str) -> impl Fn(&Value) -> bool {
     move |event: &Value| event["event"] == "stream_opened" && is_on(event)
 }
 
-/// Bytes that a way carried, which its depots hold to what was reserved, however fast this machine is.
+/// Bytes that a way carried, which its depots hold to what was reserved, however fast this machine
+/// is.
 fn held_bytes(report: &Value, way: &str) -> u64 {
     let is_on = is_on(way);
     let routes = report["routes"].as_array().unwrap();

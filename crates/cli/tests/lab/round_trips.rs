@@ -1,4 +1,5 @@
-//! Depots add no round trip (LH-CHAIN-3), and padding saves one (LH-STATUS-9), on sockets and over real delays.
+//! Depots add no round trip (LH-CHAIN-3), and padding saves one (LH-STATUS-9), on sockets and over
+//! real delays.
 
 use wanbed::Overrides;
 
@@ -8,8 +9,9 @@ use crate::path::{HOP_RTT, LongPath};
 const MIN_COPIES: usize = 5;
 const MAX_COPIES: usize = 30;
 
-/// The fastest copies of these, each a file over a route, in seconds: made in turns until `is_enough` of them, and [`MIN_COPIES`] at least. A busy machine can only
-/// add to one, so there are more of them while it does.
+/// The fastest copies of these, each a file over a route, in seconds: made in turns until
+/// `is_enough` of them, and [`MIN_COPIES`] at least. A busy machine can only add to one, so there
+/// are more of them while it does.
 fn fastest<const N: usize>(
     path: &LongPath,
     copies: [(&str, String); N],
@@ -27,8 +29,9 @@ fn fastest<const N: usize>(
     fastest
 }
 
-/// A copy of one byte is nothing but round trips: TCP's, TLS's, and the request's. Through depots on the same path it takes
-/// as long as direct. One round trip more on any single hop would show as `HOP_RTT`, so half of that is the line.
+/// A copy of one byte is nothing but round trips: TCP's, TLS's, and the request's. Through depots
+/// on the same path it takes as long as direct. One round trip more on any single hop would show as
+/// `HOP_RTT`, so half of that is the line.
 #[test]
 fn a_byte_arrives_as_soon_through_depots_as_direct() {
     let Some(path) = LongPath::up() else { return };
@@ -58,12 +61,15 @@ fn a_byte_arrives_as_soon_through_depots_as_direct() {
 /// More than ten segments, the initial window (RFC 6928), and less than twice as much.
 const TWO_WINDOWS_BYTES: usize = 22_000;
 
-/// What does not fit the initial window takes a round trip more, unless the window has grown before there was anything to send. Reno sends a window at once; BBR
-/// would spread it over the round trip. As above, half of a hop's round trip is the line.
+/// What does not fit the initial window takes a round trip more, unless the window has grown before
+/// there was anything to send. Reno sends a window at once; BBR would spread it over the round
+/// trip. As above, half of a hop's round trip is the line.
 ///
-/// The hops keep what their windows have grown to while nothing is sent, as docs/operating.md has depots do. Else Linux halves a window for each retransmission timeout
-/// without data (RFC 2861). Over a hop of 100 ms that is 300 ms, rounded up to the kernel's next tick, and the request is under way over all three hops for 300 ms
-/// and what the programs take: a busy machine decides which is longer.
+/// The hops keep what their windows have grown to while nothing is sent, as docs/operating.md has
+/// depots do. Else Linux halves a window for each retransmission timeout without data (RFC 2861).
+/// Over a hop of 100 ms that is 300 ms, rounded up to the kernel's next tick, and the request is
+/// under way over all three hops for 300 ms and what the programs take: a busy machine decides
+/// which is longer.
 #[test]
 fn twenty_kilobytes_arrive_as_soon_as_one_byte() {
     let hosts = Overrides::default()

@@ -1,4 +1,5 @@
-//! Copies over a long path whose routes a table names that nobody can ask about: one that is right, and ones that lead nowhere.
+//! Copies over a long path whose routes a table names that nobody can ask about: one that is right,
+//! and ones that lead nowhere.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -10,8 +11,9 @@ use crate::path::LongPath;
 
 const BYTES: usize = 24 << 20;
 
-/// The path, so narrow at its end that a file takes ten seconds by whichever way: a route joins a copy that is under way, and is judged by
-/// what it did for some round trips, also where this machine is slow to open it.
+/// The path, so narrow at its end that a file takes ten seconds by whichever way: a route joins a
+/// copy that is under way, and is judged by what it did for some round trips, also where this
+/// machine is slow to open it.
 fn narrow_path() -> Option<LongPath> {
     LongPath::with(&Overrides::default().set("links.last.rate", "20 Mbit/s"))
 }
@@ -40,7 +42,8 @@ fn with_fall_back(route: &str) -> Value {
     table
 }
 
-/// Has the path serve a file of so many bytes, and the client keep such a table: the route to fall back to, over both depots.
+/// Has the path serve a file of so many bytes, and the client keep such a table: the route to fall
+/// back to, over both depots.
 fn served_with_fall_back(path: &LongPath, bytes: usize) -> String {
     std::fs::write(path.root().join("file"), vec![7; bytes]).unwrap();
     let around = path.route(&["near", "far"]);
@@ -90,8 +93,8 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
     }
 }
 
-/// A network that drops whatever goes directly, and a table that prefers that way: the copy, too small to be worth a depot otherwise, goes over the
-/// depots that the table has to fall back to.
+/// A network that drops whatever goes directly, and a table that prefers that way: the copy, too
+/// small to be worth a depot otherwise, goes over the depots that the table has to fall back to.
 #[test]
 fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is() {
     let Some(path) = LongPath::up() else { return };
@@ -130,7 +133,8 @@ fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
     assert!(error.contains("route direct"), "{error}");
 }
 
-/// The same where it falls silent in the midst of a copy that would not last long enough for another route to be opened.
+/// The same where it falls silent in the midst of a copy that would not last long enough for
+/// another route to be opened.
 #[test]
 fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
     let overrides = Overrides::default().set("links.last.rate", "2 Mbit/s");
@@ -156,7 +160,8 @@ fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
     }
 }
 
-/// A depot that takes the sessions and then moves nothing: it is stopped as soon as a stream stands, as by a machine that hangs.
+/// A depot that takes the sessions and then moves nothing: it is stopped as soon as a stream
+/// stands, as by a machine that hangs.
 #[test]
 fn what_a_depot_holds_that_hangs_goes_elsewhere() {
     let Some(path) = narrow_path() else { return };

@@ -1,5 +1,5 @@
-//! A path with two depots, an off-ramp at its end and a machine behind that; and the initiator, which is the test itself, started again on
-//! the path's first node.
+//! A path with two depots, an off-ramp at its end and a machine behind that; and the initiator,
+//! which is the test itself, started again on the path's first node.
 
 use std::fs::{self, File};
 use std::future::Future;
@@ -108,8 +108,9 @@ pub struct Bed {
     _depots: Vec<Service>,
 }
 
-/// Runs the test called `name`: `initiator` on the path's first node, as a process of its own, and beside it `beside`, which gets the bed
-/// and the initiator's process and returns when that has ended.
+/// Runs the test called `name`: `initiator` on the path's first node, as a process of its own, and
+/// beside it `beside`, which gets the bed and the initiator's process and returns when that has
+/// ended.
 pub fn on_the_path<F: Future<Output = ()>>(
     name: &str,
     hop_delay_ms: f64,

@@ -36,7 +36,8 @@ fn an_offramp_that_is_killed_cuts_both_sides_off() {
     );
 }
 
-/// A server's process that is killed looks as it does without an off-ramp: its system says the end for it, or resets what it had not read.
+/// A server's process that is killed looks as it does without an off-ramp: its system says the end
+/// for it, or resets what it had not read.
 #[test]
 fn a_server_that_is_killed_ends_the_session() {
     on_the_path(

@@ -1,5 +1,5 @@
-//! `longhaul offramp` at the end of a path with two depots, and ordinary servers behind it: Debian's own programs, which know nothing of
-//! sessions.
+//! `longhaul offramp` at the end of a path with two depots, and ordinary servers behind it:
+//! Debian's own programs, which know nothing of sessions.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 

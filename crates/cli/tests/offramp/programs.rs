@@ -40,7 +40,8 @@ fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
             for node in ["near", "far", "gateway"] {
                 let log = bed.log(node);
                 let line = log.lines().find(|line| line.contains("session ended"));
-                // A depot says so once it has noticed; the off-ramp has ended, and with it all that it had to say.
+                // A depot says so once it has noticed; the off-ramp has ended, and with it all that
+                // it had to say.
                 let Some(line) = line else {
                     assert_ne!(node, "gateway", "{log}");
                     continue;
@@ -121,7 +122,8 @@ fn a_web_server_is_reached_on_the_gateway_and_behind_it() {
     );
 }
 
-/// iperf3 measures over several connections at once, either way: each is joined with a session at its own end.
+/// iperf3 measures over several connections at once, either way: each is joined with a session at
+/// its own end.
 #[test]
 fn iperf3_measures_both_ways() {
     on_the_path(
@@ -180,7 +182,8 @@ fn iperf3_measures_both_ways() {
     );
 }
 
-/// LH-OFFRAMP-2: TCP's round trip, and one for OPEN, TLS and the server's own connection. No more, however the path is cut.
+/// LH-OFFRAMP-2: TCP's round trip, and one for OPEN, TLS and the server's own connection. No more,
+/// however the path is cut.
 #[test]
 fn a_server_is_reached_after_two_round_trips() {
     const HOP_DELAY_MS: f64 = 40.0;
@@ -211,7 +214,8 @@ fn a_server_is_reached_after_two_round_trips() {
                 refused = refused.min(began.elapsed());
             }
             let hop = 2.0 * HOP_DELAY_MS / 1e3;
-            // Three hops, two round trips on each; half of a hop's is the line, as one more would show whole.
+            // Three hops, two round trips on each; half of a hop's is the line, as one more would
+            // show whole.
             let expected = 2.0 * 3.0 * hop;
             for (what, took) in [("reached", fastest), ("refused", refused)] {
                 let took = took.as_secs_f64();

@@ -11,7 +11,8 @@ use crate::path::{Bed, served};
 use crate::support::{refused, reported};
 use crate::{REPORTED_WISHES, WISHES, compiled, run};
 
-/// `longhaul run --isolate`, up to the program; `None`, with the reason printed, where this machine has no such networks.
+/// `longhaul run --isolate`, up to the program; `None`, with the reason printed, where this machine
+/// has no such networks.
 fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     let mut possible = run(onramp, &["--isolate"]);
     let tried = possible.arg("true").output().unwrap();
@@ -27,7 +28,8 @@ fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     Some(run(onramp, &[&["--isolate"], options].concat()))
 }
 
-/// The program of the preload object's tests, statically linked where there is a C library for that.
+/// The program of the preload object's tests, statically linked where there is a C library for
+/// that.
 fn static_program(folder: &Path) -> PathBuf {
     compiled(folder, &routed_sources(), &["-static"]).unwrap_or_else(|| {
         eprintln!("it is dynamically linked: no static C library here");

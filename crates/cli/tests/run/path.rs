@@ -1,5 +1,5 @@
-//! Programs of the distribution's, which know nothing of routes, on one: from a client over a long path to an off-ramp, and to the machine
-//! behind it.
+//! Programs of the distribution's, which know nothing of routes, on one: from a client over a long
+//! path to an off-ramp, and to the machine behind it.
 
 use std::fs::{self, File};
 use std::process::{Output, Stdio};
@@ -88,7 +88,8 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// What the off-ramp says of sessions that have ended, once there are so many: it says so after the program has gone.
+    /// What the off-ramp says of sessions that have ended, once there are so many: it says so after
+    /// the program has gone.
     pub fn ended(&self, sessions: usize) -> Vec<String> {
         loop {
             let log = fs::read_to_string(self.path("offramp.log")).unwrap();

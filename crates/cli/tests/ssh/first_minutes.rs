@@ -1,4 +1,5 @@
-//! `docs/first-minutes.md`: every command of the page is typed, in its order, and prints what the page shows.
+//! `docs/first-minutes.md`: every command of the page is typed, in its order, and prints what the
+//! page shows.
 
 use std::fs;
 use std::process::Stdio;
@@ -23,7 +24,8 @@ fn the_first_minutes_go_as_they_are_written() {
     noise(&home.join("big.dat"), 64 << 20);
     noise(&home.join("results/run-1.dat"), 3 << 20);
     noise(&home.join("results/plots/one.svg"), 9000);
-    // What stands in ~/.ssh/config for a person: ssh itself looks for it in the home that the system knows.
+    // What stands in ~/.ssh/config for a person: ssh itself looks for it in the home that the
+    // system knows.
     let ssh = format!(
         "#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n",
         hosts.path("config").display()

@@ -1,4 +1,5 @@
-//! A client, two hosts with sshd, and a hub between them that forwards and can be told to let ports through no more.
+//! A client, two hosts with sshd, and a hub between them that forwards and can be told to let ports
+//! through no more.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -41,7 +42,8 @@ const USER: &str = "ana";
 /// Programs that the tests stand on beside those that every test does.
 const PROGRAMS: [&str; 3] = ["sshd", "ssh", "ssh-keygen"];
 
-/// Runs before sshd, as root of its namespaces: folder of settings, home. Then sshd runs as an ordinary user, who is whoever runs the lab.
+/// Runs before sshd, as root of its namespaces: folder of settings, home. Then sshd runs as an
+/// ordinary user, who is whoever runs the lab.
 const PREPARE_NAMESPACES: &str = "set -eu
 settings=$1 home=$2; shift 2
 mount --bind \"$settings/passwd\" /etc/passwd
@@ -64,8 +66,8 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Brings it up, with longhaul in the login's PATH at the hosts in `with_longhaul`; `None`, with the reason printed, where this machine
-    /// can't.
+    /// Brings it up, with longhaul in the login's PATH at the hosts in `with_longhaul`; `None`,
+    /// with the reason printed, where this machine can't.
     pub fn up(with_longhaul: &[&str]) -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
             eprintln!(
@@ -241,7 +243,8 @@ impl Hosts {
         self.cp_at("client", arguments)
     }
 
-    /// Runs another command of `longhaul` at the client: its exit code, what it prints, and its errors.
+    /// Runs another command of `longhaul` at the client: its exit code, what it prints, and its
+    /// errors.
     pub fn files(&self, command: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut longhaul = self.longhaul();
         let output = longhaul
@@ -266,7 +269,8 @@ impl Hosts {
         Copied::of(command.output().unwrap())
     }
 
-    /// The command lines of the far sides that run in this lab, and of what stands between them and this side.
+    /// The command lines of the far sides that run in this lab, and of what stands between them and
+    /// this side.
     pub fn command_lines(&self) -> Vec<String> {
         let folder = self.dir.path().to_string_lossy().into_owned();
         let processes = fs::read_dir("/proc")

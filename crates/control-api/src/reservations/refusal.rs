@@ -33,7 +33,8 @@ pub enum Proof {
         links: Vec<FullLink>,
         /// What so many paths carry through them, in bit/s.
         rate_bps: u64,
-        /// They are too full whenever it starts before this moment; none where they are too narrow even when nobody has them.
+        /// They are too full whenever it starts before this moment; none where they are too narrow
+        /// even when nobody has them.
         #[schema(value_type = Option<u64>)]
         until_ms: Option<Moment>,
     },
@@ -71,7 +72,8 @@ pub struct Offer {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct Offers {
-    /// The same, later: of a rate from the earliest start, of a volume by the earliest end that is found.
+    /// The same, later: of a rate from the earliest start, of a volume by the earliest end that is
+    /// found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub later: Option<Offer>,
     /// The highest rate in the same window, as far as it is found.
@@ -80,10 +82,12 @@ pub struct Offers {
     /// The largest volume by the end of the window, as far as it is found.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume: Option<Offer>,
-    /// The record of the journal behind which they were good, where they were looked for beside what was decided meanwhile.
+    /// The record of the journal behind which they were good, where they were looked for beside
+    /// what was decided meanwhile.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub record: Option<u64>,
-    /// Whether there may be more: none were looked for because others were being looked for, or some went to others meanwhile. Asking again may show it.
+    /// Whether there may be more: none were looked for because others were being looked for, or
+    /// some went to others meanwhile. Asking again may show it.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
 }
@@ -102,7 +106,8 @@ impl Offers {
 /// Why there is no room, and what there is instead.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Refusal {
-    /// Which window of a recurring request there is no room for, from 1 on. Proof and offers are about that one.
+    /// Which window of a recurring request there is no room for, from 1 on. Proof and offers are
+    /// about that one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub occurrence: Option<u32>,
     /// When that window begins.

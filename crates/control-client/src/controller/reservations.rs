@@ -1,4 +1,5 @@
-//! What can be asked of a controller about reservations. What is sent again because no answer came has the same idempotency key: it counts once.
+//! What can be asked of a controller about reservations. What is sent again because no answer came
+//! has the same idempotency key: it counts once.
 
 use longhaul_control_api::grants::{GrantsInUse, Renewals};
 use longhaul_control_api::reservations::{
@@ -42,7 +43,8 @@ pub enum Action {
 }
 
 impl Controller {
-    /// Asks for bandwidth. `key` tells this request from others: where it is asked again with the same, it is answered as before.
+    /// Asks for bandwidth. `key` tells this request from others: where it is asked again with the
+    /// same, it is answered as before.
     ///
     /// # Errors
     /// [`ClientError`].
@@ -100,7 +102,8 @@ impl Controller {
             .await
     }
 
-    /// What lets this key's sessions use a reservation's paths at the depots on them, now or in the next stretch of its time.
+    /// What lets this key's sessions use a reservation's paths at the depots on them, now or in the
+    /// next stretch of its time.
     ///
     /// # Errors
     /// [`ClientError`].

@@ -1,4 +1,5 @@
-//! What of the book is followed, and how many reservations there are in each state: brought up to date by those that have changed. Pure.
+//! What of the book is followed, and how many reservations there are in each state: brought up to
+//! date by those that have changed. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -46,7 +47,8 @@ impl Different {
 }
 
 impl Following {
-    /// Takes what has changed in the book: of which reservations something is, or was, on the network.
+    /// Takes what has changed in the book: of which reservations something is, or was, on the
+    /// network.
     pub fn take(&mut self, desk: &Desk) -> Different {
         let changed = self.number.and_then(|number| desk.changed_since(number));
         self.number = Some(desk.number());

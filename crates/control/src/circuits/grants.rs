@@ -269,7 +269,8 @@ impl<'a> OnPath<'a> {
         }
     }
 
-    /// Those that a way passes: of each site the first that can be reached and is not known to be away.
+    /// Those that a way passes: of each site the first that can be reached and is not known to be
+    /// away.
     fn passed(&self) -> Vec<&'a Depot> {
         let mut passed: Vec<&Depot> = Vec::new();
         for depot in &self.all {

@@ -1,5 +1,6 @@
-//! The one task that follows the book: what is provisioned in it is wanted of the network, how that stands goes back into the book, and what went
-//! over each path is counted. Of several controllers that share a store only the one that leads does so.
+//! The one task that follows the book: what is provisioned in it is wanted of the network, how that
+//! stands goes back into the book, and what went over each path is counted. Of several controllers
+//! that share a store only the one that leads does so.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,8 +42,9 @@ pub struct Keeper {
 }
 
 impl Keeper {
-    /// One that follows a book, and conducts while it leads. `make` makes a conductor that nobody runs yet, for each term anew: what an earlier one
-    /// knew of nodes another controller may have changed, and its drivers let go of their nodes when they are dropped.
+    /// One that follows a book, and conducts while it leads. `make` makes a conductor that nobody
+    /// runs yet, for each term anew: what an earlier one knew of nodes another controller may have
+    /// changed, and its drivers let go of their nodes when they are dropped.
     #[must_use]
     pub fn new(
         book: Book,
@@ -162,8 +164,8 @@ impl Keeper {
         }
     }
 
-    /// Takes from the book what is wanted; whether it could be read. What was provisioned before the start is believed to be there until a driver says
-    /// otherwise.
+    /// Takes from the book what is wanted; whether it could be read. What was provisioned before
+    /// the start is believed to be there until a driver says otherwise.
     async fn take_book(&mut self, is_first: bool) -> bool {
         let following = &mut self.following;
         let different = match self.book.read(|desk, _| following.take(desk)).await {
@@ -205,7 +207,8 @@ impl Keeper {
         true
     }
 
-    /// Brings to the book what became of circuits, and to those who look how they stand: of all that may be different since the last time.
+    /// Brings to the book what became of circuits, and to those who look how they stand: of all
+    /// that may be different since the last time.
     async fn settle(&mut self) {
         let now = (self.clock)();
         let mut settled = Vec::new();

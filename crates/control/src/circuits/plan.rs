@@ -123,7 +123,8 @@ pub fn not_set_up(desk: &Desk, plan: &Plan) -> BTreeSet<String> {
         .collect()
 }
 
-/// The parts by which it is counted what goes over each path: those at the first node that is set up.
+/// The parts by which it is counted what goes over each path: those at the first node that is set
+/// up.
 #[must_use]
 pub fn counted(desk: &Desk, circuit: &Circuit) -> BTreeSet<PartId> {
     let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);

@@ -52,7 +52,8 @@ impl CircuitsView {
         known.states = states;
     }
 
-    /// Takes how reservations stand now, and these circuits; none where one is gone. All others stand as they did.
+    /// Takes how reservations stand now, and these circuits; none where one is gone. All others
+    /// stand as they did.
     pub fn stand_otherwise(
         &self,
         circuits: BTreeMap<ReservationId, Option<Circuit>>,

@@ -76,7 +76,8 @@ impl Controller {
         set(&self.0.gate, Some(gate));
     }
 
-    /// Decides whether `caller` may do that. Whoever runs the controller, and asks over its socket, may do all.
+    /// Decides whether `caller` may do that. Whoever runs the controller, and asks over its socket,
+    /// may do all.
     ///
     /// # Errors
     /// It may not.
@@ -106,7 +107,8 @@ impl Controller {
         Some(self.places().speaker(&key, &caller.user))
     }
 
-    /// What an end is called: the depot or the host of the map that a key, a name or an address stands for, and itself where there is none.
+    /// What an end is called: the depot or the host of the map that a key, a name or an address
+    /// stands for, and itself where there is none.
     #[must_use]
     pub fn called(&self, end: &str) -> String {
         if end.parse::<PublicKey>().is_ok() {

@@ -19,7 +19,8 @@ use crate::places::{Places, Speaker, seconds};
 use crate::store::StoreError;
 use crate::store::measurements::Kept;
 
-/// How often it is looked whether depots have become stale, and whether others have changed the store.
+/// How often it is looked whether depots have become stale, and whether others have changed the
+/// store.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 /// Measurements that forecasts are rebuilt from at the start: the newest.
 const REBUILD_MEASUREMENTS: i64 = 1_000_000;

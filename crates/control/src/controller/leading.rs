@@ -12,11 +12,13 @@ use crate::leader::{self, Leadership};
 const RETENTION_PAUSE: Duration = Duration::from_millis(200);
 /// And when there was nothing to do.
 const RETENTION_INTERVAL: Duration = Duration::from_secs(60);
-/// The pause before the map and rights are read again by one that is to lead and could not read them.
+/// The pause before the map and rights are read again by one that is to lead and could not read
+/// them.
 const FOLLOW_RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 impl Controller {
-    /// Has it lead when it was elected, once it knows the map and the rights that the one before it knew: they decide what is granted.
+    /// Has it lead when it was elected, once it knows the map and the rights that the one before it
+    /// knew: they decide what is granted.
     pub(super) async fn take_lead(
         self,
         mut elected: watch::Receiver<Leadership>,

@@ -18,7 +18,8 @@ use crate::leader::Leadership;
 use crate::reservations::reported;
 use crate::reservations::writer::AskError;
 
-/// What lets the asker's sessions use a reservation's paths at the depots on them, now or in the next stretch of its time. For who may set it up.
+/// What lets the asker's sessions use a reservation's paths at the depots on them, now or in the
+/// next stretch of its time. For who may set it up.
 #[utoipa::path(get, path = "/api/v1/reservations/{id}/grants", params(("id" = u64, Path)), responses((status = OK, body = PathGrants), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn list(
     State(controller): State<Controller>,

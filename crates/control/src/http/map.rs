@@ -25,7 +25,8 @@ pub async fn show(
     Ok(Json(controller.places().known.clone()))
 }
 
-/// Takes a map in the place of the one that was put there before. Depots that registered themselves stay.
+/// Takes a map in the place of the one that was put there before. Depots that registered themselves
+/// stay.
 #[utoipa::path(put, path = "/api/v1/map", request_body = Map, responses((status = OK, body = MapChanged), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn replace(
     State(controller): State<Controller>,
@@ -61,7 +62,8 @@ pub async fn replace(
     }))
 }
 
-/// `routes.toml` for routes from one end to all hosts of the map, as depots, clients and on-ramps read it.
+/// `routes.toml` for routes from one end to all hosts of the map, as depots, clients and on-ramps
+/// read it.
 #[utoipa::path(get, path = "/api/v1/routes.toml", params(RoutesFileQuery), responses((status = OK, body = String, content_type = "application/toml"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn routes_file(
     State(controller): State<Controller>,

@@ -56,7 +56,8 @@ pub(super) async fn keep(
         });
     }
     let once = once(caller, headers, &batch)?;
-    // One end has one name, whoever reports it: a depot knows the others by their keys, a client knows servers by their addresses. A batch is of few ends.
+    // One end has one name, whoever reports it: a depot knows the others by their keys, a client
+    // knows servers by their addresses. A batch is of few ends.
     let mut names = HashMap::<String, String>::new();
     for measurement in &mut batch.measurements {
         for end in [&mut measurement.from, &mut measurement.to] {

@@ -20,7 +20,8 @@ const SLOTS_AHEAD: u64 = 30;
 /// A path that has carried real traffic within this time is not measured, in milliseconds.
 const IN_USE_MS: u64 = 30_000;
 
-/// What the depot that asks is to measure next. Paths that carry real traffic are left out: that measures them.
+/// What the depot that asks is to measure next. Paths that carry real traffic are left out: that
+/// measures them.
 #[utoipa::path(get, path = "/api/v1/probes", responses((status = OK, body = ProbeList), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn list(
     State(controller): State<Controller>,

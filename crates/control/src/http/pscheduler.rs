@@ -30,7 +30,8 @@ const MAX_AGE_S: u64 = 365 * 86_400;
 /// Milliseconds of a second.
 const SECOND_MS: f64 = 1000.0;
 
-/// Takes a run of pScheduler's: throughput, rtt, latency or loss. Its ends are those of the map that are known by the hosts that it names.
+/// Takes a run of pScheduler's: throughput, rtt, latency or loss. Its ends are those of the map
+/// that are known by the hosts that it names.
 #[utoipa::path(post, path = "/api/v1/pscheduler", request_body = Object, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn take(
     State(controller): State<Controller>,
@@ -71,7 +72,8 @@ pub async fn put(
     take(controller, caller, text).await
 }
 
-/// Measurements as pScheduler would have reported them, in the order in which they were kept. Those of ends without a host name or address are left out.
+/// Measurements as pScheduler would have reported them, in the order in which they were kept. Those
+/// of ends without a host name or address are left out.
 #[utoipa::path(get, path = "/api/v1/pscheduler", params(MeasurementQuery), responses((status = OK, body = PschedulerPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn list(
     State(controller): State<Controller>,

@@ -179,7 +179,8 @@ async fn ask_once(
     Ok(reserved)
 }
 
-/// Has one thing done with a reservation, of which only the number has to be said; `word` tells requests under one key apart.
+/// Has one thing done with a reservation, of which only the number has to be said; `word` tells
+/// requests under one key apart.
 async fn act(
     controller: &Controller,
     caller: &Caller,
@@ -233,7 +234,8 @@ impl<S: Send + Sync> FromRequest<S> for Wanted {
     }
 }
 
-/// Asks for bandwidth between two ends; by a signed document (JWS, RFC 7515), as whoever signed it. Answered when what is granted is on the disk.
+/// Asks for bandwidth between two ends; by a signed document (JWS, RFC 7515), as whoever signed it.
+/// Answered when what is granted is on the disk.
 #[utoipa::path(post, path = "/api/v1/reservations",
     request_body(content((ReservationRequest = "application/json"), (String = "application/jose"), (String = "application/jose+json"))),
     responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = SERVICE_UNAVAILABLE, body = NotLeadingProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
@@ -261,7 +263,8 @@ pub async fn reserve(
             let read = document::read(&text, &settings.roots, &settings.key, now);
             let document = read.map_err(|fault| invalid(fault.to_string()))?;
             let signer = controller.caller(document.key);
-            // The same document says the same again, whoever brings it, and for as long as it holds.
+            // The same document says the same again, whoever brings it, and for as long as it
+            // holds.
             let content = serde_json::to_vec(&document.request).unwrap_or_default();
             let once = Once::of(
                 &format!("documents {}", document.key),
@@ -364,8 +367,8 @@ fn place(places: &Places, what: &str, name: &str) -> Result<Place, Problem> {
     })
 }
 
-/// Finds the addresses of both ends. Whoever runs the controller may name any; others those that the map knows the end by, lest anybody have the
-/// streams of another host set up.
+/// Finds the addresses of both ends. Whoever runs the controller may name any; others those that
+/// the map knows the end by, lest anybody have the streams of another host set up.
 fn address(
     places: &Places,
     caller: &Caller,
@@ -482,7 +485,8 @@ pub async fn change(
     ))
 }
 
-/// Cancels one, or with `series=true` all of its series that have not ended: nothing of it is promised any more.
+/// Cancels one, or with `series=true` all of its series that have not ended: nothing of it is
+/// promised any more.
 #[utoipa::path(delete, path = "/api/v1/reservations/{id}", params(("id" = u64, Path), CancelQuery),
     responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn cancel(
@@ -520,7 +524,8 @@ pub async fn commit(
     .await
 }
 
-/// Gives back what is held, with all that was granted together with it. What was promised before stays.
+/// Gives back what is held, with all that was granted together with it. What was promised before
+/// stays.
 #[utoipa::path(post, path = "/api/v1/reservations/{id}/abort", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn abort(
     State(controller): State<Controller>,

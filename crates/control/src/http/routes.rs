@@ -23,7 +23,8 @@ const USUAL_LIMIT: u32 = 100;
 const MOST_LIMIT: u32 = 1000;
 /// How long an answer is worth anything that rests on nothing, in milliseconds.
 const UNKNOWN_LIFE_MS: u64 = 60_000;
-/// A number that is odd, with ones and zeros all over it: by it a clock becomes a seed (2^64 divided by the golden ratio, as in Knuth's multiplicative hashing).
+/// A number that is odd, with ones and zeros all over it: by it a clock becomes a seed (2^64
+/// divided by the golden ratio, as in Knuth's multiplicative hashing).
 const SPREAD_OVER_ALL_BITS: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Where routes begin, if `caller` may ask for those: what it says, or what it is called itself.

@@ -54,7 +54,8 @@ impl Candidate {
         (this, receiver)
     }
 
-    /// Asks until `end` is true: then the lock is free at once. With a store of its own it leads, and asks nobody.
+    /// Asks until `end` is true: then the lock is free at once. With a store of its own it leads,
+    /// and asks nobody.
     pub async fn run(mut self, mut end: watch::Receiver<bool>) {
         if !self.store.is_shared() {
             let _ = end.wait_for(|end| *end).await;

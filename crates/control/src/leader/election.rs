@@ -1,4 +1,5 @@
-//! What is made of the server's answers, and of their absence. Moments are milliseconds of a clock that only goes forward.
+//! What is made of the server's answers, and of their absence. Moments are milliseconds of a clock
+//! that only goes forward.
 
 use super::LEASE_MS;
 
@@ -71,8 +72,8 @@ impl Election {
         }
     }
 
-    /// Takes what happened by `now`. A connection over which it was led until its time ran out is of no use any more: the server may have given its
-    /// lock away since it answered last.
+    /// Takes what happened by `now`. A connection over which it was led until its time ran out is
+    /// of no use any more: the server may have given its lock away since it answered last.
     pub fn take(&mut self, event: Event, now: u64) -> Standing {
         if let Standing::Leading { until, .. } = self.standing
             && now >= until

@@ -81,7 +81,8 @@ impl Asker {
         })
     }
 
-    /// The limits for a change of a reservation: what is left of it must be within those for asking for it anew, if the asker may do that.
+    /// The limits for a change of a reservation: what is left of it must be within those for asking
+    /// for it anew, if the asker may do that.
     ///
     /// # Errors
     /// It may not change it.

@@ -1,5 +1,6 @@
-//! The book of reservations, with whose is what and what links are called. A command in; the answer, and records for the journal, out. What a
-//! record changes is changed by [`Desk::apply`] alone, so the same journal makes the same desk.
+//! The book of reservations, with whose is what and what links are called. A command in; the
+//! answer, and records for the journal, out. What a record changes is changed by [`Desk::apply`]
+//! alone, so the same journal makes the same desk.
 
 mod acts;
 mod beside;
@@ -43,7 +44,8 @@ pub use quota::QuotaFault;
 pub const HOLD_MS: u64 = 60_000;
 /// For how long reservations that are over stay on the books for people, in milliseconds: a week.
 pub const KEEP_MS: u64 = 7 * 24 * 3_600_000;
-/// Reservations that end, or are forgotten, in one turn, at most: so that others do not wait for long.
+/// Reservations that end, or are forgotten, in one turn, at most: so that others do not wait for
+/// long.
 const MAX_DUE: usize = 500;
 
 /// What the book does not say of a reservation. It never changes, but for why it failed.
@@ -72,7 +74,8 @@ pub struct Detail {
     /// Whether its paths are to be set up in its window as soon as it is committed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub provision: bool,
-    /// The signed document that it was asked for by; of several that were granted together, the first that is still known has it.
+    /// The signed document that it was asked for by; of several that were granted together, the
+    /// first that is still known has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub document: Option<String>,
     /// Why it failed.
@@ -294,13 +297,15 @@ impl Desk {
         self.details.get(&id).zip(self.book.reservation(id))
     }
 
-    /// How much of the journal is in it: the same number for the same records, whoever applied them.
+    /// How much of the journal is in it: the same number for the same records, whoever applied
+    /// them.
     #[must_use]
     pub const fn number(&self) -> u64 {
         self.changes.number()
     }
 
-    /// Reservations that have changed, or are gone, since it had this number; none where all may have.
+    /// Reservations that have changed, or are gone, since it had this number; none where all may
+    /// have.
     #[must_use]
     pub fn changed_since(&self, number: u64) -> Option<BTreeSet<ReservationId>> {
         self.changes.since(number)
@@ -334,7 +339,8 @@ impl Desk {
                 self.changes.all();
             }
             Record::Entry { entry, details } => {
-                // What is left to be done outside follows from the states: whoever sets circuits up looks at these.
+                // What is left to be done outside follows from the states: whoever sets circuits up
+                // looks at these.
                 self.book.apply(entry)?;
                 self.details.extend(details.clone());
                 match &entry.change {
@@ -403,7 +409,8 @@ impl Desk {
         self.owned.put(id, share);
     }
 
-    /// Between which addresses a reservation has its streams, and when; none where it is over, or they are not known.
+    /// Between which addresses a reservation has its streams, and when; none where it is over, or
+    /// they are not known.
     fn place_of(&self, id: ReservationId) -> Option<beside::Streams> {
         let (detail, reservation) = self
             .reservation(id)
@@ -431,7 +438,8 @@ impl Desk {
         Ok(true)
     }
 
-    /// Lets time pass: holds time out, windows end, and what has been over for long is forgotten. Whether there is more of it at once.
+    /// Lets time pass: holds time out, windows end, and what has been over for long is forgotten.
+    /// Whether there is more of it at once.
     ///
     /// # Errors
     /// The book does not take what it says is due.
@@ -444,7 +452,8 @@ impl Desk {
                 _ => None,
             };
             self.write(change, BTreeMap::new(), now, records)?;
-            // A change that nobody committed is given up for whoever asked for it: what was promised before can be changed again.
+            // A change that nobody committed is given up for whoever asked for it: what was
+            // promised before can be changed again.
             let is_promised = |id: &ReservationId| {
                 let reservation = self.book.reservation(*id);
                 reservation.is_some_and(|reservation| reservation.machine.provision.is_some())

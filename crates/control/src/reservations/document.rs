@@ -1,8 +1,10 @@
-//! Requests for reservations as documents that stay signed: JSON Web Signatures (RFC 7515), compact or flattened, by Ed25519 keys (`EdDSA`, RFC 8037).
-//! Whoever brings one, it is asked for by whoever signed it. Pure: the time is what the caller says.
+//! Requests for reservations as documents that stay signed: JSON Web Signatures (RFC 7515), compact
+//! or flattened, by Ed25519 keys (`EdDSA`, RFC 8037). Whoever brings one, it is asked for by
+//! whoever signed it. Pure: the time is what the caller says.
 //!
-//! The header says which key signed: by a chain of certificates (`x5c`, RFC 7515, section 4.1.6) that leads to a root that the operator trusts, or by
-//! the key itself (`jwk`). What that key may do is what its roles say, whatever the certificate says.
+//! The header says which key signed: by a chain of certificates (`x5c`, RFC 7515, section 4.1.6)
+//! that leads to a root that the operator trusts, or by the key itself (`jwk`). What that key may
+//! do is what its roles say, whatever the certificate says.
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +27,8 @@ const MAX_CERTIFICATES: usize = 8;
 const MAX_ID_BYTES: usize = 128;
 /// How far the clock of whoever signed may be ahead, in seconds.
 const CLOCK_TOLERANCE_S: i64 = 60;
-/// For how long a document may still hold when it is taken, in seconds: as long as it is remembered that it was.
+/// For how long a document may still hold when it is taken, in seconds: as long as it is remembered
+/// that it was.
 const MAX_LIFE_S: i64 = REQUEST_KEY_LIFE_MS / 1_000;
 
 /// What is no document that is taken.
@@ -114,7 +117,8 @@ struct Flattened {
     signature: String,
 }
 
-/// What is read of the protected header. What a reader must understand, and this one does not, is in `crit`.
+/// What is read of the protected header. What a reader must understand, and this one does not, is
+/// in `crit`.
 #[derive(Debug, Deserialize)]
 struct Header {
     alg: String,
@@ -134,7 +138,8 @@ struct Jwk {
     x: String,
 }
 
-/// What was signed: claims as those of a JSON Web Token (RFC 7519), of which others are passed over.
+/// What was signed: claims as those of a JSON Web Token (RFC 7519), of which others are passed
+/// over.
 #[derive(Debug, Deserialize)]
 struct Claims {
     aud: Audience,

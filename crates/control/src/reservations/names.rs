@@ -1,8 +1,10 @@
-//! Sites and links of the operator's map as a network. Numbers of sites and links stay what they are for as long as the journal lasts, so that
-//! what was promised is about the same links whatever the map becomes: what leaves the map keeps its number and carries nothing, and has all
-//! again when it comes back.
+//! Sites and links of the operator's map as a network. Numbers of sites and links stay what they
+//! are for as long as the journal lasts, so that what was promised is about the same links whatever
+//! the map becomes: what leaves the map keeps its number and carries nothing, and has all again
+//! when it comes back.
 //!
-//! A direction of a link is distinguished by the link's name and the two sites: a link that is drawn elsewhere is another one.
+//! A direction of a link is distinguished by the link's name and the two sites: a link that is
+//! drawn elsewhere is another one.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -180,8 +182,9 @@ fn gone(known: &NamedLink) -> NamedLink {
     }
 }
 
-/// What a direction carries, in bit/s, and what of that may be reserved. Of one of which nobody knows what it carries, what may be reserved is
-/// all that is counted with; if that is not said either, nothing.
+/// What a direction carries, in bit/s, and what of that may be reserved. Of one of which nobody
+/// knows what it carries, what may be reserved is all that is counted with; if that is not said
+/// either, nothing.
 fn carried(direction: &Direction) -> (Rate, Share) {
     let whole = |rate: quantities::Rate| (rate.bits_per_second() as Rate).min(MAX_RATE);
     let reservable = direction.reservable_rate().map(whole);

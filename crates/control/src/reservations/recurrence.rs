@@ -78,7 +78,8 @@ mod tests {
 
     const HOUR: i64 = 3_600_000;
     const DAY: i64 = 24 * HOUR;
-    /// 2026-03-06T16:00Z, a Friday: 9 o'clock in Denver, two days before its clocks are put forward.
+    /// 2026-03-06T16:00Z, a Friday: 9 o'clock in Denver, two days before its clocks are put
+    /// forward.
     const FRIDAY: i64 = 1_772_812_800_000;
 
     fn of(rule: &str, zone: Option<&str>) -> Result<Vec<i64>, RuleFault> {

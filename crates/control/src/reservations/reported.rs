@@ -77,7 +77,8 @@ pub fn reservation(
     }
 }
 
-/// Why there is no room. Reservations in the proof are named where `seen` says that the asker may see them.
+/// Why there is no room. Reservations in the proof are named where `seen` says that the asker may
+/// see them.
 #[must_use]
 pub fn refusal(
     names: &Names,

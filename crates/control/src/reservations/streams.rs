@@ -1,8 +1,9 @@
-//! How the streams of a reservation are recognised: by the addresses of its ends, and by source ports that are each path's own where that is not
-//! enough. Pure.
+//! How the streams of a reservation are recognised: by the addresses of its ends, and by source
+//! ports that are each path's own where that is not enough. Pure.
 //!
-//! Every reservation between known addresses has a *block* of source ports, which no other one has that shares addresses and time with it. It is used
-//! where there are several paths at once, where the request says so, and where another reservation has all other streams between the ends.
+//! Every reservation between known addresses has a *block* of source ports, which no other one has
+//! that shares addresses and time with it. It is used where there are several paths at once, where
+//! the request says so, and where another reservation has all other streams between the ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,7 +21,8 @@ pub const PORTS_OF_PATH: u16 = 64;
 pub const PORTS_OF_BLOCK: u16 = PORTS_OF_PATH * MAX_PATHS as u16;
 /// The first source port of the first block.
 pub const FIRST_PORT: u16 = 10_240;
-/// The first source port behind the last block: from here on Linux chooses source ports by itself (`ip_local_port_range`).
+/// The first source port behind the last block: from here on Linux chooses source ports by itself
+/// (`ip_local_port_range`).
 pub const PORTS_END: u16 = 32_768;
 
 const _: () = assert!((PORTS_END - FIRST_PORT).is_multiple_of(PORTS_OF_BLOCK));
@@ -97,7 +99,8 @@ pub fn free_block(taken: &BTreeSet<u16>) -> Option<u16> {
     blocks.find(|block| !taken.contains(block))
 }
 
-/// The source ports of each route of each piece of a plan. A path that goes on from one piece to the next keeps its own.
+/// The source ports of each route of each piece of a plan. A path that goes on from one piece to
+/// the next keeps its own.
 #[must_use]
 pub fn ports(plan: &Plan, block: Option<u16>, pinned: bool) -> Vec<Vec<Option<SourcePortRange>>> {
     let Some(block) = block else {

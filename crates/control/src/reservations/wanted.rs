@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 use super::book_moment;
 use super::names::Names;
 
-/// A window that began this long ago at most begins now, in milliseconds: requests are on their way for a while, and clocks differ.
+/// A window that began this long ago at most begins now, in milliseconds: requests are on their way
+/// for a while, and clocks differ.
 pub const CLOCK_TOLERANCE_MS: i64 = 60_000;
 
 /// What can't be asked.

@@ -1,10 +1,13 @@
-//! The one task that writes the journal of reservations. It takes what waits, decides it in the order in which it came, appends all that follows
-//! from it in one transaction, and answers when that is on the disk. Nobody sees the book between: whoever reads waits for that moment.
+//! The one task that writes the journal of reservations. It takes what waits, decides it in the
+//! order in which it came, appends all that follows from it in one transaction, and answers when
+//! that is on the disk. Nobody sees the book between: whoever reads waits for that moment.
 //!
-//! Where appending fails, what was decided is thrown away and the book is read again from the journal, which alone says what is promised. A
-//! writer that finds a newer one beside it (another controller on the same store) takes the journal's next epoch, reads what the other has
-//! appended, and decides anew. Where several share the store, only the one that leads ([`crate::leader`]) writes: under the epoch that it took when it began to.
-//! The others follow the journal, and turn requests away.
+//! Where appending fails, what was decided is thrown away and the book is read again from the
+//! journal, which alone says what is promised. A writer that finds a newer one beside it (another
+//! controller on the same store) takes the journal's next epoch, reads what the other has appended,
+//! and decides anew. Where several share the store, only the one that leads ([`crate::leader`])
+//! writes: under the epoch that it took when it began to. The others follow the journal, and turn
+//! requests away.
 
 mod asking;
 mod deciding;
@@ -145,7 +148,8 @@ impl Writer {
         Self { leadership, ..self }
     }
 
-    /// The same, where offers are looked for, or not, for what is refused: beside the writer, unless this is called.
+    /// The same, where offers are looked for, or not, for what is refused: beside the writer,
+    /// unless this is called.
     #[must_use]
     pub fn countering(self, counter: Counter) -> Self {
         Self { counter, ..self }

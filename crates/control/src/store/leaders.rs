@@ -1,4 +1,5 @@
-//! The lock that the one has who leads, at a server that several controllers share, and where that one answers.
+//! The lock that the one has who leads, at a server that several controllers share, and where that
+//! one answers.
 
 use longhaul_api::database::system_now;
 use sqlx::{AnyConnection, Connection as _, Row as _};
@@ -6,11 +7,13 @@ use sqlx::{AnyConnection, Connection as _, Row as _};
 use super::{Store, StoreError};
 use crate::leader::{Leader, SERVER_LIMIT_MS};
 
-/// Asks for the lock, and reads who had it last. The lock is the session's: it goes with the connection. Each schema is a store of its own.
+/// Asks for the lock, and reads who had it last. The lock is the session's: it goes with the
+/// connection. Each schema is a store of its own.
 const ASK: &str = "SELECT pg_try_advisory_lock(hashtextextended('longhaul control leads ' || current_schema(), 0)) AS held, \
     (SELECT controller FROM leaders WHERE name = 'reservations') AS controller, \
     (SELECT url FROM leaders WHERE name = 'reservations') AS url";
-/// Whether the session has a lock: it has asked for no other one. A pooler in between that shares sessions would show here.
+/// Whether the session has a lock: it has asked for no other one. A pooler in between that shares
+/// sessions would show here.
 const IS_HELD: &str = "SELECT count(*) AS held FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
 /// Takes the journal's next epoch, and says who leads.
 const LEAD: &str = "WITH led AS (UPDATE counters SET value = value + 1 WHERE name = 'reservation-epoch' RETURNING value) \
@@ -38,7 +41,8 @@ impl Store {
         self.database.give_up();
     }
 
-    /// Does `work`, unless connections are given up meanwhile: then it is not known whether it was done.
+    /// Does `work`, unless connections are given up meanwhile: then it is not known whether it was
+    /// done.
     ///
     /// # Errors
     /// [`StoreError::Silent`], or what `work` says.
@@ -72,8 +76,8 @@ impl Seat {
         Ok(row.try_get::<i64, _>("held")? > 0)
     }
 
-    /// Takes the epoch of the journal, and says where the one answers that has the lock. What others have written can be read then, and they write
-    /// nothing more.
+    /// Takes the epoch of the journal, and says where the one answers that has the lock. What
+    /// others have written can be read then, and they write nothing more.
     ///
     /// # Errors
     /// The store does not answer.

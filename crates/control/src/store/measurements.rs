@@ -1,4 +1,5 @@
-//! Measurements. One writer brings the requests of the moment together into one transaction (group commit): each is answered when that is on the disk.
+//! Measurements. One writer brings the requests of the moment together into one transaction (group
+//! commit): each is answered when that is on the disk.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,8 @@ const MAX_TRANSACTION_ROWS: usize = 20_000;
 const MAX_WAITING_BATCHES: usize = 4_096;
 /// Measurements that wait to be written; more are turned away. Some tens of megabytes.
 const MAX_WAITING_ROWS: usize = 200_000;
-/// How many rows one statement writes: so that there are few statements to prepare, and each has fewer parameters than SQLite and PostgreSQL allow.
+/// How many rows one statement writes: so that there are few statements to prepare, and each has
+/// fewer parameters than SQLite and PostgreSQL allow.
 const ROWS_OF_STATEMENTS: [usize; 4] = [500, 50, 5, 1];
 /// Columns of a row.
 const COLUMNS: usize = 6;
@@ -88,7 +90,8 @@ impl Ingest {
     /// Keeps a batch. When this says so it is on the disk.
     ///
     /// # Errors
-    /// Too many wait, the key came with another request before, or the store does not answer: then nothing of it is kept.
+    /// Too many wait, the key came with another request before, or the store does not answer: then
+    /// nothing of it is kept.
     pub async fn keep(&self, kept: Kept, once: Option<Once>) -> Result<BatchKept, StoreError> {
         let rows = u32::try_from(kept.measurements.len()).unwrap_or(u32::MAX);
         let Ok(_room) = self.room.try_acquire_many(rows) else {
@@ -114,7 +117,8 @@ pub struct Writer {
     kept: mpsc::UnboundedSender<Kept>,
 }
 
-/// What batches are given to, and what writes them. `kept` receives each batch that has been written.
+/// What batches are given to, and what writes them. `kept` receives each batch that has been
+/// written.
 #[must_use]
 pub fn ingest(store: Store, kept: mpsc::UnboundedSender<Kept>) -> (Ingest, Writer) {
     let (sender, receiver) = mpsc::channel(MAX_WAITING_BATCHES);
@@ -191,7 +195,8 @@ impl Writer {
             .iter()
             .map(|waiting| waiting.kept.measurements.len())
             .sum();
-        // The numbers are taken first: whoever else writes now waits, so numbers are seen in their order.
+        // The numbers are taken first: whoever else writes now waits, so numbers are seen in their
+        // order.
         let count = i64::try_from(rows).unwrap_or(i64::MAX);
         let mut number = next_numbers(transaction, "measurement", count).await? - count;
         let mut new_series = HashMap::new();
@@ -404,7 +409,8 @@ fn read(row: &AnyRow) -> Result<(i64, KeptMeasurement), StoreError> {
 }
 
 impl Store {
-    /// Measurements that were kept after number `after`, at most `limit`, with their numbers; of one reporter only, if one is given.
+    /// Measurements that were kept after number `after`, at most `limit`, with their numbers; of
+    /// one reporter only, if one is given.
     ///
     /// # Errors
     /// The store does not answer, or has one that cannot be read.

@@ -65,7 +65,8 @@ impl Store {
         Ok(roles)
     }
 
-    /// Grants a role, which must be there, and names the principal. A new one without a name gets the end of its key.
+    /// Grants a role, which must be there, and names the principal. A new one without a name gets
+    /// the end of its key.
     ///
     /// # Errors
     /// There is no such role, or the store does not answer.

@@ -1,5 +1,6 @@
-//! The journal of reservations. Records are appended by one writer at a time: each writer takes an epoch above those before it, and what an
-//! older one appends is refused in the same transaction (fencing), so two that both take themselves for the writer promise nothing twice.
+//! The journal of reservations. Records are appended by one writer at a time: each writer takes an
+//! epoch above those before it, and what an older one appends is refused in the same transaction
+//! (fencing), so two that both take themselves for the writer promise nothing twice.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +34,8 @@ pub struct Batch<'a> {
 }
 
 impl Store {
-    /// Makes the caller the writer of the journal: its epoch. Whatever writers before it have appended can be read when this is answered, and they
-    /// append nothing more.
+    /// Makes the caller the writer of the journal: its epoch. Whatever writers before it have
+    /// appended can be read when this is answered, and they append nothing more.
     ///
     /// # Errors
     /// The store does not answer.
@@ -60,8 +61,8 @@ impl Store {
     /// Appends records, and remembers answers.
     ///
     /// # Errors
-    /// [`StoreError::Fenced`] where there is a newer writer, or the store does not answer: then it is not known whether they are there, unless the
-    /// journal is read again.
+    /// [`StoreError::Fenced`] where there is a newer writer, or the store does not answer: then it
+    /// is not known whether they are there, unless the journal is read again.
     pub async fn append_reservations(&self, batch: &Batch<'_>) -> Result<(), StoreError> {
         let rows = rows(batch)?;
         let mut writing = self.write().await?;
@@ -103,7 +104,8 @@ impl Store {
         rows.iter().map(read).collect()
     }
 
-    /// What requests with these keys were answered before: of each that was, the hash of what was asked, and the answer.
+    /// What requests with these keys were answered before: of each that was, the hash of what was
+    /// asked, and the answer.
     ///
     /// # Errors
     /// The store does not answer.

@@ -1,5 +1,5 @@
-//! What becomes of old measurements: they are brought together in spans of time, those in longer ones, and in the end they go. A step does little, so that
-//! nothing else waits for it long.
+//! What becomes of old measurements: they are brought together in spans of time, those in longer
+//! ones, and in the end they go. A step does little, so that nothing else waits for it long.
 
 use std::collections::BTreeMap;
 
@@ -97,7 +97,8 @@ fn gather(spans: &mut Spans, series: i64, at: i64, span: i64, value: Together) {
 }
 
 impl Store {
-    /// One step: brings the oldest measurements together, or removes some. Says whether there may be more to do at once.
+    /// One step: brings the oldest measurements together, or removes some. Says whether there may
+    /// be more to do at once.
     ///
     /// # Errors
     /// The store does not answer.

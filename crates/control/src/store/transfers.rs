@@ -10,7 +10,8 @@ use super::{REQUEST_KEY_LIFE_MS, Store, StoreError};
 const STEP_ROWS: i64 = 1000;
 
 impl Store {
-    /// Keeps a report, once: the same reporter's with the same id counts as the same. Says whether it is new.
+    /// Keeps a report, once: the same reporter's with the same id counts as the same. Says whether
+    /// it is new.
     ///
     /// # Errors
     /// The store does not answer.
@@ -38,7 +39,8 @@ impl Store {
         Ok(new.rows_affected() > 0)
     }
 
-    /// Reports kept after that number, at most `limit`, with their numbers; of one reporter only, if one is given.
+    /// Reports kept after that number, at most `limit`, with their numbers; of one reporter only,
+    /// if one is given.
     ///
     /// # Errors
     /// The store does not answer, or has one that cannot be read.
@@ -73,7 +75,8 @@ impl Store {
         rows.iter().rev().map(read).collect()
     }
 
-    /// Forgets reports that were kept before that moment, some of them, and answers to old requests with keys. Says how many reports.
+    /// Forgets reports that were kept before that moment, some of them, and answers to old requests
+    /// with keys. Says how many reports.
     ///
     /// # Errors
     /// The store does not answer.

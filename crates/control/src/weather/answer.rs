@@ -36,7 +36,8 @@ impl Weather {
     /// Answers.
     pub fn answer(&mut self, asked: &Asked<'_>) -> RouteAnswer {
         let question = asked.question;
-        // Forecasts are of the direction in which the bytes go, and routes are given as whoever asks opens them.
+        // Forecasts are of the direction in which the bytes go, and routes are given as whoever
+        // asks opens them.
         let (from, to) = match question.receives {
             true => (self.id(asked.to), self.id(asked.from)),
             false => (self.id(asked.from), self.id(asked.to)),
@@ -206,7 +207,8 @@ impl Weather {
     }
 }
 
-/// Takes the best route that passes none of the depots to avoid in the place of a choice that passes one.
+/// Takes the best route that passes none of the depots to avoid in the place of a choice that
+/// passes one.
 fn leave_out(choice: &mut Choice, rated: &[Rated], is_avoided: &dyn Fn(&Via) -> bool, margin: f64) {
     let direct = choice.direct;
     let best = rated.iter().find(|rated| {

@@ -1,5 +1,7 @@
-//! Hops within a site, which nobody may have measured yet: from a host to a depot beside it, and back. What they are like is assumed from the operator's map and
-//! from nothing that anybody reported, and only until they are measured: so that what depots measure between sites is of use for the first transfer of a host.
+//! Hops within a site, which nobody may have measured yet: from a host to a depot beside it, and
+//! back. What they are like is assumed from the operator's map and from nothing that anybody
+//! reported, and only until they are measured: so that what depots measure between sites is of use
+//! for the first transfer of a host.
 
 use longhaul_control_api::map::Map as Places;
 use longhaul_weather::Quantiles;

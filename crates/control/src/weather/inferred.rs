@@ -1,8 +1,10 @@
-//! Hops between sites that nobody has measured himself, or not lately: they are taken for what depots of the same two sites measured between each other. So the
-//! direct way between two hosts is known before their first transfer, and stays known between two of them.
+//! Hops between sites that nobody has measured himself, or not lately: they are taken for what
+//! depots of the same two sites measured between each other. So the direct way between two hosts is
+//! known before their first transfer, and stays known between two of them.
 //!
-//! A depot must not steer what does not pass it. So only what both depots have reported of a path counts; for the direct way, what the kinder of
-//! them says, and for a way by a depot what the gloomier one says. A depot that lies can have others go directly, and no more.
+//! A depot must not steer what does not pass it. So only what both depots have reported of a path
+//! counts; for the direct way, what the kinder of them says, and for a way by a depot what the
+//! gloomier one says. A depot that lies can have others go directly, and no more.
 
 use longhaul_weather::route::NodeId;
 use longhaul_weather::route::expected::doubt;
@@ -18,7 +20,8 @@ const MAX_INFERRED: usize = 100_000;
 type Combine = fn(&HopForecast, &HopForecast) -> HopForecast;
 
 impl Weather {
-    /// Brings the hops that routes from some ends to others may take to what is known of their sites.
+    /// Brings the hops that routes from some ends to others may take to what is known of their
+    /// sites.
     pub(super) fn infer(&mut self, starts: &[NodeId], ends: &[NodeId], now: f64) {
         self.renew(now);
         let depots: Vec<NodeId> = self

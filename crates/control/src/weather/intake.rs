@@ -18,7 +18,8 @@ pub(super) const MS_US: i64 = 1_000;
 pub(super) const MAX_SERIES_OF_REPORTER: usize = 20_000;
 
 impl Weather {
-    /// Takes a measurement. `speaker` says for which ends its reporter speaks; whether it may was decided before.
+    /// Takes a measurement. `speaker` says for which ends its reporter speaks; whether it may was
+    /// decided before.
     pub fn take(&mut self, reporter: &str, speaker: &Speaker, measurement: &Measurement) {
         let key = SeriesKey::of(reporter, measurement);
         let quantity = match measurement.quantity {
@@ -69,7 +70,8 @@ impl Weather {
         }
     }
 
-    /// Of the losses that a flow saw, no more than it could have borne at the rate that it had: the others it made itself, where a queue was full.
+    /// Of the losses that a flow saw, no more than it could have borne at the rate that it had: the
+    /// others it made itself, where a queue was full.
     fn loss_of_the_path(&self, key: &SeriesKey, measurement: &Measurement) -> f64 {
         let conditions = &measurement.conditions;
         let most = || {

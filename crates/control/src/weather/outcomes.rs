@@ -1,4 +1,5 @@
-//! What became of transfers: which routes failed, what they took beside what was expected, and how promises were kept.
+//! What became of transfers: which routes failed, what they took beside what was expected, and how
+//! promises were kept.
 
 use longhaul_control_api::forecasts::{Coverage, Spread};
 use longhaul_control_api::transfers::{Outcome as Ended, RouteUsed, Score, TransferReport};

@@ -11,8 +11,9 @@ use super::{USUAL_STREAMS, Weather};
 use crate::places::seconds;
 
 impl Weather {
-    /// The table from one end to the hosts behind the first `skip`, at most `limit`, or to one end, for what is sent there or, if it `receives`, fetched.
-    /// Every destination is there; those without sizes go direct.
+    /// The table from one end to the hosts behind the first `skip`, at most `limit`, or to one end,
+    /// for what is sent there or, if it `receives`, fetched. Every destination is there; those
+    /// without sizes go direct.
     pub fn table(
         &mut self,
         from: &str,
@@ -113,7 +114,8 @@ impl Weather {
         }
     }
 
-    /// The depots of the route for large transfers between two ends, by name; none is the direct one.
+    /// The depots of the route for large transfers between two ends, by name; none is the direct
+    /// one.
     pub fn bulk_route(&mut self, from: &str, to: &str, now_ms: u64) -> Vec<String> {
         let (from, to) = (self.id(from), self.id(to));
         self.infer(&[from], &[to], seconds(now_ms));

@@ -163,7 +163,8 @@ fn a_reporter_has_so_many_series_and_no_more() {
     assert_eq!(weather.len(), MAX_SERIES_OF_REPORTER + 1);
 }
 
-/// Of hosts beside depots nothing has to be measured but what lies between the sites, and the direct route.
+/// Of hosts beside depots nothing has to be measured but what lies between the sites, and the
+/// direct route.
 #[test]
 fn within_a_site_hops_are_assumed_until_they_are_measured() {
     let key = |number| longhaul_proto::PublicKey::from_bytes([number; 32]);

@@ -161,7 +161,8 @@ async fn what_a_role_does_not_allow_is_refused() {
     }
 }
 
-/// A depot reports hops that it is an end of, a client paths that it is an end of: whoever lies shifts nothing between others.
+/// A depot reports hops that it is an end of, a client paths that it is an end of: whoever lies
+/// shifts nothing between others.
 #[tokio::test]
 async fn nobody_measures_paths_between_others() {
     let bench = Bench::new().await;

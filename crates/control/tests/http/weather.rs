@@ -299,7 +299,8 @@ async fn promises_are_kept_score_of() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
 }
 
-/// Of a hop both ends report: whoever makes it look better than the other one does gains nothing by it.
+/// Of a hop both ends report: whoever makes it look better than the other one does gains nothing by
+/// it.
 #[tokio::test]
 async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
     let mesh = mesh().await;

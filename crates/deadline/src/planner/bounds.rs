@@ -22,16 +22,19 @@ pub const MAX_REQUESTS: u32 = 16;
 pub const FIRST_PAUSE_MS: Moment = 5_000;
 /// ... up to this.
 pub const MAX_PAUSE_MS: Moment = 300_000;
-/// How long what leads to a request must have held, in milliseconds, where it rests on measurements and not on a forecast alone...
+/// How long what leads to a request must have held, in milliseconds, where it rests on measurements
+/// and not on a forecast alone...
 pub const SETTLED_MS: Moment = 5_000;
-/// ... but, once there is a measurement, no more than this part of the time from the beginning to the deadline.
+/// ... but, once there is a measurement, no more than this part of the time from the beginning to
+/// the deadline.
 pub const SETTLED_SHARE: f64 = 0.05;
-/// So long after a volume was granted its paths carry streams, in milliseconds; they are left [`crate::promise::LEFT_BEFORE_MS`] before their end.
+/// So long after a volume was granted its paths carry streams, in milliseconds; they are left
+/// [`crate::promise::LEFT_BEFORE_MS`] before their end.
 pub const JOINED_AFTER_MS: Moment = 1_000;
 /// How long what leads to a return must have held, in milliseconds.
 pub const RETURN_SETTLED_MS: Moment = 30_000;
-/// How long the first measurement, and the end of the walk, are waited for where nothing else is known, in milliseconds; a tenth of the time to the deadline
-/// where that is less.
+/// How long the first measurement, and the end of the walk, are waited for where nothing else is
+/// known, in milliseconds; a tenth of the time to the deadline where that is less.
 pub const MAX_ESTIMATE_WAIT_MS: Moment = 10_000;
 /// How often it is tried to give back what is promised; then it lasts until its end.
 pub const MAX_RETURNS: u32 = 3;

@@ -24,7 +24,8 @@ pub struct Look {
     pub is_all: bool,
     /// What best effort is forecast to carry.
     pub forecast: Option<Rates>,
-    /// What the copy carries by best effort, since what is promised last changed; none where that cannot be distinguished from what goes over a reserved path.
+    /// What the copy carries by best effort, since what is promised last changed; none where that
+    /// cannot be distinguished from what goes over a reserved path.
     pub measured: Option<Measured>,
 }
 
@@ -46,7 +47,8 @@ pub enum Event {
     },
     /// What was promised is given back.
     Returned,
-    /// What was promised is promised no more: the network could not be set up for it, or somebody cancelled it.
+    /// What was promised is promised no more: the network could not be set up for it, or somebody
+    /// cancelled it.
     Lost,
     /// A path of those granted has failed, or works again.
     Path {

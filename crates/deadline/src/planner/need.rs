@@ -34,7 +34,8 @@ impl Planner {
         promise.map_or(0.0, |promise| promise.carries(now, aim, &self.failed))
     }
 
-    /// What best effort is not sure to carry by the deadline; none where too little is known, or there is no deadline.
+    /// What best effort is not sure to carry by the deadline; none where too little is known, or
+    /// there is no deadline.
     pub(super) fn need(&self, now: Moment) -> Option<Need> {
         let aim = self.aim()?;
         let left = self.last.left as f64;
@@ -62,14 +63,16 @@ impl Planner {
         aim.saturating_add(LEFT_BEFORE_MS)
     }
 
-    /// How many times the bytes that go by the aim must be granted from now on, since paths join some time after that and are left before the end.
+    /// How many times the bytes that go by the aim must be granted from now on, since paths join
+    /// some time after that and are left before the end.
     pub(super) fn granted_for_each(now: Moment, aim: Moment) -> f64 {
         let time = aim.saturating_sub(now);
         let used = time.saturating_sub(JOINED_AFTER_MS).max(time / 2).max(1);
         Self::granted_until(aim).saturating_sub(now) as f64 / used as f64
     }
 
-    /// How long what leads to a request must have held: not at all where a forecast alone says it, which does not waver from look to look.
+    /// How long what leads to a request must have held: not at all where a forecast alone says it,
+    /// which does not waver from look to look.
     pub(super) fn settled(&self) -> Moment {
         match self.expected() {
             Some(_) if !self.is_measured() && self.promise.is_none() => 0,

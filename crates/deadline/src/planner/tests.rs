@@ -75,7 +75,8 @@ fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
     let aim = BEGUN + HOUR_MS * 95 / 100;
     assert_eq!(by, aim + LEFT_BEFORE_MS);
     let pieces = granted(BEGUN, ask);
-    // All with headroom, less what goes at p10 in 57 minutes, and so much more as goes before the path joins and after it is left.
+    // All with headroom, less what goes at p10 in 57 minutes, and so much more as goes before the
+    // path joins and after it is left.
     let expected = 2.0 * HOUR_BYTES as f64 * HEADROOM - 0.8 * 0.95 * HOUR_BYTES as f64;
     let promise = Promise {
         pieces: pieces.clone(),
@@ -331,7 +332,8 @@ fn second() -> impl Strategy<Value = Second> {
     )
 }
 
-/// Whether it was reported once at most that the deadline may be missed, and after that once at most that it cannot be met.
+/// Whether it was reported once at most that the deadline may be missed, and after that once at
+/// most that it cannot be met.
 fn is_said_once(warned: &[bool]) -> bool {
     matches!(warned, [] | [_] | [false, true])
 }
@@ -346,7 +348,8 @@ struct Run {
     took: Option<Moment>,
 }
 
-/// Requests are answered within the second, in the order in which a controller answers them; what would be an answer to nothing fails the test.
+/// Requests are answered within the second, in the order in which a controller answers them; what
+/// would be an answer to nothing fails the test.
 struct World {
     planner: Planner,
     pending: Vec<Action>,
@@ -356,7 +359,8 @@ struct World {
     since: Moment,
     works: bool,
     run: Run,
-    /// Of a link that best effort shares with what is reserved, in Mbit/s; none where it goes by others.
+    /// Of a link that best effort shares with what is reserved, in Mbit/s; none where it goes by
+    /// others.
     shared: Option<f64>,
 }
 
@@ -449,7 +453,8 @@ impl World {
             .sum()
     }
 
-    /// What best effort carries, in bit/s, where it would carry so many Mbit/s alone: others leave it that part of what is not reserved.
+    /// What best effort carries, in bit/s, where it would carry so many Mbit/s alone: others leave
+    /// it that part of what is not reserved.
     fn best_effort(&self, now: Moment, alone: f64) -> f64 {
         let part = self
             .shared

@@ -1,5 +1,6 @@
-//! The memory-to-memory ends, the same for every relay: blocking threads that write and read one buffer over and over.
-//! Each flow begins with an OPEN; a relay that does not speak the protocol passes it on like any other bytes.
+//! The memory-to-memory ends, the same for every relay: blocking threads that write and read one
+//! buffer over and over. Each flow begins with an OPEN; a relay that does not speak the protocol
+//! passes it on like any other bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -64,7 +65,8 @@ pub fn open(relay: SocketAddr, sink: &Sink, key: &SigningKey) -> BytesMut {
     bytes
 }
 
-/// Sends `bytes` through each of `flows` connections at once, and waits until all have arrived and ended.
+/// Sends `bytes` through each of `flows` connections at once, and waits until all have arrived and
+/// ended.
 pub fn transfer(relay: SocketAddr, sink: &Sink, key: &SigningKey, flows: usize, bytes: u64) {
     std::thread::scope(|scope| {
         for _ in 0..flows {

@@ -1,5 +1,6 @@
-//! What an idle session costs the depot: resident memory of its process and the pipes it keeps, after each session has
-//! carried some bytes both ways, for memory once taken and not given back counts.
+//! What an idle session costs the depot: resident memory of its process and the pipes it keeps,
+//! after each session has carried some bytes both ways, for memory once taken and not given back
+//! counts.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

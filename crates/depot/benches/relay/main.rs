@@ -1,17 +1,19 @@
-//! What relaying costs: CPU seconds a gigabyte beside HAProxy in TCP mode with splicing, memory for 1,000 idle sessions, and how
-//! many sessions are set up a second. Loopback only.
+//! What relaying costs: CPU seconds a gigabyte beside HAProxy in TCP mode with splicing, memory for
+//! 1,000 idle sessions, and how many sessions are set up a second. Loopback only.
 //!
-//! Both relays run as processes of their own with the same number of threads and the same pipe size, between the same
-//! memory-to-memory ends, turn by turn (A B A B). HAProxy splices always (`option splice-request` and
-//! `splice-response`): with `splice-auto` its heuristics choose to copy here, at more than twice the CPU
-//! (`--also-auto` shows it). CPU time is user and system time of the relay's process, from `/proc/PID/stat`; what the
-//! kernel does for it in interrupts that hit other processes is not in it, for either relay.
+//! Both relays run as processes of their own with the same number of threads and the same pipe
+//! size, between the same memory-to-memory ends, turn by turn (A B A B). HAProxy splices always
+//! (`option splice-request` and `splice-response`): with `splice-auto` its heuristics choose to
+//! copy here, at more than twice the CPU (`--also-auto` shows it). CPU time is user and system time
+//! of the relay's process, from `/proc/PID/stat`; what the kernel does for it in interrupts that
+//! hit other processes is not in it, for either relay.
 //!
 //! ```sh
 //! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] [--threads 2] [--also-auto] [--setups 4000]
 //! ```
 //!
-//! Prints a line of text for each result and, as the last line, all of them as JSON. Exits with 2 where HAProxy is missing.
+//! Prints a line of text for each result and, as the last line, all of them as JSON. Exits with 2
+//! where HAProxy is missing.
 
 #![allow(
     clippy::expect_used,

@@ -65,7 +65,8 @@ impl Relay {
     ) -> Option<Self> {
         let program = haproxy_program()?;
         let directory = tempfile::tempdir().expect("directory");
-        // HAProxy does not report which port it was given; one that was free a moment ago is the next best.
+        // HAProxy does not report which port it was given; one that was free a moment ago is the
+        // next best.
         let address = std::net::TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
             .expect("a free port");
@@ -111,7 +112,8 @@ impl Relay {
     pub fn cpu_seconds(&self) -> f64 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))
             .expect("the relay runs");
-        // proc_pid_stat(5): utime and stime are fields 14 and 15; the name before them may hold spaces.
+        // proc_pid_stat(5): utime and stime are fields 14 and 15; the name before them may hold
+        // spaces.
         let after_name = stat.rsplit_once(')').expect("stat").1;
         let ticks: f64 = after_name
             .split_whitespace()
@@ -180,7 +182,8 @@ pub fn haproxy_version() -> Option<String> {
         .map(str::to_owned)
 }
 
-/// Thousands of sessions need thousands of descriptors, here and in the depot, which inherits the limit.
+/// Thousands of sessions need thousands of descriptors, here and in the depot, which inherits the
+/// limit.
 pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -1,5 +1,5 @@
-//! What setting a session up costs the depot: from the initiator's connection to the status that says that it relays, the next hop dialled
-//! and given the OPEN.
+//! What setting a session up costs the depot: from the initiator's connection to the status that
+//! says that it relays, the next hop dialled and given the OPEN.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,8 @@ use crate::relays::Relay;
 /// Initiators at a time.
 const AT_ONCE: usize = 8;
 
-/// Sets up and ends `sessions` sessions, [`AT_ONCE`] at a time: how many a second, and the depot's processor time for each.
+/// Sets up and ends `sessions` sessions, [`AT_ONCE`] at a time: how many a second, and the depot's
+/// processor time for each.
 pub fn measure(depot: &Relay, sink: &Sink, key: &SigningKey, sessions: usize) -> Value {
     // Signed beforehand: the initiators' work is not the depot's.
     let each = sessions / AT_ONCE;

@@ -43,7 +43,8 @@ pub struct ProbeFigures {
     pub train: Option<Train>,
     /// Segments sent, and those of them that were sent again, where the kernel reports them.
     pub segments: Option<(u64, u64)>,
-    /// Whether losses are the path's: a congestion control that does not mind them makes some itself.
+    /// Whether losses are the path's: a congestion control that does not mind them makes some
+    /// itself.
     pub counts_losses: bool,
 }
 
@@ -114,7 +115,8 @@ async fn measure(
     }
     let mut figures = ProbeFigures::default();
     let began = Instant::now();
-    // A single connection of the usual kinds says more of the losses than of what the path has to offer.
+    // A single connection of the usual kinds says more of the losses than of what the path has to
+    // offer.
     let congestion = match plan {
         ProbePlan::Train(_) => {
             Some(TRAIN_CONGESTION.to_owned()).filter(|name| check_congestion(name).is_ok())

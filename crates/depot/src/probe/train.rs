@@ -1,7 +1,9 @@
 //! What a train says of the rate of its path. Pure.
 //!
-//! While TCP opens its window, a train gets faster, and that says nothing of the path but that it carries at least as much; so its first half is left
-//! out. What counts is what the kernel has got through, in whatever order: a program sees nothing of what came behind a gap, and then all of it at once.
+//! While TCP opens its window, a train gets faster, and that says nothing of the path but that it
+//! carries at least as much; so its first half is left out. What counts is what the kernel has got
+//! through, in whatever order: a program sees nothing of what came behind a gap, and then all of it
+//! at once.
 
 use std::time::Duration;
 
@@ -17,9 +19,11 @@ pub struct Train {
     pub bytes: u64,
     /// From its first byte to its end.
     pub took: Duration,
-    /// How fast its second half came, in bits per second; where [`Self::still_growing`], how fast all of it came.
+    /// How fast its second half came, in bits per second; where [`Self::still_growing`], how fast
+    /// all of it came.
     pub rate: f64,
-    /// It was getting faster until its end, or was over before that could be seen: the path carries at least as much.
+    /// It was getting faster until its end, or was over before that could be seen: the path carries
+    /// at least as much.
     pub still_growing: bool,
 }
 
@@ -33,7 +37,8 @@ pub(super) struct Look {
 }
 
 impl Train {
-    /// Of so many bytes, which `took` so long and were looked at meanwhile. None where it took no time.
+    /// Of so many bytes, which `took` so long and were looked at meanwhile. None where it took no
+    /// time.
     pub(super) fn of(bytes: u64, took: Duration, looks: &[Look]) -> Option<Self> {
         let seconds = took.as_secs_f64();
         if bytes == 0 || seconds <= 0.0 {

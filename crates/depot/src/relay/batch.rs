@@ -1,8 +1,10 @@
-//! Fewer, larger reads where data comes fast: a wake-up costs the same for one segment as for a hundred.
+//! Fewer, larger reads where data comes fast: a wake-up costs the same for one segment as for a
+//! hundred.
 //!
-//! When a direction that moves more than [`MIN_BATCHING_RATE`] finds nothing to read, its socket wakes it only once [`MARK_SECONDS`] worth of data has come
-//! (`SO_RCVLOWAT`), or the stream ends. A timer takes the mark away again when less comes, so that nothing ever waits for what
-//! may not come. Slower directions are woken by every arrival, as always.
+//! When a direction that moves more than [`MIN_BATCHING_RATE`] finds nothing to read, its socket
+//! wakes it only once [`MARK_SECONDS`] worth of data has come (`SO_RCVLOWAT`), or the stream ends.
+//! A timer takes the mark away again when less comes, so that nothing ever waits for what may not
+//! come. Slower directions are woken by every arrival, as always.
 
 use std::future::Future;
 use std::os::fd::AsFd;
@@ -16,7 +18,8 @@ use tokio::time::{Instant, Sleep};
 const MIN_BATCHING_RATE: f64 = 250e6;
 /// The mark is what arrives in this time.
 const MARK_SECONDS: f64 = 0.0005;
-/// Bounds of the mark, in bytes: under the first it saves nothing, and over the second the pipe is full.
+/// Bounds of the mark, in bytes: under the first it saves nothing, and over the second the pipe is
+/// full.
 const MIN_MARK: u32 = 64 * 1024;
 const MAX_MARK: u32 = 512 * 1024;
 /// After so long without the mark being reached, whatever has come is read.
@@ -35,7 +38,8 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// Nothing is there to be read, and `moved` bytes have gone so far. The socket may be told to wait for more than one.
+    /// Nothing is there to be read, and `moved` bytes have gone so far. The socket may be told to
+    /// wait for more than one.
     pub(super) fn nothing_to_read(&mut self, cx: &mut Context<'_>, from: &impl AsFd, moved: u64) {
         let (since, before) = *self.since.get_or_insert_with(|| (Instant::now(), moved));
         if moved.saturating_sub(before) >= RATE_SAMPLE_BYTES {

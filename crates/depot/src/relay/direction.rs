@@ -1,4 +1,5 @@
-//! One direction of a relayed session: bytes from one socket into a pipe, from the pipe into the other socket.
+//! One direction of a relayed session: bytes from one socket into a pipe, from the pipe into the
+//! other socket.
 
 use std::future::Future;
 use std::io;
@@ -21,7 +22,8 @@ const MAX_BYTES_PER_TURN: usize = 4 * 1024 * 1024;
 const COPY_BUFFER: usize = 16 * 1024;
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
-/// One way of a session. What it reads is written before it reads again, so it holds at most one pipe's worth.
+/// One way of a session. What it reads is written before it reads again, so it holds at most one
+/// pipe's worth.
 pub(super) struct Direction {
     /// Bytes taken by the kernel for the receiving side.
     pub(super) moved: u64,
@@ -108,7 +110,8 @@ impl Direction {
         loop {
             match self.drain(cx, to) {
                 Poll::Pending => {
-                    // Nothing is read until this is written: that more has come is nothing to be woken for.
+                    // Nothing is read until this is written: that more has come is nothing to be
+                    // woken for.
                     if self.state == State::Open
                         && let Err(error) = from.mute(cx)
                     {

@@ -1,4 +1,5 @@
-//! What limits the two hops of a relayed session. Looks every now and then, as data passes; never sets anything.
+//! What limits the two hops of a relayed session. Looks every now and then, as data passes; never
+//! sets anything.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -8,9 +9,11 @@ use tokio::time::Instant;
 
 use crate::observe::{HopEnd, HopReport, HopSeen};
 
-/// Between looks: rare enough to cost a busy relay nothing that can be measured, often enough for a verdict a second.
+/// Between looks: rare enough to cost a busy relay nothing that can be measured, often enough for a
+/// verdict a second.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// A session that moved less has no bulk direction and is not looked at, so that it costs no memory.
+/// A session that moved less has no bulk direction and is not looked at, so that it costs no
+/// memory.
 const BULK: u64 = 256 * 1024;
 
 /// Watches both hops of one session.

@@ -1,5 +1,5 @@
-//! The pipes that splice(2) moves bytes through, pooled: a direction takes one only while bytes are in it, so an idle
-//! session holds none, and a busy depot makes few.
+//! The pipes that splice(2) moves bytes through, pooled: a direction takes one only while bytes are
+//! in it, so an idle session holds none, and a busy depot makes few.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -110,7 +110,8 @@ impl PipePool {
 
     fn open(size: usize) -> io::Result<RawPipe> {
         let (read, write) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC)?;
-        // Refused past /proc/sys/fs/pipe-max-size or the user's page quota; the pipe still works at its first size.
+        // Refused past /proc/sys/fs/pipe-max-size or the user's page quota; the pipe still works at
+        // its first size.
         let capacity = match fcntl_setpipe_size(&write, size) {
             Ok(got) => got,
             Err(_) => rustix::pipe::fcntl_getpipe_size(&write)?,

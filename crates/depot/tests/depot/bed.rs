@@ -1,4 +1,5 @@
-//! What the tests stand on: depots, initiators that speak the protocol by hand, and acceptors that do.
+//! What the tests stand on: depots, initiators that speak the protocol by hand, and acceptors that
+//! do.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -47,7 +48,8 @@ pub fn new_key() -> SigningKey {
     SigningKey::generate().expect("key")
 }
 
-/// A policy that lets `key` go to loopback addresses, directly and through other depots on loopback.
+/// A policy that lets `key` go to loopback addresses, directly and through other depots on
+/// loopback.
 pub fn loopback_policy(key: PublicKey, more: &str) -> Policy {
     let text = format!(
         "[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{more}\n"
@@ -166,7 +168,8 @@ pub async fn take(listener: &TcpListener) -> (TcpStream, Open) {
     (stream, open)
 }
 
-/// An established session through `depots`: the initiator's stream, its statuses read, and the acceptor's.
+/// An established session through `depots`: the initiator's stream, its statuses read, and the
+/// acceptor's.
 pub async fn established(key: &SigningKey, depots: &[SocketAddr]) -> (TcpStream, TcpStream) {
     let (listener, address) = acceptor().await;
     let open = open_via(key, depots, address);
@@ -210,8 +213,8 @@ pub fn reset(stream: TcpStream) {
     drop(stream.expect("linger"));
 }
 
-/// Nobody may have connected to `listener`. Its queue is looked at once: the caller has an answer that shows that the
-/// depot is done with what could have dialled.
+/// Nobody may have connected to `listener`. Its queue is looked at once: the caller has an answer
+/// that shows that the depot is done with what could have dialled.
 pub async fn assert_never_dialled(listener: &TcpListener) {
     let accepted = std::future::poll_fn(|cx| {
         std::task::Poll::Ready(matches!(
@@ -224,8 +227,8 @@ pub async fn assert_never_dialled(listener: &TcpListener) {
     assert!(!accepted.await, "the destination must see no connection");
 }
 
-/// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes: as long as this
-/// lives, time passes only by `tokio::time::advance`.
+/// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes:
+/// as long as this lives, time passes only by `tokio::time::advance`.
 pub struct Still(#[allow(dead_code, reason = "held, not used")] std::sync::mpsc::Sender<()>);
 
 pub fn stand_still() -> Still {

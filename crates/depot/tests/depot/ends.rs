@@ -168,7 +168,8 @@ async fn more_early_data_than_is_held_waits_and_arrives() {
     let _ends = sender.await.expect("sender");
 }
 
-/// An initiator may say everything, the end included, before it has received anything; the answer still comes back.
+/// An initiator may say everything, the end included, before it has received anything; the answer
+/// still comes back.
 #[tokio::test]
 async fn an_end_with_the_early_data_is_passed_on() {
     let key = new_key();
@@ -198,8 +199,8 @@ async fn an_end_with_the_early_data_is_passed_on() {
     assert_eq!(answer, b"the answer");
 }
 
-/// One end stops reading: what the other may send is bounded by the sockets and one pipe, and all of it arrives later
-/// (LH-DEPOT-3).
+/// One end stops reading: what the other may send is bounded by the sockets and one pipe, and all
+/// of it arrives later (LH-DEPOT-3).
 #[tokio::test]
 async fn back_pressure_reaches_the_sender() {
     let key = new_key();
@@ -208,14 +209,16 @@ async fn back_pressure_reaches_the_sender() {
     let (_keep, mut write) = initiator.into_split();
     let block = payload(9, 1 << 20);
     let mut sent = 0;
-    // Ready means "the kernel took it": once nothing is taken for the turn of a whole round trip, the chain is full.
+    // Ready means "the kernel took it": once nothing is taken for the turn of a whole round trip,
+    // the chain is full.
     let mut refused = 0;
     while refused < 50 {
         match write.try_write(&block[sent % block.len()..]) {
             Ok(n) => (sent, refused) = (sent + n, 0),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 refused += 1;
-                // A round trip through another session of the same depot: it has had its turns meanwhile.
+                // A round trip through another session of the same depot: it has had its turns
+                // meanwhile.
                 let (mut a, mut b) = established(&key, &[depot.address]).await;
                 a.write_all(b"x").await.expect("write");
                 b.read_u8().await.expect("read");

@@ -1,4 +1,5 @@
-//! A fault at every state of a session, and what the other side sees: the rows of docs/close-states.md.
+//! A fault at every state of a session, and what the other side sees: the rows of
+//! docs/close-states.md.
 
 use std::time::Duration;
 
@@ -48,7 +49,8 @@ async fn the_peer_leaves_before_or_within_the_open() {
     assert_never_dialled(&listener).await;
 }
 
-/// A listener whose queue is full does not answer: who dials it is kept waiting for as long as the test likes.
+/// A listener whose queue is full does not answer: who dials it is kept waiting for as long as the
+/// test likes.
 struct Unanswering {
     address: std::net::SocketAddr,
     _listener: std::net::TcpListener,
@@ -196,7 +198,8 @@ async fn a_death_on_either_side_resets_the_other() {
     assert_serving(&depot, &key).await;
 }
 
-/// With bytes under way, both directions, nobody reading: the death must not wait for the blocked writes.
+/// With bytes under way, both directions, nobody reading: the death must not wait for the blocked
+/// writes.
 #[tokio::test]
 async fn a_death_behind_blocked_writes_is_seen() {
     let key = new_key();
@@ -230,7 +233,8 @@ async fn a_death_behind_blocked_writes_is_seen() {
 async fn a_death_after_one_end_of_stream_resets_too() {
     let key = new_key();
     let depot = depot(&key);
-    // The initiator has ended its direction and dies; then the acceptor; then the same the other way round.
+    // The initiator has ended its direction and dies; then the acceptor; then the same the other
+    // way round.
     for (ender_is_initiator, ender_dies) in
         [(true, true), (true, false), (false, true), (false, false)]
     {

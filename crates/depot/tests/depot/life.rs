@@ -76,7 +76,8 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
     // The listener goes first: once it is gone, the rest of the drain is under way.
     let refused = async {
         while let Ok(mut stream) = TcpStream::connect(depot.address).await {
-            // Caught in the backlog, or between accept and the phase: refused with a STATUS, or reset.
+            // Caught in the backlog, or between accept and the phase: refused with a STATUS, or
+            // reset.
             let mut sink = Vec::new();
             let _ = stream
                 .write_all(&encoded(&open_via(&key, &[depot.address], depot.address)))

@@ -1,4 +1,5 @@
-//! Measurements between depots: who may, what they bring, and what they may not do (LH-PROBE-1 to LH-PROBE-3); and what is seen of hops.
+//! Measurements between depots: who may, what they bring, and what they may not do (LH-PROBE-1 to
+//! LH-PROBE-3); and what is seen of hops.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -48,8 +49,8 @@ async fn lh_probe_2_round_trips_and_a_train_are_measured() {
     assert!(figures.segments.is_some_and(|(sent, _)| sent > 0));
 }
 
-/// A depot that registers names the addresses that others measure: with one that is local to these, it
-/// would reach what listens there.
+/// A depot that registers names the addresses that others measure: with one that is local to these,
+/// it would reach what listens there.
 #[tokio::test]
 async fn no_local_address_is_measured() {
     let own = OwnAddressReader::new().unwrap().addresses();

@@ -104,7 +104,8 @@ async fn sessions_under_way_are_counted_after_a_reload() {
     soon(established(&key, &[at])).await;
 }
 
-/// A reload does not give a rule its burst again, with which many reloads would multiply its `max_rate`.
+/// A reload does not give a rule its burst again, with which many reloads would multiply its
+/// `max_rate`.
 #[tokio::test(start_paused = true)]
 async fn a_rate_stays_used_after_a_reload() {
     const BURST: usize = 64 * 1024;

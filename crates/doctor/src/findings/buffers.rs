@@ -8,10 +8,11 @@ const PLAIN_WINDOW: f64 = 65_535.0;
 const LARGEST: f64 = 2_147_483_647.0;
 const MIB: f64 = 1_048_576.0;
 
-/// Of a receive buffer, about half carries data: the rest is for the kernel's bookkeeping (`tcp_adv_win_scale` 1; newer kernels measure
-/// how much, and may get to two thirds).
+/// Of a receive buffer, about half carries data: the rest is for the kernel's bookkeeping
+/// (`tcp_adv_win_scale` 1; newer kernels measure how much, and may get to two thirds).
 const RECEIVE_SHARE: f64 = 0.5;
-/// A program that found its send buffer full is woken when a third of it is free, so between two thirds and all of it is under way.
+/// A program that found its send buffer full is woken when a third of it is free, so between two
+/// thirds and all of it is under way.
 const SEND_SHARE: f64 = 0.75;
 
 pub(super) fn look(list: &mut List<'_>) {
@@ -21,8 +22,8 @@ pub(super) fn look(list: &mut List<'_>) {
     memory(list);
 }
 
-/// A buffer that holds two bandwidth-delay products: one of data, one of bookkeeping or, at the sender, of what waits to
-/// be sent. In whole MiB.
+/// A buffer that holds two bandwidth-delay products: one of data, one of bookkeeping or, at the
+/// sender, of what waits to be sent. In whole MiB.
 fn wanted(list: &List<'_>) -> f64 {
     ((2.0 * list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST)
 }
@@ -103,10 +104,12 @@ fn send(list: &mut List<'_>) {
     );
 }
 
-/// What programs may set for themselves. Longhaul leaves buffers to the kernel, so this is about others.
+/// What programs may set for themselves. Longhaul leaves buffers to the kernel, so this is about
+/// others.
 fn explicit(list: &mut List<'_>) {
     let tcp = &list.facts.tcp;
-    // The kernel doubles what is asked; of a receive buffer half of that holds data, of a send buffer more.
+    // The kernel doubles what is asked; of a receive buffer half of that holds data, of a send
+    // buffer more.
     let limits = [
         ("rmem_max", tcp.rmem_max.known()),
         ("wmem_max", tcp.wmem_max.known()),

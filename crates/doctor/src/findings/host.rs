@@ -86,13 +86,15 @@ fn clock(list: &mut List<'_>) {
         .filter(|_| list.side == Side::Here);
     if let Some(skew) = skew {
         let apart = skew.seconds.abs();
-        // What is signed here is from the past for a clock that is ahead, and from the future for one that is behind (LH-SIGN-2).
+        // What is signed here is from the past for a clock that is ahead, and from the future for
+        // one that is behind (LH-SIGN-2).
         let window = if skew.seconds > 0.0 {
             SIGNING_WINDOW
         } else {
             SIGNING_AHEAD
         };
-        // Half the window is left for the time a set-up takes and for what the clocks go on to drift.
+        // Half the window is left for the time a set-up takes and for what the clocks go on to
+        // drift.
         if apart - skew.uncertainty_seconds > window.as_secs_f64() / 2.0 {
             let what = format!(
                 "the far clock is {} {} this one",

@@ -189,7 +189,8 @@ fn errors(list: &mut List<'_>, link: &Link) {
     }
 }
 
-/// The command that sets an MTU or a congestion control on the route to one host, keeping what is known of it.
+/// The command that sets an MTU or a congestion control on the route to one host, keeping what is
+/// known of it.
 pub(super) fn replace_route(
     to: IpAddr,
     route: &Route,

@@ -38,8 +38,8 @@ fn timestamps(list: &mut List<'_>) {
     }
 }
 
-/// Without timestamps, an old segment may be taken for a new one once numbers come round within a segment's lifetime (RFC
-/// 7323, 5), and round trips are measured once a window.
+/// Without timestamps, an old segment may be taken for a new one once numbers come round within a
+/// segment's lifetime (RFC 7323, 5), and round trips are measured once a window.
 pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
     let wrap = 4_294_967_296.0 * 8.0 / bps.max(1.0);
     let unsafe_ = wrap < MAXIMUM_SEGMENT_LIFETIME;
@@ -138,7 +138,8 @@ fn congestion(list: &mut List<'_>) {
         }
         "cubic" => {
             let one_in = one_in(&under(CongestionControl::Cubic));
-            // One loss in a hundred thousand segments is a clean wire; more than it bears is no matter.
+            // One loss in a hundred thousand segments is a clean wire; more than it bears is no
+            // matter.
             if one_in > 1e5
                 && let Some(mend) = change_to(list, &["bbr"], &current)
             {
@@ -160,7 +161,8 @@ fn congestion(list: &mut List<'_>) {
     }
 }
 
-/// The command for the first of `wanted` that can be had. A route that names one goes before the setting.
+/// The command for the first of `wanted` that can be had. A route that names one goes before the
+/// setting.
 fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
     let tcp = &list.facts.tcp;
     let has = |names: Option<&Vec<Name>>, name: &str| {

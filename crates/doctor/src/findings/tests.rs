@@ -1,4 +1,5 @@
-//! Made-up machines: each finding fires where it should, with its cost and its command, and nowhere else.
+//! Made-up machines: each finding fires where it should, with its cost and its command, and nowhere
+//! else.
 
 use std::net::IpAddr;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! How fast one core encrypts: TLS 1.3's ciphers in the library that sessions use, in records of TLS's largest size.
+//! How fast one core encrypts: TLS 1.3's ciphers in the library that sessions use, in records of
+//! TLS's largest size.
 
 use std::time::{Duration, Instant};
 

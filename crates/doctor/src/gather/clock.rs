@@ -9,7 +9,8 @@ use crate::facts::Clock;
 pub(super) fn read() -> Clock {
     // SAFETY: `timex` is plain numbers throughout, so all zero is a valid value.
     let mut state: libc::timex = unsafe { std::mem::zeroed() };
-    // SAFETY: `state` is valid for writes through the call; its `modes` are 0, so nothing is changed.
+    // SAFETY: `state` is valid for writes through the call; its `modes` are 0, so nothing is
+    // changed.
     let result = unsafe { libc::adjtimex(&raw mut state) };
     if result < 0 {
         let error = io::Error::last_os_error();

@@ -50,7 +50,8 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
             };
         }
     };
-    // Gone from the directory at once, and from the disk when it is closed, however this program ends.
+    // Gone from the directory at once, and from the disk when it is closed, however this program
+    // ends.
     let removed = std::fs::remove_file(&file);
     let mut memory = vec![0; CHUNK_BYTES + ALIGN];
     let start = memory.as_ptr().align_offset(ALIGN).min(ALIGN);
@@ -77,7 +78,8 @@ fn create(file: &Path, direct: bool) -> io::Result<File> {
     if direct {
         options.custom_flags(libc::O_DIRECT);
     }
-    // A file system may take the flag and then refuse: found out with the first write, by the caller.
+    // A file system may take the flag and then refuse: found out with the first write, by the
+    // caller.
     options.open(file)
 }
 

@@ -1,5 +1,6 @@
-//! Network devices: `RTM_GETLINK` and `RTM_GETQDISC`, and what `ethtool` knows of each. `/sys/class/net` is not used: it shows the
-//! devices of the namespace in which `/sys` was mounted, which need not be this one.
+//! Network devices: `RTM_GETLINK` and `RTM_GETQDISC`, and what `ethtool` knows of each.
+//! `/sys/class/net` is not used: it shows the devices of the namespace in which `/sys` was mounted,
+//! which need not be this one.
 
 use std::io;
 

@@ -1,6 +1,8 @@
-//! Questions to the kernel over netlink: the frame around questions and answers, and attributes by number.
+//! Questions to the kernel over netlink: the frame around questions and answers, and attributes by
+//! number.
 //!
-//! Only the few attributes that are wanted are looked at, each by itself, so that one which a newer kernel changed spoils no other.
+//! Only the few attributes that are wanted are looked at, each by itself, so that one which a newer
+//! kernel changed spoils no other.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -143,7 +145,8 @@ fn acknowledged(payload: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The attributes that follow a fixed header of `skip` bytes: number and value. Ends at the first that is malformed.
+/// The attributes that follow a fixed header of `skip` bytes: number and value. Ends at the first
+/// that is malformed.
 pub(super) fn attributes(payload: &[u8], skip: usize) -> Vec<(u16, Vec<u8>)> {
     let rest = payload.get(skip..).unwrap_or_default();
     NlasIterator::new(rest)

@@ -11,7 +11,8 @@ const NEW_ROUTE: u16 = 24;
 /// `struct rtmsg`.
 const HEADER: usize = 12;
 
-/// Addresses that stand for the rest of the world: of documentation networks (RFC 5737, RFC 3849), so no route names them.
+/// Addresses that stand for the rest of the world: of documentation networks (RFC 5737, RFC 3849),
+/// so no route names them.
 const SOMEWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),

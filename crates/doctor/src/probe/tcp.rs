@@ -1,4 +1,5 @@
-//! Probing with TCP: the kernel of the far host acknowledges a segment whatever the program there makes of it.
+//! Probing with TCP: the kernel of the far host acknowledges a segment whatever the program there
+//! makes of it.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -23,7 +24,8 @@ const ACK_POLL_INTERVAL: Timespec = Timespec {
 
 /// How a host met an attempt to connect.
 pub(super) struct Dialled {
-    /// One round trip: from the first packet to the answer, whether it took the connection or refused.
+    /// One round trip: from the first packet to the answer, whether it took the connection or
+    /// refused.
     pub rtt: Duration,
     /// The connection, unless it was refused.
     pub connection: Option<TcpStream>,
@@ -98,8 +100,8 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
     })
 }
 
-/// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a connection of its own: the packet's
-/// size, and what became of it.
+/// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a
+/// connection of its own: the packet's size, and what became of it.
 pub(super) fn segment(
     address: SocketAddr,
     size: Option<u32>,
@@ -116,7 +118,8 @@ pub(super) fn segment(
     let packet = before.send_mss + options + headers;
     let data = vec![0; before.send_mss as usize];
     connection.write_all(&data).map_err(words)?;
-    // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller size is not (three).
+    // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller
+    // size is not (three).
     let deadline =
         Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
     let fate = loop {

@@ -1,5 +1,6 @@
-//! Probing with datagrams to a port where nothing should listen: the host says so (ICMP "port unreachable"), and thereby that the
-//! datagram arrived; a router that drops it for its size may say that.
+//! Probing with datagrams to a port where nothing should listen: the host says so (ICMP "port
+//! unreachable"), and thereby that the datagram arrived; a router that drops it for its size may
+//! say that.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};

@@ -1,11 +1,13 @@
-//! What programs do in moments at which little may be done: in a fork, in a signal handler, when cancelled.
+//! What programs do in moments at which little may be done: in a fork, in a signal handler, when
+//! cancelled.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::{compiled, drs_run, reported};
 
-/// How long a program that has gone wrong is waited for; none of these works for longer than a moment.
+/// How long a program that has gone wrong is waited for; none of these works for longer than a
+/// moment.
 const KILL_AFTER_SECONDS: &str = "60";
 
 /// Compiles an object that is loaded behind the library.

@@ -79,8 +79,8 @@ fn busybox_and_curl_are_right_sized_where_the_ceiling_is_low() {
             .iter()
             .any(|line| line["what"] == what && line["made"].is_u64())
     };
-    // A window that leaves in one burst lifts the round trip as a queue does, and is then taken for one: not every connection's send
-    // buffer is seen to be the limit.
+    // A window that leaves in one burst lifts the round trip as a queue does, and is then taken for
+    // one: not every connection's send buffer is seen to be the limit.
     for attempt in 1.. {
         let copy = folder.path().join("copy");
         let output = drs_run(&lab, "receiver", &receiving)

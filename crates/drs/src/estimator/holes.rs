@@ -1,22 +1,28 @@
-//! Tells losses from reordering at the receiving side, by how much arrives while a segment is missing.
+//! Tells losses from reordering at the receiving side, by how much arrives while a segment is
+//! missing.
 //!
-//! A segment that was lost comes again one round trip after it was missed at the earliest, and all that arrives until then is out of
-//! order: a round trip's worth of segments. One that was only overtaken comes sooner, and fewer segments arrive before it. Where a round trip's
-//! segments come in one burst, as in slow start, they may all arrive before it; but then it comes before the next look.
+//! A segment that was lost comes again one round trip after it was missed at the earliest, and all
+//! that arrives until then is out of order: a round trip's worth of segments. One that was only
+//! overtaken comes sooner, and fewer segments arrive before it. Where a round trip's segments come
+//! in one burst, as in slow start, they may all arrive before it; but then it comes before the next
+//! look.
 
 use std::time::Duration;
 
 use crate::Sample;
 
-/// Where a segment was lost, at least this part of the segments that arrive in a round trip is out of order.
+/// Where a segment was lost, at least this part of the segments that arrive in a round trip is out
+/// of order.
 const MIN_PART_OF_ROUND: f64 = 0.75;
-/// So many segments' payload, or more, arrived between two looks and was not in order: one is missing. The last one of a burst may be short.
+/// So many segments' payload, or more, arrived between two looks and was not in order: one is
+/// missing. The last one of a burst may be short.
 const MIN_SEGMENTS_BEHIND: u64 = 2;
 
 /// Segments that arrived lately.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Holes {
-    /// Since the last round trip ended, and in that one: a hole that begins in one is filled in the next.
+    /// Since the last round trip ended, and in that one: a hole that begins in one is filled in the
+    /// next.
     now: Arrivals,
     before: Arrivals,
 }
@@ -31,7 +37,8 @@ struct Arrivals {
 }
 
 impl Holes {
-    /// Takes what arrived between two looks, and says whether it shows that segments were lost. `rtt` is the round trip.
+    /// Takes what arrived between two looks, and says whether it shows that segments were lost.
+    /// `rtt` is the round trip.
     pub(super) fn show_loss(&mut self, before: &Sample, now: &Sample, rtt: Duration) -> bool {
         let grown = |counter: fn(&Sample) -> Option<u32>| {
             Some(counter(now)?.wrapping_sub(counter(before)?))
@@ -40,7 +47,8 @@ impl Holes {
             return false;
         };
         let Some(segments) = grown(|sample| sample.info.data_segments_received) else {
-            // A trace that was recorded without their number: nothing tells the two apart, and losses are what is common.
+            // A trace that was recorded without their number: nothing tells the two apart, and
+            // losses are what is common.
             return out_of_order > 0;
         };
         if self.now.time >= rtt {

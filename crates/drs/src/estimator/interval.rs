@@ -14,7 +14,8 @@ pub struct Interval {
     pub looks: u32,
     /// At how many the sender had nothing more to send and room to send it.
     pub starved: u32,
-    /// At how many the data in flight nearly filled the peer's window, with more waiting or the window closed.
+    /// At how many the data in flight nearly filled the peer's window, with more waiting or the
+    /// window closed.
     pub windowed: u32,
     /// At how many the send buffer was full of data in flight.
     pub buffer_full: u32,
@@ -69,7 +70,8 @@ impl Interval {
         f64::from(count) / f64::from(self.looks.max(1))
     }
 
-    /// The growth of a counter of time, as a part of the interval; `None` where the kernel has no such counter.
+    /// The growth of a counter of time, as a part of the interval; `None` where the kernel has no
+    /// such counter.
     fn share_of_time(&self, counter: impl Fn(&Sample) -> Option<Duration>) -> Option<f64> {
         let grown = counter(&self.last)?.saturating_sub(counter(&self.first)?);
         let length = self.length().as_secs_f64();
@@ -167,7 +169,8 @@ impl Interval {
     }
 }
 
-/// The round trip as the receiving side knows it: its own estimate from the data's timing, until there is one the handshake's.
+/// The round trip as the receiving side knows it: its own estimate from the data's timing, until
+/// there is one the handshake's.
 pub fn receiving_rtt(sample: &Sample) -> Duration {
     match sample.info.receive_rtt {
         Duration::ZERO => sample.info.rtt,
@@ -203,11 +206,14 @@ fn window_full(sample: &Sample) -> bool {
     })
 }
 
-/// The send buffer has no more room, and all that is in it, sent or not, would fit the congestion window.
+/// The send buffer has no more room, and all that is in it, sent or not, would fit the congestion
+/// window.
 ///
-/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that is held up by a buffer of a set size finds it
-/// between two thirds and full. A buffer that the kernel sizes grows as soon as a program waits for it, so it holds nobody up unless it is
-/// full (then it is at its ceiling). The kernel's own count of time stalled on the buffer misses programs that write a segment at a time.
+/// The kernel wakes a program that waits for room when a third of the buffer is free, so one that
+/// is held up by a buffer of a set size finds it between two thirds and full. A buffer that the
+/// kernel sizes grows as soon as a program waits for it, so it holds nobody up unless it is full
+/// (then it is at its ceiling). The kernel's own count of time stalled on the buffer misses
+/// programs that write a segment at a time.
 fn buffer_full(sample: &Sample) -> bool {
     let (used, size) = (
         u64::from(sample.buffers.send_used),
@@ -228,7 +234,8 @@ fn held(sample: &Sample) -> bool {
         && !window_full(sample)
 }
 
-/// Less than an eighth of the congestion window, or three segments, is free; or losses are being repaired, when it is always full.
+/// Less than an eighth of the congestion window, or three segments, is free; or losses are being
+/// repaired, when it is always full.
 fn cwnd_full(sample: &Sample) -> bool {
     let window = sample.congestion_window();
     let nearly = (window / 8).max(3 * u64::from(sample.info.send_mss));

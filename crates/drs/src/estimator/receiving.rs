@@ -1,6 +1,6 @@
-//! The receiving side: it sees its own program, the window that it offers, how much of it a round trip fills, segments out of
-//! order, and the round trip grow with a queue. It does not see the sender's buffer, windows, pacing or program: those it
-//! can't tell apart.
+//! The receiving side: it sees its own program, the window that it offers, how much of it a round
+//! trip fills, segments out of order, and the round trip grow with a queue. It does not see the
+//! sender's buffer, windows, pacing or program: those it can't tell apart.
 
 use std::time::Duration;
 
@@ -9,22 +9,24 @@ use super::interval::{Interval, receiving_rtt};
 use super::round_trips::{MinQueue, RoundTrips};
 use crate::{Limit, Sample};
 
-/// Unread data takes up this part of what window and unread data make together: the program reads too slowly.
+/// Unread data takes up this part of what window and unread data make together: the program reads
+/// too slowly.
 const MIN_UNREAD_PART: f64 = 0.3;
 /// A round trip's data fills this part of the window that is offered: the window limits.
 const MIN_FILLED_WINDOW_PART: f64 = 0.7;
-/// Less is no standing queue. The receiving side counts its round trips in milliseconds of the timestamp clock (RFC 7323), so this is
-/// more than the sender's.
+/// Less is no standing queue. The receiving side counts its round trips in milliseconds of the
+/// timestamp clock (RFC 7323), so this is more than the sender's.
 const MIN_QUEUE: MinQueue = MinQueue {
     part: 0.25,
     time: Duration::from_millis(3),
 };
-/// The least round trip that the receiving side knows is that of the handshake and of little after it.
+/// The least round trip that the receiving side knows is that of the handshake and of little after
+/// it.
 const MIN_RTT_DRAWS: u64 = 4;
 /// A loss within so many round trips after a standing queue was seen was that queue overflowing.
 const ROUNDS_OF_LOSS: u32 = 3;
-/// Losses are what limits a flow for so long after one was seen, unless something else shows. A sender whose window takes longer to grow back
-/// looks like any other that sends no faster.
+/// Losses are what limits a flow for so long after one was seen, unless something else shows. A
+/// sender whose window takes longer to grow back looks like any other that sends no faster.
 const LOSS_MEMORY: Duration = Duration::from_secs(3);
 
 /// What is remembered of a flow from interval to interval.

@@ -1,14 +1,17 @@
 //! Tells a standing queue from noise in a flow's smoothed round trips.
 //!
-//! On a path whose delay does not vary, a queue shows at once: the round trip is above the least one. On a path whose delay varies, it
-//! is so for good, queue or none, because the least of thousands of round trips lies several deviations below their mean. So a
-//! queue must also lift the round trip by more than noise does above the *floor*, which is the least average of round trips seen, but no
-//! more above the least single one than noise explains. The second half is what finds a queue that stands from the start
-//! of a flow: it raises every average, but a constant queue makes no noise.
+//! On a path whose delay does not vary, a queue shows at once: the round trip is above the least
+//! one. On a path whose delay varies, it is so for good, queue or none, because the least of
+//! thousands of round trips lies several deviations below their mean. So a queue must also lift the
+//! round trip by more than noise does above the *floor*, which is the least average of round trips
+//! seen, but no more above the least single one than noise explains. The second half is what finds
+//! a queue that stands from the start of a flow: it raises every average, but a constant queue
+//! makes no noise.
 //!
-//! Noise is distinguished from a queue's growing and shrinking by how fast it is: it makes successive looks go up and down, while a
-//! queue goes one way for many looks. So noise is measured by second differences. A queue of bursts (slow start) goes up and down
-//! too, but passes, and noise stays: what counts is the least that was measured lately.
+//! Noise is distinguished from a queue's growing and shrinking by how fast it is: it makes
+//! successive looks go up and down, while a queue goes one way for many looks. So noise is measured
+//! by second differences. A queue of bursts (slow start) goes up and down too, but passes, and
+//! noise stays: what counts is the least that was measured lately.
 
 use std::time::Duration;
 
@@ -20,21 +23,26 @@ pub(super) struct MinQueue {
     pub time: Duration,
 }
 
-/// Round trips are averaged over this time, and over [`AVERAGED_ROUNDS`] of them if they take longer.
+/// Round trips are averaged over this time, and over [`AVERAGED_ROUNDS`] of them if they take
+/// longer.
 const AVERAGED_TIME: Duration = Duration::from_secs(1);
 const AVERAGED_ROUNDS: u32 = 3;
-/// Noise is measured over this time, and over [`NOISE_ROUNDS`] round trips if they take longer, of at least [`MIN_NOISE_LOOKS`] looks.
+/// Noise is measured over this time, and over [`NOISE_ROUNDS`] round trips if they take longer, of
+/// at least [`MIN_NOISE_LOOKS`] looks.
 const NOISE_TIME: Duration = Duration::from_millis(500);
 const NOISE_ROUNDS: u32 = 5;
 const MIN_NOISE_LOOKS: u32 = 4;
 /// Noise is believed after so many measurements; before, what goes up and down is slow start.
 const MIN_NOISE_MEASUREMENTS: u32 = 3;
-/// By this part of it the least measured noise rises in a second, so that noise that begins later is found out.
+/// By this part of it the least measured noise rises in a second, so that noise that begins later
+/// is found out.
 const NOISE_RISE_PER_SECOND: f64 = 0.1;
-/// The standard deviation of round trips, in least mean second differences. Delay that varies within some 60 ms gives 2.7 mean ones when
-/// looked at each 20 ms, and the least of many measurements is about 0.7 of their mean. For faster noise it is an overestimate.
+/// The standard deviation of round trips, in least mean second differences. Delay that varies
+/// within some 60 ms gives 2.7 mean ones when looked at each 20 ms, and the least of many
+/// measurements is about 0.7 of their mean. For faster noise it is an overestimate.
 const DEVIATION_PER_NOISE: f64 = 4.0;
-/// By so many deviations of single round trips an average without a queue exceeds the least such average at most, ...
+/// By so many deviations of single round trips an average without a queue exceeds the least such
+/// average at most, ...
 const DEVIATIONS_OF_AVERAGE: f64 = 1.5;
 /// ... and a single one does.
 const DEVIATIONS_OF_LOOK: f64 = 3.5;
@@ -72,7 +80,8 @@ impl RoundTrips {
         }
     }
 
-    /// Takes the smoothed round trip of a look, and the least one known of the path: of the first `draws` round trips, or of all.
+    /// Takes the smoothed round trip of a look, and the least one known of the path: of the first
+    /// `draws` round trips, or of all.
     pub(super) fn look(
         &mut self,
         at: Duration,
@@ -141,7 +150,8 @@ impl Average {
         self.now += weight.min(1.0) * (look.rtt - self.now);
         if self.taken >= 1.0 {
             let least = self.least.map_or(self.now, |least| least.min(self.now));
-            // The kernel forgets its least round trip after minutes; when that rises, the path has become longer.
+            // The kernel forgets its least round trip after minutes; when that rises, the path has
+            // become longer.
             self.least = Some(least.max(look.min_rtt));
         }
     }

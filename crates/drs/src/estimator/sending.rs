@@ -1,8 +1,9 @@
 //! The sending side: who keeps the next segment from leaving?
 //!
-//! First come those who stop the sender before its congestion control does, by the time they did so: program, peer's
-//! window, send buffer. Where none does, what is in flight is the congestion control's choice, and the question is what the choice rests on: a
-//! rate that someone set, a model of the path, losses, a queue, or nothing yet.
+//! First come those who stop the sender before its congestion control does, by the time they did
+//! so: program, peer's window, send buffer. Where none does, what is in flight is the congestion
+//! control's choice, and the question is what the choice rests on: a rate that someone set, a model
+//! of the path, losses, a queue, or nothing yet.
 
 use std::time::Duration;
 
@@ -12,19 +13,22 @@ use crate::{Limit, Sample};
 
 /// Stalled for at least this part of an interval, and it is what limits the flow.
 const MIN_STALLED_PART: f64 = 0.5;
-/// A peer's window below this part of the largest it ever offered has been closed by data that its program did not read.
+/// A peer's window below this part of the largest it ever offered has been closed by data that its
+/// program did not read.
 const MAX_CLOSED_WINDOW_PART: f64 = 0.75;
-/// A round trip's data fills this part of the peer's window: a sender that paces by a model is limited by the window.
+/// A round trip's data fills this part of the peer's window: a sender that paces by a model is
+/// limited by the window.
 const MIN_FILLED_WINDOW_PART: f64 = 0.75;
-/// A rate that was set is what limits when the flow gets this part of it; a rate of less than this part of the fitted one is another.
+/// A rate that was set is what limits when the flow gets this part of it; a rate of less than this
+/// part of the fitted one is another.
 const MIN_PACED_PART: f64 = 0.85;
 /// Less is no standing queue.
 const MIN_QUEUE: MinQueue = MinQueue {
     part: 0.15,
     time: Duration::from_millis(1),
 };
-/// A loss within so many round trips after a standing queue was seen was that queue overflowing. A window that is what it was before within so
-/// many round trips was not cut for good.
+/// A loss within so many round trips after a standing queue was seen was that queue overflowing. A
+/// window that is what it was before within so many round trips was not cut for good.
 const ROUNDS_OF_LOSS: u32 = 3;
 
 /// What is remembered of a flow from interval to interval.
@@ -87,8 +91,8 @@ impl Memory {
         }
     }
 
-    /// What seemed lost had only been overtaken, and the kernel took the cut back (RFC 3522, RFC 4015, RFC 3708): window and threshold are what they
-    /// were. A mark is never taken back.
+    /// What seemed lost had only been overtaken, and the kernel took the cut back (RFC 3522, RFC
+    /// 4015, RFC 3708): window and threshold are what they were. A mark is never taken back.
     fn notice_undone(&mut self, now: &Sample) {
         let soon = now.info.rtt.saturating_mul(ROUNDS_OF_LOSS);
         let undone = self.cut.is_some_and(|cut| {
@@ -103,15 +107,17 @@ impl Memory {
         }
     }
 
-    /// A window is cut when segments were lost or marked and the slow-start threshold came down. Without a loss the threshold only
-    /// says that slow start ended early (HyStart), which is no limit met.
+    /// A window is cut when segments were lost or marked and the slow-start threshold came down.
+    /// Without a loss the threshold only says that slow start ended early (HyStart), which is no
+    /// limit met.
     fn notice_cut(&mut self, before: &Sample, now: &Sample) {
         let marked = now.info.delivered_ce > before.info.delivered_ce;
         let lost =
             now.info.retransmits != before.info.retransmits || now.info.lost > before.info.lost;
         let round = now.info.rtt.max(now.at.saturating_sub(before.at));
         let recent = round.saturating_mul(ROUNDS_OF_LOSS);
-        // Everything that is lost within a round trip is one event, and so is what recovery takes to repair it.
+        // Everything that is lost within a round trip is one event, and so is what recovery takes
+        // to repair it.
         let same = |cut: &Cut| now.at.saturating_sub(cut.at) < recent;
         if !(marked || lost) {
             return;
@@ -148,7 +154,8 @@ impl Memory {
             .max(interval.share_of_looks(interval.windowed))
             .max(f64::from(u8::from(model_fills_window(interval))));
         let buffer_full = on_buffer.max(interval.share_of_looks(interval.buffer_full));
-        // Nothing waits to be sent while a program waits for room in the buffer, either; the kernel knows the difference.
+        // Nothing waits to be sent while a program waits for room in the buffer, either; the kernel
+        // knows the difference.
         let starved = interval
             .share_of_looks(interval.starved)
             .max(1.0 - interval.busy())
@@ -162,7 +169,8 @@ impl Memory {
             } else if windowed >= most && closed {
                 Limit::ReceivingApplication
             } else if self.round_trips.show_queue() {
-                // The window, or the buffer, is more than the path carries: what it adds waits in the path's queue.
+                // The window, or the buffer, is more than the path carries: what it adds waits in
+                // the path's queue.
                 Limit::Path
             } else if windowed >= most {
                 Limit::ReceiveWindow
@@ -198,11 +206,13 @@ impl Memory {
         let held = interval.share_of_looks(interval.held) >= MIN_STALLED_PART;
         match self.cut {
             _ if self.round_trips.show_queue() => Limit::Path,
-            // Data waits, both windows have room, and yet it does not leave: a queue of this host's own holds it (TCP small queues).
+            // Data waits, both windows have room, and yet it does not leave: a queue of this host's
+            // own holds it (TCP small queues).
             _ if held && !is_fitted(sample) => Limit::Pacing,
             None => Limit::Growing,
             Some(cut) if !cut.by_queue => Limit::Loss,
-            // The way back to where the path was full. Beyond that without a queue, the path has become wider.
+            // The way back to where the path was full. Beyond that without a queue, the path has
+            // become wider.
             Some(cut) if sample.congestion_window() <= cut.from.saturating_add(cut.from / 8) => {
                 Limit::Path
             }
@@ -229,8 +239,9 @@ fn is_fitted(sample: &Sample) -> bool {
     }
 }
 
-/// BBR measures the bandwidth that the peer's window allows, and then paces just below it: the window limits although the sender seldom runs
-/// into it. A round trip's data fills the window; where the path limits, it fills half of BBR's own.
+/// BBR measures the bandwidth that the peer's window allows, and then paces just below it: the
+/// window limits although the sender seldom runs into it. A round trip's data fills the window;
+/// where the path limits, it fills half of BBR's own.
 fn model_fills_window(interval: &Interval) -> bool {
     let sample = interval.last();
     let window = interval.mean_peer_window();

@@ -1,5 +1,5 @@
-//! Verdicts on made-up samples: one story a class, each with what distinguishes it from its neighbours. What real kernels do is in
-//! the recorded traces of `tests/replay.rs`.
+//! Verdicts on made-up samples: one story a class, each with what distinguishes it from its
+//! neighbours. What real kernels do is in the recorded traces of `tests/replay.rs`.
 
 mod noise;
 
@@ -53,7 +53,8 @@ fn bulk(congestion: &[u8]) -> Sample {
     }
 }
 
-/// Goes on from `from` for `time`; what moves beside time, busy time and a megabyte a second is up to `change`. Gives the verdicts.
+/// Goes on from `from` for `time`; what moves beside time, busy time and a megabyte a second is up
+/// to `change`. Gives the verdicts.
 fn go_on(
     estimator: &mut Estimator,
     from: &mut Sample,
@@ -122,7 +123,8 @@ fn a_small_send_buffer() {
     sample.buffers.send_used = 25_000;
     let stall = |sample: &mut Sample| grow(&mut sample.info.send_buffer_limited, 15 * MS);
     assert_eq!(only(Side::Sending, sample, stall), Limit::SendBuffer);
-    // Not counted, it shows in the queues where someone set the size; one that the kernel sizes would have grown.
+    // Not counted, it shows in the queues where someone set the size; one that the kernel sizes
+    // would have grown.
     assert_eq!(
         only(Side::Sending, sample, |_| ()),
         Limit::SendingApplication

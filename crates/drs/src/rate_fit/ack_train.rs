@@ -1,18 +1,23 @@
-//! The path's capacity from trains of acknowledgements (the packet trains of Jain and Routhier, 1986).
+//! The path's capacity from trains of acknowledgements (the packet trains of Jain and Routhier,
+//! 1986).
 //!
-//! A window that leaves as a burst is spread by the bottleneck to its own rate, and so are the acknowledgements: the slope of a train
-//! of them is the capacity. It counts only when it is much faster than a sender that paces would have sent it, for there the slope is
-//! the sender's own. Flows to one destination send their bursts through one bottleneck, so their acknowledgements are one train.
+//! A window that leaves as a burst is spread by the bottleneck to its own rate, and so are the
+//! acknowledgements: the slope of a train of them is the capacity. It counts only when it is much
+//! faster than a sender that paces would have sent it, for there the slope is the sender's own.
+//! Flows to one destination send their bursts through one bottleneck, so their acknowledgements are
+//! one train.
 
 use std::time::Duration;
 
 use super::{FitSample, Siblings};
 
-/// A train is measured once it has lasted this long: the shorter it is, the more do acknowledgements that come in bunches blur it ...
+/// A train is measured once it has lasted this long: the shorter it is, the more do
+/// acknowledgements that come in bunches blur it ...
 const MIN_TRAIN_DURATION: Duration = Duration::from_millis(5);
 /// ... and acknowledged as many segments.
 const MIN_TRAIN_SEGMENTS: u64 = 16;
-/// Without an acknowledgement for this long, and for as long as so many segments take, a train is over.
+/// Without an acknowledgement for this long, and for as long as so many segments take, a train is
+/// over.
 const MAX_PAUSE_IN_TRAIN: Duration = Duration::from_micros(1500);
 const MAX_PAUSE_IN_SEGMENTS: f64 = 8.0;
 /// A sample that comes so long after the one before may have missed the end of a train.
@@ -52,7 +57,8 @@ impl Progress {
 #[derive(Debug, Clone, Default)]
 pub(super) struct AckTrains {
     train: Option<Train>,
-    /// The slope of the last train that was at least half as long as it should be, in bytes a second.
+    /// The slope of the last train that was at least half as long as it should be, in bytes a
+    /// second.
     shorter_train_slope: Option<f64>,
     last: Option<Progress>,
 }
@@ -63,14 +69,16 @@ struct Train {
     first: (Duration, u64),
     /// The congestion window at the first, in bytes: at least that with which the train was sent.
     congestion_window: u64,
-    /// The last sample but one that saw progress: that there was more after it shows that the train had not ended by then.
+    /// The last sample but one that saw progress: that there was more after it shows that the train
+    /// had not ended by then.
     before: (Duration, u64),
     /// The last sample that saw progress.
     last: (Duration, u64),
 }
 
 impl AckTrains {
-    /// The capacity in bytes a second, once the train under way says it; that of the train before where it was slower.
+    /// The capacity in bytes a second, once the train under way says it; that of the train before
+    /// where it was slower.
     pub(super) fn observe(&mut self, now: &Progress, expected: bool) -> Option<f64> {
         let last = self.last.replace(*now)?;
         let moment = (now.at, now.delivered);

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-/// A queue that has not shrunk in so many rounds while this flow steps back is not its own: others fill it, who would take all.
+/// A queue that has not shrunk in so many rounds while this flow steps back is not its own: others
+/// fill it, who would take all.
 pub(super) const MAX_UNDRAINED_ROUNDS: u32 = 8;
-/// A round of stepping back takes more than this part of the path's round trip off a queue of this flow's own.
+/// A round of stepping back takes more than this part of the path's round trip off a queue of this
+/// flow's own.
 const MIN_DRAINED_RTT_PARTS: u32 = 400;
 
 /// How a queue shrinks while the flow steps back.
@@ -12,7 +14,8 @@ const MIN_DRAINED_RTT_PARTS: u32 = 400;
 pub(super) struct Draining {
     /// The last round's least round trip; none before the first.
     last_rtt: Option<Duration>,
-    /// The longest of these since counting began: what was on its way when the flow stepped back still joins the queue.
+    /// The longest of these since counting began: what was on its way when the flow stepped back
+    /// still joins the queue.
     longest_rtt: Duration,
     rounds: u32,
 }

@@ -1,4 +1,5 @@
-//! A fitted rate, and how it follows the path: small steps up while no queue stands, back to the delivery rate when one does.
+//! A fitted rate, and how it follows the path: small steps up while no queue stands, back to the
+//! delivery rate when one does.
 
 use std::time::Duration;
 
@@ -11,18 +12,22 @@ use super::{
 
 /// The part of a train's slope that is sent at first: trains are short, and their ends blurred.
 const FIRST_SHARE_OF_SLOPE: f64 = 0.88;
-/// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it has.
+/// The part of the delivery rate that is sent after a queue stood, so that it drains, and once it
+/// has.
 const DRAINING_SHARE: f64 = 0.995;
 const DRAINED_SHARE: f64 = 0.9975;
-/// The same in the first round after the queue was seen. What was on its way by then joins it, and CoDel (RFC 8289) drops segments when 5 ms stand for 100 ms.
+/// The same in the first round after the queue was seen. What was on its way by then joins it, and
+/// CoDel (RFC 8289) drops segments when 5 ms stand for 100 ms.
 const FIRST_DRAINING_SHARE: f64 = 0.98;
-/// The least and the largest step up, as parts of the rate. What a step sends too much until its queue is seen, some two round
-/// trips later, a queue of a thirtieth of the window can hold.
+/// The least and the largest step up, as parts of the rate. What a step sends too much until its
+/// queue is seen, some two round trips later, a queue of a thirtieth of the window can hold.
 const MIN_STEP: f64 = 0.0025;
 const MAX_STEP: f64 = 0.01;
-/// The largest where a queue stood the last time, or where the first slope says that one will: one step too many shows late, and a second joins it.
+/// The largest where a queue stood the last time, or where the first slope says that one will: one
+/// step too many shows late, and a second joins it.
 const MAX_STEP_NEAR_CAPACITY: f64 = 0.005;
-/// A step up while no queue has been seen yet: by the time that one too many is seen, a sixteenth of the window waits at most.
+/// A step up while no queue has been seen yet: by the time that one too many is seen, a sixteenth
+/// of the window waits at most.
 const MAX_STEP_BEFORE_FIRST_QUEUE: f64 = 0.02;
 /// The first rate is known to be too low only up to this part of the slope that it came from.
 const MIN_SHARE_OF_SLOPE: f64 = 0.95;
@@ -34,7 +39,8 @@ const MAX_SCATTER_FOR_SLOPE: Duration = Duration::from_micros(500);
 const STEPS_OF_LOW_RATE: u32 = 16;
 /// ... and this is the largest step.
 const MAX_STEP_OF_LOW_RATE: f64 = 0.03;
-/// The largest step back when a queue is seen first: the delivery rate is also low for a moment when a host stood still ...
+/// The largest step back when a queue is seen first: the delivery rate is also low for a moment
+/// when a host stood still ...
 const MAX_BACKOFF: f64 = 0.03;
 /// ... and in a round after that, or where siblings have less.
 const MAX_LATER_BACKOFF: f64 = 0.25;
@@ -46,11 +52,13 @@ const YIELDED_SHARE_OF_EXCESS: f64 = 0.1;
 const SIBLING_TOLERANCE: f64 = 0.02;
 /// A flow that delivers less than this part of its rate is held by something else.
 const FILLED_SHARE: f64 = 0.97;
-/// When something other than the path has held the flow for so long, the next step comes at once and is large.
+/// When something other than the path has held the flow for so long, the next step comes at once
+/// and is large.
 const MAX_AGE_OF_RATE: Duration = Duration::from_secs(10);
 /// Rounds in which a step up shows.
 const STEP_VISIBLE_ROUNDS: u32 = 3;
-/// Rounds without a step after a queue stood: the least, and the most where it stood again and again at the same rate.
+/// Rounds without a step after a queue stood: the least, and the most where it stood again and
+/// again at the same rate.
 const MIN_REST_ROUNDS: u32 = 6;
 const MAX_REST_ROUNDS: u32 = 48;
 /// Delivery rates that differ by less than this part are the same.
@@ -73,7 +81,8 @@ pub(super) struct Fitted {
     rate: f64,
     /// The next step up, as a part of the rate.
     step: f64,
-    /// What the last steps added, the latest first, in bytes a second: those whose queue has not been seen when the next is due.
+    /// What the last steps added, the latest first, in bytes a second: those whose queue has not
+    /// been seen when the next is due.
     last_steps: [f64; 3],
     /// The slope that the first rate came from, or this flow's part of it, in bytes a second.
     slope: Option<f64>,
@@ -122,7 +131,8 @@ impl Fitted {
         Self::at(rate, MIN_STEP, MIN_REST_ROUNDS)
     }
 
-    /// Beside siblings that were fitted before and make room, with this share of the path in bytes a second.
+    /// Beside siblings that were fitted before and make room, with this share of the path in bytes
+    /// a second.
     pub(super) fn beside(share: f64) -> Self {
         Self::at(share, MIN_STEP, MIN_REST_ROUNDS)
     }
@@ -170,10 +180,12 @@ impl Fitted {
         }
         let is_filled = round.delivered_rate(sample) >= FILLED_SHARE * self.rate;
         let has_new_step = self.rounds_since_step < STEP_VISIBLE_ROUNDS && self.draining.is_none();
-        // After a step up a queue counts as soon as it is seen. Where it is hard to tell from noise, a loss shows one, too.
+        // After a step up a queue counts as soon as it is seen. Where it is hard to tell from
+        // noise, a loss shows one, too.
         let has_new_queue =
             has_new_step && (round.has_queue_now() || round_trips > 1 && round.has_losses(sample));
-        // A queue that this flow's own step has made is its own until it has drained, whatever its program does.
+        // A queue that this flow's own step has made is its own until it has drained, whatever its
+        // program does.
         let is_draining = self.draining.is_some() && self.last_queue.is_some();
         if round.is_held(sample) && !is_filled && !has_new_queue && !is_draining {
             if !is_full {
@@ -186,7 +198,8 @@ impl Fitted {
         let has_queue = if has_new_step {
             has_new_queue
         } else {
-            // At other times a host may have stood still for a moment; and after a step back a queue has a round to drain.
+            // At other times a host may have stood still for a moment; and after a step back a
+            // queue has a round to drain.
             is_full && round.has_standing_queue(floor, sample)
         };
         if !has_queue && !is_full {
@@ -196,7 +209,8 @@ impl Fitted {
         let verdict = if has_queue {
             self.step_back(sample, round, floor, siblings)
         } else {
-            // A queue that is new stretches round trips unequally, so only rounds without one show the noise.
+            // A queue that is new stretches round trips unequally, so only rounds without one show
+            // the noise.
             floor.observe_scatter(round);
             self.step_up(sample, round, floor, siblings, is_filled);
             Verdict::Followed
@@ -244,7 +258,8 @@ impl Fitted {
                 self.last_queue = Some(self.queue_at(sample.delivery_rate as f64));
             }
             Some(draining) => {
-                // A sibling that has found no rate yet, or has just come, fills the queue, too; and while less is delivered than sent, stepping back is not over.
+                // A sibling that has found no rate yet, or has just come, fills the queue, too; and
+                // while less is delivered than sent, stepping back is not over.
                 let counts = siblings.flows <= siblings.fitted
                     && self.rounds_since_siblings_changed >= MAX_UNDRAINED_ROUNDS
                     && rate > self.rate * (1.0 - MAX_BACKOFF);
@@ -311,8 +326,9 @@ impl Fitted {
                 self.rate = drained;
             }
         } else if is_filled {
-            // All siblings take the same step, so that they come closer to each other.
-            // Queues are seen late where it takes several round trips, so near the capacity the rate has to rise more slowly.
+            // All siblings take the same step, so that they come closer to each other. Queues are
+            // seen late where it takes several round trips, so near the capacity the rate has to
+            // rise more slowly.
             let parts = self.last_queue.map_or(1, |_| round_trips);
             let max_step = match self.last_queue {
                 None if self.is_near_slope(floor) => MAX_STEP_NEAR_CAPACITY,
@@ -368,7 +384,8 @@ impl Fitted {
         self.rounds_since_siblings_changed = self.rounds_since_siblings_changed.saturating_add(1);
     }
 
-    /// Makes room for siblings that have come to sit beside this flow, and takes up what others leave behind.
+    /// Makes room for siblings that have come to sit beside this flow, and takes up what others
+    /// leave behind.
     fn make_room(&mut self, siblings: &Siblings) {
         let Some(before) = self.siblings.replace(*siblings) else {
             return;

@@ -1,5 +1,5 @@
-//! What has happened since a round began. A round is a little more than a round trip of the path without a queue: one that a growing
-//! queue stretches might never end.
+//! What has happened since a round began. A round is a little more than a round trip of the path
+//! without a queue: one that a growing queue stretches might never end.
 
 use std::time::Duration;
 
@@ -63,7 +63,8 @@ impl Round {
         self.began.is_some() && self.lasted(now) >= (now.min_rtt + now.min_rtt / 4) * round_trips
     }
 
-    /// The standard deviation of the smoothed round trips from a straight line in time: a queue that grows or drains is no noise.
+    /// The standard deviation of the smoothed round trips from a straight line in time: a queue
+    /// that grows or drains is no noise.
     pub(super) fn rtt_scatter(&self) -> Duration {
         Duration::try_from_secs_f64(self.rtts.deviation_from_line()).unwrap_or_default()
     }
@@ -107,7 +108,8 @@ impl Round {
             .is_some_and(|began| now.retransmits > began.retransmits)
     }
 
-    /// Whether its program, its send buffer or the peer's window held the flow, so that what it delivered says nothing of the path.
+    /// Whether its program, its send buffer or the peer's window held the flow, so that what it
+    /// delivered says nothing of the path.
     pub(super) fn is_held(&self, now: &FitSample) -> bool {
         let Some(began) = self.began else { return true };
         let lasted = self.lasted(now);

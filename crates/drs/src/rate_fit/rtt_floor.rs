@@ -1,26 +1,30 @@
 //! Tells a standing queue from noise in the round-trip times.
 //!
-//! The least single round trip that the kernel knows is the wrong floor on a path whose delay varies: smoothed round trips lie above
-//! it for good, by several deviations. So smoothed ones are held against the least smoothed one, and by more than they
-//! scatter. Two things show by how much they do, and a queue of constant length changes neither: the kernel's mean deviation, of round
-//! trips that have little to do with each other, and the deviation of smoothed ones within a round, where the delay varies so slowly that
-//! the smoothed ones go with it. Where they scatter by much, several round trips are looked at together.
+//! The least single round trip that the kernel knows is the wrong floor on a path whose delay
+//! varies: smoothed round trips lie above it for good, by several deviations. So smoothed ones are
+//! held against the least smoothed one, and by more than they scatter. Two things show by how much
+//! they do, and a queue of constant length changes neither: the kernel's mean deviation, of round
+//! trips that have little to do with each other, and the deviation of smoothed ones within a round,
+//! where the delay varies so slowly that the smoothed ones go with it. Where they scatter by much,
+//! several round trips are looked at together.
 
 use std::time::Duration;
 
 use super::{FitSample, round::Round};
 
-/// Before so many segments have been acknowledged the smoothed round trip is still that of the handshake.
+/// Before so many segments have been acknowledged the smoothed round trip is still that of the
+/// handshake.
 const MIN_SEGMENTS_FOR_SMOOTHED_RTT: u64 = 64;
 /// No shorter queue counts, in time and as a part of the floor.
 const MIN_QUEUE: Duration = Duration::from_millis(2);
 const MIN_QUEUE_PER_RTT: u32 = 64;
-/// How many mean deviations above the floor the least smoothed round trip of a whole round must be to show a queue ...
+/// How many mean deviations above the floor the least smoothed round trip of a whole round must be
+/// to show a queue ...
 const DEVIATIONS_OF_ROUND: u32 = 2;
 /// ... and a single smoothed round trip, of which the highest of many must not.
 const DEVIATIONS_OF_SAMPLE: u32 = 4;
-/// The same, in standard deviations of smoothed round trips within a round, on top of the shortest queue that counts: the least one of all is that
-/// of many rounds, and lower than that of one.
+/// The same, in standard deviations of smoothed round trips within a round, on top of the shortest
+/// queue that counts: the least one of all is that of many rounds, and lower than that of one.
 const SCATTERS_OF_ROUND: f64 = 2.0;
 const SCATTERS_OF_SAMPLE: f64 = 5.0;
 /// The part of a round's scatter that is taken over into the one known.
@@ -41,7 +45,8 @@ pub(super) struct RttFloor {
 impl RttFloor {
     pub(super) fn observe(&mut self, sample: &FitSample) {
         if sample.delivered >= MIN_SEGMENTS_FOR_SMOOTHED_RTT * sample.mss {
-            // The kernel forgets its least round trip after minutes; when that rises, the path has become longer.
+            // The kernel forgets its least round trip after minutes; when that rises, the path has
+            // become longer.
             let least = self.least.map_or(sample.rtt, |least| least.min(sample.rtt));
             self.least = Some(least.max(sample.min_rtt));
         }

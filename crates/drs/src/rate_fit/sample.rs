@@ -40,7 +40,8 @@ pub struct FitSample {
 }
 
 impl FitSample {
-    /// The sample in what the kernel says of a socket; `None` where it does not say enough. `earlier_retransmits` are left out.
+    /// The sample in what the kernel says of a socket; `None` where it does not say enough.
+    /// `earlier_retransmits` are left out.
     #[must_use]
     pub fn from_tcp_info(at: Duration, info: &TcpInfo, earlier_retransmits: u32) -> Option<Self> {
         let mss = u64::from(info.send_mss);

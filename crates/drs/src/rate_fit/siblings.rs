@@ -1,8 +1,10 @@
-//! Flows of one process to one destination: they share a path, and each gets an equal part of what it carries.
+//! Flows of one process to one destination: they share a path, and each gets an equal part of what
+//! it carries.
 //!
-//! Equal parts need no exchange beyond sums. A flow that comes takes as much as the others have on average once they have made room for it, each in
-//! proportion; when one goes, the others take up its part. What a flow leaves unused because its program gives it nothing, the others find by their
-//! steps up; when it sends again, those that have more than the mean step back first.
+//! Equal parts need no exchange beyond sums. A flow that comes takes as much as the others have on
+//! average once they have made room for it, each in proportion; when one goes, the others take up
+//! its part. What a flow leaves unused because its program gives it nothing, the others find by
+//! their steps up; when it sends again, those that have more than the mean step back first.
 
 use super::{FitSample, Phase, RateFit};
 

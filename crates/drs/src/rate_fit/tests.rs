@@ -237,7 +237,8 @@ fn noise_is_not_taken_for_a_queue() {
     }
 }
 
-/// The share of the record's path that a Reno flow gets from the fifth second to the thirtieth, and the segments lost.
+/// The share of the record's path that a Reno flow gets from the fifth second to the thirtieth, and
+/// the segments lost.
 fn on_the_record_path(seed: u64, noise: impl Fn(&mut Path)) -> (f64, f64) {
     let mut path = Path::of_the_record();
     path.seed(seed);
@@ -356,7 +357,8 @@ fn releasing_lifts_the_limit() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whenever they start, flows of one process fill the path, and none gets less than half or more than twice its share.
+    /// Whenever they start, flows of one process fill the path, and none gets less than half or
+    /// more than twice its share.
     #[test]
     fn siblings_share_the_path(
         starts in prop::collection::vec(0.0..4.0f64, 2..6),

@@ -1,4 +1,5 @@
-//! On sockets of the loopback, whose round trip is too short to be fitted: what is set and lifted, and that the thread comes and goes.
+//! On sockets of the loopback, whose round trip is too short to be fitted: what is set and lifted,
+//! and that the thread comes and goes.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 

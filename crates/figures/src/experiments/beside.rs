@@ -1,4 +1,5 @@
-//! What a copy with nothing set takes of a path that others use, beside what one more stock flow would take.
+//! What a copy with nothing set takes of a path that others use, beside what one more stock flow
+//! would take.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +27,8 @@ const BESIDE_SECONDS: u32 = 20;
 const BEGINNING_SECONDS: u32 = 5;
 /// More than the path carries meanwhile.
 const FILE_BYTES: u64 = 3 << 29;
-/// Port of the server of a flow that comes to the stock flows: a server of iperf3's carries one test at a time.
+/// Port of the server of a flow that comes to the stock flows: a server of iperf3's carries one
+/// test at a time.
 const NEWCOMER_PORT: u16 = 5202;
 /// How long a rate that iperf3 reports is a mean of, in seconds.
 const INTERVAL_SECONDS: f64 = 0.5;
@@ -267,7 +269,8 @@ fn copied(here: &Here<'_, Source>) -> Result<(Instant, Vec<Interval>)> {
     Ok((begun, intervals.collect()))
 }
 
-/// Bits carried between two moments, in seconds: of an interval that is partly between them, its part.
+/// Bits carried between two moments, in seconds: of an interval that is partly between them, its
+/// part.
 fn bits(intervals: &[Interval], from: f64, until: f64) -> f64 {
     let within = |interval: &Interval| {
         let length = interval.end - interval.start;

@@ -17,14 +17,15 @@ use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
 
-/// Size of the copies between untuned hosts: the window binds from the first round trips on, so a longer copy
-/// says nothing more.
+/// Size of the copies between untuned hosts: the window binds from the first round trips on, so a
+/// longer copy says nothing more.
 const UNTUNED_BYTES: u64 = 16 * MIB;
 
 /// Size of the copies between hosts with large buffers: several loss events in each.
 const TUNED_BYTES: u64 = 512 * MIB;
 
-/// The same for as long as the MNEMONIC paper's shortest timed transfer: 10 s at 1 Gbit/s. Slow start weighs less in it.
+/// The same for as long as the MNEMONIC paper's shortest timed transfer: 10 s at 1 Gbit/s. Slow
+/// start weighs less in it.
 const TUNED_BYTES_10S: u64 = 1192 * MIB;
 
 /// The congestion controls that are compared between tuned hosts.
@@ -102,7 +103,8 @@ impl Experiment for Depots {
     }
 
     fn seeds(&self, cell: &Cell) -> u64 {
-        // Long copies between fast hosts need the whole machine; where a window binds, seeds differ little.
+        // Long copies between fast hosts need the whole machine; where a window binds, seeds differ
+        // little.
         let binds = cell.setting.ends_with("64k");
         if cell.bytes >= TUNED_BYTES || binds {
             1
@@ -274,7 +276,8 @@ impl Both {
     }
 }
 
-/// The rows of the short table: the LSL paths at their largest size, then all of MNEMONIC and the clean path.
+/// The rows of the short table: the LSL paths at their largest size, then all of MNEMONIC and the
+/// clean path.
 fn short_settings() -> Vec<(Setting, u64)> {
     let largest = |sizes: &[u64]| sizes.iter().copied().max().unwrap_or(0);
     settings()

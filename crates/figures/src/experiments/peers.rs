@@ -1,4 +1,5 @@
-//! Others' programs over one long clean path, each at its documented best, beside `longhaul cp` that is told nothing.
+//! Others' programs over one long clean path, each at its documented best, beside `longhaul cp`
+//! that is told nothing.
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -265,8 +266,8 @@ impl Experiment for Peers {
 }
 
 impl Peers {
-    /// The fastest `longhaul cp` and the fastest of the other programs, fetching the file directly or
-    /// through a relay. iperf3 copies no file.
+    /// The fastest `longhaul cp` and the fastest of the other programs, fetching the file directly
+    /// or through a relay. iperf3 copies no file.
     fn best(&self, runs: &Runs<'_, Cell, Seen>, is_relayed: bool) -> Option<[(Spread, String); 2]> {
         let best = |is_own: bool| {
             let cells = self.cells().into_iter().filter(|one| {

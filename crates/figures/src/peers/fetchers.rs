@@ -1,4 +1,5 @@
-//! Programs that fetch a file, for the table of programs that know nothing of routes: curl, wget, git, psql, Python, Go, Java, Chromium, iperf3.
+//! Programs that fetch a file, for the table of programs that know nothing of routes: curl, wget,
+//! git, psql, Python, Go, Java, Chromium, iperf3.
 
 mod chromium;
 mod iperf3;

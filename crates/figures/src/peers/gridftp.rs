@@ -24,16 +24,18 @@ const CONCURRENT_FILES_AT_LEAST: u32 = 4;
 /// Data connections of each of them, when more streams are asked for.
 const STREAMS_OF_CONCURRENT_FILES_AT_MOST: u32 = 4;
 
-/// globus-url-copy: `-fast` ("recommended when using GridFTP servers": extended block mode, data channels used again) and `-p`, parallel
-/// data connections; folders with `-cc`, files at a time. All by globus-url-copy(1). Pipelining (`-pp`) is left out: by the same page only transfers between two servers
-/// gain from it. Buffers are left to the kernel's tuning.
+/// globus-url-copy: `-fast` ("recommended when using GridFTP servers": extended block mode, data
+/// channels used again) and `-p`, parallel data connections; folders with `-cc`, files at a time.
+/// All by globus-url-copy(1). Pipelining (`-pp`) is left out: by the same page only transfers
+/// between two servers gain from it. Buffers are left to the kernel's tuning.
 pub struct GridFtp;
 
 impl GridFtp {
     fn command(place: &Place, serving: &Serving, item: &Item, streams: u32) -> Result<Command> {
         let mut command = place.client(&CLIENT, serving)?;
         command
-            // The sender of extended block mode connects, so the client names an address of its own.
+            // The sender of extended block mode connects, so the client names an address of its
+            // own.
             .env("GLOBUS_HOSTNAME", place.address()?.to_string())
             .arg("-fast");
         if item.tree {

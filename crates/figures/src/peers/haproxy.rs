@@ -10,7 +10,8 @@ const HAPROXY: Need = Need {
     package: "haproxy",
 };
 
-/// HAProxy's configuration manual: `option splice-auto` lets the kernel move the bytes where that pays.
+/// HAProxy's configuration manual: `option splice-auto` lets the kernel move the bytes where that
+/// pays.
 pub struct HaProxy;
 
 impl Program for HaProxy {
@@ -36,7 +37,8 @@ impl Relay for HaProxy {
     fn start(&self, place: &Place, server: SocketAddrV4) -> Result<Serving> {
         let settings = place.settings()?;
         let file = settings.path().join("haproxy.cfg");
-        // The server's own port: clients that know the server by its port, as SSH's do, still know it.
+        // The server's own port: clients that know the server by its port, as SSH's do, still know
+        // it.
         let port = server.port();
         write(
             &file,

@@ -1,4 +1,5 @@
-//! An HTTP server of files, which answers requests for ranges: `rclone serve http`, for rclone and lftp.
+//! An HTTP server of files, which answers requests for ranges: `rclone serve http`, for rclone and
+//! lftp.
 
 use super::Need;
 use super::place::{Place, SERVED, Serving};

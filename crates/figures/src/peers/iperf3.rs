@@ -136,7 +136,8 @@ impl Iperf3 {
         place.serve(&IPERF3, &arguments, place.settings()?, place.scratch, port)
     }
 
-    /// Starts `streams` flows towards the client, and reports what they carry in intervals of `interval` seconds.
+    /// Starts `streams` flows towards the client, and reports what they carry in intervals of
+    /// `interval` seconds.
     ///
     /// # Errors
     /// iperf3 is missing.
@@ -157,7 +158,8 @@ impl Iperf3 {
         })
     }
 
-    /// Moves `bytes` bytes in all; gives the bits per second that arrived, by the receiver's own account. Set-up does not count.
+    /// Moves `bytes` bytes in all; gives the bits per second that arrived, by the receiver's own
+    /// account. Set-up does not count.
     ///
     /// # Errors
     /// iperf3 is missing, fails, or prints no report.

@@ -17,7 +17,8 @@ const MIRROR_PARALLEL_AT_LEAST: u32 = 4;
 /// Parts of each of them at once, when more streams are asked for.
 const MIRROR_PARTS_AT_MOST: u32 = 4;
 
-/// lftp(1) with an HTTP server: `pget -n` for a file, `mirror --parallel` for a folder, where `--use-pget-n` fetches large files in parts.
+/// lftp(1) with an HTTP server: `pget -n` for a file, `mirror --parallel` for a folder, where
+/// `--use-pget-n` fetches large files in parts.
 pub struct Lftp;
 
 impl Program for Lftp {

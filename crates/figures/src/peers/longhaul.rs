@@ -12,7 +12,8 @@ use std::process::Command;
 /// The short name.
 pub const NAME: &str = "longhaul";
 
-/// `longhaul cp` by this project's own programs, which are built and not installed; so it is none of [`super::all`].
+/// `longhaul cp` by this project's own programs, which are built and not installed; so it is none
+/// of [`super::all`].
 pub struct Longhaul<'a> {
     /// The program and its keys.
     pub tools: &'a Tools,
@@ -23,7 +24,8 @@ pub struct Longhaul<'a> {
 }
 
 impl Longhaul<'_> {
-    /// Begins the client's command. Its home is a copy in the server's folder of settings, as everybody's is: what an earlier run remembered of a server does not help this one.
+    /// Begins the client's command. Its home is a copy in the server's folder of settings, as
+    /// everybody's is: what an earlier run remembered of a server does not help this one.
     fn command(&self, place: &Place, serving: &Serving) -> Result<Command> {
         let home = empty_home(serving)?;
         copy_files(&self.tools.identities.client_home, &home)?;

@@ -1,4 +1,5 @@
-//! `longhaul cp` from a host where one can log in: OpenSSH starts the far side, and the data goes directly between the hosts.
+//! `longhaul cp` from a host where one can log in: OpenSSH starts the far side, and the data goes
+//! directly between the hosts.
 
 use super::longhaul::empty_home;
 use super::place::{Place, Serving};
@@ -13,7 +14,8 @@ use std::process::Command;
 /// The short name.
 pub const NAME: &str = "longhaul-ssh";
 
-/// `longhaul cp host:path` by this project's own program, which the far side finds in the login's PATH; so it is none of [`super::all`].
+/// `longhaul cp host:path` by this project's own program, which the far side finds in the login's
+/// PATH; so it is none of [`super::all`].
 pub struct LonghaulOverSsh<'a> {
     /// The program.
     pub tools: &'a Tools,

@@ -65,8 +65,9 @@ impl Timed {
 /// Serves, copies with one command of the client's, and compares what arrived with the source.
 ///
 /// # Errors
-/// The peer or the relay is not installed or not able to do this, a server does not start, the command fails or does not end within 15 minutes, or what arrived is
-/// not what was sent, whatever the command said.
+/// The peer or the relay is not installed or not able to do this, a server does not start, the
+/// command fails or does not end within 15 minutes, or what arrived is not what was sent, whatever
+/// the command said.
 pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
     let timed = copy_within(peer, job, COPY_TIME_LIMIT)?;
     timed.with_context(|| {
@@ -78,7 +79,8 @@ pub fn one_copy(peer: &dyn Peer, job: &Job) -> Result<Timed> {
     })
 }
 
-/// As [`one_copy`], but a command that does not end within `limit` is killed: then there is no result.
+/// As [`one_copy`], but a command that does not end within `limit` is killed: then there is no
+/// result.
 ///
 /// # Errors
 /// As [`one_copy`].

@@ -1,11 +1,14 @@
 //! A node for a peer's server and client, and all that a server needs to run there.
 //!
-//! Servers from Debian expect a machine of their own: a host name that resolves to its address, a user who is not root and whom they can
-//! look up, a private `/run`, permission to read what they serve, and nobody else on their ports. A node of a lab has its own network and
-//! `/etc/hosts` already; a server is given the rest by `unshare` (util-linux): the node's name as its host name, its own user data base with
-//! the user [`USER`], an empty `/run`, the served folder at [`SERVED`], and a process namespace, so that whatever it starts ends with it.
-//! [`USER`] is whoever runs the lab, by another number, in a user namespace. So no server runs as root, in a lab of root's or of an ordinary
-//! user's, and none needs a privilege separation directory or an account on the machine.
+//! Servers from Debian expect a machine of their own: a host name that resolves to its address, a
+//! user who is not root and whom they can look up, a private `/run`, permission to read what they
+//! serve, and nobody else on their ports. A node of a lab has its own network and `/etc/hosts`
+//! already; a server is given the rest by `unshare` (util-linux): the node's name as its host name,
+//! its own user data base with the user [`USER`], an empty `/run`, the served folder at [`SERVED`],
+//! and a process namespace, so that whatever it starts ends with it. [`USER`] is whoever runs the
+//! lab, by another number, in a user namespace. So no server runs as root, in a lab of root's or of
+//! an ordinary user's, and none needs a privilege separation directory or an account on the
+//! machine.
 
 use super::Need;
 use crate::children::Server;
@@ -26,11 +29,13 @@ const UNSHARE: Need = Need {
     package: "util-linux",
 };
 
-/// The server's own user data base: [`USER`], whose number the namespace gives to whoever runs the lab.
+/// The server's own user data base: [`USER`], whose number the namespace gives to whoever runs the
+/// lab.
 const PASSWD: &str = "root:x:0:0:root:/run:/bin/sh\npeer:x:1000:1000:peer:/run:/bin/sh\n";
 const GROUP: &str = "root:x:0:\npeer:x:1000:\n";
 
-/// Runs in the server's namespaces, as root of them, before the server: folder of the files above, node, served folder, server.
+/// Runs in the server's namespaces, as root of them, before the server: folder of the files above,
+/// node, served folder, server.
 const PREPARE_NAMESPACES: &str = "set -eu
 settings=$1 node=$2 served=$3; shift 3
 hostname \"$node\"
@@ -110,10 +115,12 @@ impl Place<'_> {
         Ok(folder)
     }
 
-    /// Starts a server as [`USER`] with `root` at [`SERVED`], and returns once it listens on `port`, which is the node's own.
+    /// Starts a server as [`USER`] with `root` at [`SERVED`], and returns once it listens on
+    /// `port`, which is the node's own.
     ///
     /// # Errors
-    /// The program or `unshare` is missing, or the server does not listen: the error quotes what it printed.
+    /// The program or `unshare` is missing, or the server does not listen: the error quotes what it
+    /// printed.
     pub fn serve(
         &self,
         program: &Need,
@@ -150,7 +157,8 @@ impl Place<'_> {
         })
     }
 
-    /// A client's command in the node. Its home is the server's folder of settings, so that no file of the user's has a say.
+    /// A client's command in the node. Its home is the server's folder of settings, so that no file
+    /// of the user's has a say.
     ///
     /// # Errors
     /// The program is missing, or the node is.

@@ -1,10 +1,12 @@
 //! rclone, with an SSH server and with an HTTP server.
 //!
-//! rclone(1): `--multi-thread-streams` is the most streams of one file that is fetched, a stream for every `--multi-thread-cutoff` of its
-//! bytes, and `--transfers` the number of files at a time; a file that is sent has one stream. `--sftp-chunk-size` "will increase transfer
-//! speed dramatically on high latency links", and 255k "works well" with OpenSSH. After a copy it compares hashes where the server has them,
-//! which takes round trips for each file. Over SFTP several streams can be slower than one: at 32 MiB, 200 Mbit/s and 20 ms four fetched at
-//! 44 Mbit/s and one at 117.
+//! rclone(1): `--multi-thread-streams` is the most streams of one file that is fetched, a stream
+//! for every `--multi-thread-cutoff` of its bytes, and `--transfers` the number of files at a time;
+//! a file that is sent has one stream. `--sftp-chunk-size` "will increase transfer speed
+//! dramatically on high latency links", and 255k "works well" with OpenSSH. After a copy it
+//! compares hashes where the server has them, which takes round trips for each file. Over SFTP
+//! several streams can be slower than one: at 32 MiB, 200 Mbit/s and 20 ms four fetched at 44
+//! Mbit/s and one at 117.
 
 use super::http::{self, RCLONE};
 use super::place::{Place, SERVED, Serving, USER};

@@ -1,8 +1,9 @@
 //! rsync over SSH, and with its own daemon.
 //!
-//! rsync(1): `-W` sends whole files, which "may be faster [...] when the bandwidth between the source and destination machines is higher
-//! than the bandwidth to disk"; `--inplace` writes the file itself instead of a copy that is renamed. It compresses only when told to, and
-//! checks every file by a hash of its own.
+//! rsync(1): `-W` sends whole files, which "may be faster [...] when the bandwidth between the
+//! source and destination machines is higher than the bandwidth to disk"; `--inplace` writes the
+//! file itself instead of a copy that is renamed. It compresses only when told to, and checks every
+//! file by a hash of its own.
 
 use super::place::{Place, SERVED, Serving, write};
 use super::ssh::{self, HOST, KEYGEN, SSH, SSHD};

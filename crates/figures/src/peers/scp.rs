@@ -12,7 +12,8 @@ const SCP: Need = Need {
     package: "openssh-client",
 };
 
-/// scp(1) at its defaults, which are 64 requests in flight, with the cipher of [`ssh::client_config`].
+/// scp(1) at its defaults, which are 64 requests in flight, with the cipher of
+/// [`ssh::client_config`].
 pub struct Scp;
 
 impl Scp {

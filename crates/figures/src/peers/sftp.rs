@@ -12,8 +12,8 @@ const SFTP: Need = Need {
     package: "openssh-client",
 };
 
-/// sftp(1) with 256 requests in flight: "increasing this may slightly improve file transfer speed" (`-R`). Their size is what the server
-/// allows.
+/// sftp(1) with 256 requests in flight: "increasing this may slightly improve file transfer speed"
+/// (`-R`). Their size is what the server allows.
 pub struct Sftp;
 
 impl Sftp {

@@ -1,4 +1,5 @@
-//! An OpenSSH server with keys of its own, and the settings of its clients: scp, sftp, rsync and rclone.
+//! An OpenSSH server with keys of its own, and the settings of its clients: scp, sftp, rsync and
+//! rclone.
 
 use super::place::{Place, SERVED, Serving, USER, write};
 use super::{Abilities, Need};
@@ -99,8 +100,9 @@ fn make_key(path: &Path) -> Result<String> {
     Ok(format!("{}\n", line.trim()))
 }
 
-/// Writes the clients' settings for the server's endpoint. AES-GCM goes first, which processors have instructions for (ssh_config(5),
-/// `Ciphers`); a SOCKS server is spoken to by netcat, which then hands the connection over and copies nothing (`ProxyUseFdpass`).
+/// Writes the clients' settings for the server's endpoint. AES-GCM goes first, which processors
+/// have instructions for (ssh_config(5), `Ciphers`); a SOCKS server is spoken to by netcat, which
+/// then hands the connection over and copies nothing (`ProxyUseFdpass`).
 ///
 /// # Errors
 /// netcat is needed and missing, or the file cannot be written.

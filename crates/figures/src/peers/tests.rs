@@ -1,4 +1,5 @@
-//! Each peer that is installed copies between two nodes of a small lab; what is not installed is left out by name.
+//! Each peer that is installed copies between two nodes of a small lab; what is not installed is
+//! left out by name.
 
 use super::contents::compare;
 use super::iperf3::Iperf3;

@@ -23,8 +23,8 @@ const STREAMS_AT_MOST: u32 = 15;
 /// Files at a time in a folder, when fewer streams are asked for.
 const PARALLEL_FILES_AT_LEAST: u32 = 4;
 
-/// xrdcp(1): `-S`, data connections beside the one that then only controls (without it, that one carries the data); folders with
-/// `--parallel`, files at a time.
+/// xrdcp(1): `-S`, data connections beside the one that then only controls (without it, that one
+/// carries the data); folders with `--parallel`, files at a time.
 pub struct Xrootd;
 
 impl Xrootd {
@@ -43,7 +43,8 @@ impl Xrootd {
 }
 
 fn url(serving: &Serving, name: &str) -> String {
-    // The server's root is the folder above the served one: it gives no information on its root, which copying a folder to it asks for.
+    // The server's root is the folder above the served one: it gives no information on its root,
+    // which copying a folder to it asks for.
     format!("root://{}//served/{name}", serving.endpoint.address)
 }
 

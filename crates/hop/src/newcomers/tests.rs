@@ -37,7 +37,8 @@ fn the_oldest_of_the_fullest_source_makes_room() {
     assert_eq!(room.len(), 4);
 }
 
-/// Four addresses, or four /64, hold every place: who comes from elsewhere stays until it is served.
+/// Four addresses, or four /64, hold every place: who comes from elsewhere stays until it is
+/// served.
 #[test]
 fn a_few_sources_cannot_keep_others_out() {
     for (crowding, honest) in [
@@ -87,7 +88,8 @@ fn wider_networks_are_counted_too() {
     }
 }
 
-/// A campus with many users at once is not the fullest beside one address that holds more than any of them.
+/// A campus with many users at once is not the fullest beside one address that holds more than any
+/// of them.
 #[test]
 fn a_busy_network_does_not_pay_for_one_crowding_address() {
     let mut room = room(128);
@@ -113,8 +115,8 @@ fn the_time_for_an_open_shrinks_as_the_room_fills() {
 }
 
 proptest! {
-    /// Whatever comes and goes: the bound holds, who is evicted was there, and never is a newcomer from a source that holds nothing the
-    /// victim while another source has two.
+    /// Whatever comes and goes: the bound holds, who is evicted was there, and never is a newcomer
+    /// from a source that holds nothing the victim while another source has two.
     #[test]
     fn the_bound_holds_and_the_crowd_pays(steps in prop::collection::vec((any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300), max in 1usize..20) {
         let mut room = room(max);

@@ -396,7 +396,8 @@ proptest! {
         let bytes = |length: usize| (0..length).map(|at| (at % 251) as u8).collect::<Vec<u8>>();
         let (to_far, to_program) = (bytes(to_far), bytes(to_program));
         let mut state = seed | 1;
-        // The stack does not come back from the loss of an end when both ends close at once. The device loses nothing.
+        // The stack does not come back from the loss of an end when both ends close at once. The
+        // device loses nothing.
         let lossy = Rc::new(Cell::new(true));
         let losing = Rc::clone(&lossy);
         let fate = move || {

@@ -185,8 +185,9 @@ fn events() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever happens: a lease is there exactly while it runs, fences only grow, a wish to stop is never forgotten but by the one who resumes,
-    /// and from every state there is a way to an end.
+    /// Whatever happens: a lease is there exactly while it runs, fences only grow, a wish to stop
+    /// is never forgotten but by the one who resumes, and from every state there is a way to an
+    /// end.
     #[test]
     fn whatever_happens_it_stays_whole(events in prop::collection::vec((events(), 0i64..5000), 1..60)) {
         let (mut life, mut now) = (Life::new(0), 0);

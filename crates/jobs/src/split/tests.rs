@@ -261,8 +261,9 @@ impl Job {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Whatever order ends, deaths, pauses and the like come in: the job runs only when none of its parts can, a part that is done stays done, and from
-    /// wherever it has come there is a way to its end on which nobody need be asked but to resume.
+    /// Whatever order ends, deaths, pauses and the like come in: the job runs only when none of its
+    /// parts can, a part that is done stays done, and from wherever it has come there is a way to
+    /// its end on which nobody need be asked but to resume.
     #[test]
     fn whatever_happens_a_job_and_its_parts_fit_together(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)) {
         let mut job = Job::new(count);
@@ -279,7 +280,8 @@ proptest! {
         if matches!((job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)) {
             job.ask(Event::Resume).unwrap();
         }
-        // From here on agents do what they can, one thing after the other, until there is nothing more.
+        // From here on agents do what they can, one thing after the other, until there is nothing
+        // more.
         for _ in 0..100 {
             job.now += 1_000_000;
             let now = job.now;
@@ -297,7 +299,8 @@ proptest! {
         prop_assert_eq!(Parts::of(&job.parts).left, 0);
     }
 
-    /// Asked to stop, it stops as soon as its agents have received that, and nothing begins meanwhile.
+    /// Asked to stop, it stops as soon as its agents have received that, and nothing begins
+    /// meanwhile.
     #[test]
     fn once_it_is_cancelled_nothing_begins(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)) {
         let mut job = Job::new(count);

@@ -1,4 +1,5 @@
-//! Speeds of links as people write them on drawings of networks: `10Gbps`, `OC-192c`, `2 x 10GE`, `STM-16`, `45 Mbps DS-3`, `<45Mb`, `1-10Gbps`.
+//! Speeds of links as people write them on drawings of networks: `10Gbps`, `OC-192c`, `2 x 10GE`,
+//! `STM-16`, `45 Mbps DS-3`, `<45Mb`, `1-10Gbps`.
 
 use quantities::Rate;
 
@@ -129,7 +130,8 @@ fn capacity(rate: f64, source: CapacitySource) -> Option<Capacity> {
     Some(Capacity { rate, source })
 }
 
-/// The bit/s of one of a unit. A capital B behind the prefix means bytes, which are not taken for bits.
+/// The bit/s of one of a unit. A capital B behind the prefix means bytes, which are not taken for
+/// bits.
 fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
     let prefix = unit.chars().next()?;
     let factor = match prefix {

@@ -186,7 +186,8 @@ struct AutonomousSystem {
     number: u32,
 }
 
-/// Reads what pScheduler's HTTP archiver sent, or what archivers are handed; `reporter` is who sent it. The record's ends are the hosts of the test, as it names them.
+/// Reads what pScheduler's HTTP archiver sent, or what archivers are handed; `reporter` is who sent
+/// it. The record's ends are the hosts of the test, as it names them.
 ///
 /// The record is to be checked ([`Record::check`]) like any other.
 ///

@@ -11,7 +11,8 @@ use crate::Moment;
 
 static SPANS: SpanParser = SpanParser::new();
 
-/// Seconds of a duration such as `PT0.0002S`, `P1DT2H`; none for what is no duration, is negative, or has years or months.
+/// Seconds of a duration such as `PT0.0002S`, `P1DT2H`; none for what is no duration, is negative,
+/// or has years or months.
 #[must_use]
 pub fn read_duration(text: &str) -> Option<f64> {
     let span = SPANS.parse_span(text).ok()?;

@@ -46,7 +46,8 @@ pub enum WriteError {
     Moment,
 }
 
-/// Writes a record as pScheduler's HTTP archiver would send it. `host` gives the host name or address of an end of the path.
+/// Writes a record as pScheduler's HTTP archiver would send it. `host` gives the host name or
+/// address of an end of the path.
 ///
 /// # Errors
 /// [`WriteError`].

@@ -1,4 +1,5 @@
-//! What the tests stand on: off-ramps, depots before them, initiators, and servers that know nothing of sessions.
+//! What the tests stand on: off-ramps, depots before them, initiators, and servers that know
+//! nothing of sessions.
 
 use std::future::Future;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! What becomes of bytes and of ends, from the initiator through depots and the off-ramp to the server and back.
+//! What becomes of bytes and of ends, from the initiator through depots and the off-ramp to the
+//! server and back.
 
 use std::io::ErrorKind;
 
@@ -15,7 +16,8 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
     for route in ["direct".to_owned(), format!("{first},{second}")] {
         let (listener, address) = server().await;
         let serving = async {
-            // It knows nothing of sessions: it reads to the end, and says what it has read, backwards.
+            // It knows nothing of sessions: it reads to the end, and says what it has read,
+            // backwards.
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut received = Vec::new();
             stream.read_to_end(&mut received).await.unwrap();

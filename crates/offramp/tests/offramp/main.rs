@@ -1,4 +1,5 @@
-//! An off-ramp between real sockets on loopback. Nothing here sleeps or knows a port: what is waited for is an event.
+//! An off-ramp between real sockets on loopback. Nothing here sleeps or knows a port: what is
+//! waited for is an event.
 
 #![allow(
     clippy::expect_used,

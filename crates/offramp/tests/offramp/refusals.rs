@@ -1,4 +1,5 @@
-//! What is reported to an initiator when there is no session: before anything else, and with the number that its program's connect gives.
+//! What is reported to an initiator when there is no session: before anything else, and with the
+//! number that its program's connect gives.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -331,7 +332,8 @@ async fn sessions_are_bounded_and_shared() {
     keep.abort();
 }
 
-/// The STATUS comes only once the server has been reached: until then the initiator receives nothing.
+/// The STATUS comes only once the server has been reached: until then the initiator receives
+/// nothing.
 #[tokio::test]
 async fn the_answer_waits_for_the_server() {
     let me = me();

@@ -153,8 +153,8 @@ proptest! {
         prop_assert!(way != Way::Route || named || ruled);
         // A route that is named is taken.
         prop_assert!(!named || way == Way::Route);
-        // Who will have a route or nothing gets the route where there is one, and nothing where there is none.
-        // The two languages are never mixed up.
+        // Who will have a route or nothing gets the route where there is one, and nothing where
+        // there is none. The two languages are never mixed up.
         let speaks = acceptor || rule.as_ref().is_some_and(|rule| rule.end == SessionEnd::Destination);
         let foreign = if speaks { Way::Direct } else { Way::Session };
         prop_assert_ne!(way, foreign);

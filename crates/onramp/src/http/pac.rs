@@ -1,9 +1,11 @@
-//! The file by which browsers find out what to ask the proxy for: `/proxy.pac`, made of the rules in force.
+//! The file by which browsers find out what to ask the proxy for: `/proxy.pac`, made of the rules
+//! in force.
 //!
 //! Browsers fetch it without a password, so a proxy that asks for one shows no rules. Nor are they
 //! shown to a page of another site, which can have a name of its own lead here (DNS rebinding).
 //!
-//! It says which destinations any rule names; whether such a connection takes the route is decided here, when it is asked for.
+//! It says which destinations any rule names; whether such a connection takes the route is decided
+//! here, when it is asked for.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};

@@ -1,4 +1,5 @@
-//! Requests for plain `http:` in absolute form, each relayed over a connection of its own (RFC 9110, section 7.6).
+//! Requests for plain `http:` in absolute form, each relayed over a connection of its own (RFC
+//! 9110, section 7.6).
 
 use std::io;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! The bytes of SOCKS: version 5 (RFC 1928) with user and password (RFC 1929), and version 4 with names (4a). Pure: what has come so
-//! far is read, or is not enough yet, or is wrong.
+//! The bytes of SOCKS: version 5 (RFC 1928) with user and password (RFC 1929), and version 4 with
+//! names (4a). Pure: what has come so far is read, or is not enough yet, or is wrong.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,7 +8,8 @@ use rustix::io::Errno;
 
 use crate::destination::Destination;
 
-/// Most bytes that a client has to say before it is answered: a SOCKS4a request with a user and a name of 255 bytes each.
+/// Most bytes that a client has to say before it is answered: a SOCKS4a request with a user and a
+/// name of 255 bytes each.
 pub(crate) const MAX_BYTES: usize = 1024;
 
 const VERSION_5: u8 = 5;

@@ -91,7 +91,8 @@ async fn a_rule_sends_by_its_route_from_when_it_is_read() {
     assert_eq!(program.ask(FAR).await, Said::Direct);
 }
 
-/// Only who says so may remember an answer, once its destination's distance is known; it is told when rules change, asked for or not.
+/// Only who says so may remember an answer, once its destination's distance is known; it is told
+/// when rules change, asked for or not.
 #[tokio::test]
 async fn who_remembers_is_informed_when_rules_change() {
     let user = User::new();
@@ -121,7 +122,8 @@ async fn who_remembers_is_informed_when_rules_change() {
     let rule = "[[route]]\nto = [\"192.0.2.0/24\"]\nofframp = \"gateway.example\"\n";
     user.write("routes.toml", "[[route]]\n");
     onramp.reload();
-    // A mistake changes nothing: what comes next is for the rules that follow it, which nobody asks to have read.
+    // A mistake changes nothing: what comes next is for the rules that follow it, which nobody asks
+    // to have read.
     user.write("routes.toml", rule);
     assert_eq!(program.received().await, Some(Said::Forget));
     assert!(matches!(program.ask(remembers).await, Said::Via(..)));
@@ -196,7 +198,8 @@ async fn a_key_that_may_not_is_refused_and_a_server_that_is_not_known_is_not_spo
     );
 }
 
-/// Fills a socket as the hook does for a program whose socket does not block: until it takes no more.
+/// Fills a socket as the hook does for a program whose socket does not block: until it takes no
+/// more.
 fn fill(stream: &TcpStream) -> u32 {
     sockopt::set_socket_send_buffer_size(stream, 16 * 1024).unwrap();
     let mut put = 0;

@@ -1,4 +1,5 @@
-//! Entries whose clients know nothing of the on-ramp: SOCKS and forwards, direct and by an off-ramp.
+//! Entries whose clients know nothing of the on-ramp: SOCKS and forwards, direct and by an
+//! off-ramp.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! An on-ramp with a directory of its own, servers to connect to, and a program that asks over its socket.
+//! An on-ramp with a directory of its own, servers to connect to, and a program that asks over its
+//! socket.
 
 use std::io;
 use std::net::SocketAddr;
@@ -200,7 +201,8 @@ pub fn acceptor(at: SocketAddr) -> Ask<'static> {
     }
 }
 
-/// A program that listens through its user's on-ramp, which `friend` may connect to, and which `friend` knows.
+/// A program that listens through its user's on-ramp, which `friend` may connect to, and which
+/// `friend` knows.
 pub async fn listening(user: &User, friend: &User) -> (Program, SocketAddr) {
     user.write("authorized_keys", &format!("{}\n", friend.key()));
     let program = Program::at(user).await;
@@ -244,7 +246,8 @@ pub async fn carries(mut near: TcpStream, mut far: TcpStream, length: usize) {
     );
 }
 
-/// An off-ramp that lets one user go to loopback, and where it is; it ends with the task that is returned.
+/// An off-ramp that lets one user go to loopback, and where it is; it ends with the task that is
+/// returned.
 pub async fn offramp(friend: &User) -> (SocketAddr, String, tokio::task::JoinHandle<()>) {
     let identity = Arc::new(Identity::generate().unwrap());
     let key = identity.public().to_string();

@@ -15,9 +15,11 @@ pub const MOST_HOPS: u32 = 17;
 pub struct Remedy {
     /// Streams that reach it together, if [`MOST_STREAMS`] do.
     pub streams: Option<u64>,
-    /// Evenly spaced depots that let one stream reach it when loss is spread along the way, if a route holds as many.
+    /// Evenly spaced depots that let one stream reach it when loss is spread along the way, if a
+    /// route holds as many.
     pub depots: Option<Depots>,
-    /// The same when all loss is on one hop, which then carries less than its share of the round trip.
+    /// The same when all loss is on one hop, which then carries less than its share of the round
+    /// trip.
     pub depots_if_loss_is_in_one_place: Option<Depots>,
 }
 
@@ -53,7 +55,8 @@ impl Remedy {
 }
 
 impl Depots {
-    /// The fewest hops of equal round trip that each carry the target. `loss_of_hop` says what loss a hop then has.
+    /// The fewest hops of equal round trip that each carry the target. `loss_of_hop` says what loss
+    /// a hop then has.
     fn of(target: &Target, loss_of_hop: impl Fn(Probability, u32) -> Probability) -> Option<Self> {
         let hops = (1..=MOST_HOPS).find(|&hops| {
             let loss = target.loss.map(|loss| loss_of_hop(loss, hops));

@@ -27,7 +27,8 @@ fn the_record_needs_what_its_slides_say() {
     let plan = target(2.4e9, 180, 9000, Reno).plan();
     // "Just enough buffers": 2.4 Gbit/s times 180 ms.
     assert_eq!(plan.window_bytes, 54_000_000);
-    // The slides' buffers for an STM-16, which the kernel of 2003 used up to a half, hold that window.
+    // The slides' buffers for an STM-16, which the kernel of 2003 used up to a half, hold that
+    // window.
     assert!(plan.window_bytes < 128_388_607 / 2);
     // R = C * RTT^2 / (2 * MSS).
     close(
@@ -44,7 +45,8 @@ fn the_record_needs_what_its_slides_say() {
 
 #[test]
 fn the_slides_loss_between_cern_and_chicago_takes_six_minutes() {
-    // 622 Mbit/s at about 120 ms with frames of 1500: their plot of one loss takes more than six minutes to recover.
+    // 622 Mbit/s at about 120 ms with frames of 1500: their plot of one loss takes more than six
+    // minutes to recover.
     let plan = target(622e6, 120, 1500, Reno).plan();
     assert!(
         (360.0..400.0).contains(&plan.recovery_s),

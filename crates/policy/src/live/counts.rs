@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// How many sessions each rule has under way, and how many it may have. Knows the rules in force, and those that are not
-/// any more while they have sessions under way.
+/// How many sessions each rule has under way, and how many it may have. Knows the rules in force,
+/// and those that are not any more while they have sessions under way.
 #[derive(Debug, Default)]
 pub(super) struct Counts(HashMap<Arc<str>, Count>);
 
@@ -34,7 +34,8 @@ pub enum NoPlace {
 }
 
 impl Counts {
-    /// From now on `rules` are in force: their names, and how many sessions each may have at a time.
+    /// From now on `rules` are in force: their names, and how many sessions each may have at a
+    /// time.
     pub(super) fn reload<'a>(
         &mut self,
         rules: impl IntoIterator<Item = (&'a Arc<str>, Option<NonZeroUsize>)>,

@@ -288,7 +288,8 @@ fn own_addresses_must_be_named_as_such() {
     );
 }
 
-/// For each way to carry an IPv4 address: the address that carries `v4`, and the range of those that carry `v4/bits`.
+/// For each way to carry an IPv4 address: the address that carries `v4`, and the range of those
+/// that carry `v4/bits`.
 fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
     let [a, b, c, d] = v4.octets().map(u16::from);
     let (high, low) = (a << 8 | b, c << 8 | d);

@@ -1,18 +1,21 @@
-//! What stands in for the functions of the C library. Each calls the real one with what the program gave, and returns what that gave;
-//! what is done besides shows neither in the result nor in `errno`.
+//! What stands in for the functions of the C library. Each calls the real one with what the program
+//! gave, and returns what that gave; what is done besides shows neither in the result nor in
+//! `errno`.
 //!
-//! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`, `accept4`), those that end or rename a
-//! descriptor (`close`, `close_range`, `closefrom`, `dup`, `dup2`, `dup3`), `fork`, `_exit`, which ends a process without a word, and
-//! `prctl` and `syscall`, by which a program restricts its system calls ([`filter`]).
-//! Reading and writing are not among them: the kernel keeps the accounts.
+//! They are few: those that open a connection or prepare one (`connect`, `listen`, `accept`,
+//! `accept4`), those that end or rename a descriptor (`close`, `close_range`, `closefrom`, `dup`,
+//! `dup2`, `dup3`), `fork`, `_exit`, which ends a process without a word, and `prctl` and
+//! `syscall`, by which a program restricts its system calls ([`filter`]). Reading and writing are
+//! not among them: the kernel keeps the accounts.
 //!
-//! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that: nothing is allocated, looked up or
-//! waited for without a bound, and on an alternate stack with little room nothing is done at all. `connect`, `accept` and `close` are
-//! points where a thread can be cancelled, which unwinds: in the real function, with nothing of this library's on the stack that would
-//! have to be put right.
+//! All of them may be called in a signal handler (POSIX, 2.4.3), so all of this is fit for that:
+//! nothing is allocated, looked up or waited for without a bound, and on an alternate stack with
+//! little room nothing is done at all. `connect`, `accept` and `close` are points where a thread
+//! can be cancelled, which unwinds: in the real function, with nothing of this library's on the
+//! stack that would have to be put right.
 //!
-//! These are ordinary functions; the preload object gives them their names. Linked into a Rust program under those, they would take the
-//! place of libc's.
+//! These are ordinary functions; the preload object gives them their names. Linked into a Rust
+//! program under those, they would take the place of libc's.
 
 mod routed;
 

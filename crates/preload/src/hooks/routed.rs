@@ -1,5 +1,5 @@
-//! What stands in for functions where a connection on a route would show: its addresses, its error, how it is opened with data, and the names that
-//! lead to addresses.
+//! What stands in for functions where a connection on a route would show: its addresses, its error,
+//! how it is opened with data, and the names that lead to addresses.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -119,7 +119,8 @@ pub unsafe fn sendto(
 /// As the function of the C library.
 pub unsafe fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t {
     if flags & libc::MSG_FASTOPEN != 0 && !message.is_null() {
-        // SAFETY: the program's message, which it promises to be one; a copy of it refers to what it refers to.
+        // SAFETY: the program's message, which it promises to be one; a copy of it refers to what
+        // it refers to.
         let mut copy = unsafe { std::ptr::read(message) };
         // SAFETY: the program's arguments are passed on.
         match unsafe { routes::connect(fd, copy.msg_name.cast(), copy.msg_namelen) } {
@@ -178,7 +179,8 @@ unsafe fn remember(name: *const c_char, found: *const hostent) {
         return;
     };
     aside(|_| {
-        // SAFETY: a name that the C library has just read, and the host that it made, whose list ends with NULL.
+        // SAFETY: a name that the C library has just read, and the host that it made, whose list
+        // ends with NULL.
         unsafe {
             let Some(host) = found.as_ref() else { return };
             let name = CStr::from_ptr(name).to_bytes();

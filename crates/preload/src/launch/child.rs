@@ -19,7 +19,8 @@ impl Passed {
         Signals::new([SIGINT, SIGQUIT, SIGTERM, SIGHUP]).map(Self)
     }
 
-    /// Waits for the program. What a terminal sends reaches it without our help; what is sent to this process alone is passed on.
+    /// Waits for the program. What a terminal sends reaches it without our help; what is sent to
+    /// this process alone is passed on.
     ///
     /// # Errors
     /// It can't be waited for.
@@ -49,7 +50,8 @@ impl Passed {
     }
 }
 
-/// The program's exit code, or 128 and the number of the signal that ended it; 125 where it has neither.
+/// The program's exit code, or 128 and the number of the signal that ended it; 125 where it has
+/// neither.
 #[must_use]
 pub fn exit_code(status: ExitStatus) -> u8 {
     let code = status

@@ -1,5 +1,5 @@
-//! Starting programs with the preload object before them: which programs can be helped, where the object is, what the environment says,
-//! and how a program is waited for.
+//! Starting programs with the preload object before them: which programs can be helped, where the
+//! object is, what the environment says, and how a program is waited for.
 
 use std::ffi::OsString;
 

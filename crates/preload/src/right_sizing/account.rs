@@ -1,4 +1,5 @@
-//! What is kept of a connection for its last line in the log. Numbers only: a fork may copy it while it is written.
+//! What is kept of a connection for its last line in the log. Numbers only: a fork may copy it
+//! while it is written.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::BorrowedFd;

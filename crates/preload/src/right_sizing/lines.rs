@@ -72,7 +72,8 @@ impl Log {
         });
     }
 
-    /// The last line of a connection: bytes that were acknowledged and received until its descriptor was closed, with a last look at its socket where that is still to be had.
+    /// The last line of a connection: bytes that were acknowledged and received until its
+    /// descriptor was closed, with a last look at its socket where that is still to be had.
     pub fn end(&self, account: &mut Account, socket: Option<BorrowedFd<'_>>) {
         if let Some((socket, info)) =
             socket.and_then(|socket| Some((socket, TcpInfo::read(socket).ok()?)))

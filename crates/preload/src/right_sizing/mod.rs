@@ -1,4 +1,5 @@
-//! Mode *right-sizing*: which connections the program has is noted, and the helper looks at them and does what helps them.
+//! Mode *right-sizing*: which connections the program has is noted, and the helper looks at them
+//! and does what helps them.
 
 mod account;
 mod ahead;
@@ -137,8 +138,9 @@ fn end(log: &Log, descriptor: RawFd, account: &mut Account) {
     log.end(account, socket);
 }
 
-/// The host's limits, read when they are first needed, since most processes open no connection. Nobody waits for another who reads
-/// them: who finds them neither read nor being read keeps what it read for all, who finds another at it has read them for itself.
+/// The host's limits, read when they are first needed, since most processes open no connection.
+/// Nobody waits for another who reads them: who finds them neither read nor being read keeps what
+/// it read for all, who finds another at it has read them for itself.
 struct HostLimits {
     state: AtomicU32,
     limits: UnsafeCell<MaybeUninit<Host>>,
@@ -146,7 +148,8 @@ struct HostLimits {
 
 /// Nobody has read them.
 const UNREAD: u32 = 0;
-/// Somebody writes down what it read. In the child of a fork that may be nobody for ever, who then reads anew each time.
+/// Somebody writes down what it read. In the child of a fork that may be nobody for ever, who then
+/// reads anew each time.
 const WRITTEN: u32 = 1;
 /// They can be had.
 const READ: u32 = 2;
@@ -172,7 +175,8 @@ impl HostLimits {
             self.state
                 .compare_exchange(UNREAD, WRITTEN, Ordering::Acquire, Ordering::Relaxed);
         if first.is_ok() {
-            // SAFETY: this thread moved `state` from UNREAD, which happens once; nobody reads before it is READ.
+            // SAFETY: this thread moved `state` from UNREAD, which happens once; nobody reads
+            // before it is READ.
             unsafe { (*self.limits.get()).write(host) };
             self.state.store(READ, Ordering::Release);
         }

@@ -1,6 +1,8 @@
-//! The watcher: what the helper does here. It looks at the process's connections in turn, and right-sizes them through [`Flow`].
+//! The watcher: what the helper does here. It looks at the process's connections in turn, and
+//! right-sizes them through [`Flow`].
 //!
-//! It ends soon after the last connection. It spends at most a twentieth of one processor, however many connections there are.
+//! It ends soon after the last connection. It spends at most a twentieth of one processor, however
+//! many connections there are.
 
 use std::collections::HashMap;
 use std::os::fd::BorrowedFd;
@@ -136,8 +138,8 @@ impl Watcher {
             held.free();
             return false;
         };
-        // SAFETY: not negative. The hooks wait while the slot is held, so the descriptor stays; where it was closed another way
-        // the kernel says so, or its identity does.
+        // SAFETY: not negative. The hooks wait while the slot is held, so the descriptor stays;
+        // where it was closed another way the kernel says so, or its identity does.
         let socket = unsafe { BorrowedFd::borrow_raw(descriptor) };
         if account::tcp_inode(socket) != Some(held.kept().inode) {
             if !held.lost(descriptor) {
@@ -159,7 +161,8 @@ impl Watcher {
         let watched = match self.flows.get_mut(&index) {
             Some(watched) if watched.key == key => watched,
             _ => {
-                // The program knows nothing of this, and whoever runs it chose its congestion control.
+                // The program knows nothing of this, and whoever runs it chose its congestion
+                // control.
                 let flow = |side| {
                     Flow::with_host(self.right_sizing.mode, side, self.right_sizing.host())
                         .keeping_congestion_control()

@@ -33,8 +33,9 @@ impl Given {
     /// Reads what the program gave.
     ///
     /// # Safety
-    /// As for `connect`: NULL, or an address with as many bytes. (An address that can't be read is the kernel's to refuse; here the program
-    /// ends of it, as it does in other functions of the C library.)
+    /// As for `connect`: NULL, or an address with as many bytes. (An address that can't be read is
+    /// the kernel's to refuse; here the program ends of it, as it does in other functions of the C
+    /// library.)
     pub unsafe fn read(address: *const sockaddr, length: socklen_t) -> Self {
         let length = usize::try_from(length).unwrap_or(0);
         if address.is_null() || length < 2 {
@@ -106,7 +107,8 @@ impl Destination {
         u16::from_be_bytes([high, low])
     }
 
-    /// Whether there may be a route to it: neither this machine, nor what is reached on the local link only, nor many at once.
+    /// Whether there may be a route to it: neither this machine, nor what is reached on the local
+    /// link only, nor many at once.
     pub fn may_have_route(&self) -> bool {
         let ip = self.ip();
         let local = match ip {
@@ -123,7 +125,8 @@ impl Destination {
     /// Gives it to the program, cut where there is less room, as the kernel does.
     ///
     /// # Safety
-    /// As for `getpeername`: `length` is valid for reads and writes, and `address` for writes of as many bytes.
+    /// As for `getpeername`: `length` is valid for reads and writes, and `address` for writes of as
+    /// many bytes.
     pub unsafe fn write(&self, address: *mut sockaddr, length: *mut socklen_t) {
         let own = usize::from(self.length);
         // SAFETY: the caller's promise; no more is written than it has room for.

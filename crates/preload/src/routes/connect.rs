@@ -1,8 +1,11 @@
-//! `connect`: what stands in for the kernel's, with the same results and the same `errno`, from the program's own attempt to the end.
+//! `connect`: what stands in for the kernel's, with the same results and the same `errno`, from the
+//! program's own attempt to the end.
 //!
-//! A blocking socket waits for the result where a signal can interrupt it and the thread can be cancelled, as in the kernel's: in a `recv` of
-//! the control, which the kernel goes on with after a handler with `SA_RESTART`. Where it was interrupted, or its `SO_SNDTIMEO` has passed, the
-//! attempt goes on without the program, which then learns of it by `poll`: so it is begun again as one of a socket that does not wait.
+//! A blocking socket waits for the result where a signal can interrupt it and the thread can be
+//! cancelled, as in the kernel's: in a `recv` of the control, which the kernel goes on with after a
+//! handler with `SA_RESTART`. Where it was interrupted, or its `SO_SNDTIMEO` has passed, the
+//! attempt goes on without the program, which then learns of it by `poll`: so it is begun again as
+//! one of a socket that does not wait.
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
@@ -60,12 +63,13 @@ pub unsafe fn connect(
     if !may_have_route && !routes.knows(descriptor) {
         return None;
     }
-    // As at the entry of the C library's function. Nothing is on the stack that would have to be put right.
-    // SAFETY: has no conditions.
+    // As at the entry of the C library's function. Nothing is on the stack that would have to be
+    // put right. SAFETY: has no conditions.
     unsafe { pthread_testcancel() };
     let mut step = match aside(|_| routes.connect(descriptor, given)) {
         Some(step) => step,
-        // Nothing can be asked here: on a stack with no room, or in a child that borrows its parent's memory.
+        // Nothing can be asked here: on a stack with no room, or in a child that borrows its
+        // parent's memory.
         None if may_have_route && routes.is_closed() && is_tcp(descriptor) => {
             Step::Fails(libc::ENETUNREACH)
         }
@@ -81,7 +85,8 @@ pub unsafe fn connect(
             }
             Step::Wait(control) => {
                 let mut byte = 0_u8;
-                // SAFETY: one byte of this function's. Where the thread is cancelled here the attempt goes on, as it does in the kernel.
+                // SAFETY: one byte of this function's. Where the thread is cancelled here the
+                // attempt goes on, as it does in the kernel.
                 let got = unsafe { real::recv(control, (&raw mut byte).cast(), 1, libc::MSG_PEEK) };
                 let error = if got < 0 { errno() } else { 0 };
                 step =

@@ -1,8 +1,11 @@
-//! The line: the one connection to the on-ramp that the process keeps for its questions, so that a question is one write and one read.
+//! The line: the one connection to the on-ramp that the process keeps for its questions, so that a
+//! question is one write and one read.
 //!
-//! It is used by one thread at a time. Who finds it in use, be it by the thread that a signal handler has interrupted, asks over a connection
-//! of its own and does not wait. Nobody else has it: a child of a fork closes its copy and opens its own, and so does a program that is
-//! executed. A connection that takes a route takes the line with it as its control; the next question opens another.
+//! It is used by one thread at a time. Who finds it in use, be it by the thread that a signal
+//! handler has interrupted, asks over a connection of its own and does not wait. Nobody else has
+//! it: a child of a fork closes its copy and opens its own, and so does a program that is executed.
+//! A connection that takes a route takes the line with it as its control; the next question opens
+//! another.
 
 use std::cell::UnsafeCell;
 use std::os::fd::{BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -20,7 +23,8 @@ const FREE: u64 = 0;
 pub struct Line {
     state: Claim,
     descriptor: AtomicI32,
-    /// The socket's identity: a program may close descriptors that it does not know, and get their numbers for its own.
+    /// The socket's identity: a program may close descriptors that it does not know, and get their
+    /// numbers for its own.
     device: AtomicU64,
     inode: AtomicU64,
     /// What was said over this very connection, and holds as long as that does.
@@ -105,7 +109,8 @@ impl Line {
 }
 
 impl HeldLine<'_> {
-    /// The connection, if there is one. To be asked for before each use: it may have been moved to another number.
+    /// The connection, if there is one. To be asked for before each use: it may have been moved to
+    /// another number.
     pub fn socket(&self) -> Option<BorrowedFd<'_>> {
         self.0.socket()
     }

@@ -1,11 +1,14 @@
-//! Mode *routes*: the program's connections are brought to the on-ramp of this machine, as it says, and look to the program as if they led to
-//! their destinations.
+//! Mode *routes*: the program's connections are brought to the on-ramp of this machine, as it says,
+//! and look to the program as if they led to their destinations.
 //!
-//! The program's socket stays its own. Where the on-ramp knows a route, it is really connected, to a listener of the on-ramp's on loopback in
-//! place of its destination, and over a Unix socket (the *control*) the on-ramp learns which destination is meant, and reports when the route
-//! stands. Questions go over a connection that the process keeps (the *line*), which becomes the control of what takes a route. Until then a socket whose program does not wait is kept from being writable by what is put in front of it (`fill`), so `poll`,
-//! `select` and `epoll` say what they would. `errno`, `SO_ERROR` and the peer's address are the destination's, and the
-//! socket's own address is what it would be for that.
+//! The program's socket stays its own. Where the on-ramp knows a route, it is really connected, to
+//! a listener of the on-ramp's on loopback in place of its destination, and over a Unix socket (the
+//! *control*) the on-ramp learns which destination is meant, and reports when the route stands.
+//! Questions go over a connection that the process keeps (the *line*), which becomes the control of
+//! what takes a route. Until then a socket whose program does not wait is kept from being writable
+//! by what is put in front of it (`fill`), so `poll`, `select` and `epoll` say what they would.
+//! `errno`, `SO_ERROR` and the peer's address are the destination's, and the socket's own address
+//! is what it would be for that.
 
 mod address;
 mod connect;
@@ -85,7 +88,8 @@ impl Routed {
 // SAFETY: numbers, and a stage, of which zero is one. It is one byte, so no copy has half of one.
 unsafe impl Kept for Routed {}
 
-/// Which descriptors are the mode's own, and not the program's: for each the key of the socket that it serves.
+/// Which descriptors are the mode's own, and not the program's: for each the key of the socket that
+/// it serves.
 struct Own {
     keys: Box<[AtomicU64]>,
     lowest: AtomicI32,
@@ -202,7 +206,8 @@ impl Routes {
         }
     }
 
-    /// What a socket's pending error is to the program, for `getsockopt(SO_ERROR)`. `None` where the kernel has it.
+    /// What a socket's pending error is to the program, for `getsockopt(SO_ERROR)`. `None` where
+    /// the kernel has it.
     pub fn error(&self, descriptor: RawFd) -> Option<i32> {
         self.measure(descriptor);
         let mut held = self.held(descriptor)?;
@@ -237,7 +242,8 @@ impl Routes {
                 _ => socket::peer(socket).map(|_| Ok(held.kept().destination)),
             };
         }
-        // It came with an exec, or from another process; or it is a local connection of the program's own.
+        // It came with an exec, or from another process; or it is a local connection of the
+        // program's own.
         let peer = socket::peer(socket)?;
         if !peer.ip().to_canonical().is_loopback() {
             return None;
@@ -255,7 +261,8 @@ impl Routes {
         leads.map(|_| Ok(known))
     }
 
-    /// Reports to the on-ramp how far the destination of a direct connection is, once that stands, if it would know.
+    /// Reports to the on-ramp how far the destination of a direct connection is, once that stands,
+    /// if it would know.
     pub fn measure(&self, descriptor: RawFd) {
         let Some(mut held) = self.held(descriptor) else {
             return;
@@ -275,8 +282,8 @@ impl Routes {
         }
     }
 
-    /// The address of a socket's own end, as the program means it: that which the kernel would choose for the destination, with the socket's
-    /// port. `None` where the kernel knows.
+    /// The address of a socket's own end, as the program means it: that which the kernel would
+    /// choose for the destination, with the socket's port. `None` where the kernel knows.
     pub fn local(&self, descriptor: RawFd) -> Option<Destination> {
         let own = borrow(descriptor).and_then(socket::local)?;
         if !own.ip().to_canonical().is_loopback() {
@@ -311,7 +318,8 @@ impl Routes {
         None
     }
 
-    /// How far a socket that is being connected has come. Where the route stands, it is the program's from here on.
+    /// How far a socket that is being connected has come. Where the route stands, it is the
+    /// program's from here on.
     fn look(&self, held: &mut Held<'_, Routed>) -> ramp::Result {
         let descriptor = held.descriptor();
         let routed = held.kept();

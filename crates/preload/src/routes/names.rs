@@ -1,4 +1,5 @@
-//! Which name led to which address, so that rules may name destinations: the last ones that the program had resolved.
+//! Which name led to which address, so that rules may name destinations: the last ones that the
+//! program had resolved.
 
 use std::cell::UnsafeCell;
 use std::net::IpAddr;
@@ -23,7 +24,8 @@ pub struct Names {
 
 struct Entry {
     state: Claim,
-    /// A part of the address's hash, and when it was remembered: what is looked at before an entry is held.
+    /// A part of the address's hash, and when it was remembered: what is looked at before an entry
+    /// is held.
     tag: AtomicU64,
     known: UnsafeCell<Known>,
 }
@@ -61,7 +63,8 @@ impl Names {
         }
     }
 
-    /// Remembers that a name led to an address. One that is an address itself, or no name of DNS at all, is none.
+    /// Remembers that a name led to an address. One that is an address itself, or no name of DNS at
+    /// all, is none.
     pub fn remember(&self, name: &[u8], address: IpAddr) {
         let name = name.strip_suffix(b".").unwrap_or(name);
         let is_address = std::str::from_utf8(name).is_ok_and(|text| text.parse::<IpAddr>().is_ok());

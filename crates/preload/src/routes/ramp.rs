@@ -1,4 +1,5 @@
-//! What is said to the on-ramp: questions over the process's line, and what concerns one attempt over a Unix socket of its own.
+//! What is said to the on-ramp: questions over the process's line, and what concerns one attempt
+//! over a Unix socket of its own.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
@@ -19,7 +20,8 @@ use super::line::{HeldLine, Line};
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// Longest reply that is understood, in bytes.
 pub const MAX_REPLY: usize = 512;
-/// Where a descriptor that is kept is put, out of the way of programs that count on getting low numbers.
+/// Where a descriptor that is kept is put, out of the way of programs that count on getting low
+/// numbers.
 const MIN_DESCRIPTOR: i32 = 1000;
 
 /// Where the on-ramp listens, and the line to it.
@@ -103,7 +105,8 @@ impl Ramp {
         }
     }
 
-    /// A connection, and whether its number is out of the way of programs that count on getting low ones. `None` when nobody answers there.
+    /// A connection, and whether its number is out of the way of programs that count on getting low
+    /// ones. `None` when nobody answers there.
     fn call(&self) -> Option<(OwnedFd, bool)> {
         let address = self.address.as_ref()?;
         let socket = socket_with(
@@ -126,7 +129,8 @@ impl Ramp {
         )
     }
 
-    /// Whether the answer is remembered that this destination is connected to directly. The on-ramp is then not asked.
+    /// Whether the answer is remembered that this destination is connected to directly. The on-ramp
+    /// is then not asked.
     fn recalls(&self, ask: &Ask<'_>) -> bool {
         let Some(mut line) = self.line.hold() else {
             return false;
@@ -145,7 +149,8 @@ impl Ramp {
         }
     }
 
-    /// Asks over the line, or over a connection of its own where the line is in use, or cannot be kept.
+    /// Asks over the line, or over a connection of its own where the line is in use, or cannot be
+    /// kept.
     fn ask(&self, request: &Request<'_>) -> Option<Answer<'_>> {
         let bytes = request.encode();
         let bytes = bytes.finished().ok()?;
@@ -161,7 +166,8 @@ impl Ramp {
                         over: Over::Line(line),
                     });
                 }
-                // There was none yet, the on-ramp was started anew, or the program has closed what it does not know: once more.
+                // There was none yet, the on-ramp was started anew, or the program has closed what
+                // it does not know: once more.
                 Err(NoAnswer::Closed) => drop(held.take()),
                 Err(NoAnswer::Silent) => {
                     drop(held.take());
@@ -192,7 +198,8 @@ impl Ramp {
             Some(Ok(Reply::Direct {
                 measure, remember, ..
             })) => {
-                // From before it was asked, so that the on-ramp does not cease to report changes before this ends.
+                // From before it was asked, so that the on-ramp does not cease to report changes
+                // before this ends.
                 let until =
                     remember.map(|time| asked_at.saturating_add(time.saturating_mul(1_000_000)));
                 if let (Some(until), Over::Line(mut line)) = (until, over) {
@@ -213,7 +220,8 @@ impl Ramp {
         }
     }
 
-    /// Says something over the line that is not answered, unless the line is in use, or there is none.
+    /// Says something over the line that is not answered, unless the line is in use, or there is
+    /// none.
     pub fn report(&self, request: &Request<'_>) {
         if let Some(line) = self.line.hold()
             && let Some(socket) = line.socket()
@@ -247,14 +255,16 @@ impl Over<'_> {
     }
 }
 
-/// The time, in nanoseconds since the machine was started: what is remembered does not outlive a night in which it was suspended.
+/// The time, in nanoseconds since the machine was started: what is remembered does not outlive a
+/// night in which it was suspended.
 fn now() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let part = |number: i64, scale: u64| u64::try_from(number).unwrap_or(0).saturating_mul(scale);
     part(time.tv_sec, 1_000_000_000).saturating_add(part(time.tv_nsec, 1))
 }
 
-/// Whether what was said over the line holds: the on-ramp has said nothing since, and is still there.
+/// Whether what was said over the line holds: the on-ramp has said nothing since, and is still
+/// there.
 fn still_holds(line: &mut HeldLine<'_>) -> bool {
     let mut room = [0; MAX_REPLY];
     let received = again(|| {
@@ -275,7 +285,8 @@ fn still_holds(line: &mut HeldLine<'_>) -> bool {
     }
 }
 
-/// Reports connections to the on-ramp by remembered answers, if there are such that it does not know of.
+/// Reports connections to the on-ramp by remembered answers, if there are such that it does not
+/// know of.
 #[inline(never)] // so that its room on the stack is free again for what follows
 fn report_unreported(line: &mut HeldLine<'_>) {
     let connections = std::mem::take(&mut line.remembered().unreported);
@@ -287,7 +298,8 @@ fn report_unreported(line: &mut HeldLine<'_>) {
     }
 }
 
-/// Sends something over the line, and receives the answer, before which an order to forget may come.
+/// Sends something over the line, and receives the answer, before which an order to forget may
+/// come.
 fn exchange_over(
     line: &mut HeldLine<'_>,
     bytes: &[u8],
@@ -301,7 +313,8 @@ fn exchange_over(
     Ok(length)
 }
 
-/// Sends something, and receives the answer; its length in bytes. The socket is looked up before each use.
+/// Sends something, and receives the answer; its length in bytes. The socket is looked up before
+/// each use.
 fn exchange<'a>(
     socket: impl Fn() -> Option<BorrowedFd<'a>>,
     bytes: &[u8],
@@ -334,7 +347,8 @@ pub fn say(socket: BorrowedFd<'_>, request: &Request<'_>) -> Option<()> {
     Some(())
 }
 
-/// Looks how far an attempt has come, without waiting. What was said stays to be read, for other processes that have the socket too.
+/// Looks how far an attempt has come, without waiting. What was said stays to be read, for other
+/// processes that have the socket too.
 pub fn result(socket: BorrowedFd<'_>) -> Result {
     let mut room = [0; MAX_REPLY];
     let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -365,7 +379,8 @@ pub fn keep(socket: OwnedFd) -> i32 {
 /// It is the table's, and goes from there.
 pub unsafe fn drop_kept(descriptor: i32) {
     if descriptor >= 0 {
-        // SAFETY: the caller's promise. (An `OwnedFd` would be closed by the C library's function, and so by the hook.)
+        // SAFETY: the caller's promise. (An `OwnedFd` would be closed by the C library's function,
+        // and so by the hook.)
         unsafe { rustix::io::close(descriptor) };
     }
 }

@@ -1,8 +1,11 @@
-//! Answers that hold for some time: destinations that are connected to directly, so that the on-ramp is not asked for each connection.
+//! Answers that hold for some time: destinations that are connected to directly, so that the
+//! on-ramp is not asked for each connection.
 //!
-//! What is remembered came over the process's line, and holds as long as nothing else comes over it: the on-ramp says so there when its rules
-//! change, and the line ends where the on-ramp does. So an answer belongs to one line ([`Self::forget`] is called where that is not the
-//! same any more), and it is used, and kept, only by who holds the line. Of fixed size: nothing is allocated once it is made.
+//! What is remembered came over the process's line, and holds as long as nothing else comes over
+//! it: the on-ramp says so there when its rules change, and the line ends where the on-ramp does.
+//! So an answer belongs to one line ([`Self::forget`] is called where that is not the same any
+//! more), and it is used, and kept, only by who holds the line. Of fixed size: nothing is allocated
+//! once it is made.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! What is done to the program's own socket. All of it by bare system calls: the hooks are not to be met again, and a thread is not
-//! cancelled in them.
+//! What is done to the program's own socket. All of it by bare system calls: the hooks are not to
+//! be met again, and a thread is not cancelled in them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -15,13 +15,14 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socke
 
 use crate::process::borrow;
 
-/// For how long a connection to the on-ramp's listener on loopback may take; some tens of microseconds are usual.
+/// For how long a connection to the on-ramp's listener on loopback may take; some tens of
+/// microseconds are usual.
 const JOINED_WITHIN: Timespec = Timespec {
     tv_sec: 5,
     tv_nsec: 0,
 };
-/// The send buffer of a socket while it is kept from being writable, in bytes as the kernel accounts them: little to fill, and still more than
-/// loopback needs, should it never be set back.
+/// The send buffer of a socket while it is kept from being writable, in bytes as the kernel
+/// accounts them: little to fill, and still more than loopback needs, should it never be set back.
 const FILLED_BUFFER: u32 = 128 * 1024;
 /// What is put in front, some at a time.
 static ZEROS: [u8; 32 * 1024] = [0; 32 * 1024];
@@ -35,7 +36,8 @@ pub fn tcp_inode(socket: BorrowedFd<'_>) -> Option<u64> {
     rustix::fs::fstat(socket).ok().map(|stat| stat.st_ino)
 }
 
-/// Whether a descriptor is a Unix socket: what closes descriptors that it does not know may have taken a control's number.
+/// Whether a descriptor is a Unix socket: what closes descriptors that it does not know may have
+/// taken a control's number.
 pub fn is_unix(descriptor: RawFd) -> bool {
     borrow(descriptor)
         .is_some_and(|socket| sockopt::socket_domain(socket) == Ok(AddressFamily::UNIX))
@@ -51,7 +53,8 @@ pub fn is_unused(socket: BorrowedFd<'_>) -> bool {
     TcpInfo::read(socket).is_ok_and(|info| info.state == TcpState::Close)
 }
 
-/// How long a round trip takes, in microseconds: the least that was seen, which queues do not add to. `None` where it is not connected.
+/// How long a round trip takes, in microseconds: the least that was seen, which queues do not add
+/// to. `None` where it is not connected.
 pub fn round_trip(socket: BorrowedFd<'_>) -> Option<u64> {
     let info = TcpInfo::read(socket).ok()?;
     let is_connected = !matches!(
@@ -74,8 +77,8 @@ pub fn local(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(rustix::net::getsockname(socket).ok()?).ok()
 }
 
-/// The address that the kernel would choose at this end for a connection to there. Nothing is sent: a socket of UDP is connected by choosing
-/// it. `None` where there is no way.
+/// The address that the kernel would choose at this end for a connection to there. Nothing is sent:
+/// a socket of UDP is connected by choosing it. `None` where there is no way.
 pub fn source(to: SocketAddr) -> Option<IpAddr> {
     let family = match to {
         SocketAddr::V4(_) => AddressFamily::INET,
@@ -105,7 +108,8 @@ pub fn settle(socket: BorrowedFd<'_>) {
     }
 }
 
-/// Connects it to the on-ramp's listener, whether it waits or not. `None` when that is not to be had.
+/// Connects it to the on-ramp's listener, whether it waits or not. `None` when that is not to be
+/// had.
 pub fn join(socket: BorrowedFd<'_>, listener: SocketAddr) -> Option<()> {
     // With this the connection would begin with the first data only.
     let _ = set_option(socket, libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT, 0);
@@ -173,7 +177,8 @@ pub fn fill(socket: BorrowedFd<'_>) -> u32 {
     }
 }
 
-/// What was done to a socket's send buffer, to be undone. Sizes in bytes as the kernel accounts them.
+/// What was done to a socket's send buffer, to be undone. Sizes in bytes as the kernel accounts
+/// them.
 #[derive(Debug, Clone, Copy)]
 pub struct SendBuffer {
     /// As it was; zero where nothing was done.

@@ -1,4 +1,5 @@
-//! Mode *routes*, with programs that print all that they see of it, and an on-ramp of the tests' own.
+//! Mode *routes*, with programs that print all that they see of it, and an on-ramp of the tests'
+//! own.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -208,7 +209,8 @@ fn a_process_asks_over_one_connection_which_is_its_own() {
         seen(&onramp, &["questions"]),
         "descriptors more: 0 \nlowest: 3 \nkept\nopened again\n"
     );
-    // The process, its child, what it executed; again when it was closed behind its back, and when the on-ramp had gone.
+    // The process, its child, what it executed; again when it was closed behind its back, and when
+    // the on-ramp had gone.
     assert_eq!(onramp.conversations(), 5);
 }
 

@@ -1,5 +1,5 @@
-//! An on-ramp for these tests, on this end of `longhaul_ramp`: what it does with a destination follows from its last octet, and what gets
-//! onto a route is echoed.
+//! An on-ramp for these tests, on this end of `longhaul_ramp`: what it does with a destination
+//! follows from its last octet, and what gets onto a route is echoed.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -15,8 +15,8 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
 };
 
-/// The sources of the program that connects to what this on-ramp knows, and prints all that it sees. They are found from the crate of the command as well,
-/// whose tests share this file.
+/// The sources of the program that connects to what this on-ramp knows, and prints all that it
+/// sees. They are found from the crate of the command as well, whose tests share this file.
 pub fn routed_sources() -> [PathBuf; 5] {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../preload/tests/routes");
     [
@@ -122,7 +122,8 @@ impl OnRamp {
         measured.clone()
     }
 
-    /// Waits until programs have reported so many connections that were made without a question; of how many they have.
+    /// Waits until programs have reported so many connections that were made without a question; of
+    /// how many they have.
     pub fn remembered(&self, count: u64) -> u64 {
         let mut remembered = self.state.remembered.lock().unwrap();
         while *remembered < count {

@@ -1,4 +1,5 @@
-//! The preload object for tests, also for those of the commands that load it, and what a program said.
+//! The preload object for tests, also for those of the commands that load it, and what a program
+//! said.
 
 use std::borrow::BorrowMut;
 use std::path::{Path, PathBuf};

@@ -17,7 +17,8 @@ pub(super) fn open(data: &[u8]) {
     decoded_open(&framed(*b"\xf1LHO", [1, 1], data));
 }
 
-/// Any bytes as the grant of a circuit: what is one is in its one form, and says so in a short line; nobody's signature is believed.
+/// Any bytes as the grant of a circuit: what is one is in its one form, and says so in a short
+/// line; nobody's signature is believed.
 pub(super) fn circuit_grant(data: &[u8]) {
     match CircuitGrant::from_bytes(data) {
         Ok(grant) => {

@@ -70,7 +70,8 @@ fn with_option(frame: Vec<u8>, kind: u16, value: &[u8]) -> Vec<u8> {
     resealed(frame)
 }
 
-/// Cuts the frame into its options, lets `change` edit them as (kind, value), and puts it together again.
+/// Cuts the frame into its options, lets `change` edit them as (kind, value), and puts it together
+/// again.
 fn edited(open: &Open, change: impl FnOnce(&mut Vec<(u16, Vec<u8>)>)) -> Vec<u8> {
     let frame = bytes(open);
     let (mut options, mut rest) = (Vec::new(), &frame[12..]);

@@ -130,7 +130,8 @@ fn padding_is_asked_for_within_its_bounds() {
     }
 }
 
-/// LH-OPEN-9 and LH-OPEN-8: whichever mandatory option is missing, longer, shorter or differently flagged.
+/// LH-OPEN-9 and LH-OPEN-8: whichever mandatory option is missing, longer, shorter or differently
+/// flagged.
 #[test]
 fn every_mandatory_option_is_held_to_its_form() {
     let open = signed(|_| ());
@@ -154,7 +155,8 @@ fn every_mandatory_option_is_held_to_its_form() {
                 decode(&frame)
             );
         }
-        // The list of depots passed may be empty and a service's name have any length, so neither can be too short.
+        // The list of depots passed may be empty and a service's name have any length, so neither
+        // can be too short.
         if !matches!(index, 4 | 10) {
             let frame = edited(&open, |all| _ = all[index].1.pop());
             assert!(

@@ -52,7 +52,8 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// What is encoded decodes to itself, verifies, and encodes to the same bytes, however it was cut up.
+    /// What is encoded decodes to itself, verifies, and encodes to the same bytes, however it was
+    /// cut up.
     #[test]
     fn encode_and_decode_are_inverse(open in any_open(), cut in any::<prop::sample::Index>()) {
         let sent = bytes(&open);

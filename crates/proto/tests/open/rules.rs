@@ -1,4 +1,5 @@
-//! What an OPEN means to whoever gets it: what it is bound to, who takes it, what its signature covers, and where it goes.
+//! What an OPEN means to whoever gets it: what it is bound to, who takes it, what its signature
+//! covers, and where it goes.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use longhaul_proto::{
 
 use crate::{NOW, key, signed};
 
-/// LH-TLS-4: depots change nothing that the handshake is bound to, and nothing else has the same binding.
+/// LH-TLS-4: depots change nothing that the handshake is bound to, and nothing else has the same
+/// binding.
 #[test]
 fn a_binding_is_the_opens_own() {
     let open = signed(|_| ());

@@ -1,5 +1,5 @@
-//! A chain in virtual time: initiator, depots and acceptor made of this crate's state machines, over links that carry
-//! bytes with a one-way delay and take a round trip to connect, as TCP does.
+//! A chain in virtual time: initiator, depots and acceptor made of this crate's state machines,
+//! over links that carry bytes with a one-way delay and take a round trip to connect, as TCP does.
 
 use std::{
     cmp::Reverse,
@@ -35,7 +35,8 @@ pub struct Fault {
     pub clock: Option<usize>,
     /// This depot has the key of the first.
     pub same_key: Option<usize>,
-    /// This depot puts a failure of its own making, in the next place's name, before what comes from there.
+    /// This depot puts a failure of its own making, in the next place's name, before what comes
+    /// from there.
     pub forges: Option<usize>,
     /// The route names the keys of all depots.
     pub keyed: bool,
@@ -122,8 +123,9 @@ pub fn destination() -> Endpoint {
     "server.example:7511".parse().unwrap()
 }
 
-/// Runs a session over links of these one-way delays, in microseconds; between each two stands a depot.
-/// Bytes travel in segments of `segment` bytes. `more_at` is when the initiator writes its second piece.
+/// Runs a session over links of these one-way delays, in microseconds; between each two stands a
+/// depot. Bytes travel in segments of `segment` bytes. `more_at` is when the initiator writes its
+/// second piece.
 pub fn run(delays: &[Time], fault: Fault, segment: usize, more_at: Option<Time>) -> Outcome {
     let depots = delays.len() - 1;
     let hops: Vec<_> = (1..=depots)

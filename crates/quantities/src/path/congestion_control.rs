@@ -4,9 +4,10 @@ use std::{error::Error, fmt, str::FromStr, time::Duration};
 
 use crate::{Probability, Time};
 
-/// Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance algorithm", 1997: the average window of a
-/// flow that loses a segment in `1 / p` is the square root of this over `p`, where each segment is acknowledged. (The square root is
-/// the 1.22 of the literature.)
+/// Mathis, Semke, Mahdavi and Ott, "The macroscopic behavior of the TCP congestion avoidance
+/// algorithm", 1997: the average window of a flow that loses a segment in `1 / p` is the square
+/// root of this over `p`, where each segment is acknowledged. (The square root is the 1.22 of the
+/// literature.)
 const MATHIS_SQUARED: f64 = 1.5;
 /// How steep CUBIC's curve is (RFC 9438, section 5), in segments per second cubed.
 const CUBIC_C: f64 = 0.4;
@@ -38,8 +39,8 @@ impl CongestionControl {
 
     /// The average window under such a loss, in segments; infinite where nothing is lost.
     ///
-    /// Reno: Mathis et al. 1997. CUBIC: RFC 9438, section 5.1 (figure 6 with its constants), and never less than Reno, whose window it
-    /// keeps where that is larger (section 4.3).
+    /// Reno: Mathis et al. 1997. CUBIC: RFC 9438, section 5.1 (figure 6 with its constants), and
+    /// never less than Reno, whose window it keeps where that is larger (section 4.3).
     #[must_use]
     pub fn average_window(self, loss: Probability, rtt: Duration) -> f64 {
         let p = loss.value();
@@ -68,8 +69,9 @@ impl CongestionControl {
 
     /// From one loss at a window of so many segments back to it.
     ///
-    /// Reno: half the window, a segment a round trip, which is `C * R^2 / (2 * MSS)` at a full window. CUBIC: `K` of RFC 9438,
-    /// section 4.2, which does not depend on the round trip; where its Reno-friendly region (section 4.3) has it back sooner, that.
+    /// Reno: half the window, a segment a round trip, which is `C * R^2 / (2 * MSS)` at a full
+    /// window. CUBIC: `K` of RFC 9438, section 4.2, which does not depend on the round trip; where
+    /// its Reno-friendly region (section 4.3) has it back sooner, that.
     #[must_use]
     pub fn recovery(self, segments: f64, rtt: Duration) -> Duration {
         let rtt = rtt.as_secs_f64();

@@ -22,7 +22,8 @@ fn close(found: f64, wanted: f64, part: f64) {
 
 #[test]
 fn average_windows_are_as_rfc_9438_tabulates_them() {
-    // Section 5.1, tables 1 and 2, with C = 0.4: loss, and average windows of Reno, and of CUBIC over 100 ms and 10 ms.
+    // Section 5.1, tables 1 and 2, with C = 0.4: loss, and average windows of Reno, and of CUBIC
+    // over 100 ms and 10 ms.
     for (p, reno, cubic_100_ms, cubic_10_ms) in [
         (1e-2, 12.0, 12.0, 12.0),
         (1e-3, 38.0, 38.0, 38.0),
@@ -87,7 +88,8 @@ fn a_window_is_carried_once_a_round_trip() {
 
 #[test]
 fn recovery_is_half_a_window_of_round_trips_or_k() {
-    // The slides of the Land Speed Record of 2003: 2.4 Gbit/s over 180 ms in segments of 8948 bytes, C * R^2 / (2 * MSS).
+    // The slides of the Land Speed Record of 2003: 2.4 Gbit/s over 180 ms in segments of 8948
+    // bytes, C * R^2 / (2 * MSS).
     let mut path = hop(2.4e9, 180);
     path.mss = 8948;
     close(path.recovery().as_secs_f64(), 543.1, 1e-3);
@@ -147,7 +149,8 @@ fn slow_start_goes_past_the_average_window_until_the_first_loss() {
     // An average window of 122 segments, and a loss in 10,000 segments: not before a full window of 8632.
     path.loss = loss(1e-4);
     assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 10);
-    // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent when it is noticed, far past the average of 39.
+    // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent when it is noticed, far past the
+    // average of 39.
     path.loss = loss(1e-3);
     assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 7);
 }

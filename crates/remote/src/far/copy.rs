@@ -1,4 +1,5 @@
-//! A far side as the client of another one: the data goes between the two, and whoever started them receives how it goes.
+//! A far side as the client of another one: the data goes between the two, and whoever started them
+//! receives how it goes.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -250,7 +251,8 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reports what happens. Entries that are done are reported one by one only to a near side that wants them, and has to keep up.
+/// Reports what happens. Entries that are done are reported one by one only to a near side that
+/// wants them, and has to keep up.
 struct Reporting {
     answers: UnboundedSender<Answer>,
     report_done: bool,

@@ -1,5 +1,5 @@
-//! Looking at files and changing names, as the user who logged in: what was typed is resolved as that user means it, and
-//! [`Files`] does the rest.
+//! Looking at files and changing names, as the user who logged in: what was typed is resolved as
+//! that user means it, and [`Files`] does the rest.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -72,8 +72,8 @@ impl Paths {
         Ok(self.keep(real, typed))
     }
 
-    /// A name that goes or changes: never what a link leads to, slash or not, and none that stands for a directory as `.` does, which
-    /// may be typed by mistake for what is in it.
+    /// A name that goes or changes: never what a link leads to, slash or not, and none that stands
+    /// for a directory as `.` does, which may be typed by mistake for what is in it.
     fn own_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
         if source_name(below_home(&typed.0)).is_empty() {
             return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));

@@ -1,5 +1,6 @@
-//! The paths that were typed, as the user who logged in means them: beneath the home directory, or from the root. Symbolic links on
-//! the way are that user's and followed once, here; what is served is the real path, in which there are none.
+//! The paths that were typed, as the user who logged in means them: beneath the home directory, or
+//! from the root. Symbolic links on the way are that user's and followed once, here; what is served
+//! is the real path, in which there are none.
 
 use std::ffi::OsStr;
 use std::io;
@@ -33,7 +34,8 @@ pub(super) fn typed(home: &Path, path: &[u8]) -> PathBuf {
     home.join(OsStr::from_bytes(below_home(path)))
 }
 
-/// A source. One that is missing is named all the same: the copy reports it. With `follow`, a symbolic link is what it leads to.
+/// A source. One that is missing is named all the same: the copy reports it. With `follow`, a
+/// symbolic link is what it leads to.
 pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, String> {
     let full = typed(home, path);
     let ends_in_directory = names_directory(below_home(path));
@@ -61,8 +63,8 @@ pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, 
     }
 }
 
-/// A name that is looked at or changed, itself: what stands before it is resolved as far as it exists, and a symbolic link of that name
-/// is not followed unless its path ends with a slash.
+/// A name that is looked at or changed, itself: what stands before it is resolved as far as it
+/// exists, and a symbolic link of that name is not followed unless its path ends with a slash.
 pub(super) fn name(home: &Path, path: &[u8]) -> Result<RelPath, PathError> {
     let full = typed(home, path);
     let ends_in_directory = names_directory(below_home(path));

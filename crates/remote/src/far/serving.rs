@@ -1,5 +1,5 @@
-//! What the far side serves: a copy server for one key and some paths, reached over a listener of its own, over connections that it
-//! makes itself, or over standard input and output.
+//! What the far side serves: a copy server for one key and some paths, reached over a listener of
+//! its own, over connections that it makes itself, or over standard input and output.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -29,7 +29,8 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Begins, and answers. The client's clock is `clock_ahead_ms` milliseconds ahead of this host's.
+    /// Begins, and answers. The client's clock is `clock_ahead_ms` milliseconds ahead of this
+    /// host's.
     pub(super) async fn begin(
         ask: &ServeAsk,
         identity: Arc<Identity>,
@@ -94,7 +95,8 @@ impl Serving {
         }));
     }
 
-    /// Connects to the near side, at whichever of `hosts` proves to be it, in `within_ms` milliseconds if that is said.
+    /// Connects to the near side, at whichever of `hosts` proves to be it, in `within_ms`
+    /// milliseconds if that is said.
     pub(super) async fn dial(
         &self,
         hosts: &[String],
@@ -137,7 +139,8 @@ impl Serving {
         }
     }
 
-    /// Ends what is under way: nothing is granted to anybody any more. Resolves when no copy is left.
+    /// Ends what is under way: nothing is granted to anybody any more. Resolves when no copy is
+    /// left.
     pub(super) fn end(self) -> impl Future<Output = ()> + use<> {
         if let Some(accepting) = &self.accepting {
             accepting.abort();

@@ -322,7 +322,8 @@ fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
         "a small one"
     );
     let large = promised(&table, Some(1 << 30), NOW).unwrap();
-    // The route takes 10 s, half as long as the direct one; both together take no less than a third of that.
+    // The route takes 10 s, half as long as the direct one; both together take no less than a third
+    // of that.
     assert_eq!((large.p50, large.p90), (10.0, 20.0));
     assert!((large.p10 - 10.0 / 3.0).abs() < 1e-9, "{large:?}");
     let twice = promised(&table, Some(2 << 30), NOW).unwrap();

@@ -147,7 +147,8 @@ async fn both_ends_come_together() {
     }
 }
 
-/// LH-STATUS-9: as much as was asked for, in the STATUS of who takes the session and of nobody else; the initiator's own reader sees none of it.
+/// LH-STATUS-9: as much as was asked for, in the STATUS of who takes the session and of nobody
+/// else; the initiator's own reader sees none of it.
 #[tokio::test(start_paused = true)]
 async fn padding_comes_with_the_answer_of_who_takes_the_session() {
     let identity = Identity::generate().unwrap();
@@ -191,7 +192,8 @@ async fn padding_comes_with_the_answer_of_who_takes_the_session() {
     assert_eq!(&words, b"words");
 }
 
-/// LH-ACCEPT-1: silence and a trickle alike end when the time for the OPEN is over, counted from the connection on.
+/// LH-ACCEPT-1: silence and a trickle alike end when the time for the OPEN is over, counted from
+/// the connection on.
 #[tokio::test(start_paused = true)]
 async fn an_open_that_does_not_come_in_time_is_refused() {
     let identity = Identity::generate().unwrap();
@@ -336,7 +338,8 @@ async fn the_tls_client_must_be_the_principal() {
     let (near, far) = duplex(1 << 16);
     let deadline = Instant::now() + Duration::from_secs(20);
     let connecting = async {
-        // The client learns of it when it first reads: its own part of the handshake was over before (RFC 8446, section 2).
+        // The client learns of it when it first reads: its own part of the handshake was over
+        // before (RFC 8446, section 2).
         let (mut stream, ..) =
             connect::secure(near, &options, &options.route, deadline, unix_ms(), None).await?;
         stream.read_u8().await.map_err(Error::Peer)
@@ -395,7 +398,8 @@ async fn a_chain_that_falls_silent_times_out_at_its_hop() {
     }
 }
 
-/// LH-TLS-4: two sessions of one principal, whose OPENs were exchanged on the way: both handshakes end.
+/// LH-TLS-4: two sessions of one principal, whose OPENs were exchanged on the way: both handshakes
+/// end.
 #[tokio::test(start_paused = true)]
 async fn a_handshake_belongs_to_its_own_open() {
     let identity = Identity::generate().unwrap();
@@ -434,7 +438,8 @@ async fn a_handshake_belongs_to_its_own_open() {
     assert!(one.is_err() && two.is_err());
 }
 
-/// LH-ACCEPT-1: who has as many set-ups under way as fit gets that answer, and its OPEN is not remembered.
+/// LH-ACCEPT-1: who has as many set-ups under way as fit gets that answer, and its OPEN is not
+/// remembered.
 #[tokio::test(start_paused = true)]
 async fn without_room_the_principal_is_informed() {
     let identity = Identity::generate().unwrap();

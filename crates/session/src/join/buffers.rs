@@ -1,4 +1,5 @@
-//! Buffers that joined sessions share: one is held while bytes are in it, so that idle sessions hold none.
+//! Buffers that joined sessions share: one is held while bytes are in it, so that idle sessions
+//! hold none.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

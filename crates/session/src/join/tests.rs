@@ -150,8 +150,8 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
     );
 }
 
-/// Where the program has died by the time that bytes for it arrive, writing them takes the connection's error, and what it seems to read then
-/// is no end: the session would look complete.
+/// Where the program has died by the time that bytes for it arrive, writing them takes the
+/// connection's error, and what it seems to read then is no end: the session would look complete.
 #[tokio::test]
 async fn a_death_that_a_write_finds_is_no_end_of_stream() {
     let (mut near, program, join) = unjoined(JoinOptions::default()).await;
@@ -168,7 +168,8 @@ async fn a_death_that_a_write_finds_is_no_end_of_stream() {
     assert_eq!(error.kind(), io::ErrorKind::ConnectionReset, "{error}");
 }
 
-/// A side that takes nothing holds the other back; when it dies, that is noticed though nothing can be written to it.
+/// A side that takes nothing holds the other back; when it dies, that is noticed though nothing can
+/// be written to it.
 #[tokio::test]
 async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
     let (mut near, program, join) = joined(JoinOptions::default()).await;
@@ -192,8 +193,8 @@ async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
     assert!(matches!(done.ending, Ending::Died(End::Tcp, _)), "{done:?}");
 }
 
-/// What a program has said before it closed arrives whole, though the other side was still sending and its system answered that with a
-/// reset.
+/// What a program has said before it closed arrives whole, though the other side was still sending
+/// and its system answered that with a reset.
 #[tokio::test]
 async fn what_was_said_before_a_close_arrives() {
     let (near, mut program, join) = joined(JoinOptions::default()).await;
@@ -205,7 +206,8 @@ async fn what_was_said_before_a_close_arrives() {
         while writes.write_all(&chunk).await.is_ok() {}
     };
     let answering = async {
-        // It has received enough, says all it has to say, and goes with bytes unread once its end has been taken.
+        // It has received enough, says all it has to say, and goes with bytes unread once its end
+        // has been taken.
         program.read_u8().await.unwrap();
         program.write_all(&answer).await.unwrap();
         program.shutdown().await.unwrap();
@@ -309,7 +311,8 @@ async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
     let began = Instant::now();
     let (back, ()) = tokio::join!(sending, echoing);
     assert!(back == sent);
-    // At least as long as the rate says, whatever the machine: a burst is a tenth of a second's worth.
+    // At least as long as the rate says, whatever the machine: a burst is a tenth of a second's
+    // worth.
     let least = Duration::from_secs_f64((2.0 * (f64::from(2 << 20) - 1e6)) / 1e7);
     assert!(began.elapsed() >= least, "{:?}", began.elapsed());
     assert!(matches!(join.await.unwrap().ending, Ending::Finished));

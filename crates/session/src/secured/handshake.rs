@@ -1,6 +1,7 @@
 //! The handshake of TLS 1.3, by rustls, up to the keys.
 //!
-//! rustls is given one record at a time: what follows the handshake is data, which it is not to take.
+//! rustls is given one record at a time: what follows the handshake is data, which it is not to
+//! take.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]

@@ -11,7 +11,8 @@ use tokio::io::{AsyncRead, ReadBuf};
 
 use super::record::{self, HEADER, RecordError};
 
-/// Bytes read ahead at most: several of the largest records, within a core's cache of the second level.
+/// Bytes read ahead at most: several of the largest records, within a core's cache of the second
+/// level.
 pub(super) const READ_AHEAD: usize = 128 * 1024;
 
 /// Bytes in the order in which they came.
@@ -46,7 +47,8 @@ impl Incoming {
         self.start = self.start.saturating_add(len).min(self.end);
     }
 
-    /// Reads what there is, as far as there is room. Zero at the end of the stream, or when there is no room.
+    /// Reads what there is, as far as there is room. Zero at the end of the stream, or when there
+    /// is no room.
     pub(super) fn poll_fill<S: AsyncRead + Unpin>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,7 +1,8 @@
-//! The record layer of TLS 1.3 once the handshake is over (RFC 8446, section 5): bytes into records and back.
+//! The record layer of TLS 1.3 once the handshake is over (RFC 8446, section 5): bytes into records
+//! and back.
 //!
-//! What is sealed is copied into its record once, what is opened goes from the record into the caller's memory. Keys come from rustls, the
-//! cipher from aws-lc-rs.
+//! What is sealed is copied into its record once, what is opened goes from the record into the
+//! caller's memory. Keys come from rustls, the cipher from aws-lc-rs.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -19,7 +20,8 @@ pub(super) const MAX_DATA: usize = 1 << 14;
 pub(super) const MAX_BODY: usize = MAX_DATA + 256;
 /// Bytes of the authentication tag, with every cipher there is.
 pub(super) const TAG: usize = 16;
-/// The content type of a protected record, as it is seen from outside, and the version that goes with it (section 5.2).
+/// The content type of a protected record, as it is seen from outside, and the version that goes
+/// with it (section 5.2).
 const OUTER_TYPE: u8 = 23;
 const LEGACY_VERSION: [u8; 2] = [3, 3];
 
@@ -156,7 +158,8 @@ impl Sealer {
             .split_first_chunk_mut::<HEADER>()
             .ok_or(RecordError::Malformed)?;
         *front = header;
-        // Copied and then sealed where it is, in the nearest cache: the cipher by itself fetches what is far more slowly.
+        // Copied and then sealed where it is, in the nearest cache: the cipher by itself fetches
+        // what is far more slowly.
         let (inner, tag) = rest
             .split_at_mut_checked(data.len() + 1)
             .ok_or(RecordError::Malformed)?;
@@ -172,7 +175,8 @@ impl Sealer {
     }
 }
 
-/// Records that wait to be written. Memory that was used is used again as it is: nothing is set to zero only to be sealed over.
+/// Records that wait to be written. Memory that was used is used again as it is: nothing is set to
+/// zero only to be sealed over.
 #[derive(Default)]
 pub(super) struct Outgoing {
     bytes: Vec<u8>,
@@ -216,8 +220,9 @@ impl Opener {
         Keyed::new(sequence, &secrets).map(Self)
     }
 
-    /// Opens a record that is a header and `record_body_len` bytes behind it, into the front of `out`, which must have room for
-    /// [`opened_len`] bytes. What it carries, and how many of those bytes that is.
+    /// Opens a record that is a header and `record_body_len` bytes behind it, into the front of
+    /// `out`, which must have room for [`opened_len`] bytes. What it carries, and how many of those
+    /// bytes that is.
     pub(super) fn open(
         &mut self,
         record: &[u8],

@@ -197,7 +197,8 @@ async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end()
     assert_eq!(failed.kind(), io::ErrorKind::UnexpectedEof);
 }
 
-/// What a peer with the keys may not do either: records without end that carry nothing, messages of a handshake that is over.
+/// What a peer with the keys may not do either: records without end that carry nothing, messages of
+/// a handshake that is over.
 #[tokio::test]
 async fn senseless_records_end_the_connection() {
     let senseless: [(Content, &[u8], usize); 6] = [

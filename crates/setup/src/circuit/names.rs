@@ -79,7 +79,8 @@ impl Name {
 }
 
 impl PartId {
-    /// The id of a circuit's part at a node, of the streams that leave it by a link. Different ones never have the same.
+    /// The id of a circuit's part at a node, of the streams that leave it by a link. Different ones
+    /// never have the same.
     #[must_use]
     pub fn of(circuit: &Name, node: &Name, link: &Name, streams: &Streams) -> Self {
         let [circuit, node, link] = [circuit, node, link].map(escaped);

@@ -27,8 +27,8 @@ impl LinuxRouter {
         Ok(Reply::Done)
     }
 
-    /// Takes away whatever is there of a slot, the rule first, and then forgets it. The root goes with the last class, where it does not
-    /// stay.
+    /// Takes away whatever is there of a slot, the rule first, and then forgets it. The root goes
+    /// with the last class, where it does not stay.
     pub(super) async fn remove(&self, slot: u16, record: &mut Record) -> Result<(), DriverError> {
         let numbers = &self.config.numbers;
         let snapshot = self.kernel.snapshot(&self.config).await?;
@@ -54,7 +54,8 @@ impl LinuxRouter {
                 self.clear(slot, link, at).await?;
             }
         }
-        // What is forgotten before the root is settled would leave one that nobody looks for, if it ended here.
+        // What is forgotten before the root is settled would leave one that nobody looks for, if it
+        // ended here.
         self.settle_bases(record, Some(slot)).await?;
         Ok(record.remove(slot)?)
     }
@@ -80,7 +81,8 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// Gives packets without a circuit what is free, and an interface without circuits, where nothing is to stay, back its own queueing discipline.
+    /// Gives packets without a circuit what is free, and an interface without circuits, where
+    /// nothing is to stay, back its own queueing discipline.
     pub(super) async fn settle_bases(
         &self,
         record: &Record,

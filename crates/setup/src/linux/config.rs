@@ -13,7 +13,8 @@ use crate::streams::Family;
 /// How many parts one router holds at a time.
 pub const SLOTS: u16 = 2_000;
 
-/// The lowest rate of a link and of a part, in bit/s: below it, one packet takes longer than anybody waits.
+/// The lowest rate of a link and of a part, in bit/s: below it, one packet takes longer than
+/// anybody waits.
 pub const MIN_RATE: Rate = 64_000;
 
 /// Longest name of an interface (Linux, `IFNAMSIZ` without its end).
@@ -36,8 +37,8 @@ pub struct RouterConfig {
 pub struct RouterLink {
     /// The interface by which packets leave.
     pub interface: String,
-    /// The next router there: one address of each version of IP at most. Without one, packets go to the interface as they are, as on a link
-    /// between two.
+    /// The next router there: one address of each version of IP at most. Without one, packets go to
+    /// the interface as they are, as on a link between two.
     #[serde(default)]
     pub gateways: Vec<IpAddr>,
     /// What the link carries, in bit/s: a little less than it does, so that queues stand here.
@@ -45,8 +46,9 @@ pub struct RouterLink {
     /// What of that circuits may have.
     #[serde(default)]
     pub reservable: Share,
-    /// Whether the router's queueing discipline stays at the interface while there is no circuit. Else packets that wait there when the first circuit begins
-    /// and when the last one ends are lost, which those of busy links notice.
+    /// Whether the router's queueing discipline stays at the interface while there is no circuit.
+    /// Else packets that wait there when the first circuit begins and when the last one ends are
+    /// lost, which those of busy links notice.
     #[serde(default = "stays")]
     pub standing: bool,
 }
@@ -55,7 +57,8 @@ const fn stays() -> bool {
     true
 }
 
-/// Which numbers of the kernel are the router's own: [`SLOTS`] from each of these. Two routers on one machine need others each.
+/// Which numbers of the kernel are the router's own: [`SLOTS`] from each of these. Two routers on
+/// one machine need others each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Numbers {
@@ -67,7 +70,8 @@ pub struct Numbers {
     pub rules: u16,
     /// The first routing table.
     pub tables: u32,
-    /// The protocol, as the kernel calls who made a rule or a route: one that no routing daemon of the machine has.
+    /// The protocol, as the kernel calls who made a rule or a route: one that no routing daemon of
+    /// the machine has.
     pub protocol: u8,
 }
 

@@ -1,7 +1,9 @@
-//! A filter for the packets of a part, in classic BPF: unlike other classifiers of Linux it looks at ranges of ports, at marks, and behind IP
-//! options, with one filter a part and nothing that a kernel may have been built without.
+//! A filter for the packets of a part, in classic BPF: unlike other classifiers of Linux it looks
+//! at ranges of ports, at marks, and behind IP options, with one filter a part and nothing that a
+//! kernel may have been built without.
 //!
-//! Classic BPF and its ancillary loads: the kernel's Documentation/networking/filter.rst. Headers: RFC 791, RFC 8200, RFC 9293, RFC 768.
+//! Classic BPF and its ancillary loads: the kernel's Documentation/networking/filter.rst. Headers:
+//! RFC 791, RFC 8200, RFC 9293, RFC 768.
 
 #[cfg(test)]
 mod tests;
@@ -127,7 +129,8 @@ fn address(steps: &mut Vec<Step>, at: u32, prefix: Prefix) {
 fn assembled(steps: &[Step]) -> Vec<Instruction> {
     let mut program = Vec::with_capacity(steps.len() + 2);
     for (at, step) in steps.iter().enumerate() {
-        // Behind the last step stands the return of what matches, and then that of what passes. There are at most 32 steps.
+        // Behind the last step stands the return of what matches, and then that of what passes.
+        // There are at most 32 steps.
         let out = u8::try_from(steps.len() - at).unwrap_or(u8::MAX);
         let (code, k, if_true, if_false) = match *step {
             Step::Do(code, k) => (code, k, 0, 0),

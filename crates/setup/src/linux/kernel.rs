@@ -17,7 +17,8 @@ const MAX_OUTPUT_BYTES: usize = 16 << 20;
 /// Makes the command of a program with its arguments.
 pub type Start = Arc<dyn Fn(&str, &[&str]) -> io::Result<Command> + Send + Sync>;
 
-/// Commands of this machine, in this program's own network namespace. Their messages are in English.
+/// Commands of this machine, in this program's own network namespace. Their messages are in
+/// English.
 #[must_use]
 pub fn this_machine() -> Start {
     Arc::new(|program, arguments| {

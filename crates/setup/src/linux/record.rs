@@ -48,7 +48,8 @@ pub(super) struct Record {
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // Said rather than left to closing: a program that is being started at this moment may have the file open for an instant more.
+        // Said rather than left to closing: a program that is being started at this moment may have
+        // the file open for an instant more.
         let _ = self.lock.unlock();
     }
 }

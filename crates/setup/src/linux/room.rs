@@ -11,15 +11,18 @@ pub(super) const REST_CLASS: u16 = 2;
 /// The class of slot 0.
 const FIRST_CLASS: u16 = 0x10;
 
-/// Packets without a circuit have at least this part of the link, whatever is reserved: one in so many.
+/// Packets without a circuit have at least this part of the link, whatever is reserved: one in so
+/// many.
 const MIN_REST_DIVISOR: Rate = 100;
 
-/// A class may send so much at once, in milliseconds of its rate: timers are not finer on every machine.
+/// A class may send so much at once, in milliseconds of its rate: timers are not finer on every
+/// machine.
 const BURST_MILLISECONDS: u64 = 1;
 /// The least that a class may send at once, in bytes: a packet as large as the kernel makes them.
 const LEAST_BURST: u64 = 64 << 10;
 
-/// How long a packet waits at most in a circuit's queue, in milliseconds: longer than senders that are paced to the rate ever need.
+/// How long a packet waits at most in a circuit's queue, in milliseconds: longer than senders that
+/// are paced to the rate ever need.
 const QUEUE_MILLISECONDS: u64 = 50;
 /// The least that a queue holds, in bytes: a few packets as large as the kernel makes them.
 const LEAST_QUEUE: u64 = 256 << 10;

@@ -92,8 +92,9 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// The first slot of which nothing is there, neither of the router's nor of anybody else's. Filters and rules count in the order of slots, so
-    /// parts for some of the streams between two ends come before those for all of them.
+    /// The first slot of which nothing is there, neither of the router's nor of anybody else's.
+    /// Filters and rules count in the order of slots, so parts for some of the streams between two
+    /// ends come before those for all of them.
     async fn free_slot(
         &self,
         part: &Part,
@@ -127,8 +128,8 @@ impl LinuxRouter {
         })
     }
 
-    /// Makes whatever of a part isn't there: class and queue, filter, route, and the rule last, so that no packet goes where nothing is
-    /// ready for it.
+    /// Makes whatever of a part isn't there: class and queue, filter, route, and the rule last, so
+    /// that no packet goes where nothing is ready for it.
     async fn make(
         &self,
         slot: u16,
@@ -198,7 +199,8 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// The root and its own two classes: of the link, and of packets without a circuit, whose rate follows those of the circuits.
+    /// The root and its own two classes: of the link, and of packets without a circuit, whose rate
+    /// follows those of the circuits.
     pub(super) async fn make_base(
         &self,
         link: &RouterLink,

@@ -204,7 +204,8 @@ fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
     }
 }
 
-/// Lines as `class htb 4c48:10 parent 4c48:1 leaf 8004: prio 0 rate ...`, each with its root's number.
+/// Lines as `class htb 4c48:10 parent 4c48:1 leaf 8004: prio 0 rate ...`, each with its root's
+/// number.
 fn read_classes(text: &str, numbers: &Numbers, interface: &mut Interface) {
     let mut own = 0;
     for line in text.lines() {
@@ -243,7 +244,8 @@ fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
     }
 }
 
-/// The statistics of a class: the line behind its own, as `Sent 710 bytes 5 pkt (dropped 0, overlimits 0 requeues 0)`.
+/// The statistics of a class: the line behind its own, as
+/// `Sent 710 bytes 5 pkt (dropped 0, overlimits 0 requeues 0)`.
 fn read_counters(text: &str, class: &str) -> Option<Counters> {
     let mut lines = text.lines();
     lines.find(|line| line.starts_with("class") && word_after(line, "htb") == Some(class))?;

@@ -133,7 +133,8 @@ impl Wanted {
         self.late_at(now).is_some_and(|late| now >= late)
     }
 
-    /// When what is missing will have been for too long: [`GRACE_MS`] after it went missing, and after the piece's start.
+    /// When what is missing will have been for too long: [`GRACE_MS`] after it went missing, and
+    /// after the piece's start.
     fn late_at(&self, now: Moment) -> Option<Moment> {
         let since = self.missing_since?;
         let (_, piece) = self

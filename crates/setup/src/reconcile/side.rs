@@ -57,7 +57,8 @@ impl Pause {
         self.why = error.to_string();
     }
 
-    /// Whether it is over. One that is further off than any can be was made before the clock was put back.
+    /// Whether it is over. One that is further off than any can be was made before the clock was
+    /// put back.
     fn is_over(&self, now: Moment) -> bool {
         self.until <= now || self.until > now.saturating_add_unsigned(MAX_BACK_OFF)
     }
@@ -113,7 +114,8 @@ impl Side {
 
     /// What it is to do now.
     pub fn next(&mut self, mut desired: BTreeMap<PartId, Part>, now: Moment) -> Option<Doing> {
-        // Of one that is there, what failed before is over: what comes of its next change begins anew.
+        // Of one that is there, what failed before is over: what comes of its next change begins
+        // anew.
         let mut set_ups = std::mem::take(&mut self.set_ups);
         set_ups.retain(|id, _| desired.get(id).is_some_and(|part| !self.has(part)));
         self.set_ups = set_ups;
@@ -199,7 +201,8 @@ impl Side {
         if let Some(part) = part {
             part.or_default().longer(&error, now);
         }
-        // A driver that said why it won't or can't is there, and can be asked for other parts at once.
+        // A driver that said why it won't or can't is there, and can be asked for other parts at
+        // once.
         if !refuses
             || matches!(
                 error,

@@ -74,7 +74,8 @@ pub fn in_router(lab: &Arc<Lab>) -> Start {
     })
 }
 
-/// Commands in the router's node, of which only so many that change anything can be started, and none after those; and how many were to be.
+/// Commands in the router's node, of which only so many that change anything can be started, and
+/// none after those; and how many were to be.
 pub fn some_in_router(lab: &Arc<Lab>, most: usize) -> (Start, Arc<AtomicUsize>) {
     let all = in_router(lab);
     let count = Arc::new(AtomicUsize::new(0));
@@ -142,7 +143,8 @@ pub fn circuit(part: &Part) -> Circuit {
     }
 }
 
-/// Asks a driver until there is nothing more to ask, in a time that stands still: what is wanted is there then, and nothing else.
+/// Asks a driver until there is nothing more to ask, in a time that stands still: what is wanted is
+/// there then, and nothing else.
 pub async fn reconcile(driver: &dyn Driver, wanted: Vec<Circuit>) {
     let nodes = [(name("router"), name("driver"))];
     let mut reconciler = Reconciler::new(name("us"), nodes.into());

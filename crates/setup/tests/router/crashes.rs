@@ -22,7 +22,8 @@ struct Case {
     after: Vec<Circuit>,
 }
 
-/// Lets it die after each number of changes, and sees to it that what is wanted is there after that, and nothing when nothing is.
+/// Lets it die after each number of changes, and sees to it that what is wanted is there after
+/// that, and nothing when nothing is.
 async fn dies_everywhere(lab: &Arc<Lab>, case: &Case, loses_record: bool) {
     let clean = state(lab);
     for most in 0.. {

@@ -107,7 +107,8 @@ mod tests {
     ];
 
     proptest! {
-        /// Whatever some keys take: no ceiling is passed, no key comes to hold more than half, and a newcomer gets its first.
+        /// Whatever some keys take: no ceiling is passed, no key comes to hold more than half, and
+        /// a newcomer gets its first.
         #[test]
         fn ceilings_hold_and_nobody_takes_all(takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400)) {
             let limits = Limits { copies: 16, streams: 64, open_files: 40, buffers: 32, bookkeeping: 400, ..Limits::default() };

@@ -69,7 +69,8 @@ impl Closing {
         Self { said, closes }
     }
 
-    /// Resolves when the last words are on their way. Nobody waits for them to arrive: they may be lost with the connection.
+    /// Resolves when the last words are on their way. Nobody waits for them to arrive: they may be
+    /// lost with the connection.
     pub(super) async fn said(self) {
         // An error says that there is no way any more.
         let _ = self.said.await;
@@ -226,8 +227,9 @@ impl<C: Connector> Attempt<C> {
     }
 }
 
-/// Greets on a stream that takes a lost one's place, and waits until the server has reported which copy it has come to: one that was started
-/// again has none of it, and what is sent to it before that is known is sent for nothing. What is left to be said first: nothing.
+/// Greets on a stream that takes a lost one's place, and waits until the server has reported which
+/// copy it has come to: one that was started again has none of it, and what is sent to it before
+/// that is known is sent for nothing. What is left to be said first: nothing.
 async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     queue: &Queue,
     counters: &StreamCounters,
@@ -265,7 +267,8 @@ async fn greet<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     }
 }
 
-/// Closes in good order: says so, and receives the same from the other side, lest a reset overtakes the last words.
+/// Closes in good order: says so, and receives the same from the other side, lest a reset overtakes
+/// the last words.
 pub(crate) async fn close(stream: impl AsyncRead + AsyncWrite + Unpin) {
     close_and_report(stream, || ()).await;
 }

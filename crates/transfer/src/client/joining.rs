@@ -1,17 +1,20 @@
 //! Whether a copy lasts long enough for another route to be of use in it.
 //!
-//! A route that joins a copy opens for two round trips, learns of its first work in a third, and then begins with small windows. Until it has brought a
-//! block, the direct route has carried a few windows more; what is left by then is all that the other one can take from it. Where nothing is, its
-//! streams carry blocks that the direct ones would have brought sooner, and the copy waits for them. So a copy that is nearly over gets no other
-//! route, whoever says that it is quicker; one that is held back by losses or a window has many round trips left, however small it is.
+//! A route that joins a copy opens for two round trips, learns of its first work in a third, and
+//! then begins with small windows. Until it has brought a block, the direct route has carried a few
+//! windows more; what is left by then is all that the other one can take from it. Where nothing is,
+//! its streams carry blocks that the direct ones would have brought sooner, and the copy waits for
+//! them. So a copy that is nearly over gets no other route, whoever says that it is quicker; one
+//! that is held back by losses or a window has many round trips left, however small it is.
 //!
 //! No clock and no socket in here; the supervisor feeds it.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Round trips of the direct route that a copy must have left: two to open, one until the first work comes, and four in which a block of 64 KiB gets
-/// through slow start; and one more, as a chain may be longer than the direct route.
+/// Round trips of the direct route that a copy must have left: two to open, one until the first
+/// work comes, and four in which a block of 64 KiB gets through slow start; and one more, as a
+/// chain may be longer than the direct route.
 const MIN_LEFT_RTTS: u32 = 8;
 /// A connection's first flight, in segments (RFC 6928).
 const FIRST_FLIGHT_SEGMENTS: u64 = 10;
@@ -58,7 +61,8 @@ impl Joining {
         view.left as f64 > self.carried(view, before(1), before(2))
     }
 
-    /// What is carried by the time at which another route would have brought something, in bytes, if windows go on growing as they did.
+    /// What is carried by the time at which another route would have brought something, in bytes,
+    /// if windows go on growing as they did.
     fn carried(&self, view: &JoiningView, last: Duration, one_before: Duration) -> f64 {
         let mss = match view.mss {
             0 => USUAL_MSS,
@@ -70,7 +74,8 @@ impl Joining {
         let earlier = self.moved_at(last).zip(self.moved_at(one_before));
         let earlier = earlier.map_or(0, |(last, before)| last.saturating_sub(before));
         let (each, growth) = match (latest, earlier) {
-            // A round trip that brought nothing, or the first that did, says nothing yet of how it goes on.
+            // A round trip that brought nothing, or the first that did, says nothing yet of how it
+            // goes on.
             (_, 0) => (latest.max(first_flights), MAX_GROWTH),
             _ => (
                 latest,
@@ -81,7 +86,8 @@ impl Joining {
         each as f64 * rtts.sum::<f64>()
     }
 
-    /// What had been moved by then, if it moved evenly between two looks; none before the first look.
+    /// What had been moved by then, if it moved evenly between two looks; none before the first
+    /// look.
     fn moved_at(&self, at: Duration) -> Option<u64> {
         let behind = self.looks.iter().position(|(then, _)| *then > at);
         let behind = behind.unwrap_or(self.looks.len());
@@ -103,8 +109,8 @@ mod tests {
     const RTT: Duration = Duration::from_millis(80);
     const LOOK: Duration = Duration::from_millis(25);
 
-    /// The bytes left when another route is first worth opening, in a copy of so many bytes whose connections move `per_rtt(n)` bytes in their n-th round
-    /// trip; none where it never is.
+    /// The bytes left when another route is first worth opening, in a copy of so many bytes whose
+    /// connections move `per_rtt(n)` bytes in their n-th round trip; none where it never is.
     fn joins(bytes: u64, streams: usize, per_rtt: impl Fn(u32) -> u64) -> Option<u64> {
         let mut joining = Joining::default();
         let (mut moved, mut now) = (0.0, Duration::ZERO);
@@ -172,7 +178,8 @@ mod tests {
     }
 
     proptest! {
-        /// Where another route is opened, the direct one at its pace of that moment has work for as long as the other one takes to bring something.
+        /// Where another route is opened, the direct one at its pace of that moment has work for as
+        /// long as the other one takes to bring something.
         #[test]
         fn who_gets_another_route_has_round_trips_left(
             bytes in 1u64 << 10..1 << 26,

@@ -1,4 +1,5 @@
-//! Streams that are retired in mid-copy, both ways: they end in good order, and nothing they carried is lost or travels twice.
+//! Streams that are retired in mid-copy, both ways: they end in good order, and nothing they
+//! carried is lost or travels twice.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -50,7 +51,8 @@ impl Bench {
         }
     }
 
-    /// A pipe to the server, which greets with HELLO; so small that a stream has most of its work before it.
+    /// A pipe to the server, which greets with HELLO; so small that a stream has most of its work
+    /// before it.
     fn open(&self, request: &Request, token: Token) -> (tokio::io::DuplexStream, Vec<u8>) {
         let (ours, theirs) = tokio::io::duplex(4096);
         let (server, key) = (self.server.clone(), self.key);
@@ -139,8 +141,9 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
             (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
         }
     };
-    // One after the other: beside another stream the copy might be over before this one is retired. A third stream, which moves
-    // nothing, keeps the copy at the server; what it has taken there is sent again on the other in the end.
+    // One after the other: beside another stream the copy might be over before this one is retired.
+    // A third stream, which moves nothing, keeps the copy at the server; what it has taken there is
+    // sent again on the other in the end.
     let idle = bench.idle(&request, token).await;
     let (retired, second) = run(true).await;
     let (stays, first) = run(false).await;
@@ -201,8 +204,9 @@ async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
             (ended.unwrap(), counters.bytes.load(Ordering::Relaxed))
         }
     };
-    // One after the other: beside another stream the copy might be over before this one is retired. A third stream, which moves
-    // nothing, keeps the copy at the server; what it has taken there is sent again on the other in the end.
+    // One after the other: beside another stream the copy might be over before this one is retired.
+    // A third stream, which moves nothing, keeps the copy at the server; what it has taken there is
+    // sent again on the other in the end.
     let idle = bench.idle(&request, token).await;
     let (retired, second) = run(true).await;
     let (stays, first) = run(false).await;

@@ -1,24 +1,33 @@
-//! How many streams each route of a copy has, where the routes were chosen by somebody else than the user.
+//! How many streams each route of a copy has, where the routes were chosen by somebody else than
+//! the user.
 //!
-//! Whoever chose them may have been wrong, out of date or lying, so nothing that was promised counts here, only what the routes do beside each
-//! other. The direct route is always one of them, and opens the copy; all streams pull from one queue. A route begins on **probation**: its streams
-//! come in addition to as many direct ones as there would be without it. So one that does nothing takes nothing from them, but what it has in
-//! flight when it is found out:
+//! Whoever chose them may have been wrong, out of date or lying, so nothing that was promised
+//! counts here, only what the routes do beside each other. The direct route is always one of them,
+//! and opens the copy; all streams pull from one queue. A route begins on **probation**: its
+//! streams come in addition to as many direct ones as there would be without it. So one that does
+//! nothing takes nothing from them, but what it has in flight when it is found out:
 //!
-//! - **Late**: it is not open after [`LATE_FACTOR`] times as long as the direct one took. It keeps one attempt, and its other streams are given up.
-//! - **Stalled**: it moves nothing for [`MIN_STALL`], and [`STALL_RTTS`] round trips, although it has something to move, while the direct one moves. Its streams
-//!   are given up, so that what they carry goes elsewhere.
-//! - **Slower**: its streams carry less than [`SLOWER_PART`] of what direct ones do, each, over two spans. It keeps one stream, and gets more again
-//!   when that one carries more than all direct ones together.
-//! - **Better**: its streams carry more than [`BETTER_FACTOR`] times what direct ones do. The direct route keeps one stream, by which it goes on being
-//!   measured. When that one carries twice as much as one of the route's, the streams are spread evenly for a trial, and what that carries decides.
+//! - **Late**: it is not open after [`LATE_FACTOR`] times as long as the direct one took. It keeps
+//!   one attempt, and its other streams are given up.
+//! - **Stalled**: it moves nothing for [`MIN_STALL`], and [`STALL_RTTS`] round trips, although it
+//!   has something to move, while the direct one moves. Its streams are given up, so that what they
+//!   carry goes elsewhere.
+//! - **Slower**: its streams carry less than [`SLOWER_PART`] of what direct ones do, each, over two
+//!   spans. It keeps one stream, and gets more again when that one carries more than all direct
+//!   ones together.
+//! - **Better**: its streams carry more than [`BETTER_FACTOR`] times what direct ones do. The
+//!   direct route keeps one stream, by which it goes on being measured. When that one carries twice
+//!   as much as one of the route's, the streams are spread evenly for a trial, and what that
+//!   carries decides.
 //! - **Even**: it is neither after [`PROBATION_SPANS`]. From now on the streams are spread evenly.
 //! - **Gone**: no attempt can succeed.
 //!
-//! A **reserved** way is apart from that: what it may carry was promised by the network, and is no measure for others. It has up to [`RESERVED_STREAMS`]
-//! streams in addition to all others, and is only given up where it is late, stalled or gone.
+//! A **reserved** way is apart from that: what it may carry was promised by the network, and is no
+//! measure for others. It has up to [`RESERVED_STREAMS`] streams in addition to all others, and is
+//! only given up where it is late, stalled or gone.
 //!
-//! No clock and no socket in here; the supervisor feeds it and opens, retires and gives up what follows.
+//! No clock and no socket in here; the supervisor feeds it and opens, retires and gives up what
+//! follows.
 
 use std::time::Duration;
 
@@ -26,16 +35,18 @@ use crate::progress::RouteStanding;
 
 /// The number of the direct route.
 pub(super) const DIRECT: usize = 0;
-/// A route is late when opening takes so many times as long as the other one took, and longer by [`MIN_LATENESS`].
+/// A route is late when opening takes so many times as long as the other one took, and longer by
+/// [`MIN_LATENESS`].
 const LATE_FACTOR: u32 = 3;
 const MIN_LATENESS: Duration = Duration::from_millis(100);
-/// A route that moves nothing for so long, in time and in round trips, while the direct one does, is stalled. (A server reports how its end of a
-/// stream does twice as often.)
+/// A route that moves nothing for so long, in time and in round trips, while the direct one does,
+/// is stalled. (A server reports how its end of a stream does twice as often.)
 const MIN_STALL: Duration = Duration::from_secs(1);
 const STALL_RTTS: u32 = 6;
 /// The same in time of a reserved way, which may be held to a low rate.
 const RESERVED_STALL: Duration = Duration::from_secs(5);
-/// Streams of a reserved way. Its rate is known, so there is nothing to find out; with several, a lost packet holds back a part of it.
+/// Streams of a reserved way. Its rate is known, so there is nothing to find out; with several, a
+/// lost packet holds back a part of it.
 const RESERVED_STREAMS: usize = 4;
 /// Over which time routes are compared, in round trips and in time.
 const SPAN_RTTS: u32 = 4;
@@ -111,7 +122,8 @@ enum Standing {
     Probation(u32),
     Even,
     Better,
-    /// Even for a while: what all routes carried before, in bytes a second, and the spans that are left.
+    /// Even for a while: what all routes carried before, in bytes a second, and the spans that are
+    /// left.
     Trial {
         before: f64,
         left: u32,
@@ -138,7 +150,8 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// These routes and these reserved ways are used from now on, beside the direct one; others no longer.
+    /// These routes and these reserved ways are used from now on, beside the direct one; others no
+    /// longer.
     pub(super) fn set_used(&mut self, beside: &[usize], reserved: &[usize]) {
         let most = beside
             .iter()
@@ -190,8 +203,9 @@ impl Steering {
         }
     }
 
-    /// How many streams there are in all, where there would be so many over one route: as many again for each route on probation, one for each
-    /// route that keeps one to be measured by, and those of reserved ways.
+    /// How many streams there are in all, where there would be so many over one route: as many
+    /// again for each route on probation, one for each route that keeps one to be measured by, and
+    /// those of reserved ways.
     pub(super) fn in_all(&self, streams: usize) -> usize {
         let is_new = |other: &&Known| matches!(other.standing, Standing::Probation(_));
         let measured = self
@@ -212,7 +226,8 @@ impl Steering {
         others.filter(|other| other.used && !other.reserved)
     }
 
-    /// Looks at all routes, by their numbers, with the round trip over the longest of them. What stands differently is returned.
+    /// Looks at all routes, by their numbers, with the round trip over the longest of them. What
+    /// stands differently is returned.
     pub(super) fn look(
         &mut self,
         now: Duration,

@@ -2,17 +2,21 @@
 //!
 //! What a path needs shows within its first round trips, and the number follows in one step:
 //!
-//! - A copy that is worth it begins with several streams, because they share the cost of slow start; with as many as fill a slow
-//!   path at once where the hosts' windows are known to be small; with as many as it needed last
-//!   time, if those are more and what is measured of the path agrees with what they were learned from
-//!   ([`conditions`]). A memory never makes a copy begin with fewer: what a path that has got worse
-//!   needs would show later than with nothing remembered.
-//! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to what the response functions of Reno and
-//!   CUBIC give for the measured loss ([`response`]) where it is known what the path carries, and fourfold otherwise.
-//! - A queue that stands on the path is there for everybody on it, and more streams only take from the others: the number comes down to
-//!   [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill the path without the queue. One that was full before the copy began shows in what it drops alone
-//!   ([`overflow`]).
-//! - Windows that hardly grow any more, with no queue, are tried with twice as many streams: each new one brings a slow start of its own.
+//! - A copy that is worth it begins with several streams, because they share the cost of slow
+//!   start; with as many as fill a slow path at once where the hosts' windows are known to be
+//!   small; with as many as it needed last time, if those are more and what is measured of the path
+//!   agrees with what they were learned from ([`conditions`]). A memory never makes a copy begin
+//!   with fewer: what a path that has got worse needs would show later than with nothing
+//!   remembered.
+//! - Losses without a queue, windows and buffers hold each stream by itself: the number grows to
+//!   what the response functions of Reno and CUBIC give for the measured loss ([`response`]) where
+//!   it is known what the path carries, and fourfold otherwise.
+//! - A queue that stands on the path is there for everybody on it, and more streams only take from
+//!   the others: the number comes down to [`STREAMS_AT_A_QUEUE`], each time to no fewer than fill
+//!   the path without the queue. One that was full before the copy began shows in what it drops
+//!   alone ([`overflow`]).
+//! - Windows that hardly grow any more, with no queue, are tried with twice as many streams: each
+//!   new one brings a slow start of its own.
 //! - A processor or a disk is tried with twice as many, and left again where that did not pay.
 //!
 //! No clock and no socket in here; the supervisor feeds it and opens or retires what it asks for.
@@ -35,15 +39,18 @@ pub(super) use round_trips::{Queue, RoundTrips, RouteRtt};
 pub(super) use window::View;
 use window::{Seen, Window};
 
-/// Streams that a copy keeps on each route at a standing queue: it then takes at most about this many times what one flow would.
+/// Streams that a copy keeps on each route at a standing queue: it then takes at most about this
+/// many times what one flow would.
 const STREAMS_AT_A_QUEUE: usize = 2;
-/// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit fewer streams where there are more.
+/// Streams of a copy at its start, and of a large one: the first losses end slow start, and hit
+/// fewer streams where there are more.
 const STREAMS_AT_START: usize = 8;
 const STREAMS_AT_START_LARGE: usize = 16;
 /// Bytes to copy from which a copy is large.
 const LARGE_FROM_BYTES: u64 = 16 << 20;
-/// Streams of a copy over a near path at its start, and the bytes to copy from which it has them: what one stream carries is read, hashed
-/// and encrypted in turn, so that several have as many processors.
+/// Streams of a copy over a near path at its start, and the bytes to copy from which it has them:
+/// what one stream carries is read, hashed and encrypted in turn, so that several have as many
+/// processors.
 const STREAMS_AT_START_NEAR: usize = 4;
 const SEVERAL_NEAR_FROM_BYTES: u64 = 64 << 20;
 /// Most streams at the start, where windows are known to be small.
@@ -53,11 +60,11 @@ const MAX_STREAMS_AT_FIRST_LOSSES: usize = 16;
 /// Bytes to copy, and the round trip, from which a copy begins with several streams.
 const SEVERAL_FROM_BYTES: u64 = 4 << 20;
 const SEVERAL_FROM_RTT: Duration = Duration::from_millis(5);
-/// Opening takes two round trips: a first stream that is not open after this goes over a path of ten milliseconds or more, or to a slow host,
-/// where idle streams beside it do no harm.
+/// Opening takes two round trips: a first stream that is not open after this goes over a path of
+/// ten milliseconds or more, or to a slow host, where idle streams beside it do no harm.
 const FAR_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(25);
-/// The same for a path so long that a large copy, if it turns out to be one, would take a noticeable time longer if half its streams were
-/// opened only then.
+/// The same for a path so long that a large copy, if it turns out to be one, would take a
+/// noticeable time longer if half its streams were opened only then.
 const LONG_IF_NOT_OPEN_AFTER: Duration = Duration::from_millis(50);
 /// Small windows are answered at the start with streams that together carry so much, in bit/s.
 const RATE_AT_START: f64 = 200e6;
@@ -74,28 +81,33 @@ const TRIAL_GROWTH: usize = 2;
 const PAID_FACTOR: f64 = 1.1;
 /// Windows in which it may show: the rate of a flow that loses goes up and down by half.
 const TRIAL_WINDOWS: u32 = 2;
-/// After a step that did not pay, and after streams were retired, none are added for so long: paths change. Losses without a queue that
-/// last are answered before, as long as it was only the queue that was answered.
+/// After a step that did not pay, and after streams were retired, none are added for so long: paths
+/// change. Losses without a queue that last are answered before, as long as it was only the queue
+/// that was answered.
 const GROW_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// A path that gives this part of what it carried when it was full is taken to be full.
 const FULL_PART: f64 = 0.85;
 
-/// Windows in a row in which losses are the limit, from which they are believed although the rate has not gone down.
+/// Windows in a row in which losses are the limit, from which they are believed although the rate
+/// has not gone down.
 const MIN_LOSS_WINDOWS: u32 = 3;
 
 /// How long new streams may take to open before the copy is measured without them.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(2);
 /// Round trips of slow start that new streams have before they are measured.
 const SLOW_START_RTTS: u32 = 6;
-/// Streams are added only to copies that take longer than this, in time and in round trips: opening and slow start take about as long.
+/// Streams are added only to copies that take longer than this, in time and in round trips: opening
+/// and slow start take about as long.
 const MIN_LEFT: Duration = Duration::from_secs(1);
 const MIN_LEFT_RTTS: u32 = 12;
 
-/// For how much longer a queue must stand than not before streams are retired, in time and in round trips: others' flows empty it at times.
+/// For how much longer a queue must stand than not before streams are retired, in time and in round
+/// trips: others' flows empty it at times.
 const QUEUE_STANDS: Duration = Duration::from_secs(1);
 const QUEUE_STANDS_RTTS: u32 = 8;
-/// The same where the queue is so short that one stream less no longer fills the path at once: it runs dry until the others' windows have grown, which takes
-/// a number of round trips. After this many, windows that stood at CUBIC's plateau (RFC 9438, section 4.1) grow again.
+/// The same where the queue is so short that one stream less no longer fills the path at once: it
+/// runs dry until the others' windows have grown, which takes a number of round trips. After this
+/// many, windows that stood at CUBIC's plateau (RFC 9438, section 4.1) grow again.
 const SHORT_QUEUE_STANDS: Duration = Duration::from_secs(3);
 const SHORT_QUEUE_STANDS_RTTS: u32 = 56;
 /// Copies that are over sooner than this retire none.
@@ -267,8 +279,9 @@ impl StreamCount {
         self.rate_before = Some(seen.rate);
     }
 
-    /// Chooses the number for the start, as soon as it is known whether the path is long. Streams take two round trips to open, so over a
-    /// long one they are opened beside the first one: by the time at which it is known what there is to copy, they stand.
+    /// Chooses the number for the start, as soon as it is known whether the path is long. Streams
+    /// take two round trips to open, so over a long one they are opened beside the first one: by
+    /// the time at which it is known what there is to copy, they stand.
     fn begin(&mut self, view: &View) {
         if self.started {
             return;
@@ -296,8 +309,8 @@ impl StreamCount {
         }
     }
 
-    /// Losses in slow start, when no queue stands yet, show within a round trip that the path loses packets by itself; to wait until they are
-    /// the limit costs a short copy half its time.
+    /// Losses in slow start, when no queue stands yet, show within a round trip that the path loses
+    /// packets by itself; to wait until they are the limit costs a short copy half its time.
     fn answer_first_losses(&mut self, view: &View) {
         let begun = self.slow_start.get_or_insert_with(|| Window::open(view));
         begun.look(view);
@@ -370,7 +383,8 @@ impl StreamCount {
             > OPEN_TIMEOUT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let open = all_open.or((view.open >= self.wanted || late).then_some(view.now));
         self.opening = Some((since, open));
-        // At the start nothing was measured that they could be held against: what they meet counts at once.
+        // At the start nothing was measured that they could be held against: what they meet counts
+        // at once.
         let rtts = if self.trial.is_some() {
             SLOW_START_RTTS
         } else {
@@ -424,7 +438,8 @@ impl StreamCount {
             }
             self.grow_after = view.now.saturating_add(GROW_AGAIN_AFTER);
             self.unpaid_from = trial.streams;
-            // Streams that lose packets, or wait for windows, are in nobody's way unless a queue stands, and that is seen to below.
+            // Streams that lose packets, or wait for windows, are in nobody's way unless a queue
+            // stands, and that is seen to below.
             if !is_per_stream(trial.limit) {
                 let before = trial.streams;
                 self.trial = None;
@@ -438,12 +453,14 @@ impl StreamCount {
                 let factor = MAX_GROWTH;
                 self.grow(view, limit, rate, factor);
             }
-            // Slow start is over before the path is full, as where HyStart takes a delay for a queue, and a window then grows by little in a
-            // second: a new stream fills the rest by its own slow start.
+            // Slow start is over before the path is full, as where HyStart takes a delay for a
+            // queue, and a window then grows by little in a second: a new stream fills the rest by
+            // its own slow start.
             Some(Limit::Growing) if seen.is_steady => {
                 self.grow(view, Limit::Growing, rate, TRIAL_GROWTH);
             }
-            // One stream is read, hashed and encrypted in turn; another one may have a processor of its own.
+            // One stream is read, hashed and encrypted in turn; another one may have a processor of
+            // its own.
             Some(limit @ (Limit::SendingApplication | Limit::ReceivingApplication)) => {
                 self.grow(view, limit, rate, TRIAL_GROWTH);
             }
@@ -456,11 +473,13 @@ impl StreamCount {
         let min_left = MIN_LEFT.max(view.rtt.saturating_mul(MIN_LEFT_RTTS));
         let soon_over = view.left as f64 <= rate * min_left.as_secs_f64();
         let loses_for_long = limit == Limit::Loss && self.loss_windows >= MIN_LOSS_WINDOWS;
-        // What a step did not gain says nothing of fewer streams than it began with: a queue may have led to those.
+        // What a step did not gain says nothing of fewer streams than it began with: a queue may
+        // have led to those.
         let may_gain = loses_for_long && self.wanted < self.unpaid_from;
         let waits = (view.now < self.grow_after && !may_gain)
             || (view.now < self.grow_after_queue && !loses_for_long);
-        // A queue may have stood only when the streams that filled it had slowed down already: the path carries what it has carried before.
+        // A queue may have stood only when the streams that filled it had slowed down already: the
+        // path carries what it has carried before.
         let full_rate = self.full_rate.map(|full| full.max(self.peak_rate));
         if waits || soon_over || full_rate.is_some_and(|full| rate >= FULL_PART * full) {
             return;
@@ -478,7 +497,8 @@ impl StreamCount {
         if next <= self.wanted {
             return;
         }
-        // Slow start goes past what losses leave in the long run: that is what more streams are held against.
+        // Slow start goes past what losses leave in the long run: that is what more streams are
+        // held against.
         let lasting = each
             .filter(|_| limit == Limit::Loss)
             .map(|each| each * self.wanted as f64);
@@ -491,8 +511,8 @@ impl StreamCount {
         self.want(next, view);
     }
 
-    /// Whether losses hold the copy to such a rate. Those with which slow start ends behind a full queue do not, and the queue is known
-    /// later than they are.
+    /// Whether losses hold the copy to such a rate. Those with which slow start ends behind a full
+    /// queue do not, and the queue is known later than they are.
     fn losses_cut(&self, rate: f64) -> bool {
         rate < FULL_PART * self.peak_rate || self.loss_windows >= MIN_LOSS_WINDOWS
     }
@@ -560,7 +580,8 @@ impl StreamCount {
         self.want((self.wanted / 2).max(least), view);
     }
 
-    /// To how many streams a queue may lead; none where there are no more, or the copy is soon over.
+    /// To how many streams a queue may lead; none where there are no more, or the copy is soon
+    /// over.
     fn least_at_queue(&self, view: &View, rate: f64) -> Option<usize> {
         let least = self.least.saturating_mul(STREAMS_AT_A_QUEUE).min(self.most);
         let soon_over = view.left as f64 <= rate * RETIRE_MIN_LEFT.as_secs_f64();

@@ -1,7 +1,9 @@
-//! Keeps the streams of a copy going: opens them, opens lost ones again, retires those that are too many, and knows when it is over.
+//! Keeps the streams of a copy going: opens them, opens lost ones again, retires those that are too
+//! many, and knows when it is over.
 //!
-//! It wakes when a stream opens or ends, when a lost one is due again, and, unless the user gave the number of streams, to see how the
-//! copy does: often while bytes move, seldom while nothing does.
+//! It wakes when a stream opens or ends, when a lost one is due again, and, unless the user gave
+//! the number of streams, to see how the copy does: often while bytes move, seldom while nothing
+//! does.
 //!
 //! | room | what it does |
 //! |---|---|
@@ -258,7 +260,8 @@ impl<'a, C: Connector> Supervisor<'a, C> {
         }
     }
 
-    /// Whether a route that is still looked for may open where none did. What the server itself refused, it refuses over any.
+    /// Whether a route that is still looked for may open where none did. What the server itself
+    /// refused, it refuses over any.
     fn awaits_routes(&self) -> bool {
         let is_looked_for = self.plan.as_ref().is_some_and(|plan| plan.borrow().awaited);
         is_looked_for && matches!(self.last_error, Some(Error::Connect(_)))

@@ -1,16 +1,19 @@
-//! Pages of a directory, asked for before whoever reads them wants them, so that none waits a round trip for the one before (LH-FILES-12).
+//! Pages of a directory, asked for before whoever reads them wants them, so that none waits a round
+//! trip for the one before (LH-FILES-12).
 //!
-//! Behind which name a page begins only the page before it says. So behind the first question go others that ask for nothing but what
-//! follows, and the server answers them in order. How many are under way is the flow control: one at first, since most directories are short
-//! and whoever looks at one may soon look elsewhere, and one more with each page that is taken. What nobody wants any more is received and
-//! thrown away.
+//! Behind which name a page begins only the page before it says. So behind the first question go
+//! others that ask for nothing but what follows, and the server answers them in order. How many are
+//! under way is the flow control: one at first, since most directories are short and whoever looks
+//! at one may soon look elsewhere, and one more with each page that is taken. What nobody wants any
+//! more is received and thrown away.
 
 use std::collections::VecDeque;
 
 use super::MAX_ENTRIES_PER_PAGE;
 use super::message::{FilesAnswer, FilesAsk, FilesFailureKind, PathBytes};
 
-/// Pages that are under way ahead of the reader, at most. A page has half a megabyte: these fill 300 Mbit/s over 100 ms.
+/// Pages that are under way ahead of the reader, at most. A page has half a megabyte: these fill
+/// 300 Mbit/s over 100 ms.
 const MAX_AHEAD: usize = 8;
 
 /// Where questions about files are sent and answers received, in the order of the questions.
@@ -18,7 +21,8 @@ pub trait Channel {
     /// Why nothing is received any more.
     type Error;
 
-    /// Sends these questions, without waiting for answers. That they could not be sent may be reported when an answer is to be received.
+    /// Sends these questions, without waiting for answers. That they could not be sent may be
+    /// reported when an answer is to be received.
     fn say(&mut self, asks: &[FilesAsk]) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// The next answer: never one of those that answer no question.
@@ -28,7 +32,8 @@ pub trait Channel {
 /// What has been asked on one channel. Pure, but for [`Ahead::ask_over`].
 #[derive(Debug, Default)]
 pub struct Ahead {
-    /// The directory whose pages are under way, and the name behind which the next one begins; none where it has ended.
+    /// The directory whose pages are under way, and the name behind which the next one begins; none
+    /// where it has ended.
     listing: Option<(PathBytes, PathBytes)>,
     /// Most entries in each page that was asked for and has not come.
     under_way: VecDeque<u32>,
@@ -50,7 +55,8 @@ struct Step {
 }
 
 impl Ahead {
-    /// Asks on `channel`, and receives the answer. When this fails, or is dropped before it is done, the channel is of no more use.
+    /// Asks on `channel`, and receives the answer. When this fails, or is dropped before it is
+    /// done, the channel is of no more use.
     ///
     /// # Errors
     /// The channel's.
@@ -115,7 +121,8 @@ impl Ahead {
         step
     }
 
-    /// Whether the server does not know what was asked ahead: it is of an earlier release (LH-FILES-1).
+    /// Whether the server does not know what was asked ahead: it is of an earlier release
+    /// (LH-FILES-1).
     fn is_to_be_asked_anew(&mut self, step: &Step, answer: &FilesAnswer) -> bool {
         let is_unknown = matches!(answer, FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood);
         if step.is_ahead && is_unknown {
@@ -148,7 +155,8 @@ mod tests {
     use super::super::message::{Entry, EntryKind, FilesFailure};
     use super::*;
 
-    /// A server of directories with names of two bytes, that answers in order; each reply says what it is to.
+    /// A server of directories with names of two bytes, that answers in order; each reply says what
+    /// it is to.
     #[derive(Default)]
     struct Server {
         /// How many names each of the directories `a` and `b` has.
@@ -251,7 +259,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever asks receives what a server would say that is asked one question after the other, whatever is asked between.
+        /// Whoever asks receives what a server would say that is asked one question after the
+        /// other, whatever is asked between.
         #[test]
         fn lh_files_12_answers_are_those_to_the_questions(
             names in prop::array::uniform2(0u16..60),
@@ -306,7 +315,8 @@ mod tests {
         }
         assert_eq!(under_way, [1, 2, 3, 4, 5, 6, 7, 8, 8, 8, 8, 8]);
         assert_eq!(server.most_waiting, MAX_AHEAD + 1);
-        // Elsewhere, as many answers are thrown away as were under way, and no more are asked for than at first.
+        // Elsewhere, as many answers are thrown away as were under way, and no more are asked for
+        // than at first.
         ask(&mut ahead, &mut server, &look("b", None, None));
         assert_eq!(server.asked.len(), 1);
     }

@@ -14,7 +14,8 @@ use super::message::{FilesAnswer, FilesAsk, FilesHello, MAX_ANSWER_BYTES};
 use crate::client::{Connector, close};
 use crate::error::Error;
 
-/// Why a server did not answer. What it answers of files that it has not, or that are not granted, is [`FilesAnswer::Failed`].
+/// Why a server did not answer. What it answers of files that it has not, or that are not granted,
+/// is [`FilesAnswer::Failed`].
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// No session came about.
@@ -64,12 +65,14 @@ impl<C: Connector> FilesClient<C> {
         }
     }
 
-    /// Asks, and receives the answer: never [`FilesAnswer::Ready`], [`FilesAnswer::Working`] or [`FilesAnswer::Refused`].
+    /// Asks, and receives the answer: never [`FilesAnswer::Ready`], [`FilesAnswer::Working`] or
+    /// [`FilesAnswer::Refused`].
     ///
     /// # Errors
     /// [`FilesError`].
     pub async fn ask(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
-        // A server closes sessions in which nothing is asked (LH-FILES-4), as when a pager is left alone. Looking again costs nothing.
+        // A server closes sessions in which nothing is asked (LH-FILES-4), as when a pager is left
+        // alone. Looking again costs nothing.
         let again = self.session.is_some() && matches!(ask, FilesAsk::Look { .. });
         match self.ask_once(ask).await {
             Err(FilesError::Broken(_) | FilesError::Refused(_)) if again => {
@@ -87,7 +90,8 @@ impl<C: Connector> FilesClient<C> {
     }
 
     async fn ask_once(&mut self, ask: &FilesAsk) -> Result<FilesAnswer, FilesError> {
-        // Kept only where the answer has come: whoever does not wait for it leaves no session in which the next answer is another's.
+        // Kept only where the answer has come: whoever does not wait for it leaves no session in
+        // which the next answer is another's.
         let mut session = match self.session.take() {
             Some(session) => session,
             None => Session::new(open(&*self.connector).await.map_err(FilesError::Connect)?),
@@ -104,14 +108,16 @@ impl<S: crate::Transport> Channel for Session<S> {
     type Error = FilesError;
 
     async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), FilesError> {
-        // The questions follow the versions at once: no round trip is spent on agreement (LH-FILES-2).
+        // The questions follow the versions at once: no round trip is spent on agreement
+        // (LH-FILES-2).
         let said = write_lines(&mut self.writer, self.hello.take().as_ref(), asks).await;
         self.unsaid = self.unsaid.take().or(said.err());
         Ok(())
     }
 
     async fn receive(&mut self) -> Result<FilesAnswer, FilesError> {
-        // What a server says before it closes is received though nothing can be said to it any more.
+        // What a server says before it closes is received though nothing can be said to it any
+        // more.
         match self.answer().await {
             Err(FilesError::Broken(reason)) => Err(self.unsaid.take().unwrap_or(reason).into()),
             answered => answered,

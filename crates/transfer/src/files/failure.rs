@@ -1,4 +1,5 @@
-//! Why a question about files has no answer, or a name was not changed: a kind for programs, a line for people.
+//! Why a question about files has no answer, or a name was not changed: a kind for programs, a line
+//! for people.
 
 use std::fmt;
 
@@ -37,7 +38,8 @@ pub enum FilesFailureKind {
     PermissionDenied,
     /// The server's grants do not let this key do it; the detail is the whole sentence.
     NotGranted,
-    /// The path leads out of the directory that is served, or through a symbolic link; or it is the directory that is served itself.
+    /// The path leads out of the directory that is served, or through a symbolic link; or it is the
+    /// directory that is served itself.
     RefusedPath,
     /// A directory was expected.
     NotADirectory,
@@ -57,7 +59,8 @@ pub enum FilesFailureKind {
     Limit,
     /// The question is not understood.
     NotUnderstood,
-    /// Another error of the operating system, named in the detail; or a kind that this release does not know.
+    /// Another error of the operating system, named in the detail; or a kind that this release does
+    /// not know.
     #[serde(other)]
     Io,
 }
@@ -156,7 +159,8 @@ impl FilesFailure {
     }
 }
 
-/// One printable line: the path, what happened and what to do. The other side's words are written out.
+/// One printable line: the path, what happened and what to do. The other side's words are written
+/// out.
 impl fmt::Display for FilesFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let detail = printable(self.detail.as_bytes());

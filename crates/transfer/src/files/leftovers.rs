@@ -1,4 +1,5 @@
-//! What copies left in a directory, a page at a time, and the removal of what nobody needs any more.
+//! What copies left in a directory, a page at a time, and the removal of what nobody needs any
+//! more.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -10,14 +11,16 @@ use crate::error::Failure;
 use crate::store::confine::Dir;
 use crate::store::journal::{Leftover, LeftoverUse, leftovers, remove_leftover};
 
-/// Most leftovers in one answer: with their names, and the longest ones that they could be for, less than a line may be long.
+/// Most leftovers in one answer: with their names, and the longest ones that they could be for,
+/// less than a line may be long.
 const MAX_LEFTOVERS_PER_PAGE: usize = 250;
-/// A leftover of which it can't be known whether a copy writes it is removed only when nobody has written to it for this long: a copy
-/// whose other end has fallen silent ends within a minute.
+/// A leftover of which it can't be known whether a copy writes it is removed only when nobody has
+/// written to it for this long: a copy whose other end has fallen silent ends within a minute.
 const MIN_UNKNOWN_AGE: Duration = Duration::from_secs(3600);
 
-/// Those whose first name is behind `after`, and the name behind which there are more. Those that nobody has written to for
-/// `remove_older_than_seconds` are removed, unless a copy uses them (LH-FILES-11). Blocking.
+/// Those whose first name is behind `after`, and the name behind which there are more. Those that
+/// nobody has written to for `remove_older_than_seconds` are removed, unless a copy uses them
+/// (LH-FILES-11). Blocking.
 pub(super) fn page(
     dir: &Arc<Dir>,
     after: Option<&PathBytes>,
@@ -108,7 +111,8 @@ mod tests {
         assert_eq!(removed(&dir, 7 * 86400), [LeftoverOutcome::Kept]);
         assert_eq!(removed(&dir, 86400), [LeftoverOutcome::Removed]);
         assert_eq!(removed(&dir, 0), []);
-        // What a copy writes is never removed, whatever its age: no copy makes a directory of such a name, so it is nobody's.
+        // What a copy writes is never removed, whatever its age: no copy makes a directory of such
+        // a name, so it is nobody's.
         std::fs::create_dir(&file).unwrap();
         assert_eq!(removed(&dir, 0), [LeftoverOutcome::Kept]);
     }

@@ -50,7 +50,8 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         self.inner
     }
 
-    /// The next line, without its end; none at a clean end of the stream. What has been read stays when this is dropped.
+    /// The next line, without its end; none at a clean end of the stream. What has been read stays
+    /// when this is dropped.
     pub(crate) async fn next(&mut self) -> Result<Option<BytesMut>, LineError> {
         let mut searched = 0;
         loop {

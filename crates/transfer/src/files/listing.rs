@@ -1,8 +1,9 @@
 //! A directory of any length in the order of its names, in bounded memory.
 //!
-//! A directory has no order of its own, and sorting a million names takes memory for a million. So one pass over it keeps the smallest names
-//! behind the last one that was listed, as many as there is room for; pages are cut from these, and when they are used up, there is
-//! another pass. A name that is made or removed meanwhile is reported or not; every other one is reported once.
+//! A directory has no order of its own, and sorting a million names takes memory for a million. So
+//! one pass over it keeps the smallest names behind the last one that was listed, as many as there
+//! is room for; pages are cut from these, and when they are used up, there is another pass. A name
+//! that is made or removed meanwhile is reported or not; every other one is reported once.
 
 use std::collections::{BinaryHeap, VecDeque};
 use std::ffi::OsStr;
@@ -76,7 +77,8 @@ struct Kept {
     is_cut: bool,
 }
 
-/// Pages of directories. It remembers where the last one ended, so that the next one costs no pass of its own.
+/// Pages of directories. It remembers where the last one ended, so that the next one costs no pass
+/// of its own.
 #[derive(Debug, Default)]
 pub struct Listing(Option<Kept>);
 
@@ -99,7 +101,8 @@ impl Listing {
         })
     }
 
-    /// The entries of `dir`, which is at `path`, behind `after`; and the name behind which there are more. Blocking.
+    /// The entries of `dir`, which is at `path`, behind `after`; and the name behind which there
+    /// are more. Blocking.
     pub(crate) fn page(
         &mut self,
         dir: &Dir,

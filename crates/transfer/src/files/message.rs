@@ -1,4 +1,5 @@
-//! What is asked of files without copying them, and what is answered: one line of JSON each (LH-FILES-1).
+//! What is asked of files without copying them, and what is answered: one line of JSON each
+//! (LH-FILES-1).
 //!
 //! Fields may be added within a version; unknown ones are passed over.
 
@@ -24,7 +25,8 @@ pub struct FilesHello {
     pub highest: u16,
 }
 
-/// A question about files, or a change of names. Over ssh, paths are as typed; at a server they are plain, beneath its root.
+/// A question about files, or a change of names. Over ssh, paths are as typed; at a server they are
+/// plain, beneath its root.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "files", rename_all = "snake_case")]
 pub enum FilesAsk {
@@ -36,11 +38,13 @@ pub enum FilesAsk {
         list: bool,
         /// Only names behind this one, in the order of their bytes.
         after: Option<PathBytes>,
-        /// Entries in the answer, at most; a page as large as allowed if it is none, or more than that.
+        /// Entries in the answer, at most; a page as large as allowed if it is none, or more than
+        /// that.
         #[serde(default)]
         limit: Option<u32>,
     },
-    /// What follows what was listed of a directory last? Answered by [`FilesAnswer::Entries`], with none after its end (LH-FILES-12).
+    /// What follows what was listed of a directory last? Answered by [`FilesAnswer::Entries`], with
+    /// none after its end (LH-FILES-12).
     More {
         /// As in [`FilesAsk::Look`].
         #[serde(default)]

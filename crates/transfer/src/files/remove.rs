@@ -1,4 +1,5 @@
-//! Removes a directory with all it holds: in bounded memory, with two descriptors, without following a link.
+//! Removes a directory with all it holds: in bounded memory, with two descriptors, without
+//! following a link.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -26,8 +27,8 @@ struct Level {
 /// Where it failed, beneath what was to be removed.
 pub(super) type Failed = (Errno, RelPath);
 
-/// Removes the directory `name` of `parent` and all beneath it, until `stop` is set (then `EINTR`). What could be removed before a failure
-/// is gone.
+/// Removes the directory `name` of `parent` and all beneath it, until `stop` is set (then `EINTR`).
+/// What could be removed before a failure is gone.
 pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result<(), Failed> {
     let at_top = |errno| (errno, RelPath::root());
     let plain =
@@ -63,8 +64,8 @@ pub(super) fn directory(parent: &Dir, name: &OsStr, stop: &AtomicBool) -> Result
     parent.remove_dir(name).map_err(at_top)
 }
 
-/// Removes what can be removed at once: all that is no directory, and empty directories. The others are taken down, as far as there is room
-/// for their names; for one there always is.
+/// Removes what can be removed at once: all that is no directory, and empty directories. The others
+/// are taken down, as far as there is room for their names; for one there always is.
 fn empty(top: &Dir, path: RelPath, room: &mut usize, stop: &AtomicBool) -> Result<Level, Failed> {
     let mut level = Level {
         path,

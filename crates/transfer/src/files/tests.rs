@@ -345,7 +345,8 @@ fn any_ask() -> impl Strategy<Value = FilesAsk> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is asked, nothing outside of the root changes, and nothing outside of what is granted.
+    /// Whatever is asked, nothing outside of the root changes, and nothing outside of what is
+    /// granted.
     #[test]
     fn whatever_is_asked_only_what_is_granted_changes(asks in prop::collection::vec(any_ask(), 1..12)) {
         let world = World::new();

@@ -1,4 +1,5 @@
-//! Answers questions about the files beneath one directory, and changes names there. Nothing leads out of it ([`Dir`], LH-FILES-6).
+//! Answers questions about the files beneath one directory, and changes names there. Nothing leads
+//! out of it ([`Dir`], LH-FILES-6).
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -48,7 +49,8 @@ impl Permission for Anything {
 pub struct Files {
     root: Arc<Dir>,
     listing: Listing,
-    /// The directory that was looked at last, and the last name that was listed of it; none where there was nothing behind it.
+    /// The directory that was looked at last, and the last name that was listed of it; none where
+    /// there was nothing behind it.
     reported: Option<(PathBytes, PathBytes)>,
 }
 
@@ -64,7 +66,8 @@ impl Files {
         }
     }
 
-    /// The question for what follows (LH-FILES-12) as one that says behind what, if there is anything; any other as it is.
+    /// The question for what follows (LH-FILES-12) as one that says behind what, if there is
+    /// anything; any other as it is.
     pub(crate) fn spelled_out(&self, ask: FilesAsk) -> FilesAsk {
         match (&ask, &self.reported) {
             (FilesAsk::More { limit }, Some((path, reported))) => FilesAsk::Look {
@@ -77,7 +80,8 @@ impl Files {
         }
     }
 
-    /// Whether the answer takes the memory of a pass over a directory: [`super::listing::MAX_KEPT_BYTES`].
+    /// Whether the answer takes the memory of a pass over a directory:
+    /// [`super::listing::MAX_KEPT_BYTES`].
     pub(crate) fn needs_pass(&self, ask: &FilesAsk) -> bool {
         match ask {
             FilesAsk::Look {
@@ -191,7 +195,8 @@ impl Files {
             return Ok(FilesAnswer::Changed);
         }
         demand_change(permission, Access::Create, &place, path)?;
-        // From the top down. Those above what may be written are not made, so they have to be there.
+        // From the top down. Those above what may be written are not made, so they have to be
+        // there.
         let mut missing = VecDeque::from([place.clone()]);
         let mut above = place;
         while let Some((parent, _)) = above.split_last().filter(|_| parents) {
@@ -226,7 +231,8 @@ impl Files {
         let (source, mut place) = (plain(from)?, plain(to)?);
         demand_change(permission, Access::Write, &source, from)?;
         let (source_parent, source_name) = source.split_last().ok_or(refused(from))?;
-        // A destination that is a directory is gone into; whether it is one is reported to nobody who may not write there.
+        // A destination that is a directory is gone into; whether it is one is reported to nobody
+        // who may not write there.
         let may_look = place.is_root() || permission.may(Access::Write, &place);
         let is_directory = |place: &RelPath| {
             let stat = self.root.stat(place);
@@ -368,7 +374,8 @@ fn demand(
     }
 }
 
-/// That the name `place` may be made or changed: what it lies in is granted, and it is no name of a copy's own (LH-FILES-8, LH-FILES-9).
+/// That the name `place` may be made or changed: what it lies in is granted, and it is no name of a
+/// copy's own (LH-FILES-8, LH-FILES-9).
 fn demand_change(
     permission: &dyn Permission,
     access: Access,

@@ -1,4 +1,5 @@
-//! Lines of the files protocol (`docs/files-protocol.md`): what a server is asked, and what a client is answered.
+//! Lines of the files protocol (`docs/files-protocol.md`): what a server is asked, and what a
+//! client is answered.
 
 use longhaul_proto::fuzzing::{Seed, assert_one_line, assert_short_line, texts};
 use serde::Serialize;

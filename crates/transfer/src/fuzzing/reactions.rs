@@ -22,7 +22,8 @@ use crate::store::{Announced, Comparison, MadeDir, OnCommit, Resumed, Resumption
 use crate::tree_hash::{BlockHash, Hash, Subtree};
 use crate::wire::{Block, Compare, Frame, HardLink, Head, Meta, NO_ENTRY, Offer, Written};
 
-/// A stream that says nothing more, and at whose other end nothing more happens, is over after so many looks.
+/// A stream that says nothing more, and at whose other end nothing more happens, is over after so
+/// many looks.
 const MAX_QUIET_LOOKS: usize = 16;
 /// Looks for the first bytes of a sender before what was to be answered is said all the same.
 const FIRST_LOOKS: usize = 1 << 20;
@@ -184,8 +185,8 @@ impl<B: FnMut() -> bool + Unpin, Q: FnMut() -> bool + Unpin> AsyncRead for Said<
     }
 }
 
-/// What a sender says behind HELLO, over one stream and again over another: no panic, nothing but answers, and every outcome
-/// the same however often it is reported (LH-COPY-19).
+/// What a sender says behind HELLO, over one stream and again over another: no panic, nothing but
+/// answers, and every outcome the same however often it is reported (LH-COPY-19).
 pub(super) fn receiver(data: &[u8]) {
     let receiver = Receiver::new(
         Nowhere,
@@ -237,7 +238,8 @@ pub(super) fn receiver(data: &[u8]) {
     }
 }
 
-/// The outcomes in what a receiver has said. A stream that ended early may have been cut in the middle of a frame.
+/// The outcomes in what a receiver has said. A stream that ended early may have been cut in the
+/// middle of a frame.
 async fn reported_in(bytes: &[u8]) -> Vec<(u64, Result<Written, Failure>)> {
     let mut reported = Vec::new();
     let mut reader = FrameReader::new(bytes);
@@ -283,8 +285,8 @@ impl AsyncWrite for Discarded {
     }
 }
 
-/// What a receiver answers a sender of a small tree and a large file: no panic, and no copy is taken for complete that its
-/// receiver can't have the hash of (LH-COPY-26).
+/// What a receiver answers a sender of a small tree and a large file: no panic, and no copy is
+/// taken for complete that its receiver can't have the hash of (LH-COPY-26).
 pub(super) fn sender(data: &[u8]) {
     let tree = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/src/wire"));
     let large = std::env::current_exe().unwrap();

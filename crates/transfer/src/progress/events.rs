@@ -6,7 +6,8 @@ use std::time::Duration;
 use crate::error::Failure;
 use crate::tree_hash::Hash;
 
-/// Something that happened. Paths are ready for a person to read, destination-side names as the user would give them.
+/// Something that happened. Paths are ready for a person to read, destination-side names as the
+/// user would give them.
 #[derive(Debug, Clone)]
 pub enum Event {
     /// A stream is open.
@@ -24,8 +25,8 @@ pub enum Event {
         route: String,
         /// What happened, naming the hop if that is known.
         reason: String,
-        /// If true, a user need not hear of it: it was one more than the server allows beside others, or the
-        /// copy ends by it, and its report says why.
+        /// If true, a user need not hear of it: it was one more than the server allows beside
+        /// others, or the copy ends by it, and its report says why.
         is_silent: bool,
     },
     /// Nothing has arrived for a while: the copy waits for its server.
@@ -46,7 +47,8 @@ pub enum Event {
         /// What the server said, or did.
         reason: String,
     },
-    /// A route has another share of the streams from now on; only of routes that somebody else than the user chose.
+    /// A route has another share of the streams from now on; only of routes that somebody else than
+    /// the user chose.
     RouteJudged {
         /// Which.
         route: String,
@@ -70,7 +72,8 @@ pub enum Event {
         path: String,
         /// Its size; none for directories and links.
         bytes: Option<u64>,
-        /// Its BLAKE3 hash; none for directories and links, and for a file that was known by its size and time.
+        /// Its BLAKE3 hash; none for directories and links, and for a file that was known by its
+        /// size and time.
         hash: Option<Hash>,
         /// It was there before, identical, and was left alone.
         same: bool,
@@ -84,7 +87,8 @@ pub enum Event {
     },
 }
 
-/// That a copy stands still: it opens a stream over each other route that was chosen for it, however small it is.
+/// That a copy stands still: it opens a stream over each other route that was chosen for it,
+/// however small it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standstill {
     /// No stream has ever been open.
@@ -100,7 +104,8 @@ impl Standstill {
     #[must_use]
     pub const fn after(self) -> Duration {
         match self {
-            // By then the first connection's SYN was lost, which is sent again after a second (RFC 6298, section 2), or the path is a very long one.
+            // By then the first connection's SYN was lost, which is sent again after a second (RFC
+            // 6298, section 2), or the path is a very long one.
             Self::Unopened => Duration::from_secs(1),
             // There is nothing to wait for.
             Self::Failed => Duration::ZERO,

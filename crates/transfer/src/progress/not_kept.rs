@@ -12,7 +12,8 @@ const ACL_PREFIX: &[u8] = b"system.posix_acl_";
 /// Beginnings of the names of extended attributes that the system gives to every file by itself.
 const SYSTEM_LABELS: [&[u8]; 2] = [b"security.selinux", b"security.ima"];
 
-/// Counters of what a copy does not keep. At the end that writes, they are the other end's (LH-COPY-54).
+/// Counters of what a copy does not keep. At the end that writes, they are the other end's
+/// (LH-COPY-54).
 #[derive(Debug, Default)]
 pub struct NotKept {
     own_user: OnceLock<u32>,
@@ -73,7 +74,8 @@ impl NotKept {
             .fetch_add(u64::from(has_others), Ordering::Relaxed);
     }
 
-    /// Takes over the counts of the end that reads the sources. Counts never fall: an older report may arrive later.
+    /// Takes over the counts of the end that reads the sources. Counts never fall: an older report
+    /// may arrive later.
     pub(crate) fn raise(&self, counts: NotKeptCounts) {
         self.owners.fetch_max(counts.owners, Ordering::Relaxed);
         self.set_id_bits

@@ -13,7 +13,8 @@ use crate::flow_report::ReportSchedule;
 use crate::lock::Locked;
 use crate::wire::FlowReport;
 
-/// Counters of one stream, over all the connections that it had: one that is lost and opened again goes on with the same ones.
+/// Counters of one stream, over all the connections that it had: one that is lost and opened again
+/// goes on with the same ones.
 #[derive(Debug)]
 pub struct StreamCounters {
     /// Counted from 0 in the order in which streams were opened.
@@ -108,7 +109,8 @@ pub struct Ends {
 const MAX_ACTIONS: usize = 32;
 
 impl Ends {
-    /// Goes on with the next connection: counters add up, and what is known of the moment is the later one's.
+    /// Goes on with the next connection: counters add up, and what is known of the moment is the
+    /// later one's.
     fn go_on(&mut self, later: Self) {
         let before = std::mem::replace(self, later);
         let (here, now) = (before.here, &mut self.here);
@@ -263,7 +265,8 @@ impl StreamCounters {
         self.is_waiting.store(true, Ordering::Relaxed);
     }
 
-    /// Returns whether this end is busy with what has arrived, and does not look whether there is more.
+    /// Returns whether this end is busy with what has arrived, and does not look whether there is
+    /// more.
     pub(crate) fn is_busy(&self) -> bool {
         self.is_accepted() && !self.is_waiting.load(Ordering::Relaxed)
     }

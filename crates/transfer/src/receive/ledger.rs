@@ -1,12 +1,15 @@
-//! The receiver's account of a copy: what has arrived, what is in place, what failed, and who waits for an answer.
+//! The receiver's account of a copy: what has arrived, what is in place, what failed, and who waits
+//! for an answer.
 //!
-//! A state machine: what happened goes in, [`Action`]s come out. It reads no clock, takes no lock and does no I/O; the
-//! [`Receiver`](super::Receiver) brings it what streams carry and takes its actions to the store.
+//! A state machine: what happened goes in, [`Action`]s come out. It reads no clock, takes no lock
+//! and does no I/O; the [`Receiver`](super::Receiver) brings it what streams carry and takes its
+//! actions to the store.
 //!
-//! Everything a peer can repeat is done once (LH-COPY-19): an entry that is recorded is answered as it was the first time
-//! and otherwise left alone, a block that is in is acknowledged and not written again. That is what lets streams die at any
-//! moment. An answer goes to whoever asked, since only that stream asks again when it is lost; a stream that has gone asks
-//! nothing of the ledger, its answers simply go nowhere (LH-COPY-21, LH-COPY-27).
+//! Everything a peer can repeat is done once (LH-COPY-19): an entry that is recorded is answered as
+//! it was the first time and otherwise left alone, a block that is in is acknowledged and not
+//! written again. That is what lets streams die at any moment. An answer goes to whoever asked,
+//! since only that stream asks again when it is lost; a stream that has gone asks nothing of the
+//! ledger, its answers simply go nowhere (LH-COPY-21, LH-COPY-27).
 
 #![deny(clippy::indexing_slicing)] // what is counted here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -43,7 +46,8 @@ const MAX_WAITING_ENTRIES: usize = 1 << 20;
 const MAX_NOTES: usize = 1024;
 /// Bytes that a record in the manifest takes while it waits for one before it.
 const WAITING_BYTES: u64 = 64;
-/// The most bytes that one event makes the ledger remember: a file and its path, or a page of outcomes and a reason.
+/// The most bytes that one event makes the ledger remember: a file and its path, or a page of
+/// outcomes and a reason.
 pub(crate) const EVENT_BYTES: u64 = 8 * 1024;
 
 /// What passes through the ledger unread.
@@ -63,17 +67,20 @@ pub(crate) type Answer = (Frame, Option<Frame>);
 pub(crate) enum Action<P: Parts> {
     /// Send this to who asked.
     Answer(P::Asker, Answer),
-    /// Write a block, then say so with [`Ledger::block_written`]. At most one write of a file is under way.
+    /// Write a block, then say so with [`Ledger::block_written`]. At most one write of a file is
+    /// under way.
     Write(BlockWrite<P>),
     /// The hashes agree: give the file its name, then say so with [`Ledger::file_placed`].
     Place(Placement<P>),
-    /// Remove what was written of a file, or leave it for a later copy if `keep`; then say so with [`Ledger::discarded`].
+    /// Remove what was written of a file, or leave it for a later copy if `keep`; then say so with
+    /// [`Ledger::discarded`].
     Discard { file: P::File, keep: bool },
     /// Report to the observer what became of an entry; once for each.
     Report(Report),
     /// So many bytes more, or fewer, are written.
     Count(i64),
-    /// All entries are in place: finish these directories, in this order, then say so with [`Ledger::finished`].
+    /// All entries are in place: finish these directories, in this order, then say so with
+    /// [`Ledger::finished`].
     Finish(Vec<Directory>),
 }
 
@@ -139,7 +146,8 @@ pub(crate) struct Ledger<P: Parts> {
     files: HashMap<u64, ArrivingFile<P>>,
     /// Entries that come whole and are being written, and who asked for each.
     being_written: HashMap<u64, Vec<P::Asker>>,
-    /// Files that were offered or said to be other names and are being compared, and who asked for each.
+    /// Files that were offered or said to be other names and are being compared, and who asked for
+    /// each.
     being_compared: HashMap<u64, Vec<P::Asker>>,
     manifest: Manifest,
     outcomes: Outcomes,
@@ -166,8 +174,8 @@ struct Memory {
 }
 
 impl<P: Parts> Ledger<P> {
-    /// An account of what was `asked` for, of so many sources. It counts `begun_with` bytes as its own from the start and
-    /// takes nothing before [`Self::give_room`].
+    /// An account of what was `asked` for, of so many sources. It counts `begun_with` bytes as its
+    /// own from the start and takes nothing before [`Self::give_room`].
     pub(crate) fn new(asked: Asked, sources: usize, begun_with: u64) -> Self {
         Self {
             expectation: Expectation::new(asked, sources),
@@ -200,8 +208,8 @@ impl<P: Parts> Ledger<P> {
         memory.begun_with + memory.files + memory.directories + waiting + self.outcomes.bytes()
     }
 
-    /// It may take so many bytes. To be said before each event, [`EVENT_BYTES`] more than it takes, or with the reason why
-    /// there are not so many.
+    /// It may take so many bytes. To be said before each event, [`EVENT_BYTES`] more than it takes,
+    /// or with the reason why there are not so many.
     pub(crate) fn give_room(&mut self, room: u64, refusal: Option<Exhausted>) {
         (self.memory.room, self.memory.refusal) = (room, refusal);
     }
@@ -216,8 +224,9 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Whether the entry of a frame can be meant for this copy, and is part of what was asked for (LH-COPY-18). `Ok` with a
-    /// failure: it is reported as an entry that failed, whatever it was sent as.
+    /// Whether the entry of a frame can be meant for this copy, and is part of what was asked for
+    /// (LH-COPY-18). `Ok` with a failure: it is reported as an entry that failed, whatever it was
+    /// sent as.
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
@@ -246,7 +255,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Whether what another name is said to be one of can be part of what was asked for (LH-COPY-45).
+    /// Whether what another name is said to be one of can be part of what was asked for
+    /// (LH-COPY-45).
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
@@ -299,7 +309,8 @@ impl<P: Parts> Ledger<P> {
         self.conclude(out);
     }
 
-    /// When every entry is recorded, nothing is left of those that failed and nothing is being written: asks for the directories to be finished, once.
+    /// When every entry is recorded, nothing is left of those that failed and nothing is being
+    /// written: asks for the directories to be finished, once.
     fn conclude(&mut self, out: &mut Vec<Action<P>>) {
         let all_recorded = self.end == Some(self.manifest.len()) && self.manifest.waiting() == 0;
         let all_quiet = self.unremoved == 0
@@ -316,7 +327,8 @@ impl<P: Parts> Ledger<P> {
         out.push(Action::Finish(directories));
     }
 
-    /// The directories are finished, but for what failed, which the sender receives before DONE (LH-COPY-25).
+    /// The directories are finished, but for what failed, which the sender receives before DONE
+    /// (LH-COPY-25).
     pub(crate) fn finished(&mut self, failed: Vec<(Head, Failure)>) {
         self.memory.directories = 0;
         let notes = failed.into_iter().take(MAX_NOTES);
@@ -369,8 +381,8 @@ impl<P: Parts> Ledger<P> {
         self.manifest.has(id).then(|| self.outcomes.of(id))
     }
 
-    /// Records what became of an entry; the first word counts. Gives the outcome that is recorded. To be followed by
-    /// [`Self::conclude`].
+    /// Records what became of an entry; the first word counts. Gives the outcome that is recorded.
+    /// To be followed by [`Self::conclude`].
     fn record(
         &mut self,
         head: &Head,
@@ -406,8 +418,8 @@ impl<P: Parts> Ledger<P> {
     }
 }
 
-/// Whether a later copy may go on with what was written of a file that failed: not if its content was wrong, or its source is another one
-/// by now (LH-COPY-35).
+/// Whether a later copy may go on with what was written of a file that failed: not if its content
+/// was wrong, or its source is another one by now (LH-COPY-35).
 fn is_worth_keeping(failure: &Failure) -> bool {
     use FailureKind::{DiskFull, Io, Limit, PermissionDenied};
     matches!(failure.kind, DiskFull | Io | Limit | PermissionDenied)

@@ -1,7 +1,9 @@
-//! The receiver of a copy: brings the [`Ledger`] what streams carry, and takes what it asks for to the store.
+//! The receiver of a copy: brings the [`Ledger`] what streams carry, and takes what it asks for to
+//! the store.
 //!
-//! What is decided is the ledger's. Here are the lock around it, the store, the account that memory is taken on, and the
-//! observer. Actions are carried out without the lock, by the thread that brought the event.
+//! What is decided is the ledger's. Here are the lock around it, the store, the account that memory
+//! is taken on, and the observer. Actions are carried out without the lock, by the thread that
+//! brought the event.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -30,8 +32,8 @@ use crate::workers::blocking;
 
 mod perform;
 
-/// Bytes that a copy takes whatever it does, beside the names of its sources. Most are for files that wait to be
-/// committed.
+/// Bytes that a copy takes whatever it does, beside the names of its sources. Most are for files
+/// that wait to be committed.
 const COPY_BYTES: u64 = 192 * 1024;
 /// Bytes that a source takes beside its name.
 const SOURCE_BYTES: u64 = 256;
@@ -142,12 +144,14 @@ impl<S: Store> Receiver<S> {
         }))
     }
 
-    /// What ends, as a channel without a sender, when this receiver is gone and has let go of its files. For who asks first.
+    /// What ends, as a channel without a sender, when this receiver is gone and has let go of its
+    /// files. For who asks first.
     pub(crate) fn ended(&self) -> Option<mpsc::Receiver<()>> {
         self.ended.locked().take()
     }
 
-    /// Reports something to the ledger that makes it remember no more than `EVENT_BYTES`, and `more` bytes.
+    /// Reports something to the ledger that makes it remember no more than `EVENT_BYTES`, and
+    /// `more` bytes.
     fn event_of<R>(
         &self,
         more: u64,
@@ -173,8 +177,8 @@ impl<S: Store> Receiver<S> {
         self.event_of(0, event)
     }
 
-    /// Whether an entry's frame can be meant for this copy, and is part of what was asked for. An entry that is not taken comes
-    /// back as its failure.
+    /// Whether an entry's frame can be meant for this copy, and is part of what was asked for. An
+    /// entry that is not taken comes back as its failure.
     pub(crate) fn check(&self, frame: Frame) -> Result<Frame, Error> {
         if let Frame::FileEnd { id, .. } = frame {
             self.event(|ledger, _| ledger.is_described(id))
@@ -224,8 +228,8 @@ impl<S: Store> Receiver<S> {
         }
     }
 
-    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or HARD_LINK; as long as somebody `is_waiting` for the
-    /// answer. Blocking.
+    /// An entry that comes whole (SMALL, DIRECTORY, SYMLINK, FAILED), FILE_END, OFFER or HARD_LINK;
+    /// as long as somebody `is_waiting` for the answer. Blocking.
     pub(crate) fn entry(
         self: &Arc<Self>,
         frame: Frame,
@@ -303,8 +307,8 @@ impl<S: Store> Receiver<S> {
         self.perform(actions);
     }
 
-    /// What is there of a file that was offered. A server reads one file at a time to compare it for one key: to offer costs next to
-    /// nothing, and to read a large file much.
+    /// What is there of a file that was offered. A server reads one file at a time to compare it
+    /// for one key: to offer costs next to nothing, and to read a large file much.
     fn compare(&self, offer: &Offer, is_waiting: &dyn Fn() -> bool) -> Result<Comparison, Failure> {
         let reading = self
             .account
@@ -344,7 +348,8 @@ impl<S: Store> Receiver<S> {
         })
     }
 
-    /// FILE: a file that will come in blocks. Nothing is created yet, but what an earlier copy has left of it is gone on with.
+    /// FILE: a file that will come in blocks. Nothing is created yet, but what an earlier copy has
+    /// left of it is gone on with.
     pub(crate) async fn file(self: &Arc<Self>, announced: Announced) -> Result<(), Error> {
         let id = announced.head.id;
         if announced.identity.is_none() || self.event(|ledger, _| ledger.is_described(id)).0.is_ok()
@@ -448,8 +453,8 @@ impl<S: Store> Receiver<S> {
         self.state.locked().ledger.have(id, from)
     }
 
-    /// Whether a block is what its file's description allows, and if so how large the file is; none if it has been answered for
-    /// already. Waits for the file's place among those open.
+    /// Whether a block is what its file's description allows, and if so how large the file is; none
+    /// if it has been answered for already. Waits for the file's place among those open.
     ///
     /// # Errors
     /// [`Error::Protocol`] if the block does not belong to the file.
@@ -472,18 +477,20 @@ impl<S: Store> Receiver<S> {
         Ok(Some(size))
     }
 
-    /// A block has arrived. Whether it is wanted; otherwise who asked is answered, now or with those who asked before.
+    /// A block has arrived. Whether it is wanted; otherwise who asked is answered, now or with
+    /// those who asked before.
     pub(crate) fn wants(self: &Arc<Self>, block: &Block, reply: Reply) -> bool {
         let (wanted, actions) = self.event(|ledger, out| ledger.block(block, reply, out));
         self.perform(actions);
         wanted
     }
 
-    /// The data of a block that is wanted, of a file of `size` bytes, and its hash if that is known. Blocking; the thread that
-    /// finds nobody writing the file goes on until nothing waits to be written to it.
+    /// The data of a block that is wanted, of a file of `size` bytes, and its hash if that is
+    /// known. Blocking; the thread that finds nobody writing the file goes on until nothing waits
+    /// to be written to it.
     ///
-    /// Of a block in the clear the sender has `said` what it hashes to, where nobody could change it: another hash fails the file,
-    /// and nothing of the block is written (LH-COPY-44).
+    /// Of a block in the clear the sender has `said` what it hashes to, where nobody could change
+    /// it: another hash fails the file, and nothing of the block is written (LH-COPY-44).
     pub(crate) fn block(
         self: &Arc<Self>,
         block: Block,
@@ -538,7 +545,8 @@ impl<S: Store> Receiver<S> {
 pub(crate) struct Finish<S: Store>(Actions<S>);
 
 impl<S: Store> Drop for Receiver<S> {
-    /// A copy that ended early: what it made is left as the sender had it, for the next one to fill.
+    /// A copy that ended early: what it made is left as the sender had it, for the next one to
+    /// fill.
     fn drop(&mut self) {
         let state = self
             .state

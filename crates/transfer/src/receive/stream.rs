@@ -25,7 +25,8 @@ use crate::workers::Workers;
 
 /// Answers that may wait to be written.
 const MAX_WAITING_ANSWERS: usize = 1024;
-/// Bytes of what says which parts of a file are in place: one that waits, one that is being made, and one being written.
+/// Bytes of what says which parts of a file are in place: one that waits, one that is being made,
+/// and one being written.
 const HAVE_BYTES: usize = 3 * MAX_HAVE_SUBTREES * size_of::<Subtree>();
 const ANSWER_BYTES: usize = MAX_WAITING_ANSWERS * (size_of::<Answer>() + 2 * MAX_DETAIL / 3);
 const _: () = assert!(ANSWER_BYTES + HAVE_BYTES + 2 * MAX_BODY + SESSION_BYTES <= STREAM_BYTES);
@@ -49,9 +50,10 @@ pub(crate) enum StreamEnd {
 pub(crate) enum AfterDone<'a> {
     /// A client leaves.
     Leave,
-    /// A server goes on answering until the client closes: answers may have been lost with other streams, and are asked for
-    /// again here. If this is the only stream there ever was (it counts them), that can't be, and its half is closed in the
-    /// same flight as DONE, so that the client need not wait for it.
+    /// A server goes on answering until the client closes: answers may have been lost with other
+    /// streams, and are asked for again here. If this is the only stream there ever was (it counts
+    /// them), that can't be, and its half is closed in the same flight as DONE, so that the client
+    /// need not wait for it.
     Stay(&'a AtomicU32),
 }
 
@@ -127,7 +129,8 @@ async fn write_answers<S: Store, W: AsyncWrite + Unpin>(
         out.clear();
         tokio::select! {
             biased;
-            // Before the answers, of which there may be more without end: each saves its sender blocks.
+            // Before the answers, of which there may be more without end: each saves its sender
+            // blocks.
             Some(have) = in_place.recv() => have.encode(&mut out),
             answer = waiting.recv() => match answer {
                 Some(answer) => {

@@ -1,7 +1,9 @@
-//! A file of terabytes: offsets beyond 2^42 on the way from a source to a store, neither of which holds more than what is asked of it.
+//! A file of terabytes: offsets beyond 2^42 on the way from a source to a store, neither of which
+//! holds more than what is asked of it.
 //!
-//! Of a file of 4 TiB and some blocks, the store has the first 4 TiB from an earlier copy, by one subtree that nobody computed: what
-//! follows is read, sent, acknowledged and hashed at its true place.
+//! Of a file of 4 TiB and some blocks, the store has the first 4 TiB from an earlier copy, by one
+//! subtree that nobody computed: what follows is read, sent, acknowledged and hashed at its true
+//! place.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -180,7 +182,8 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
     .unwrap();
     let walk = queue.clone();
     tokio::task::spawn_blocking(move || walk.walk());
-    // Small, so that the sender receives what is there before it has sent much from the file's start.
+    // Small, so that the sender receives what is there before it has sent much from the file's
+    // start.
     let (near, far) = tokio::io::duplex(4096);
     let (near_read, mut near_write) = tokio::io::split(near);
     let (far_read, mut far_write) = tokio::io::split(far);

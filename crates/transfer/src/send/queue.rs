@@ -1,7 +1,8 @@
 //! The sender's queue: the one place from which all streams of a copy pull their work.
 //!
-//! What goes where is decided by the [`Schedule`]; this holds it under a lock, gives it the time, keeps its memory and its
-//! open files on the account, wakes who waits, and reports to the observer.
+//! What goes where is decided by the [`Schedule`]; this holds it under a lock, gives it the time,
+//! keeps its memory and its open files on the account, wakes who waits, and reports to the
+//! observer.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +34,8 @@ mod tests;
 
 /// How often a walk or a stream that waits for memory looks whether there is some.
 const MEMORY_POLL_INTERVAL: Duration = Duration::from_millis(50);
-/// Bytes of memory held for work whatever the entries take: enough for one full batch, so that the walk can't take all there is.
+/// Bytes of memory held for work whatever the entries take: enough for one full batch, so that the
+/// walk can't take all there is.
 const WORK_RESERVE: u64 = MAX_BATCH_ENTRIES as u64 * IN_FLIGHT_BYTES;
 
 /// See the module.
@@ -99,8 +101,8 @@ pub(crate) enum Taken {
 }
 
 impl Queue {
-    /// A queue of what is found beneath `sources`, whose memory and open files are on `account`; with `resume`, of files that a later copy
-    /// may go on with.
+    /// A queue of what is found beneath `sources`, whose memory and open files are on `account`;
+    /// with `resume`, of files that a later copy may go on with.
     ///
     /// # Errors
     /// [`Error::Limit`] if the account has no memory left.
@@ -135,13 +137,14 @@ impl Queue {
         }))
     }
 
-    /// What the receiver has, as far as it is known before it reports, and how files are compared; to be said before there are streams.
+    /// What the receiver has, as far as it is known before it reports, and how files are compared;
+    /// to be said before there are streams.
     pub(crate) fn expect(&self, presence: Presence, compare: Compare) {
         self.on(|schedule, _| schedule.expect(presence, compare));
     }
 
-    /// Names of one file are to be names of one file at the receiver, too: if it says that it understands that, or is known to. To be
-    /// said before the walk.
+    /// Names of one file are to be names of one file at the receiver, too: if it says that it
+    /// understands that, or is known to. To be said before the walk.
     pub(crate) fn keep_links(&self, understood: bool) {
         self.on(|schedule, _| {
             schedule.keep_links();
@@ -156,7 +159,8 @@ impl Queue {
         self.reports_not_kept.store(true, Ordering::Relaxed);
     }
 
-    /// Returns the counts of what is not kept, if they are to be reported and are not those `reported` before.
+    /// Returns the counts of what is not kept, if they are to be reported and are not those
+    /// `reported` before.
     pub(crate) fn not_kept_since(&self, reported: &mut NotKeptCounts) -> Option<NotKeptCounts> {
         let counts = self.progress.not_kept.counts();
         let is_due = self.reports_not_kept.load(Ordering::Relaxed) && counts != *reported;
@@ -183,7 +187,8 @@ impl Queue {
         self.act(state);
     }
 
-    /// Walks on one of the runtime's blocking threads until the walk has ended or the queue is closed.
+    /// Walks on one of the runtime's blocking threads until the walk has ended or the queue is
+    /// closed.
     pub(crate) fn start_walk(self: &Arc<Self>) -> JoinHandle<()> {
         let queue = self.clone();
         tokio::task::spawn_blocking(move || {
@@ -196,7 +201,8 @@ impl Queue {
         self.on(|schedule, _| schedule.add_stream(stream));
     }
 
-    /// The stream takes no more work: [`Self::take`] says that it is over once all that it carries is answered.
+    /// The stream takes no more work: [`Self::take`] says that it is over once all that it carries
+    /// is answered.
     pub(crate) fn retire(&self, stream: StreamId) {
         self.on(|schedule, _| schedule.retire(stream));
     }
@@ -231,7 +237,8 @@ impl Queue {
         }
     }
 
-    /// Resolves when there may be work, or the queue is over. To be created before [`Self::take`] is asked.
+    /// Resolves when there may be work, or the queue is over. To be created before [`Self::take`]
+    /// is asked.
     pub(crate) fn changed(&self) -> tokio::sync::futures::Notified<'_> {
         self.work.notified()
     }
@@ -254,8 +261,8 @@ impl Queue {
         }
     }
 
-    /// The other end has accepted a stream: which copy that has come to, where it reports, whether some of what is to be sent may be
-    /// there, and whether it understands HARD_LINK.
+    /// The other end has accepted a stream: which copy that has come to, where it reports, whether
+    /// some of what is to be sent may be there, and whether it understands HARD_LINK.
     ///
     /// # Errors
     /// [`Error::CopyLost`] if it is another copy than before: answers given by that one say nothing
@@ -305,8 +312,8 @@ impl Queue {
         self.on(|schedule, now| schedule.answered(id, outcome, now));
     }
 
-    /// The receiver says everything is in place, with its hash over everything. Answers on other streams may still be
-    /// on their way; they are waited for.
+    /// The receiver says everything is in place, with its hash over everything. Answers on other
+    /// streams may still be on their way; they are waited for.
     pub(crate) fn completed(&self, manifest: Hash) {
         self.on(|schedule, _| schedule.completed(manifest));
     }
@@ -466,7 +473,8 @@ impl WalkSink for Queue {
 }
 
 impl Queue {
-    /// The walk found what takes `cost` bytes of memory; waits for room. False if the queue is closed.
+    /// The walk found what takes `cost` bytes of memory; waits for room. False if the queue is
+    /// closed.
     fn take_in(&self, cost: u64, event: impl FnOnce(&mut Schedule)) -> bool {
         let mut state = self.state.locked();
         loop {

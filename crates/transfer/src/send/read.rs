@@ -1,8 +1,8 @@
-//! Work into bytes: what a stream is to send is read, hashed and framed here, on a blocking thread, into one buffer that
-//! then goes to the stream as it is.
+//! Work into bytes: what a stream is to send is read, hashed and framed here, on a blocking thread,
+//! into one buffer that then goes to the stream as it is.
 //!
-//! It is told what to read and reports what it found ([`Reports`]). Data passes through memory twice: it is read from the
-//! file, and hashed while it is still in the processor's cache.
+//! It is told what to read and reports what it found ([`Reports`]). Data passes through memory
+//! twice: it is read from the file, and hashed while it is still in the processor's cache.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,8 +20,9 @@ mod tests;
 
 pub(crate) use frame_buffer::FrameBuffer;
 
-/// Files up to this many bytes go in blocks of `1 << log2` bytes, so that several streams share them and their end, and a stream that has a small part
-/// of the path loses little with a block that was not there whole when the copy broke off ...
+/// Files up to this many bytes go in blocks of `1 << log2` bytes, so that several streams share
+/// them and their end, and a stream that has a small part of the path loses little with a block
+/// that was not there whole when the copy broke off ...
 const BLOCKS_BY_SIZE: [(u64, u32); 2] = [(64 << 20, 16), (64 << 30, 18)];
 /// ... and larger ones in these: fewer answers.
 const LARGE_BLOCK_LOG2: u32 = 20;
@@ -56,8 +57,9 @@ impl OpenFile {
     }
 }
 
-/// The binary logarithm of the block size in bytes of a file of `size` bytes. It follows from nothing else: a server that is started again in the midst of
-/// a pull has to describe the file as the one before did (LH-COPY-13).
+/// The binary logarithm of the block size in bytes of a file of `size` bytes. It follows from
+/// nothing else: a server that is started again in the midst of a pull has to describe the file as
+/// the one before did (LH-COPY-13).
 fn block_log2(size: u64) -> u32 {
     let fits = BLOCKS_BY_SIZE.into_iter().find(|(most, _)| size <= *most);
     fits.map_or(LARGE_BLOCK_LOG2, |(_, log2)| log2)
@@ -69,14 +71,15 @@ pub(crate) trait Reports {
     fn has_attributes(&self, _names: &[u8]) {}
     /// The file of this entry, if it is open and still to be sent.
     fn open_file(&self, id: u64) -> Option<Arc<OpenFile>>;
-    /// A file has been opened. The one to be read from: another stream may have opened it before. None if it is not to be
-    /// sent any more.
+    /// A file has been opened. The one to be read from: another stream may have opened it before.
+    /// None if it is not to be sent any more.
     fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>>;
     /// A block has been read. The hash of its file, if that was the last one.
     fn block_read(&self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash>;
     /// All of a file has been read, unchanged. Whether its end is to be said.
     fn file_read(&self, stream: StreamId, id: u64, size: u64, hash: Hash) -> bool;
-    /// A file that is to be offered has been read: its size and hash, as they are to be said; none if it need not be offered.
+    /// A file that is to be offered has been read: its size and hash, as they are to be said; none
+    /// if it need not be offered.
     fn offer_read(&self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)>;
     /// A file can't be offered: it is to be sent at once.
     fn not_offered(&self, id: u64);
@@ -127,8 +130,8 @@ pub(crate) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads, hashes and frames `work`, the files of which are opened in `place`. Returns how many bytes of file data that is.
-    /// Blocking.
+    /// Reads, hashes and frames `work`, the files of which are opened in `place`. Returns how many
+    /// bytes of file data that is. Blocking.
     pub(crate) fn fill(&mut self, work: Vec<Work>, mut place: Option<Held>) -> u64 {
         let mut data = 0;
         for work in work {

@@ -1,14 +1,17 @@
-//! The schedule of what is sent: which stream sends what next, what is in flight, and when all is answered.
+//! The schedule of what is sent: which stream sends what next, what is in flight, and when all is
+//! answered.
 //!
-//! Entries come in from the walk, in order; a large file is cut into blocks; a stream takes what is next when it has room, so a
-//! fast path carries more. What a stream has taken is *in flight* until the receiver answers; when the stream is lost, it comes
-//! back and is taken first. When nothing is left to take, an idle stream sends again what has long been in flight
-//! elsewhere and carries it from then on, so stalled paths can't hold up the end.
+//! Entries come in from the walk, in order; a large file is cut into blocks; a stream takes what is
+//! next when it has room, so a fast path carries more. What a stream has taken is *in flight* until
+//! the receiver answers; when the stream is lost, it comes back and is taken first. When nothing is
+//! left to take, an idle stream sends again what has long been in flight elsewhere and carries it
+//! from then on, so stalled paths can't hold up the end.
 //!
-//! It decides and does nothing: events are its methods, what they lead to is in the answers and in [`Schedule::actions`], and
-//! the time is an argument, counted from any moment. It does not know where files come from. No event takes more than a
-//! logarithm of what is in flight, but for those that end many at once (a stream lost, a file answered for while its blocks are in
-//! flight), which pay for each. Taking work looks at each stream ([`share`]), so that all finish together.
+//! It decides and does nothing: events are its methods, what they lead to is in the answers and in
+//! [`Schedule::actions`], and the time is an argument, counted from any moment. It does not know
+//! where files come from. No event takes more than a logarithm of what is in flight, but for those
+//! that end many at once (a stream lost, a file answered for while its blocks are in flight), which
+//! pay for each. Taking work looks at each stream ([`share`]), so that all finish together.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -54,21 +57,25 @@ const MAX_QUEUED_ENTRIES: usize = 8192;
 const MAX_IN_FLIGHT_PER_STREAM: usize = 32 * 1024;
 /// Entries from which on a batch for one buffer is full.
 pub(crate) const MAX_BATCH_ENTRIES: usize = 256;
-/// A stream that already carries its share of what is left, or too much to repeat anything, asks again after this: by then more may have been delivered.
+/// A stream that already carries its share of what is left, or too much to repeat anything, asks
+/// again after this: by then more may have been delivered.
 const SHARE_PAUSE: Duration = Duration::from_millis(20);
-/// How long work must at least have been in flight before an idle stream repeats it, when nothing else is left to send; longer each time it is repeated. Just above
-/// Linux's shortest retransmission timeout (200 ms): what waits for one at the end of a copy came late on some other stream.
+/// How long work must at least have been in flight before an idle stream repeats it, when nothing
+/// else is left to send; longer each time it is repeated. Just above Linux's shortest
+/// retransmission timeout (200 ms): what waits for one at the end of a copy came late on some other
+/// stream.
 const MIN_AGE_TO_REPEAT: Duration = Duration::from_millis(250);
-/// The same where no answer has come yet; how long a stream that takes no more work waits before it looks again; and how long answers to offers are waited for.
+/// The same where no answer has come yet; how long a stream that takes no more work waits before it
+/// looks again; and how long answers to offers are waited for.
 const MAX_ANSWER_WAIT: Duration = Duration::from_secs(2);
-/// How many times as long as the answers of the idle stream take (as the longest of all, if it has none yet), if that is longer: streams of one
-/// bottleneck only get in each other's way.
+/// How many times as long as the answers of the idle stream take (as the longest of all, if it has
+/// none yet), if that is longer: streams of one bottleneck only get in each other's way.
 const MIN_ANSWER_TIMES_TO_REPEAT: u32 = 3;
 /// Bytes of memory for what is in flight or came back, and for a record that waits in the manifest.
 pub(crate) const IN_FLIGHT_BYTES: u64 = 216;
 const WAITING_BYTES: u64 = 64;
-/// An idle stream repeats nothing while what it carries takes it longer than this to deliver: that would only stand behind it, and take the
-/// path from what it repeats.
+/// An idle stream repeats nothing while what it carries takes it longer than this to deliver: that
+/// would only stand behind it, and take the path from what it repeats.
 const MAX_BACKLOG_TO_REPEAT: Duration = Duration::from_millis(500);
 /// How long an idle stream waits at least.
 const MIN_WAIT: Duration = Duration::from_millis(1);
@@ -213,8 +220,8 @@ impl Schedule {
         }
     }
 
-    /// The stream takes no more work, and is over once all that it carries is answered. END goes to another stream: it is answered
-    /// no sooner than the copy is over.
+    /// The stream takes no more work, and is over once all that it carries is answered. END goes to
+    /// another stream: it is answered no sooner than the copy is over.
     pub(crate) fn retire(&mut self, stream: StreamId) {
         if self.in_flight.retire(stream) && self.in_flight.carrier(Subject::END) == Some(stream) {
             self.in_flight.forget(Subject::END);
@@ -261,8 +268,8 @@ impl Schedule {
         Next::Send(batch)
     }
 
-    /// From now on, so many files may be opened beside those that are open. A single stream that waited
-    /// for a file to be closed could not send what closes it.
+    /// From now on, so many files may be opened beside those that are open. A single stream that
+    /// waited for a file to be closed could not send what closes it.
     pub(crate) fn set_openable(&mut self, files: usize) {
         self.openable = Some(files);
     }
@@ -310,7 +317,8 @@ impl Schedule {
         }
     }
 
-    /// What has long been in flight on another stream, for an idle one to send too; or when to look again.
+    /// What has long been in flight on another stream, for an idle one to send too; or when to look
+    /// again.
     fn repeat(&mut self, stream: StreamId, now: Duration) -> Next {
         let own = self.in_flight.answer_time(stream);
         let oldest = self.in_flight.oldest_elsewhere(stream);

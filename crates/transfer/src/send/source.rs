@@ -18,7 +18,8 @@ use of_part::OfPart;
 
 /// A place that files come from: what there is, and the content of each file. All of it may block.
 pub(crate) trait Source: Send + Sync {
-    /// Gives `sink` every entry, in one order, each directory before what is in it; false if `sink` stopped it.
+    /// Gives `sink` every entry, in one order, each directory before what is in it; false if `sink`
+    /// stopped it.
     fn walk(&self, sink: &dyn WalkSink) -> bool;
 
     /// Opens the file of an entry that the walk found.
@@ -36,7 +37,8 @@ pub(crate) trait SourceFile: Send + Sync {
     /// Permissions and modification time, as they were when it was opened.
     fn meta(&self) -> Meta;
 
-    /// What tells this state of the file from every other; none if there is no such thing (LH-COPY-33).
+    /// What tells this state of the file from every other; none if there is no such thing
+    /// (LH-COPY-33).
     fn identity(&self) -> Option<SourceIdentity> {
         None
     }
@@ -47,7 +49,8 @@ pub(crate) trait SourceFile: Send + Sync {
         Vec::new()
     }
 
-    /// Where there is data in `len` bytes from `offset`, ascending, at most [`crate::wire::MAX_EXTENTS`]; the rest reads as zeros.
+    /// Where there is data in `len` bytes from `offset`, ascending, at most
+    /// [`crate::wire::MAX_EXTENTS`]; the rest reads as zeros.
     fn extents(&self, offset: u64, len: u32) -> Result<Vec<Extent>, Failure> {
         let _ = offset;
         Ok(vec![Extent { offset: 0, len }])
@@ -79,9 +82,10 @@ impl Sources {
         Self::all_of(LocalTree::beneath(base, paths, recursive))
     }
 
-    /// Local sources as a person names them, with the name each takes in a destination directory (empty for `.`, `..` and
-    /// `/`, whose content goes there). A source that can't be opened is reported as a failure when its turn comes; it is an error if
-    /// none can. Without `recursive` a symbolic link named here is followed, as `cp` does.
+    /// Local sources as a person names them, with the name each takes in a destination directory
+    /// (empty for `.`, `..` and `/`, whose content goes there). A source that can't be opened is
+    /// reported as a failure when its turn comes; it is an error if none can. Without `recursive` a
+    /// symbolic link named here is followed, as `cp` does.
     pub fn local(
         paths: &[impl AsRef<Path>],
         recursive: bool,
@@ -97,7 +101,8 @@ impl Sources {
         }
     }
 
-    /// Of these sources what is of `portion`. With `hard_links`, names of one file are of one part (LH-COPY-49).
+    /// Of these sources what is of `portion`. With `hard_links`, names of one file are of one part
+    /// (LH-COPY-49).
     #[must_use]
     pub fn only(self, portion: Portion, hard_links: bool) -> Self {
         let filter = portion.part().map(|part| PartFilter {

@@ -1,5 +1,5 @@
-//! One stream of the sender: work from the queue, read on a blocking thread while the previous buffer is on its way to
-//! the network; answers back to the queue.
+//! One stream of the sender: work from the queue, read on a blocking thread while the previous
+//! buffer is on its way to the network; answers back to the queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,8 +22,8 @@ use crate::send::schedule::{StreamId, Work};
 use crate::wire::{Frame, NO_ENTRY};
 use crate::workers::blocking;
 
-/// How often the receiver gets what the walk has found so far: the number of streams follows from it, so at first soon, and then with
-/// pauses that double.
+/// How often the receiver gets what the walk has found so far: the number of streams follows from
+/// it, so at first soon, and then with pauses that double.
 const FIRST_TOTALS_AFTER: Duration = Duration::from_millis(10);
 const MAX_TOTALS_PAUSE: Duration = Duration::from_millis(200);
 
@@ -52,8 +52,9 @@ impl ClearData {
     }
 }
 
-/// Sends on one stream until the copy is over. `greeting` goes first, in one flight with the first data. Whatever way this
-/// ends, what the stream carried and had no answer for is back in the queue.
+/// Sends on one stream until the copy is over. `greeting` goes first, in one flight with the first
+/// data. Whatever way this ends, what the stream carried and had no answer for is back in the
+/// queue.
 pub(crate) async fn send_stream<R, W>(
     queue: &Arc<Queue>,
     stream: StreamId,

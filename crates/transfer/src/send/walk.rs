@@ -1,6 +1,6 @@
-//! The walk of the sources, one directory at a time, in one order: names sorted, what is in a directory before what is
-//! in the directories in it. Entries go to the queue as they are found, so data flows while the walk goes on; the walk waits
-//! when the queue is full.
+//! The walk of the sources, one directory at a time, in one order: names sorted, what is in a
+//! directory before what is in the directories in it. Entries go to the queue as they are found, so
+//! data flows while the walk goes on; the walk waits when the queue is full.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -24,11 +24,13 @@ pub(crate) struct SourceRoot {
 
 /// Takes entries as they are found; `false` stops the walk.
 pub(crate) trait WalkSink {
-    /// An account of the memory that the walk takes for names still to be looked at; none if nobody counts.
+    /// An account of the memory that the walk takes for names still to be looked at; none if nobody
+    /// counts.
     fn hold(&self) -> Option<Held> {
         None
     }
-    /// Whether it takes what is at `path` beneath the source, which is no directory; asked before more is found out about it.
+    /// Whether it takes what is at `path` beneath the source, which is no directory; asked before
+    /// more is found out about it.
     fn wants(&self, _source: u32, _path: &RelPath, _kind: Kind) -> bool {
         true
     }
@@ -126,8 +128,9 @@ impl Walk<'_> {
             .found_linked(self.number, path, meta, size, (inode, names))
     }
 
-    /// A directory and all it holds. No descriptor stays open while its subdirectories are walked, and the list of
-    /// those still to walk is on the heap: depth costs neither descriptors nor stack.
+    /// A directory and all it holds. No descriptor stays open while its subdirectories are walked,
+    /// and the list of those still to walk is on the heap: depth costs neither descriptors nor
+    /// stack.
     fn descend(&self, path: RelPath, stat: &Stat) -> bool {
         self.sink.looked_at(stat);
         let mut ahead = vec![(path, meta_of(stat))];
@@ -214,7 +217,8 @@ impl Walk<'_> {
     }
 }
 
-/// Bytes that a name takes while it waits to be looked at, beside its own, and a directory while it waits to be walked.
+/// Bytes that a name takes while it waits to be looked at, beside its own, and a directory while it
+/// waits to be walked.
 const NAME_BYTES: u64 = 32;
 const AHEAD_BYTES: u64 = 64;
 

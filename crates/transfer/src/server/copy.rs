@@ -1,4 +1,5 @@
-//! One copy at the server: who may begin it, what its streams share, and what becomes of it when they leave.
+//! One copy at the server: who may begin it, what its streams share, and what becomes of it when
+//! they leave.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
@@ -41,7 +42,8 @@ pub(super) struct Copy {
     early_end: watch::Sender<Option<EarlyEnd>>,
     pub received: Arc<LastReceived>,
     account: Arc<Account>,
-    /// Its place among the copies, also while it waits for a stream to come back; and memory for its HELLO.
+    /// Its place among the copies, also while it waits for a stream to come back; and memory for
+    /// its HELLO.
     _held: (Held, Held),
 }
 
@@ -52,7 +54,8 @@ pub(super) enum EarlyEnd {
     Revoked,
     /// Its client was taken to be gone, and another copy of the same has what it had.
     Superseded,
-    /// The path of the server's root leads elsewhere. The client is told when it opens its next stream.
+    /// The path of the server's root leads elsewhere. The client is told when it opens its next
+    /// stream.
     RootDisplaced,
 }
 
@@ -69,7 +72,8 @@ impl Drop for Side {
     }
 }
 
-/// Bytes that a path or name of HELLO takes beside its own, as it is kept: as it came, as a name, and as a label.
+/// Bytes that a path or name of HELLO takes beside its own, as it is kept: as it came, as a name,
+/// and as a label.
 const NAME_BYTES: u64 = 200;
 
 /// Bytes that HELLO takes for as long as its copy lives.
@@ -154,7 +158,8 @@ impl Copy {
             Some(EarlyEnd::Superseded) => {
                 Error::Refused("another copy of the same goes on in its place".into())
             }
-            // No refusal: the client waits until the directory is back, as for any server that is away.
+            // No refusal: the client waits until the directory is back, as for any server that is
+            // away.
             Some(EarlyEnd::RootDisplaced) => Error::StreamsLost(
                 "the served directory was moved, replaced or mounted over".into(),
             ),
@@ -363,7 +368,8 @@ fn access_of(overwrite: bool) -> Access {
     }
 }
 
-/// A stream's membership of its copy. The last one to leave decides what becomes of it (LH-COPY-27).
+/// A stream's membership of its copy. The last one to leave decides what becomes of it
+/// (LH-COPY-27).
 pub(super) struct Leave<'a> {
     pub server: &'a Arc<Server>,
     pub copy: &'a Arc<Copy>,
@@ -371,8 +377,8 @@ pub(super) struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// A copy that is over, or whose client closed its last stream in good order, is forgotten at once; otherwise it waits for
-    /// a stream to come back, and then its temporary files go with it.
+    /// A copy that is over, or whose client closed its last stream in good order, is forgotten at
+    /// once; otherwise it waits for a stream to come back, and then its temporary files go with it.
     pub(super) fn after(&self, result: &Result<StreamEnd, Error>) {
         let over = match self.copy.side.get() {
             Some(Side::Send(queue)) => queue.said_done(),

@@ -1,4 +1,5 @@
-//! The service `files`: questions about files and changes of names, one after the other, of one session (`docs/files-protocol.md`).
+//! The service `files`: questions about files and changes of names, one after the other, of one
+//! session (`docs/files-protocol.md`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -167,7 +168,8 @@ impl Server {
             return Ok((files, FilesAnswer::Failed(failure)));
         }
         let permission = Granted {
-            // Read for each question: a grant that is withdrawn holds from the next one on (LH-FILES-8).
+            // Read for each question: a grant that is withdrawn holds from the next one on
+            // (LH-FILES-8).
             grants: self.grants.now(),
             key: principal,
         };

@@ -1,4 +1,5 @@
-//! When something of a copy last arrived: a client whose host or network went away without a word leaves connections that stand for a while.
+//! When something of a copy last arrived: a client whose host or network went away without a word
+//! leaves connections that stand for a while.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};

@@ -1,7 +1,9 @@
-//! Copies that have what another one of the same is to go on with, and that nobody carries any more: they let go of it.
+//! Copies that have what another one of the same is to go on with, and that nobody carries any
+//! more: they let go of it.
 //!
-//! A client that was killed, or that lost its network, comes back with a new copy, while the old one still waits for it here. Or another client goes on with
-//! what it did, by a key of its own, as where agents share jobs.
+//! A client that was killed, or that lost its network, comes back with a new copy, while the old
+//! one still waits for it here. Or another client goes on with what it did, by a key of its own, as
+//! where agents share jobs.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
@@ -17,7 +19,8 @@ use crate::part::Portion;
 use crate::store::{Rival, Rivals};
 use crate::wire::Request;
 
-/// A client that lives says something every [`KEEP_ALIVE`]. One that has said nothing for so long is gone, though its connection stands.
+/// A client that lives says something every [`KEEP_ALIVE`]. One that has said nothing for so long
+/// is gone, though its connection stands.
 const RIVAL_SILENCE: Duration = Duration::from_secs(2 * KEEP_ALIVE.as_secs());
 
 /// What tells how a rival stands.
@@ -87,8 +90,8 @@ impl Server {
     }
 }
 
-/// Other copies of the same. One that has everything in place holds nothing, though its client may still be
-/// there.
+/// Other copies of the same. One that has everything in place holds nothing, though its client may
+/// still be there.
 fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
     let is_rival = |other: &&Arc<Copy>| {
         let theirs = &other.hello;
@@ -99,8 +102,8 @@ fn rivals(copies: &Copies, copy: &Copy) -> Vec<Arc<Copy>> {
     copies.running.values().filter(is_rival).cloned().collect()
 }
 
-/// Whether what a copy of this may have is what `copy` is to go on with. One client has one part of a tree at a time, whatever part it had before;
-/// other clients have other parts of it.
+/// Whether what a copy of this may have is what `copy` is to go on with. One client has one part of
+/// a tree at a time, whatever part it had before; other clients have other parts of it.
 fn is_of_the_same(copy: &Copy, principal: &PublicKey, request: &Request, portion: Portion) -> bool {
     let ours = &copy.hello;
     *request == ours.request && (*principal == copy.principal || portion == ours.portion)

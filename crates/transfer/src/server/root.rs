@@ -1,9 +1,9 @@
 //! The directory that a server serves, and whether its path still leads there.
 //!
-//! A server holds its directory open. A file system that is mounted over the path later, or a directory that takes
-//! its place, is not what it holds: data would land where nobody sees it. So the path is looked up again each
-//! second, when a copy begins, and before one is reported as complete. While it leads elsewhere, copies and
-//! questions about files are refused.
+//! A server holds its directory open. A file system that is mounted over the path later, or a
+//! directory that takes its place, is not what it holds: data would land where nobody sees it. So
+//! the path is looked up again each second, when a copy begins, and before one is reported as
+//! complete. While it leads elsewhere, copies and questions about files are refused.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -50,8 +50,8 @@ enum PathLeads {
 }
 
 impl PathLeads {
-    /// Returns the new state, given the identity of what the path leads to. Errors that leave open where it leads
-    /// change nothing.
+    /// Returns the new state, given the identity of what the path leads to. Errors that leave open
+    /// where it leads change nothing.
     fn after(self, served: DirIdentity, at_path: Result<DirIdentity, Errno>) -> Self {
         match at_path {
             Ok(found) if found == served => Self::ToServed,
@@ -188,7 +188,8 @@ impl Server {
         self.end_copies(EarlyEnd::RootDisplaced, |_| true);
     }
 
-    /// Returns whether `dir` is what the root's path leads to now. If not, copies under way are ended. Blocking.
+    /// Returns whether `dir` is what the root's path leads to now. If not, copies under way are
+    /// ended. Blocking.
     pub(super) fn still_serves(&self, dir: &Arc<Dir>) -> bool {
         self.check_root();
         self.root.is_current(dir)

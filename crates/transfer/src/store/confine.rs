@@ -1,9 +1,10 @@
 //! A directory nothing leads out of.
 //!
-//! Every path of a peer is resolved by `openat2(2)` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS`: the
-//! kernel itself refuses `..`, absolute paths and any symbolic link on the way, so there is no moment between a check
-//! and a use. Both sides work this way: a server against its clients, and a client's destination against its server.
-//! Where the kernel has no such call, `fallback` opens one directory after the other, which confines likewise.
+//! Every path of a peer is resolved by `openat2(2)` with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS |
+//! RESOLVE_NO_MAGICLINKS`: the kernel itself refuses `..`, absolute paths and any symbolic link on
+//! the way, so there is no moment between a check and a use. Both sides work this way: a server
+//! against its clients, and a client's destination against its server. Where the kernel has no such
+//! call, `fallback` opens one directory after the other, which confines likewise.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -59,7 +60,8 @@ pub struct Dir {
 }
 
 impl Dir {
-    /// Opens a directory the user named; symbolic links in this path are the user's own and are followed.
+    /// Opens a directory the user named; symbolic links in this path are the user's own and are
+    /// followed.
     pub fn open(path: &Path) -> Result<Self, Errno> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let mut dir = Self::new(fs::open(path, flags, Mode::empty())?, Resolver::Openat2);
@@ -93,8 +95,8 @@ impl Dir {
             .map(|fd| Self::new(fd, self.resolver))
     }
 
-    /// The file `path` beneath this one, for reading. Never waits, whatever `path` is: what is not a regular file shows
-    /// by its `fstat`.
+    /// The file `path` beneath this one, for reading. Never waits, whatever `path` is: what is not
+    /// a regular file shows by its `fstat`.
     pub fn open_file(&self, path: &RelPath) -> Result<OwnedFd, Errno> {
         self.resolve(
             path.as_os(),
@@ -157,7 +159,8 @@ impl Dir {
         }
     }
 
-    /// The names in this directory, sorted by their bytes, so that a walk has one order. Each is first offered to `room`.
+    /// The names in this directory, sorted by their bytes, so that a walk has one order. Each is
+    /// first offered to `room`.
     pub(crate) fn names(
         &self,
         room: &mut impl FnMut(&[u8]) -> Result<(), Failure>,
@@ -192,7 +195,8 @@ impl Dir {
         Ok(true)
     }
 
-    /// Makes the directory `path` and those missing above it; reports each that is new to `made`. `Ok(true)` if `path` itself is.
+    /// Makes the directory `path` and those missing above it; reports each that is new to `made`.
+    /// `Ok(true)` if `path` itself is.
     pub(crate) fn make_dirs(
         &self,
         path: &RelPath,
@@ -245,7 +249,8 @@ impl Dir {
         }
     }
 
-    /// Gives a file another name, in `directory`: refuses with `EXIST` to replace. A link is not followed.
+    /// Gives a file another name, in `directory`: refuses with `EXIST` to replace. A link is not
+    /// followed.
     pub(crate) fn link_into(&self, from: &OsStr, directory: &Dir, to: &OsStr) -> Result<(), Errno> {
         fs::linkat(&self.fd, from, &directory.fd, to, AtFlags::empty())
     }

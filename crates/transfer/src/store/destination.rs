@@ -1,8 +1,10 @@
-//! The writing side's file system: where entries go, and how a file comes to be there only when it is whole.
+//! The writing side's file system: where entries go, and how a file comes to be there only when it
+//! is whole.
 //!
-//! A file is written under a temporary name in the directory it is for, and renamed when its hash has been verified. Whatever ends a
-//! copy early removes the temporary files with it, but for large ones that a later copy can go on with ([`super::journal`]).
-//! Nothing that exists is replaced unless asked.
+//! A file is written under a temporary name in the directory it is for, and renamed when its hash
+//! has been verified. Whatever ends a copy early removes the temporary files with it, but for large
+//! ones that a later copy can go on with ([`super::journal`]). Nothing that exists is replaced
+//! unless asked.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -73,10 +75,11 @@ pub(super) fn is_temp_name(name: &[u8]) -> bool {
 pub struct WriteOptions {
     /// Replace files and links that exist.
     pub overwrite: bool,
-    /// Make names durable as well: the directories are synced at the end. A file system that cannot sync is an
-    /// error.
+    /// Make names durable as well: the directories are synced at the end. A file system that cannot
+    /// sync is an error.
     pub fsync: bool,
-    /// Keep what is there of a large file when the copy ends early, and go on with what an earlier one has kept.
+    /// Keep what is there of a large file when the copy ends early, and go on with what an earlier
+    /// one has kept.
     pub resume: bool,
 }
 
@@ -128,8 +131,9 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// `target` beneath `base`, as a server writes. `names` are the sources' names, as [`crate::Sources::local`] gives them.
-    /// `into`: the user wrote a trailing slash, or otherwise means a directory.
+    /// `target` beneath `base`, as a server writes. `names` are the sources' names, as
+    /// [`crate::Sources::local`] gives them. `into`: the user wrote a trailing slash, or otherwise
+    /// means a directory.
     pub fn beneath(
         base: Arc<Dir>,
         target: RelPath,
@@ -198,8 +202,9 @@ impl Destination {
         })
     }
 
-    /// The same, with nothing made outside of the directory `within` of its base, temporary files included. Unless the
-    /// writer `may_compare`, what exists is answered with "exists", whatever it holds.
+    /// The same, with nothing made outside of the directory `within` of its base, temporary files
+    /// included. Unless the writer `may_compare`, what exists is answered with "exists", whatever
+    /// it holds.
     #[must_use]
     pub fn held_to(mut self, within: RelPath, may_compare: bool) -> Self {
         (self.within, self.may_compare) = (within, may_compare);
@@ -235,7 +240,8 @@ impl Destination {
         patience.pause(contest, &rivals.unwrap_or_default(), now)
     }
 
-    /// A local path as a person names it. Symbolic links in it are the person's own and followed; beneath it, none is.
+    /// A local path as a person names it. Symbolic links in it are the person's own and followed;
+    /// beneath it, none is.
     pub fn local(
         path: &Path,
         names: Vec<Vec<u8>>,
@@ -303,7 +309,8 @@ impl Destination {
         Ok(place.join(&head.path)?)
     }
 
-    /// The directory an entry goes into, made if need be, its path beneath the base, and the entry's name there.
+    /// The directory an entry goes into, made if need be, its path beneath the base, and the
+    /// entry's name there.
     fn parent(&self, place: &RelPath) -> Result<Parent, Failure> {
         let (parent, name) = place
             .split_last()
@@ -379,7 +386,8 @@ impl Destination {
 
     fn make_parents(&self, parent: &RelPath) -> Result<(), Failure> {
         self.reopen_above(parent);
-        // Locked while they are made, so that another thread that finds one knows that this copy made it.
+        // Locked while they are made, so that another thread that finds one knows that this copy
+        // made it.
         let mut made = self.directories.made.locked();
         let mut changed = Vec::new();
         let result = self.base.make_dirs(parent, MARKED_DIR_MODE, &mut |path| {

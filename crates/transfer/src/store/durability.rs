@@ -1,7 +1,7 @@
 //! How written files become durable, and how a file system says that they did not.
 //!
-//! Errors of writing may come late: at fsync(2), and on network and FUSE file systems only at close(2). What
-//! [`flush`] has accepted was refused by neither.
+//! Errors of writing may come late: at fsync(2), and on network and FUSE file systems only at
+//! close(2). What [`flush`] has accepted was refused by neither.
 
 use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 
@@ -50,14 +50,15 @@ impl Durability {
 /// Flushes one file's content, permissions and times. Blocking.
 ///
 /// # Errors
-/// Those of writing it, whether the file system reports them at fsync(2) or at close(2). A file system that has
-/// no fsync is an error only if `strict`.
+/// Those of writing it, whether the file system reports them at fsync(2) or at close(2). A file
+/// system that has no fsync is an error only if `strict`.
 pub(crate) fn flush(file: impl AsFd, strict: bool) -> Result<(), Errno> {
     match fs::fsync(&file) {
         Err(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) if !strict => {}
         result => result?,
     }
-    // Every close(2) of a file has the file system write out what it holds, that of a duplicate too.
+    // Every close(2) of a file has the file system write out what it holds, that of a duplicate
+    // too.
     close(rustix::io::fcntl_dupfd_cloexec(file, 0)?)
 }
 

@@ -1,22 +1,28 @@
-//! Never starting again: a file that is being copied in blocks, and beside it the account of what of it is durable.
+//! Never starting again: a file that is being copied in blocks, and beside it the account of what
+//! of it is durable.
 //!
-//! Blocks are written to a data file with a temporary name. At most about a second later ([`MAX_AGE_AT_RISK`]) they are synced to
-//! disk, and only then does a record in the journal say so, with the BLAKE3 chaining values of what it speaks of. The journal is
-//! synced in its turn. So whatever ends the copy, be it `kill -9` or a power cut, what the journal says is on disk *is* on disk: the
-//! same copy finds the journal by its name, goes on with what is missing, and hashes none of that again.
+//! Blocks are written to a data file with a temporary name. At most about a second later
+//! ([`MAX_AGE_AT_RISK`]) they are synced to disk, and only then does a record in the journal say
+//! so, with the BLAKE3 chaining values of what it speaks of. The journal is synced in its turn. So
+//! whatever ends the copy, be it `kill -9` or a power cut, what the journal says is on disk *is* on
+//! disk: the same copy finds the journal by its name, goes on with what is missing, and hashes none
+//! of that again.
 //!
-//! - Between two flushes the journal notes what was written, without a sync. Of that, the next copy keeps what it finds on the disk, read back and
-//!   hashed: all of it after a `kill -9`, any part after a power cut.
+//! - Between two flushes the journal notes what was written, without a sync. Of that, the next copy
+//!   keeps what it finds on the disk, read back and hashed: all of it after a `kill -9`, any part
+//!   after a power cut.
 //! - A file of one block, and one that is whole before its first flush is due, never has a journal.
-//! - The journal is locked by whoever writes it. A second copy of the same source to the same target at the same
-//!   time writes a data file of its own, without a journal.
-//! - Once one of them has finished the file, there is nothing that the other's would be gone on with for, and it goes with it.
+//! - The journal is locked by whoever writes it. A second copy of the same source to the same
+//!   target at the same time writes a data file of its own, without a journal.
+//! - Once one of them has finished the file, there is nothing that the other's would be gone on
+//!   with for, and it goes with it.
 //! - A journal that another user made, a link, or anything but a regular file, is never opened.
-//! - What the journal does not speak of is cleared before the copy goes on: nothing that may be torn stays, even where
-//!   the source has a hole.
+//! - What the journal does not speak of is cleared before the copy goes on: nothing that may be
+//!   torn stays, even where the source has a hole.
 //!
-//! The parts: `format` is the bytes, `flush` decides when to sync and `notes` when to note, `names` says what the files are called, `log` writes the journal,
-//! [`Storage`] is the disk, and [`leftovers()`] finds what nobody goes on with.
+//! The parts: `format` is the bytes, `flush` decides when to sync and `notes` when to note, `names`
+//! says what the files are called, `log` writes the journal, [`Storage`] is the disk, and
+//! [`leftovers()`] finds what nobody goes on with.
 
 mod flush;
 mod format;
@@ -56,11 +62,12 @@ use names::Names;
 pub(crate) use names::is_name;
 use notes::Notes;
 
-/// A file being copied, and its journal. Dropped before [`Self::finish`], it leaves the data file if there is a journal that speaks
-/// of it, and removes it otherwise.
+/// A file being copied, and its journal. Dropped before [`Self::finish`], it leaves the data file
+/// if there is a journal that speaks of it, and removes it otherwise.
 ///
-/// All of it may be called from several threads at once. Times are the time since any moment that the caller chose, the same
-/// one for all calls. What is marked as blocking waits for the disk; nothing else waits for what is.
+/// All of it may be called from several threads at once. Times are the time since any moment that
+/// the caller chose, the same one for all calls. What is marked as blocking waits for the disk;
+/// nothing else waits for what is.
 pub struct Journal<S: Storage = DirStorage> {
     storage: S,
     names: Names,
@@ -74,7 +81,8 @@ pub struct Journal<S: Storage = DirStorage> {
     pace: Mutex<Pace>,
     /// Held by whoever waits for the disk; taken before `disk`.
     syncing: Mutex<()>,
-    /// Held while the journal is written, and not while the data is synced, which may take long; taken before `pace`.
+    /// Held while the journal is written, and not while the data is synced, which may take long;
+    /// taken before `pace`.
     disk: Mutex<Disk<S::File>>,
 }
 
@@ -102,7 +110,8 @@ struct Disk<F> {
 /// What is durable of a file that an earlier copy began.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ResumePoint {
-    /// In the order of the file, disjoint, as few as there can be: all that its hash needs of what is there.
+    /// In the order of the file, disjoint, as few as there can be: all that its hash needs of what
+    /// is there.
     pub subtrees: Vec<Subtree>,
     /// Bytes of the whole file.
     pub size: u64,
@@ -146,8 +155,8 @@ impl<S: Storage> Journal<S> {
         &self.data
     }
 
-    /// Whether what is written is recorded, or will be: not in a file of one block, beside another copy of the same, or
-    /// after the journal could not be written.
+    /// Whether what is written is recorded, or will be: not in a file of one block, beside another
+    /// copy of the same, or after the journal could not be written.
     pub fn is_recording(&self) -> bool {
         self.pace.locked().recording
     }
@@ -157,8 +166,9 @@ impl<S: Storage> Journal<S> {
         self.is_contested
     }
 
-    /// A block, or a larger subtree, was handed to the operating system as a whole (its holes excepted), by calls to
-    /// [`Self::write_at`] that have returned. Whether it is time for [`Self::note`].
+    /// A block, or a larger subtree, was handed to the operating system as a whole (its holes
+    /// excepted), by calls to [`Self::write_at`] that have returned. Whether it is time for
+    /// [`Self::note`].
     pub fn written(&self, now: Duration, subtree: Subtree) -> bool {
         let mut pace = self.pace.locked();
         if !pace.recording || !pace.batch.insert_subtree(subtree) {
@@ -169,8 +179,9 @@ impl<S: Storage> Journal<S> {
         pace.notes.written(now, subtree)
     }
 
-    /// Notes what was written since the last time, where there is a journal already: after a `kill -9` the next copy finds it by that. It waits for
-    /// nothing: not for the disk, and not for another that writes to the journal. Whether it was noted.
+    /// Notes what was written since the last time, where there is a journal already: after a
+    /// `kill -9` the next copy finds it by that. It waits for nothing: not for the disk, and not
+    /// for another that writes to the journal. Whether it was noted.
     pub fn note(&self, now: Duration) -> bool {
         let Some(mut disk) = self.disk.locked_if_free() else {
             return false;
@@ -186,7 +197,8 @@ impl<S: Storage> Journal<S> {
         false
     }
 
-    /// What is to be done at `now`. To be asked after something was written, at the time it names, and after a flush.
+    /// What is to be done at `now`. To be asked after something was written, at the time it names,
+    /// and after a flush.
     pub fn poll(&self, now: Duration) -> Action {
         let mut pace = self.pace.locked();
         match pace.policy.due() {
@@ -201,12 +213,12 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Makes durable what was written before [`Self::poll`] asked for it, and records it. `clock` gives the time when that is
-    /// done. Blocking.
+    /// Makes durable what was written before [`Self::poll`] asked for it, and records it. `clock`
+    /// gives the time when that is done. Blocking.
     ///
     /// # Errors
-    /// What was written may not have reached the disk and cannot be trusted: the file has to fail. What was recorded before still
-    /// holds, and the next copy goes on from there.
+    /// What was written may not have reached the disk and cannot be trusted: the file has to fail.
+    /// What was recorded before still holds, and the next copy goes on from there.
     pub fn flush(&self, clock: impl FnOnce() -> Duration) -> Result<Flushed, Failure> {
         let _syncing = self.syncing.locked();
         let Some(batch) = self.pace.locked().flushing.take() else {
@@ -228,14 +240,16 @@ impl<S: Storage> Journal<S> {
         Ok(flushed)
     }
 
-    /// What would be lost if the power failed now; nothing if nothing is recorded ([`Self::is_recording`]).
+    /// What would be lost if the power failed now; nothing if nothing is recorded
+    /// ([`Self::is_recording`]).
     pub fn at_risk(&self, now: Duration) -> AtRisk {
         self.pace.locked().policy.at_risk(now)
     }
 
-    /// Syncs what was written if there is a journal, so that [`Self::finish`] takes less time. Permissions are set
-    /// in between: no copy resumes a file that others may write to. Without a journal, there will be none from now
-    /// on. Returns whether there is one; otherwise the caller flushes the data file before [`Self::finish`]. Blocking.
+    /// Syncs what was written if there is a journal, so that [`Self::finish`] takes less time.
+    /// Permissions are set in between: no copy resumes a file that others may write to. Without a
+    /// journal, there will be none from now on. Returns whether there is one; otherwise the caller
+    /// flushes the data file before [`Self::finish`]. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -250,13 +264,16 @@ impl<S: Storage> Journal<S> {
         Ok(has_journal)
     }
 
-    /// The file is whole and its hash is right: it takes its target's name, and the journal goes. With a journal, the file is
-    /// synced before it is renamed, and the directory before the journal goes, so that there is one or the other at any moment.
-    /// Without one, nothing is synced here: the caller has flushed the data file. `replace`: what has the target's name is replaced. Blocking.
+    /// The file is whole and its hash is right: it takes its target's name, and the journal goes.
+    /// With a journal, the file is synced before it is renamed, and the directory before the
+    /// journal goes, so that there is one or the other at any moment. Without one, nothing is
+    /// synced here: the caller has flushed the data file. `replace`: what has the target's name is
+    /// replaced. Blocking.
     ///
     /// # Errors
-    /// [`FailureKind::Exists`] if there is something and `replace` was not said, or what the operating system says. Unless it was the
-    /// directory that could not be synced, all is left as it was: to be tried again, or given up with [`Self::discard`].
+    /// [`FailureKind::Exists`] if there is something and `replace` was not said, or what the
+    /// operating system says. Unless it was the directory that could not be synced, all is left as
+    /// it was: to be tried again, or given up with [`Self::discard`].
     pub fn finish(&self, replace: bool) -> Result<(), Failure> {
         let _syncing = self.syncing.locked();
         let mut disk = self.disk.locked();
@@ -288,7 +305,8 @@ impl<S: Storage> Journal<S> {
         Ok(())
     }
 
-    /// Leaves what is there for the next copy to go on with, also if it was never flushed. Nothing is recorded afterwards. Blocking.
+    /// Leaves what is there for the next copy to go on with, also if it was never flushed. Nothing
+    /// is recorded afterwards. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -302,8 +320,8 @@ impl<S: Storage> Journal<S> {
         Ok(self.record(&mut self.disk.locked(), &batch))
     }
 
-    /// [`Self::leave`], and lets go of the files: another copy may go on with them from now on, and this one does nothing more.
-    /// Blocking.
+    /// [`Self::leave`], and lets go of the files: another copy may go on with them from now on, and
+    /// this one does nothing more. Blocking.
     ///
     /// # Errors
     /// As for [`Self::flush`].
@@ -323,10 +341,12 @@ impl<S: Storage> Journal<S> {
         self.remove_data(&mut disk);
     }
 
-    /// Ends this copy's hold on the files: what the journal speaks of stays, anything else is removed.
+    /// Ends this copy's hold on the files: what the journal speaks of stays, anything else is
+    /// removed.
     fn close(&self, disk: &mut Disk<S::File>) {
         if matches!(disk.log, Log::Open(_)) {
-            // It gives up the lock, and only then looks: whoever has finished the file looks for the lock afterwards.
+            // It gives up the lock, and only then looks: whoever has finished the file looks for
+            // the lock afterwards.
             disk.log = Log::Off;
             disk.data_gone = true;
             if self.is_superseded() {
@@ -344,7 +364,8 @@ impl<S: Storage> Journal<S> {
         synced.map_err(|errno| self.lose_data(&mut self.disk.locked(), errno))
     }
 
-    /// The kernel reports a failed write once; a later sync that succeeds says nothing of it (fsync(2)).
+    /// The kernel reports a failed write once; a later sync that succeeds says nothing of it
+    /// (fsync(2)).
     fn lose_data(&self, disk: &mut Disk<S::File>, errno: Errno) -> Failure {
         self.stop_recording();
         disk.data_lost.insert(errno.into()).clone()
@@ -373,7 +394,8 @@ impl<S: Storage> Journal<S> {
         }
     }
 
-    /// Nothing that is written from now on is recorded. What was written before and is not yet, is returned.
+    /// Nothing that is written from now on is recorded. What was written before and is not yet, is
+    /// returned.
     fn stop_recording(&self) -> TreeHash {
         let mut pace = self.pace.locked();
         pace.recording = false;

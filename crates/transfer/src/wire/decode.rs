@@ -5,7 +5,8 @@ use longhaul_proto::text::printable_within;
 use super::options::{CLEAR, HARD_LINKS, INSTANCE, PLACEMENT, PRESENT, decode_options};
 use super::*;
 
-/// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header alone.
+/// Decodes the body of a frame whose type and length are known. For BLOCK, `body` is the header
+/// alone.
 pub(crate) fn decode(frame_type: FrameType, body: Bytes) -> Result<Frame, WireError> {
     let mut fields = Fields(body);
     let frame = match frame_type {
@@ -241,7 +242,8 @@ impl Fields {
         }
     }
 
-    /// Entries are counted from 0; numbers near the top are left free so that counting never overflows (LH-COPY-3).
+    /// Entries are counted from 0; numbers near the top are left free so that counting never
+    /// overflows (LH-COPY-3).
     fn id(&mut self) -> Result<u64, WireError> {
         let id = self.u64()?;
         if id > MAX_FILE {

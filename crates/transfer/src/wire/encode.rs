@@ -207,7 +207,8 @@ impl Frame {
     }
 }
 
-/// Begins a SMALL frame in place: returns where, for [`finish_small`]; the data is to be appended between.
+/// Begins a SMALL frame in place: returns where, for [`finish_small`]; the data is to be appended
+/// between.
 pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -216,7 +217,8 @@ pub(crate) fn begin_small(out: &mut Vec<u8>, head: &Head, meta: &Meta) -> usize 
     start
 }
 
-/// Ends a SMALL frame that began at `start` and whose data begins at `data`: sets its length and hash.
+/// Ends a SMALL frame that began at `start` and whose data begins at `data`: sets its length and
+/// hash.
 pub(crate) fn finish_small(out: &mut [u8], start: usize, data: usize, hash: &Hash) {
     let len = (out.len() - start - 4) as u32;
     put_at(out, start, &len.to_le_bytes());

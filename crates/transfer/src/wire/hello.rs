@@ -1,4 +1,5 @@
-//! HELLO: what is asked for. Every stream of a copy says the same, so whichever arrives first starts it.
+//! HELLO: what is asked for. Every stream of a copy says the same, so whichever arrives first
+//! starts it.
 
 use std::fmt;
 
@@ -14,7 +15,8 @@ const MAGIC: [u8; 4] = *b"LHCP";
 /// Most sources of one copy.
 pub(crate) const MAX_SOURCES: usize = 16 * 1024;
 
-/// Names one copy among all a server carries (LH-COPY-10): 128 random bits, so that knowing it is having received it.
+/// Names one copy among all a server carries (LH-COPY-10): 128 random bits, so that knowing it is
+/// having received it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Token(pub [u8; 16]);
 
@@ -49,12 +51,13 @@ pub struct Hello {
     pub resume: bool,
     /// The data of blocks may travel in the clear, if the server allows it too (LH-COPY-43).
     pub clear: bool,
-    /// Of a pull: there may be some of the files already, so that each is to be offered, and compared in this way. [`crate::Client::pull`]
-    /// finds that out by itself.
+    /// Of a pull: there may be some of the files already, so that each is to be offered, and
+    /// compared in this way. [`crate::Client::pull`] finds that out by itself.
     pub offer: Option<Compare>,
     /// Names of one file are to be names of one file at the receiver, too (LH-COPY-45).
     pub hard_links: bool,
-    /// The copy has one stream at a time: its sending end may hold it to what the path carries (LH-COPY-48).
+    /// The copy has one stream at a time: its sending end may hold it to what the path carries
+    /// (LH-COPY-48).
     pub single: bool,
     /// Whether it is one of several copies that bring a tree together (LH-COPY-49 to LH-COPY-52).
     pub portion: Portion,

@@ -1,27 +1,34 @@
-//! Options of HELLO and ACCEPT: what a release may say beyond the fields of its version, typed as those of OPEN are.
+//! Options of HELLO and ACCEPT: what a release may say beyond the fields of its version, typed as
+//! those of OPEN are.
 //!
-//! An option that is not known is passed over, unless it is marked critical: then whoever reads it can't do what it is asked to
-//! and says so. So a capability is added without a new version: a client offers it, a server takes it up in ACCEPT, and
-//! neither uses it before the other has said that it knows it.
+//! An option that is not known is passed over, unless it is marked critical: then whoever reads it
+//! can't do what it is asked to and says so. So a capability is added without a new version: a
+//! client offers it, a server takes it up in ACCEPT, and neither uses it before the other has said
+//! that it knows it.
 
 use super::decode::Fields;
 use super::*;
 
-/// Of HELLO, without a value: what is not finished is kept, and gone on with by the next copy (LH-COPY-34).
+/// Of HELLO, without a value: what is not finished is kept, and gone on with by the next copy
+/// (LH-COPY-34).
 pub(super) const RESUME: u16 = 1;
 /// Of ACCEPT: which copy the stream has come to, a [`CopyInstance`] (LH-COPY-38).
 pub(super) const INSTANCE: u16 = 2;
-/// Of HELLO and of ACCEPT, without a value: the data of blocks may travel in the clear (LH-COPY-43).
+/// Of HELLO and of ACCEPT, without a value: the data of blocks may travel in the clear
+/// (LH-COPY-43).
 pub(super) const CLEAR: u16 = 5;
-/// Of HELLO: the files of a pull are to be offered before they are sent; how they are compared, as a byte (LH-COPY-39).
+/// Of HELLO: the files of a pull are to be offered before they are sent; how they are compared, as
+/// a byte (LH-COPY-39).
 pub(super) const OFFER: u16 = 3;
 /// Of ACCEPT, without a value: there may be some of what a push brings (LH-COPY-39).
 pub(super) const PRESENT: u16 = 4;
-/// Of HELLO, without a value: HARD_LINK is understood in a pull, or is to be said in a push; of ACCEPT: it may be said (LH-COPY-45).
+/// Of HELLO, without a value: HARD_LINK is understood in a pull, or is to be said in a push; of
+/// ACCEPT: it may be said (LH-COPY-45).
 pub(super) const HARD_LINKS: u16 = 6;
 /// Of HELLO, without a value: the copy has one stream at a time (LH-COPY-48).
 pub(super) const SINGLE: u16 = 7;
-/// Of HELLO, critical: the copy is of one part of its sources; which, from 1, and of how many (LH-COPY-49).
+/// Of HELLO, critical: the copy is of one part of its sources; which, from 1, and of how many
+/// (LH-COPY-49).
 pub(super) const PART: u16 = CRITICAL | 8;
 /// Of the HELLO of a push, without a value: the copy is of the whole, behind parts (LH-COPY-51).
 pub(super) const REST: u16 = 9;
@@ -37,8 +44,9 @@ const NUMBER: u16 = 0x7fff;
 /// Most bytes of all options of one frame (LH-COPY-7).
 pub(crate) const MAX_OPTION_BYTES: usize = 4096;
 
-/// Takes the options at the end of a frame off its fields. `take` is given the kind (number and flag) and value of each; it
-/// reads the value whole and gives true if it knows the kind, and leaves it and gives false if not.
+/// Takes the options at the end of a frame off its fields. `take` is given the kind (number and
+/// flag) and value of each; it reads the value whole and gives true if it knows the kind, and
+/// leaves it and gives false if not.
 pub(super) fn decode_options(
     fields: &mut Fields,
     mut take: impl FnMut(u16, &mut Fields) -> Result<bool, WireError>,

@@ -285,7 +285,8 @@ proptest! {
 
     #[test]
     fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
-        // SMALL's data runs to the frame's end, so there only a cut before the data is certain to show.
+        // SMALL's data runs to the frame's end, so there only a cut before the data is certain to
+        // show.
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let body = Bytes::copy_from_slice(&bytes[5..]);

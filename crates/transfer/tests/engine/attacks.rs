@@ -1,4 +1,5 @@
-//! Hostile peers, from both sides: nothing leaves the root or the destination, nothing takes the other side down.
+//! Hostile peers, from both sides: nothing leaves the root or the destination, nothing takes the
+//! other side down.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -28,7 +29,8 @@ pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Erro
     (served.await.unwrap(), answer)
 }
 
-/// The files, directories and links outside of the directories of the copy: none may come or change.
+/// The files, directories and links outside of the directories of the copy: none may come or
+/// change.
 fn surroundings(bench: &Bench) -> Vec<(Vec<u8>, String)> {
     describe(&bench.tmp.path().join("outside"))
 }
@@ -69,7 +71,8 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
             Err(error) => error.to_string(),
             Ok(_) => format!("{:?}", run.failures()),
         };
-        // `/out` itself may be replaced, being a link in the root; what it points to may not be touched.
+        // `/out` itself may be replaced, being a link in the root; what it points to may not be
+        // touched.
         assert!(
             to == "/out" || reported.contains("refused") || reported.contains("in the way"),
             "{to}: {reported}"
@@ -286,7 +289,8 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
         "{:?}",
         run.result
     );
-    // A stream of key 1 with token 9 is open; key 2 says the same token, for a place it may write to.
+    // A stream of key 1 with token 9 is open; key 2 says the same token, for a place it may write
+    // to.
     let (mut ours, theirs) = tokio::io::duplex(1 << 16);
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });

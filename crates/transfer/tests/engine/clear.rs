@@ -1,4 +1,5 @@
-//! Copies whose data travels in the clear: what both ends agree on, and what somebody on the way can do.
+//! Copies whose data travels in the clear: what both ends agree on, and what somebody on the way
+//! can do.
 
 use std::io;
 use std::pin::Pin;
@@ -103,7 +104,8 @@ fn hello(request: Request) -> Hello {
     }
 }
 
-/// Bytes that go in the clear when a client pulls, or pushes, a file of 3 MB and a small one. The copy is complete.
+/// Bytes that go in the clear when a client pulls, or pushes, a file of 3 MB and a small one. The
+/// copy is complete.
 async fn copied(bench: &Bench, pull: bool) -> u64 {
     let progress = Arc::new(Progress::default());
     let client = |request| Client {
@@ -171,7 +173,8 @@ async fn data_goes_in_the_clear_where_both_ends_want_that() {
     assert!(clear <= 3_000_000, "{clear}");
 }
 
-/// LH-COPY-43: what the server says in ACCEPT counts for its stream, and for one that takes a lost one's place from the first block on.
+/// LH-COPY-43: what the server says in ACCEPT counts for its stream, and for one that takes a lost
+/// one's place from the first block on.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
     let bench = Bench::new();
@@ -206,7 +209,8 @@ async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
     assert!(clear >= 2_800_000, "{clear}");
 }
 
-/// LH-COPY-44: a block that was changed on the way is not written, and its file fails; nothing of it is kept to be gone on with.
+/// LH-COPY-44: a block that was changed on the way is not written, and its file fails; nothing of
+/// it is kept to be gone on with.
 #[tokio::test(start_paused = true)]
 async fn a_block_that_was_changed_on_the_way_fails_its_file() {
     let bench = Bench::new();

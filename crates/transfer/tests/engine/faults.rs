@@ -1,4 +1,5 @@
-//! Whatever dies, changes or fills up in mid-copy: the rest arrives whole, or the copy ends with an error that says why.
+//! Whatever dies, changes or fills up in mid-copy: the rest arrives whole, or the copy ends with an
+//! error that says why.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +25,8 @@ fn small_tree(at: &Path) {
     std::os::unix::fs::symlink("more", at.join("link")).unwrap();
 }
 
-/// Byte counts at which to cut: each of the first frames, then ever wider apart, through to the end.
+/// Byte counts at which to cut: each of the first frames, then ever wider apart, through to the
+/// end.
 fn cuts() -> Vec<u64> {
     let mut list: Vec<u64> = (1..40).step_by(3).collect();
     let mut at = 40u64;
@@ -281,7 +283,8 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
     assert!(!bench.local("s/b").exists());
 }
 
-/// Over one stream after the other: what is received until each of the entries from `first` on has been answered, in whatever order.
+/// Over one stream after the other: what is received until each of the entries from `first` on has
+/// been answered, in whatever order.
 async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
@@ -368,7 +371,8 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
         .push(pipes, &[bench.local("s")], "/s", WriteOptions::default())
         .await;
     assert!(run.result.is_ok(), "{:?}", run.result);
-    // While the huge one fills the disk there may be no room for the others either: each is reported, and what is not reported is there.
+    // While the huge one fills the disk there may be no room for the others either: each is
+    // reported, and what is not reported is there.
     let failures = run.failures();
     assert!(
         failures

@@ -123,7 +123,8 @@ async fn delayed(
     }
 }
 
-/// All names of a directory in pages of `limit`, and the round trips that they took, opened session and all.
+/// All names of a directory in pages of `limit`, and the round trips that they took, opened session
+/// and all.
 async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
     let mut client = FilesClient::new(Arc::new(Far(sessions(bench, 1))));
     let (begun, mut names, mut after) = (tokio::time::Instant::now(), Vec::new(), None);
@@ -223,7 +224,8 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
     );
 }
 
-/// It asks for more than it takes: the server reads no question before it has said the answer to the one before, and does not wait for ever.
+/// It asks for more than it takes: the server reads no question before it has said the answer to
+/// the one before, and does not wait for ever.
 #[tokio::test(start_paused = true)]
 async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
     let bench = Bench::new();

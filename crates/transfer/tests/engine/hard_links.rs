@@ -1,4 +1,5 @@
-//! Names of one file become names of one file, and it travels once (LH-COPY-45 to LH-COPY-47); both ways.
+//! Names of one file become names of one file, and it travels once (LH-COPY-45 to LH-COPY-47); both
+//! ways.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
@@ -14,7 +15,8 @@ const SMALL: u64 = 5000;
 /// Names of small files; every third one is another name of the first.
 const SMALL_NAMES: u64 = 300;
 
-/// A large file with four names, one of them elsewhere, a small one with very many, and others with one.
+/// A large file with four names, one of them elsewhere, a small one with very many, and others with
+/// one.
 fn tree(at: &Path) {
     std::fs::create_dir_all(at.join("a/deep")).unwrap();
     std::fs::create_dir_all(at.join("b")).unwrap();

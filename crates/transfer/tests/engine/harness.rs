@@ -294,13 +294,15 @@ impl Run {
     }
 }
 
-/// Opens pipes to the server; the n-th is cut after `cuts[n]` bytes have passed in either direction together.
+/// Opens pipes to the server; the n-th is cut after `cuts[n]` bytes have passed in either direction
+/// together.
 pub struct Pipes {
     pub server: Arc<Server>,
     pub principal: PublicKey,
     pub routes: Vec<String>,
     pub cuts: Mutex<Vec<u64>>,
-    /// A spent budget doesn't break the pipe: nothing passes any more, and it is reported to nobody.
+    /// A spent budget doesn't break the pipe: nothing passes any more, and it is reported to
+    /// nobody.
     pub stalls: bool,
     /// Nothing counts towards a cut before the client has read something.
     pub counts_from_answer: bool,
@@ -657,7 +659,8 @@ pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     out
 }
 
-/// Gives a file a time of modification. Two that are written within a tick of the kernel's clock have the same.
+/// Gives a file a time of modification. Two that are written within a tick of the kernel's clock
+/// have the same.
 pub fn set_mtime(path: &Path, seconds: i64, nanos: i64) {
     let time = Timespec {
         tv_sec: seconds,

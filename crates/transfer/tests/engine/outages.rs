@@ -39,7 +39,8 @@ fn impatient_server() -> Bench {
     })
 }
 
-/// Pipes of which the first breaks `cut` bytes after the server's first word has arrived, and so many after it do not open.
+/// Pipes of which the first breaks `cut` bytes after the server's first word has arrived, and so
+/// many after it do not open.
 fn with_outage(bench: &Bench, cut: u64, attempts: usize) -> Pipes {
     let pipes = Pipes {
         counts_from_answer: true,

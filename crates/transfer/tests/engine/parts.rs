@@ -1,4 +1,5 @@
-//! Copies that bring one tree together: parts, at once or one after the other, and the rest (LH-COPY-49 to LH-COPY-52); both ways.
+//! Copies that bring one tree together: parts, at once or one after the other, and the rest
+//! (LH-COPY-49 to LH-COPY-52); both ways.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
@@ -16,7 +17,8 @@ const LARGE: u64 = 2 << 20;
 /// What travels: the files, each once, whatever its names.
 const BYTES: u64 = FILES * SMALL + LARGE;
 
-/// Files of which some have several names, in directories of which some are empty, some cannot be written into, and none is of now.
+/// Files of which some have several names, in directories of which some are empty, some cannot be
+/// written into, and none is of now.
 fn tree(at: &Path) {
     for dir in ["a/b/c", "empty/within", "links", "closed"] {
         std::fs::create_dir_all(at.join(dir)).unwrap();
@@ -147,7 +149,8 @@ async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_n
             assert_eq!(files, names, "{way:?}: every name in exactly one part");
             let as_files = if hard_links { 0 } else { 7 * (LARGE + SMALL) };
             assert_eq!(travelled, BYTES + as_files, "{way:?}");
-            // LH-COPY-51: what was made on the way is marked; what only links are in, or nothing, is not there yet.
+            // LH-COPY-51: what was made on the way is marked; what only links are in, or nothing,
+            // is not there yet.
             let filled = ["", "a", "a/b", "a/b/c", "closed", "links"];
             assert_eq!(marked(&to), filled, "{way:?}");
             let rest = bring(&bench, way, bench.pipes(), Portion::Rest).await;

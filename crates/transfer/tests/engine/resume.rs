@@ -1,4 +1,5 @@
-//! A copy that ended early, at whatever frame, is gone on with by the next one: the right bytes, and little of them twice.
+//! A copy that ended early, at whatever frame, is gone on with by the next one: the right bytes,
+//! and little of them twice.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -14,8 +15,9 @@ const BLOCK: u64 = 256 * 1024;
 const SIZE: u64 = 12 * BLOCK + 1000;
 /// Bytes of small files, which travel again.
 const SMALL: u64 = 10 * 300;
-/// What a sender may have under way before it receives what is there: a block being read, one that waits and one being written, what
-/// is in the pipe, what the receiver has read ahead, and as much of what was written and not acknowledged when the first copy ended.
+/// What a sender may have under way before it receives what is there: a block being read, one that
+/// waits and one being written, what is in the pipe, what the receiver has read ahead, and as much
+/// of what was written and not acknowledged when the first copy ended.
 const UNDER_WAY: u64 = 7 * BLOCK;
 
 fn options() -> WriteOptions {
@@ -35,7 +37,8 @@ fn tree(at: &Path) {
     std::fs::write(at.join("d/large"), noise(SIZE as usize, 77)).unwrap();
 }
 
-/// All that a copy keeps, but for the times of directories: one that an earlier copy has made keeps its own.
+/// All that a copy keeps, but for the times of directories: one that an earlier copy has made keeps
+/// its own.
 fn content(root: &Path) -> Vec<(Vec<u8>, String)> {
     let mut list = describe(root);
     for (_, what) in &mut list {
@@ -187,7 +190,8 @@ async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
             std::fs::read(bench.root(&to[1..])).unwrap() == noise(SIZE as usize, 7),
             "{part}"
         );
-        // What was on its way may have made up the rest of it: then it travels again to be found out the same.
+        // What was on its way may have made up the rest of it: then it travels again to be found
+        // out the same.
         let same = |event: &Event| matches!(event, Event::Done { same: true, .. });
         let expected = match next.events.iter().any(same) {
             true => SIZE,

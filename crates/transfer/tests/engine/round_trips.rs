@@ -1,4 +1,5 @@
-//! How many round trips a copy takes over a long path, in virtual time: from the open stream to the verified end.
+//! How many round trips a copy takes over a long path, in virtual time: from the open stream to the
+//! verified end.
 
 use std::path::Path;
 use std::sync::Mutex;
@@ -56,7 +57,8 @@ async fn a_copy_costs_one_round_trip_beyond_the_session() {
     }
 }
 
-// LH-COPY-31: the last word of a pull is said on several streams, so a stream that ends later than the others is not waited for either.
+// LH-COPY-31: the last word of a pull is said on several streams, so a stream that ends later than
+// the others is not waited for either.
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_ends_late_costs_a_pull_no_round_trip() {
     let bench = Bench::new();

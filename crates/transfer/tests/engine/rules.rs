@@ -1,4 +1,5 @@
-//! Every rule of the copy protocol and of the files protocol is cited by the code that keeps it and by a test, and nothing else is.
+//! Every rule of the copy protocol and of the files protocol is cited by the code that keeps it and
+//! by a test, and nothing else is.
 
 use std::collections::BTreeSet;
 use std::path::Path;

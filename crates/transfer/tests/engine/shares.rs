@@ -166,7 +166,8 @@ async fn memory_of_copies_is_shared() {
     });
     std::fs::create_dir(bench.root("in")).unwrap();
     let name = |id: u64| [b"n".repeat(200), id.to_string().into_bytes()].concat();
-    // Files that are described and never come; numbers with gaps; directories; blocks with gaps between them.
+    // Files that are described and never come; numbers with gaps; directories; blocks with gaps
+    // between them.
     let described: Vec<u8> = (0..4000)
         .flat_map(|id| wire::file(id, &name(id), 1 << 40))
         .collect();

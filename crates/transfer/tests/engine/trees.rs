@@ -153,7 +153,8 @@ async fn names_follow_cp() {
     std::fs::write(bench.local("e"), "2").unwrap();
     std::fs::create_dir(bench.root("there")).unwrap();
     let options = WriteOptions::default;
-    // Into a directory that is there; into one that the slash says is meant; as a new name; the content alone.
+    // Into a directory that is there; into one that the slash says is meant; as a new name; the
+    // content alone.
     bench
         .push(bench.pipes(), &[bench.local("d")], "/there", options())
         .await

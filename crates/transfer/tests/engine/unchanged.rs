@@ -1,4 +1,5 @@
-//! What is there already does not travel: offered before data, by size and time or by content; both ways.
+//! What is there already does not travel: offered before data, by size and time or by content; both
+//! ways.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -14,7 +15,8 @@ use crate::harness::*;
 const FILES: u64 = 600;
 const FILE: u64 = 4096;
 const LARGE: u64 = 5 << 20;
-/// What a client that pushes may send before it receives that there is something, and one batch beyond.
+/// What a client that pushes may send before it receives that there is something, and one batch
+/// beyond.
 const BEFORE_ANSWER: u64 = (1 << 20) + (512 << 10) + FILE;
 
 fn overwriting() -> WriteOptions {
@@ -155,7 +157,8 @@ async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
         way.copy(&bench, bench.pipes(), WriteOptions::default())
             .await
             .ok();
-        // Touched; grown, its time set back; replaced with one of the same size and another time; one nanosecond later; new.
+        // Touched; grown, its time set back; replaced with one of the same size and another time;
+        // one nanosecond later; new.
         set_mtime(&from.join("d0/f1"), 1_000_000_000, 5);
         let before = std::fs::metadata(from.join("d0/f2")).unwrap();
         std::fs::write(from.join("d0/f2"), noise(FILE as usize + 1, 2)).unwrap();
@@ -187,7 +190,8 @@ async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
     }
 }
 
-// LH-COPY-42: in this way both ends know the content, and the record is that of a copy that moved it.
+// LH-COPY-42: in this way both ends know the content, and the record is that of a copy that moved
+// it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn content_is_compared_where_that_is_asked_for() {
     for way in [Push, Pull] {

@@ -1,4 +1,5 @@
-//! The wire, as an attacker would have it: the frames of hostile peers, in the forms that these tests use.
+//! The wire, as an attacker would have it: the frames of hostile peers, in the forms that these
+//! tests use.
 
 use longhaul_hostile::frames::{self, PushFlags};
 pub use longhaul_hostile::frames::{

@@ -11,8 +11,8 @@ use crate::attacks::attack_as;
 use crate::harness::*;
 use crate::wire;
 
-/// Sends `bytes` as key `who`, and receives answers until the RESULT of entry `id` reports `code`. The stream is still open: it is
-/// `Client::leave` that ends it.
+/// Sends `bytes` as key `who`, and receives answers until the RESULT of entry `id` reports `code`.
+/// The stream is still open: it is `Client::leave` that ends it.
 async fn say_until(bench: &Bench, who: u8, bytes: &[u8], id: u64, code: u8) -> Client {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();

@@ -28,7 +28,8 @@ const MAX_REORDER_SECONDS: f64 = 6.0;
 const RATE_TIME_PER_DEVIATION: u32 = 450;
 /// How often the counters of cross traffic are looked at.
 const CROSS_POLL: Duration = Duration::from_millis(5);
-/// The mean rate of cross traffic is judged after so many bursts, or after this time, counted from the start of the lab.
+/// The mean rate of cross traffic is judged after so many bursts, or after this time, counted from
+/// the start of the lab.
 const SUFFICIENT_BURSTS: u32 = 200;
 const MAX_CROSS_TIME: Duration = Duration::from_secs(20);
 /// A fall of the delay is waited for this long, and begins this early.
@@ -121,7 +122,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Runs a measurement, and gives with it how many bytes of cross traffic had been sent at which moments.
+    /// Runs a measurement, and gives with it how many bytes of cross traffic had been sent at which
+    /// moments.
     fn with_cross_traffic<T>(
         &self,
         measure: impl FnOnce() -> Result<T>,

@@ -1,4 +1,5 @@
-//! Is what was measured what was asked? Tolerances leave room for the clock and the luck of the draw, not for an emulator that is off.
+//! Is what was measured what was asked? Tolerances leave room for the clock and the luck of the
+//! draw, not for an emulator that is off.
 
 use std::time::Duration;
 
@@ -82,7 +83,8 @@ impl Finding {
 
 /// Fewer answers than this say nothing about a median.
 const MIN_DELAYS: usize = 10;
-/// A median may be late by what waking up two processes takes, or 2 % of a long delay; early never by more than the clock.
+/// A median may be late by what waking up two processes takes, or 2 % of a long delay; early never
+/// by more than the clock.
 pub(super) const DELAY_SLACK: Duration = Duration::from_micros(700);
 /// The clocks of sender and receiver are one, but read by different ways.
 pub(super) const CLOCK_SLACK: f64 = 50e-6;
@@ -154,7 +156,8 @@ pub(super) fn loss(asked: Asked, losses: Losses) -> Finding {
     let sent = losses.sent as f64;
     let lost = losses.sent.saturating_sub(losses.received) as f64;
     let expected = probability * sent;
-    // Losses that come in bursts vary more than independent ones do, about by twice the length of a burst.
+    // Losses that come in bursts vary more than independent ones do, about by twice the length of a
+    // burst.
     let spread = match asked.loss {
         LossModel::GilbertElliott { bad_to_good, .. } => {
             (1.0 + 2.0 / bad_to_good.max(1e-9)).min(sent.max(1.0))

@@ -1,8 +1,10 @@
-//! Measuring a link against what the scenario asked of it, with UDP probes that are sent and received from inside the nodes.
+//! Measuring a link against what the scenario asked of it, with UDP probes that are sent and
+//! received from inside the nodes.
 //!
-//! One direction at a time: delay with single small packets, rate with a burst at 1.25 times the rate asked, loss with many
-//! small packets at a rate the queue never feels, and then each kind of noise that was asked for. The probes are bound to the link's own
-//! device, so no route can lead them elsewhere.
+//! One direction at a time: delay with single small packets, rate with a burst at 1.25 times the
+//! rate asked, loss with many small packets at a rate the queue never feels, and then each kind of
+//! noise that was asked for. The probes are bound to the link's own device, so no route can lead
+//! them elsewhere.
 
 mod disturbed;
 mod judge;
@@ -116,7 +118,8 @@ impl Bench<'_> {
             let before = self.counters()?;
             let mut losses = self.probe.losses(asked, self.slack(asked))?;
             if self.way.cross.is_some() {
-                // What the queue had no room for, beside the others' traffic, is no loss on the wire.
+                // What the queue had no room for, beside the others' traffic, is no loss on the
+                // wire.
                 let after = self.counters()?;
                 let queue =
                     |counters: &DirectionSnapshot| counters.drops_queue + counters.drops_aqm;
@@ -159,7 +162,8 @@ impl Bench<'_> {
     }
 }
 
-/// Measures again when the first answer is off: a disturbance of the machine's spoils one measurement, an emulator that is off spoils all.
+/// Measures again when the first answer is off: a disturbance of the machine's spoils one
+/// measurement, an emulator that is off spoils all.
 fn until_as_asked(mut measure: impl FnMut() -> Result<Finding>) -> Result<Finding> {
     let mut found = measure()?;
     for _ in 1..MAX_ATTEMPTS {

@@ -16,9 +16,11 @@ const DEVIATION_SLACK: f64 = 150e-6;
 /// A held packet's lateness may be off by this much or this share.
 const HELD_SLACK: f64 = 0.5e-3;
 const HELD_SHARE: f64 = 0.1;
-/// Under load that answers to it, the median standing delay under CoDel is between these multiples of the target.
+/// Under load that answers to it, the median standing delay under CoDel is between these multiples
+/// of the target.
 const STANDING_TARGETS: std::ops::RangeInclusive<f64> = 0.25..=3.0;
-/// Arrivals after a fall of the delay are counted over this time, in seconds, which the emulator may be late by some.
+/// Arrivals after a fall of the delay are counted over this time, in seconds, which the emulator
+/// may be late by some.
 const FALL_WINDOW: f64 = 10e-3;
 const FALL_SLACK: f64 = 3e-3;
 
@@ -72,7 +74,8 @@ pub(super) fn jitter(wanted: &Jittered, received: &[Received]) -> [Finding; 2] {
         });
     }
     let (measured_mean, measured) = moments(&kept);
-    // The variance of a mean over time of a straight line between independent points is one and a half times theirs by number.
+    // The variance of a mean over time of a straight line between independent points is one and a
+    // half times theirs by number.
     let luck = MAX_DEVIATIONS * deviation * (1.5 / wanted.draws.max(1.0)).sqrt();
     let good = (measured_mean - mean).abs() <= luck + DELAY_SLACK.as_secs_f64().max(0.02 * mean);
     let text = format!(
@@ -140,7 +143,8 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
         };
     }
     others.sort_by_key(|(probe, _)| probe.number);
-    // Against the delay of the neighbour that was not held, which jitter and the machine moved alike.
+    // Against the delay of the neighbour that was not held, which jitter and the machine moved
+    // alike.
     let late = |probe: &Received| {
         let at = others.partition_point(|(other, _)| other.number < probe.number);
         let neighbour = others

@@ -33,7 +33,8 @@ const SUFFICIENT_LOSSES: f64 = 400.0;
 const MIN_LOSS_PROBES: f64 = 2000.0;
 /// Packets a second that a sender and a receiver on one machine surely manage.
 const MAX_LOSS_PROBES_PER_SECOND: f64 = 100_000.0;
-/// Packets given to the kernel at once, which cuts them itself (UDP segmentation offload); 64 is its oldest limit.
+/// Packets given to the kernel at once, which cuts them itself (UDP segmentation offload); 64 is
+/// its oldest limit.
 const MAX_PACKETS_PER_SEND: usize = 40;
 /// After the last probe must have arrived.
 const ARRIVAL_TIMEOUT: Duration = Duration::from_millis(300);
@@ -103,7 +104,8 @@ impl Probe {
         let target = receiver
             .local_addr()
             .doing(|| "reading a probe's address".to_owned())?;
-        // Connecting also fixes the route: through the link's device, whatever the node's tables say.
+        // Connecting also fixes the route: through the link's device, whatever the node's tables
+        // say.
         sender
             .connect(target)
             .doing(|| format!("connecting a probe over link {}", link.spec.name))?;
@@ -121,7 +123,8 @@ impl Probe {
         self.trains.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends a packet, or several that the kernel cuts; waits while the sending node's own device is full.
+    /// Sends a packet, or several that the kernel cuts; waits while the sending node's own device
+    /// is full.
     pub(super) fn send(&self, packets: &[u8]) -> Result<()> {
         loop {
             match self.sender.send(packets) {
@@ -136,11 +139,13 @@ impl Probe {
         }
     }
 
-    /// Has the kernel cut what is sent into packets of `payload` bytes, or leave it whole (0); returns whether it does.
+    /// Has the kernel cut what is sent into packets of `payload` bytes, or leave it whole (0);
+    /// returns whether it does.
     pub(super) fn segment(&self, payload: usize) -> bool {
         let bytes = i32::try_from(payload).unwrap_or(0).to_ne_bytes();
         let joined = i32::from(payload > 0).to_ne_bytes();
-        // Without it the kernel cuts what the link carried whole, which costs time but counts the same.
+        // Without it the kernel cuts what the link carried whole, which costs time but counts the
+        // same.
         let _ = set_option(&self.receiver, libc::SOL_UDP, libc::UDP_GRO, &joined);
         set_option(&self.sender, libc::SOL_UDP, libc::UDP_SEGMENT, &bytes).is_ok()
     }
@@ -169,8 +174,9 @@ impl Probe {
         Ok(received.iter().map(Received::delay).collect())
     }
 
-    /// Offers more than `rate` and measures what arrives, from when the queue has filled some way to the last packet.
-    /// It lasts for `least` at least, where a first or last packet that is early or late by the noise would count for much.
+    /// Offers more than `rate` and measures what arrives, from when the queue has filled some way
+    /// to the last packet. It lasts for `least` at least, where a first or last packet that is
+    /// early or late by the noise would count for much.
     pub(super) fn overload(
         &self,
         rate: BitRate,
@@ -221,7 +227,8 @@ impl Probe {
         })
     }
 
-    /// Sends `count` packets, evenly in small batches; returns what arrived and how long sending took.
+    /// Sends `count` packets, evenly in small batches; returns what arrived and how long sending
+    /// took.
     fn stream(
         &self,
         payload: usize,
@@ -272,7 +279,8 @@ fn listen(receiver: &UdpSocket, payload: usize, count: u64) -> Tally {
         }
         let packets = (length / payload) as u64;
         tally.packets += packets;
-        // By then an overloaded queue holds enough to keep the line busy through a stall of the sender's.
+        // By then an overloaded queue holds enough to keep the line busy through a stall of the
+        // sender's.
         if tally.first.is_none() && tally.packets > count / 3 {
             tally.first = Some(now);
             tally.packets_at_first = tally.packets;

@@ -1,4 +1,5 @@
-//! Receiving probes with what the kernel says about them: when they came, and whether they met congestion.
+//! Receiving probes with what the kernel says about them: when they came, and whether they met
+//! congestion.
 #![allow(unsafe_code)] // No crate reads these control messages.
 
 use std::io;
@@ -50,7 +51,8 @@ pub(super) fn receive(socket: &UdpSocket, buffer: &mut [u8]) -> io::Result<Datag
     // SAFETY: the kernel filled in the control messages of `message`.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !header.is_null() {
-        // SAFETY: `header` points to a complete control message, as CMSG_FIRSTHDR and CMSG_NXTHDR promise.
+        // SAFETY: `header` points to a complete control message, as CMSG_FIRSTHDR and CMSG_NXTHDR
+        // promise.
         let (kind, data, bytes) = unsafe {
             let bytes = (*header).cmsg_len as usize - (libc::CMSG_LEN(0) as usize);
             (

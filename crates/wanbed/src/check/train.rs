@@ -24,7 +24,8 @@ pub(super) const LOAD_TIME: Duration = Duration::from_secs(8);
 const LOAD_POLL: Duration = Duration::from_millis(1);
 /// The load never comes faster than this multiple of the rate.
 const LOAD_PEAK: f64 = 1.2;
-/// The load asks for a standing delay of up to so many targets, which an unmanaged queue would give it.
+/// The load asks for a standing delay of up to so many targets, which an unmanaged queue would give
+/// it.
 const LOAD_TARGETS: f64 = 40.0;
 /// ECT(0) in the byte of the type of service (RFC 3168).
 const ECT_0: i32 = 0b10;
@@ -82,8 +83,8 @@ struct Flow {
 }
 
 impl Probe {
-    /// Sends `count` packets of `bytes` (as IP packets) at these distances, each with its number, and gives those that arrived, in the
-    /// order in which they did.
+    /// Sends `count` packets of `bytes` (as IP packets) at these distances, each with its number,
+    /// and gives those that arrived, in the order in which they did.
     pub(super) fn train(
         &self,
         bytes: usize,
@@ -122,8 +123,9 @@ impl Probe {
         })
     }
 
-    /// Keeps a queue under load with one flow that answers to drops and marks by halving the queue that it asks for, and asks for
-    /// more all the time otherwise. `base` is the delay without a queue; `counters` are the direction's.
+    /// Keeps a queue under load with one flow that answers to drops and marks by halving the queue
+    /// that it asks for, and asks for more all the time otherwise. `base` is the delay without a
+    /// queue; `counters` are the direction's.
     pub(super) fn load(
         &self,
         rate: BitRate,
@@ -238,7 +240,8 @@ fn write(packet: &mut [u8], number: u32, train: u32, now: Duration) {
     packet[8..16].copy_from_slice(&(now.as_nanos() as u64).to_ne_bytes());
 }
 
-/// The numbers and times of sending of the probes of a train in what was received, which may be several that were joined.
+/// The numbers and times of sending of the probes of a train in what was received, which may be
+/// several that were joined.
 fn probes(received: &[u8], payload: usize, train: u32) -> impl Iterator<Item = (u32, Duration)> {
     let whole = if received.len().is_multiple_of(payload) {
         received

@@ -24,7 +24,8 @@ pub(super) struct Run {
     scenario: PathBuf,
     #[command(flatten)]
     asked: Asked,
-    /// The command and its arguments; it runs on this machine, not in a node, and reaches the nodes by `wanbed exec NODE`
+    /// The command and its arguments; it runs on this machine, not in a node, and reaches the nodes
+    /// by `wanbed exec NODE`
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
 }
@@ -80,7 +81,8 @@ fn signals() -> anyhow::Result<Receiver<i32>> {
     Ok(receiver)
 }
 
-/// Waits for the command, and passes signals on to it: the first as it came, the next as SIGKILL, as does time.
+/// Waits for the command, and passes signals on to it: the first as it came, the next as SIGKILL,
+/// as does time.
 fn wait(mut child: Child, signals: Receiver<i32>) -> anyhow::Result<u8> {
     let process = Pid::from_child(&child);
     let handle = pidfd_open(process, PidfdFlags::empty()).context("watching the command")?;

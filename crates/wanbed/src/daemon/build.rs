@@ -20,7 +20,8 @@ pub(crate) struct Running {
     scenario: String,
     pub(crate) network: Network,
     pub(crate) nodes: Vec<NodeThread>,
-    /// Where the emulator's ends of veth pairs lie; without veth pairs it has nothing but its loopback.
+    /// Where the emulator's ends of veth pairs lie; without veth pairs it has nothing but its
+    /// loopback.
     _wire: NodeThread,
     port: PortKind,
     links: Vec<LinkHandle>,
@@ -276,7 +277,8 @@ fn wire_ends(link: usize) -> [String; 2] {
     [format!("w{link}a"), format!("w{link}b")]
 }
 
-/// A pair for each end of each link: one half in the node, the other in the wire namespace, up and of the same MTU.
+/// A pair for each end of each link: one half in the node, the other in the wire namespace, up and
+/// of the same MTU.
 fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Result<()> {
     let mut lines = Vec::new();
     for (index, link) in network.links.iter().enumerate() {

@@ -1,7 +1,8 @@
-//! The process of a lab: it holds the namespaces and the links, answers on the control socket, and when it goes, all goes.
+//! The process of a lab: it holds the namespaces and the links, answers on the control socket, and
+//! when it goes, all goes.
 //!
-//! It ends on `wanbed down`, on SIGTERM, SIGINT or SIGHUP, or, when attached, at the end of its standard input, which comes even if
-//! whoever started it was killed.
+//! It ends on `wanbed down`, on SIGTERM, SIGINT or SIGHUP, or, when attached, at the end of its
+//! standard input, which comes even if whoever started it was killed.
 
 mod build;
 mod reaper;
@@ -35,8 +36,8 @@ enum End {
     Asked(UnixStream),
 }
 
-/// Runs a lab whose description comes on standard input, and says on standard output when it is up or why it is not. Must be
-/// called while the process has one thread.
+/// Runs a lab whose description comes on standard input, and says on standard output when it is up
+/// or why it is not. Must be called while the process has one thread.
 ///
 /// # Errors
 /// Those that come before the standard output is needed; the others are reported there.

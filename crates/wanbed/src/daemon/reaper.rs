@@ -1,5 +1,5 @@
-//! The reaper: a second process that outlives the lab's by a moment, however that one ends, ends what still runs inside
-//! the lab's namespaces, and removes the lab's directory.
+//! The reaper: a second process that outlives the lab's by a moment, however that one ends, ends
+//! what still runs inside the lab's namespaces, and removes the lab's directory.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,7 +22,8 @@ const SIGTERM_TIMEOUT: Duration = Duration::from_secs(1);
 const SIGKILL_TIMEOUT: Duration = Duration::from_secs(5);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The lab's end of the reaper. Its standard input ends when the lab's process does: that is its cue.
+/// The lab's end of the reaper. Its standard input ends when the lab's process does: that is its
+/// cue.
 #[derive(Debug)]
 pub(super) struct Reaper {
     orders: ChildStdin,
@@ -85,7 +86,8 @@ pub fn reap(directory: &Path) -> Result<()> {
         .iter()
         .filter_map(|file| Some(file.metadata().ok()?.ino()))
         .collect();
-    // The lab's own process may take a moment to be gone; its main thread is not in these namespaces.
+    // The lab's own process may take a moment to be gone; its main thread is not in these
+    // namespaces.
     end_all(&inodes);
     place::sweep(directory);
     Ok(())
@@ -111,7 +113,8 @@ fn end_all(inodes: &HashSet<u64>) {
     }
 }
 
-/// The processes whose network namespace is one of these. Those of others' that may not be looked at are not the lab's.
+/// The processes whose network namespace is one of these. Those of others' that may not be looked
+/// at are not the lab's.
 fn processes_in(inodes: &HashSet<u64>) -> Vec<Pid> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Vec::new();

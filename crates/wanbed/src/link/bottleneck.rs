@@ -1,5 +1,6 @@
-//! The bottleneck of a direction: a queue with a limit in bytes, with or without active management, before a transmitter of a given
-//! rate. It lives in a time of its own: what happens depends only on when packets were offered, not on when it is asked.
+//! The bottleneck of a direction: a queue with a limit in bytes, with or without active management,
+//! before a transmitter of a given rate. It lives in a time of its own: what happens depends only
+//! on when packets were offered, not on when it is asked.
 
 use super::Nanos;
 use super::codel::Codel;
@@ -14,12 +15,14 @@ use super::reorder::Reorder;
 use super::schedule::Schedule;
 use crate::spec::DirectionSpec;
 
-/// A super-packet leaves in pieces of at most this much line time, so that bursts stay those of a real link.
+/// A super-packet leaves in pieces of at most this much line time, so that bursts stay those of a
+/// real link.
 pub const MAX_PIECE_TIME: Nanos = 100_000;
 
 /// A second in nanoseconds: a bit at a rate of 1 bit/s takes so much work of the transmitter.
 const SECOND: u128 = 1_000_000_000;
-/// How far cross traffic may lag behind on a link that carries nothing else: bounds the work of catching up.
+/// How far cross traffic may lag behind on a link that carries nothing else: bounds the work of
+/// catching up.
 const MAX_CATCH_UP: Nanos = 50_000_000;
 
 /// Segments of one packet that left the bottleneck together.
@@ -68,7 +71,8 @@ pub struct Bottleneck {
     service: Option<Service>,
     /// Everything up to this moment has happened.
     clock: Nanos,
-    /// Work done in excess by the end of the last service, since ends are rounded up to whole nanoseconds.
+    /// Work done in excess by the end of the last service, since ends are rounded up to whole
+    /// nanoseconds.
     credit: u128,
     peak: u64,
     crossed: Crossed,
@@ -93,8 +97,8 @@ struct Service {
 }
 
 impl Bottleneck {
-    /// The bottleneck of a direction, whose random processes draw from the sequences of `seed` for `direction` (0 or 1). Packets have
-    /// up to `mtu` bytes.
+    /// The bottleneck of a direction, whose random processes draw from the sequences of `seed` for
+    /// `direction` (0 or 1). Packets have up to `mtu` bytes.
     #[must_use]
     pub fn new(spec: &DirectionSpec, mtu: u32, seed: u64, direction: u32) -> Self {
         let random = |process| sequence(seed, process, direction);
@@ -128,9 +132,10 @@ impl Bottleneck {
         }
     }
 
-    /// Offers a packet at the moment last [advanced](Self::advance) to, and returns how many of its segments the
-    /// queue took. Segments stand in line one by one: what doesn't fit is dropped, though a short last one may
-    /// still fit. `markable` says that the packet's ends know the mark of congestion.
+    /// Offers a packet at the moment last [advanced](Self::advance) to, and returns how many of its
+    /// segments the queue took. Segments stand in line one by one: what doesn't fit is dropped,
+    /// though a short last one may still fit. `markable` says that the packet's ends know the mark
+    /// of congestion.
     pub fn offer(&mut self, packet: u64, sizes: Sizes, markable: bool) -> u32 {
         self.put(Owner::Packet(packet), sizes, markable)
     }
@@ -318,8 +323,9 @@ impl Bottleneck {
         })
     }
 
-    /// A moment before which nothing more arrives at the far end, or at which a change may make it come sooner or the
-    /// bottleneck wants to be [advanced](Self::advance); `None` when nothing will.
+    /// A moment before which nothing more arrives at the far end, or at which a change may make it
+    /// come sooner or the bottleneck wants to be [advanced](Self::advance); `None` when nothing
+    /// will.
     #[must_use]
     pub fn next_event(&self) -> Option<Nanos> {
         let catch_up = self
@@ -356,7 +362,8 @@ impl Bottleneck {
         self.schedule.delay
     }
 
-    /// The time that `bytes` take on the wire at the present rate; `None` where the rate is unlimited.
+    /// The time that `bytes` take on the wire at the present rate; `None` where the rate is
+    /// unlimited.
     #[must_use]
     pub fn line_time(&self, bytes: u32) -> Option<Nanos> {
         let work = u128::from(bytes) * 8 * SECOND;

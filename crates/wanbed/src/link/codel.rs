@@ -1,5 +1,5 @@
-//! CoDel: active queue management by the time that segments spend in the queue (RFC 8289). The names are those of the RFC's
-//! pseudo-code in section 5; time is the bottleneck's own.
+//! CoDel: active queue management by the time that segments spend in the queue (RFC 8289). The
+//! names are those of the RFC's pseudo-code in section 5; time is the bottleneck's own.
 
 use super::Nanos;
 use crate::spec::CodelSpec;
@@ -20,7 +20,8 @@ pub trait Queue {
     fn drop(&mut self, segment: Self::Segment);
 }
 
-/// A drop or mark that would have followed within this many intervals of the last one is taken for the same congestion.
+/// A drop or mark that would have followed within this many intervals of the last one is taken for
+/// the same congestion.
 const RECENT_INTERVALS: u64 = 16;
 
 /// The state of the control law.
@@ -55,8 +56,8 @@ impl Codel {
         }
     }
 
-    /// Takes the next segment to send. As in Linux, a marked segment is sent, and the next mark or drop is scheduled as
-    /// after a drop.
+    /// Takes the next segment to send. As in Linux, a marked segment is sent, and the next mark or
+    /// drop is scheduled as after a drop.
     pub fn dequeue<Q: Queue>(&mut self, now: Nanos, queue: &mut Q) -> Option<Q::Segment> {
         let (mut segment, mut ok_to_drop) = self.do_dequeue(now, queue);
         if self.dropping {
@@ -90,7 +91,8 @@ impl Codel {
                 (segment, _) = self.do_dequeue(now, queue);
             }
             self.dropping = true;
-            // Where the last dropping state ended not long ago, its rate of drops is a good one to start with.
+            // Where the last dropping state ended not long ago, its rate of drops is a good one to
+            // start with.
             let delta = self.count - self.last_count;
             let recent = now.saturating_sub(self.drop_next) < RECENT_INTERVALS * self.interval;
             self.count = if delta > 1 && recent { delta } else { 1 };
@@ -100,7 +102,8 @@ impl Codel {
         segment
     }
 
-    /// Takes a segment, and returns whether the delay has been above the target for long enough to drop it.
+    /// Takes a segment, and returns whether the delay has been above the target for long enough to
+    /// drop it.
     fn do_dequeue<Q: Queue>(&mut self, now: Nanos, queue: &mut Q) -> (Option<Q::Segment>, bool) {
         let segment = queue.take();
         let above = segment.as_ref().is_some_and(|segment| {

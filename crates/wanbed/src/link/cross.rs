@@ -1,5 +1,6 @@
-//! Traffic of others at the bottleneck: bursts of packets at a constant rate, with pauses between them. Lengths of bursts and pauses
-//! are drawn from exponential distributions, so the long-run rate is the rate of a burst times `on / (on + off)`.
+//! Traffic of others at the bottleneck: bursts of packets at a constant rate, with pauses between
+//! them. Lengths of bursts and pauses are drawn from exponential distributions, so the long-run
+//! rate is the rate of a burst times `on / (on + off)`.
 
 use std::time::Duration;
 
@@ -19,7 +20,8 @@ pub struct Cross {
     packet: u32,
     /// Between two packets of a burst, in nanoseconds: not rounded, or the rate would be off.
     spacing: f64,
-    /// When the next packet comes, and how much of the burst is left then; time before the link started does not count.
+    /// When the next packet comes, and how much of the burst is left then; time before the link
+    /// started does not count.
     next: f64,
     left: f64,
 }
@@ -58,8 +60,8 @@ impl Cross {
         self.advance(self.spacing);
     }
 
-    /// Lets `within` nanoseconds of bursts pass. What a burst is too short for is left for the next one, so that short bursts
-    /// carry as much as long ones.
+    /// Lets `within` nanoseconds of bursts pass. What a burst is too short for is left for the next
+    /// one, so that short bursts carry as much as long ones.
     fn advance(&mut self, mut within: f64) {
         while self.left <= within {
             within -= self.left;

@@ -1,5 +1,5 @@
-//! Cutting a super-packet into pieces: each piece gets headers of its own, as if the sender's kernel had made it
-//! a packet (or a smaller super-packet) in the first place.
+//! Cutting a super-packet into pieces: each piece gets headers of its own, as if the sender's
+//! kernel had made it a packet (or a smaller super-packet) in the first place.
 
 use super::layout::{LONGEST_HEADERS, Layout, SuperPacket, Transport};
 use super::virtio::{GSO_ECN, GSO_NONE, VirtioHeader};
@@ -22,9 +22,9 @@ pub struct Piece<'a> {
     pub body: &'a [u8],
 }
 
-/// Makes the piece of `count` segments from the `first` out of `packet`, which must be the one that `layout` was
-/// made from. New headers go to `room`; the payload stays where it is. `marked` says that the piece has met congestion (CE, RFC
-/// 3168).
+/// Makes the piece of `count` segments from the `first` out of `packet`, which must be the one that
+/// `layout` was made from. New headers go to `room`; the payload stays where it is. `marked` says
+/// that the piece has met congestion (CE, RFC 3168).
 #[must_use]
 pub fn piece<'a>(
     layout: &Layout,
@@ -99,7 +99,8 @@ fn mark_whole<'a>(packet: &'a [u8], room: &'a mut [u8; LONGEST_HEADERS]) -> (&'a
     (header, rest)
 }
 
-/// Sets the mark in an IP header whose checksum is still to be mended. The pseudo header of TCP and UDP does not cover it.
+/// Sets the mark in an IP header whose checksum is still to be mended. The pseudo header of TCP and
+/// UDP does not cover it.
 fn set_ce(header: &mut [u8]) {
     header[1] |= if header[0] >> 4 == 6 { CE << 4 } else { CE };
 }
@@ -122,8 +123,8 @@ struct Place {
     body: usize,
 }
 
-/// Length, and for IPv4 the identification (one up for each segment, as the kernel's own segmentation does)
-/// and the header checksum.
+/// Length, and for IPv4 the identification (one up for each segment, as the kernel's own
+/// segmentation does) and the header checksum.
 fn mend_ip(headers: &mut [u8], cut: &SuperPacket, is: &Place) {
     let total = headers.len() + is.body;
     if headers[0] >> 4 == 6 {

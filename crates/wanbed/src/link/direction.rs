@@ -1,5 +1,5 @@
-//! One direction of a link, without any socket or clock: packets go in with the time they came, and come out in
-//! pieces with the time they are due.
+//! One direction of a link, without any socket or clock: packets go in with the time they came, and
+//! come out in pieces with the time they are due.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,8 +23,8 @@ const WRITE_BACKLOG_BYTES: u64 = 8 << 20;
 const MAX_BATCHING_TIME: Nanos = 250_000;
 /// ... and by at most this part of the delay ...
 const DELAY_OVER_BATCHING_TIME: Nanos = 100;
-/// ... and, where a full packet takes as long as a piece may, by at most this part of its line time: packets at the
-/// bottleneck's rate then come one by one.
+/// ... and, where a full packet takes as long as a piece may, by at most this part of its line
+/// time: packets at the bottleneck's rate then come one by one.
 const LINE_TIME_OVER_BATCHING_TIME: Nanos = 2;
 /// What memory is measured by where the rate is unlimited.
 const RATE_WHERE_UNLIMITED: BitRate = BitRate(10_000_000_000);
@@ -72,7 +72,8 @@ pub struct Delivery<'a> {
 }
 
 impl Direction {
-    /// The direction that `spec` describes, of the link `link`. `number` (0 or 1) tells the link's directions apart.
+    /// The direction that `spec` describes, of the link `link`. `number` (0 or 1) tells the link's
+    /// directions apart.
     ///
     /// # Errors
     /// [`LinkError::TooMuchUnderWay`].
@@ -86,9 +87,10 @@ impl Direction {
                 limit: MEMORY_LIMIT,
             });
         }
-        // A full queue may take one segment of a super-packet, which then keeps room for all of it: a sender that overshoots
-        // threefold, as one in slow start does, needs three times the room. What is never used costs no memory, and
-        // where no rate is set there is no queue to overshoot.
+        // A full queue may take one segment of a super-packet, which then keeps room for all of it:
+        // a sender that overshoots threefold, as one in slow start does, needs three times the
+        // room. What is never used costs no memory, and where no rate is set there is no queue to
+        // overshoot.
         let overshoot = if spec.rate.is_some() { 3 } else { 1 };
         let roomy = needed.saturating_mul(overshoot).min(MEMORY_LIMIT);
         let ring = Ring::new(roomy as usize);
@@ -173,8 +175,9 @@ impl Direction {
             .advance(now, &mut |passed| transit.on_wire(passed, ring));
     }
 
-    /// Sends the next piece that is due by `now`, if there is one, together with those of the same packet that
-    /// follow it and are due too, as a receiver's network card would coalesce them; `send` returns whether the port took it.
+    /// Sends the next piece that is due by `now`, if there is one, together with those of the same
+    /// packet that follow it and are due too, as a receiver's network card would coalesce them;
+    /// `send` returns whether the port took it.
     pub fn deliver(&mut self, now: Nanos, send: impl FnOnce(&Delivery<'_>) -> bool) -> bool {
         let transit = &mut self.transit;
         let Some(passed) = transit.next_due(now) else {
@@ -211,7 +214,8 @@ impl Direction {
         true
     }
 
-    /// Until when the next delivery may be put off so that one wake-up, which is costly, serves several pieces.
+    /// Until when the next delivery may be put off so that one wake-up, which is costly, serves
+    /// several pieces.
     #[must_use]
     pub fn deadline(&self) -> Option<Nanos> {
         self.next_event()
@@ -309,7 +313,8 @@ impl Transit {
             .get_mut(packet.checked_sub(self.oldest)? as usize)
     }
 
-    /// The fate of these segments is decided; packets of which no segment is open leave the ring, oldest first.
+    /// The fate of these segments is decided; packets of which no segment is open leave the ring,
+    /// oldest first.
     fn settle(&mut self, passed: &Passed, ring: &mut Ring) {
         if let Some(held) = self.held(passed.packet) {
             held.open = held.open.saturating_sub(passed.count);
@@ -325,8 +330,8 @@ impl Transit {
     }
 }
 
-/// Bytes of memory for what can be under way in a direction: on the line, in the queue, and some slack. A quarter
-/// more because packets are rounded up to cache lines.
+/// Bytes of memory for what can be under way in a direction: on the line, in the queue, and some
+/// slack. A quarter more because packets are rounded up to cache lines.
 fn memory(spec: &DirectionSpec) -> u64 {
     let steps = || spec.changes.iter().flat_map(|trace| &trace.steps);
     let rates = steps().filter_map(|step| step.rate).chain(spec.rate);

@@ -1,5 +1,5 @@
-//! The thread of a link: reads both ports, lets the directions' time pass, writes what is due, and sleeps until
-//! the next thing is.
+//! The thread of a link: reads both ports, lets the directions' time pass, writes what is due, and
+//! sleeps until the next thing is.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -21,8 +21,8 @@ use crate::spec::LinkSpec;
 
 /// Packets read, and pieces written, before the other direction has its turn.
 const MAX_PACKETS_PER_TURN: usize = 16;
-/// Falling asleep and waking up costs about this much time, more on a virtual machine, so every sleep ends this
-/// much early, and the rest is spent watching.
+/// Falling asleep and waking up costs about this much time, more on a virtual machine, so every
+/// sleep ends this much early, and the rest is spent watching.
 const BUSY_WAIT: Duration = Duration::from_micros(20);
 /// After a long sleep the processor itself has to wake, which takes longer ...
 const BUSY_WAIT_AFTER_LONG_SLEEP: Duration = Duration::from_micros(150);

@@ -1,15 +1,19 @@
 //! Delay that varies about its mean, in one of two ways.
 //!
-//! *In order*: the delay is a function of time. Every twelve standard deviations of time there is a point with a delay drawn
-//! from a truncated normal distribution, and between two points the delay goes in a straight line. Neighbouring points are less
-//! apart in delay than half of what they are apart in time, so no packet overtakes another, and packets come at most 1.9 times as fast
-//! as they would without jitter. Independent draws for each packet would not do: with order kept, each packet would wait for the
-//! slowest before it, and at a high rate all would have the greatest delay.
+//! *In order*: the delay is a function of time. Every twelve standard deviations of time there is a
+//! point with a delay drawn from a truncated normal distribution, and between two points the delay
+//! goes in a straight line. Neighbouring points are less apart in delay than half of what they are
+//! apart in time, so no packet overtakes another, and packets come at most 1.9 times as fast as
+//! they would without jitter. Independent draws for each packet would not do: with order kept, each
+//! packet would wait for the slowest before it, and at a high rate all would have the greatest
+//! delay.
 //!
-//! *With reordering*: each segment has its own draw from the same distribution, whatever the others have.
+//! *With reordering*: each segment has its own draw from the same distribution, whatever the others
+//! have.
 //!
-//! Either way the deviation over time is the one asked, and the mean is the delay asked, unless that is less than the
-//! amplitude: then the delay is never less than nothing, and the mean is the amplitude.
+//! Either way the deviation over time is the one asked, and the mean is the delay asked, unless
+//! that is less than the amplitude: then the delay is never less than nothing, and the mean is the
+//! amplitude.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -18,7 +22,8 @@ use super::Nanos;
 use super::random::{TRUNCATED_NORMAL_BOUND, TRUNCATED_NORMAL_DEVIATION, truncated_normal};
 use crate::spec::JitterSpec;
 
-/// Standard deviations of the delay between two points, as time: what makes jitter a matter of time and bounds its slope.
+/// Standard deviations of the delay between two points, as time: what makes jitter a matter of time
+/// and bounds its slope.
 const DEVIATIONS_PER_STEP: u64 = 12;
 
 /// The delay of a direction besides its mean.
@@ -39,7 +44,8 @@ enum Kind {
         step: Nanos,
         /// Seeds the points.
         seed: u64,
-        /// The number of the point before the time last asked for, its delay and the next one's, in nanoseconds.
+        /// The number of the point before the time last asked for, its delay and the next one's, in
+        /// nanoseconds.
         section: Option<(u64, f64, f64)>,
     },
     BySegment,
@@ -58,7 +64,8 @@ pub fn correlation_time(spec: &JitterSpec) -> Nanos {
 }
 
 fn scale(spec: &JitterSpec) -> f64 {
-    // The variance between two independent points is two thirds of theirs, on average over a straight line.
+    // The variance between two independent points is two thirds of theirs, on average over a
+    // straight line.
     let interpolated = if spec.reorder {
         1.0
     } else {
@@ -94,8 +101,8 @@ impl Jitter {
         matches!(self.kind, Kind::BySegment)
     }
 
-    /// When the next segment arrives that would arrive at `mean` without jitter. With the order kept, a later `mean` gives no
-    /// earlier answer.
+    /// When the next segment arrives that would arrive at `mean` without jitter. With the order
+    /// kept, a later `mean` gives no earlier answer.
     pub fn arrival(&mut self, mean: Nanos) -> Nanos {
         let off = match &mut self.kind {
             Kind::BySegment => self.scale * truncated_normal(&mut self.random),

@@ -5,7 +5,8 @@ use super::virtio::{
     VirtioHeader,
 };
 
-/// The longest run of IP and transport headers of a super-packet: 60 + 60 bytes, and room for IPv6 extensions.
+/// The longest run of IP and transport headers of a super-packet: 60 + 60 bytes, and room for IPv6
+/// extensions.
 pub const LONGEST_HEADERS: usize = 256;
 
 const TCP: u8 = 6;
@@ -131,7 +132,8 @@ impl Layout {
             return Err(Malformed);
         }
         let narrow = |n: usize| u16::try_from(n).map_err(|_| Malformed);
-        // The kernel always leaves these checksums to be completed; a header that says otherwise is mended here.
+        // The kernel always leaves these checksums to be completed; a header that says otherwise is
+        // mended here.
         self.virtio.flags = FLAG_NEEDS_CHECKSUM;
         self.virtio.checksum_start = narrow(ip.header)?;
         self.virtio.checksum_offset = transport.checksum_offset();
@@ -237,7 +239,8 @@ impl IpHeader {
             return Err(Malformed);
         }
         let (mut header, mut protocol) = (40, fixed[6]);
-        // Hop-by-hop, routing and destination options (RFC 8200 section 4) may come before the transport.
+        // Hop-by-hop, routing and destination options (RFC 8200 section 4) may come before the
+        // transport.
         while matches!(protocol, 0 | 43 | 60) {
             let Some(&[next, words]) = packet[..total]
                 .get(header..)

@@ -1,5 +1,5 @@
-//! Seeded loss: which segments get lost on the wire. Only the order of segments counts, never time, so the same
-//! seed loses the same segments whatever the machine does.
+//! Seeded loss: which segments get lost on the wire. Only the order of segments counts, never time,
+//! so the same seed loses the same segments whatever the machine does.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -48,7 +48,8 @@ impl Loss {
         loss
     }
 
-    /// Goes over to another model. A Gilbert-Elliott chain keeps its state; the same model goes on undisturbed.
+    /// Goes over to another model. A Gilbert-Elliott chain keeps its state; the same model goes on
+    /// undisturbed.
     pub fn change(&mut self, model: LossModel) {
         if model != self.model {
             self.bad &= matches!(model, LossModel::GilbertElliott { .. });
@@ -79,7 +80,8 @@ impl Loss {
         self.stay = self.draw_stay();
     }
 
-    /// Draws how many segments pass until the next loss; gives up for now at [`MAX_SEGMENTS_PER_DRAW`].
+    /// Draws how many segments pass until the next loss; gives up for now at
+    /// [`MAX_SEGMENTS_PER_DRAW`].
     fn draw(&mut self) {
         let mut kept = 0_u64;
         loop {
@@ -227,7 +229,8 @@ mod tests {
         let fates = fates(process(model, 11, 0), 5_000_000, || 45);
         let bursts = fates.windows(2).filter(|pair| !pair[0] && pair[1]).count();
         let lost = fates.iter().filter(|lost| **lost).count();
-        // Some 45,000 bursts of mean 1 / 0.1 and deviation sqrt(0.9) / 0.1: 2 % is beyond four deviations of the mean.
+        // Some 45,000 bursts of mean 1 / 0.1 and deviation sqrt(0.9) / 0.1: 2 % is beyond four
+        // deviations of the mean.
         let length = lost as f64 / bursts as f64;
         assert!((length - 10.0).abs() < 0.2, "mean burst {length}");
         let expected = to_bad / (to_bad + to_good);

@@ -32,8 +32,9 @@ pub struct PacketPort {
     drops: u64,
 }
 
-/// Opens the interface `name` of the calling thread's network namespace: the emulator's end of a veth pair, whose
-/// other end, in the node, has the hardware address `peer` and ARP turned off (`ip link set ... arp off`).
+/// Opens the interface `name` of the calling thread's network namespace: the emulator's end of a
+/// veth pair, whose other end, in the node, has the hardware address `peer` and ARP turned off
+/// (`ip link set ... arp off`).
 ///
 /// # Errors
 /// [`LinkError::Device`] when there is no such interface or packet sockets are not permitted.
@@ -125,7 +126,8 @@ impl PacketPort {
         let all = match read {
             Ok(all) => all,
             Err(Errno::AGAIN) => return Ok(Received::Empty),
-            // INVAL: one packet that a virtio header can't describe. NETDOWN: reported once each time the device goes down.
+            // INVAL: one packet that a virtio header can't describe. NETDOWN: reported once each
+            // time the device goes down.
             Err(Errno::INVAL | Errno::INTR | Errno::NETDOWN) => return Ok(Received::Noise),
             Err(e) => return Err(e),
         };

@@ -1,5 +1,6 @@
-//! A port: where an end of a link takes packets from a node and gives packets to it. Both kinds speak in
-//! whole IP packets with a virtio header beside them, so that TCP's super-packets pass unsegmented.
+//! A port: where an end of a link takes packets from a node and gives packets to it. Both kinds
+//! speak in whole IP packets with a virtio header beside them, so that TCP's super-packets pass
+//! unsegmented.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -12,7 +13,8 @@ use super::virtio::VirtioHeader;
 /// The longest packet a port yields: an IP super-packet of segmentation offload.
 pub const LONGEST_PACKET: usize = 65_536;
 
-/// An end of a link. The node's namespace matters only while it is made; afterwards any thread may use it.
+/// An end of a link. The node's namespace matters only while it is made; afterwards any thread may
+/// use it.
 #[derive(Debug)]
 pub enum Port {
     /// A TUN device in the node's namespace.
@@ -38,7 +40,8 @@ pub enum Received {
 }
 
 impl Port {
-    /// Takes the next packet from the node, without waiting. `into` should hold [`LONGEST_PACKET`] bytes.
+    /// Takes the next packet from the node, without waiting. `into` should hold [`LONGEST_PACKET`]
+    /// bytes.
     pub(super) fn receive(&mut self, into: &mut [u8]) -> Result<Received, Errno> {
         match self {
             Self::Tun(port) => port.receive(into),
@@ -59,7 +62,8 @@ impl Port {
         }
     }
 
-    /// Packets that the kernel threw away, since the port was made, because the engine didn't read in time.
+    /// Packets that the kernel threw away, since the port was made, because the engine didn't read
+    /// in time.
     pub(super) fn device_drops(&mut self) -> u64 {
         match self {
             Self::Tun(port) => port.device_drops(),

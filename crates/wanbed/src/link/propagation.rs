@@ -1,4 +1,5 @@
-//! The way from the transmitter to the far end: the propagation delay, how it varies, and which segments are overtaken.
+//! The way from the transmitter to the far end: the propagation delay, how it varies, and which
+//! segments are overtaken.
 
 use super::Nanos;
 use super::jitter::Jitter;
@@ -6,10 +7,12 @@ use super::reorder::Reorder;
 
 /// When segments that have left the transmitter arrive.
 ///
-/// When the delay falls, what follows does not overtake what is under way, and does not arrive with it in one instant either: segments arrive at
-/// least as far apart as the transmitter needed to send the later one. So a path behaves whose old and new course join before
-/// a last link of the bottleneck's rate. A sender that goes on filling the bottleneck sees no fall at all, for the queue that the fall
-/// takes from the path then stands at its end; the delay comes down as the rate leaves room.
+/// When the delay falls, what follows does not overtake what is under way, and does not arrive with
+/// it in one instant either: segments arrive at least as far apart as the transmitter needed to
+/// send the later one. So a path behaves whose old and new course join before a last link of the
+/// bottleneck's rate. A sender that goes on filling the bottleneck sees no fall at all, for the
+/// queue that the fall takes from the path then stands at its end; the delay comes down as the rate
+/// leaves room.
 #[derive(Debug)]
 pub struct Propagation {
     jitter: Option<Jitter>,

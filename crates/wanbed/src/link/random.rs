@@ -1,5 +1,5 @@
-//! The random sequences of a link: each process of each direction has one of its own, so that turning one process on or
-//! off changes nothing about the others.
+//! The random sequences of a link: each process of each direction has one of its own, so that
+//! turning one process on or off changes nothing about the others.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -17,8 +17,8 @@ pub enum Process {
     Cross,
 }
 
-/// The sequence of one process in the direction `direction` (0 or 1) of the link with this seed. Sequences of one seed
-/// don't overlap: processes are 2^192 numbers apart, directions 2^128.
+/// The sequence of one process in the direction `direction` (0 or 1) of the link with this seed.
+/// Sequences of one seed don't overlap: processes are 2^192 numbers apart, directions 2^128.
 #[must_use]
 pub fn sequence(seed: u64, process: Process, direction: u32) -> Xoshiro256PlusPlus {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -31,13 +31,14 @@ pub fn sequence(seed: u64, process: Process, direction: u32) -> Xoshiro256PlusPl
     random
 }
 
-/// How many failures come before the first success, when each try succeeds with `probability`: one draw by
-/// inversion instead of one for each try.
+/// How many failures come before the first success, when each try succeeds with `probability`: one
+/// draw by inversion instead of one for each try.
 pub fn geometric(random: &mut Xoshiro256PlusPlus, probability: f64) -> u64 {
     if probability <= 0.0 {
         return u64::MAX;
     }
-    // 1 - u lies in (0, 1]: the logarithm is finite. With probability 1 the divisor is -infinity: 0 failures.
+    // 1 - u lies in (0, 1]: the logarithm is finite. With probability 1 the divisor is -infinity: 0
+    // failures.
     let u: f64 = random.random();
     ((-u).ln_1p() / (-probability).ln_1p()) as u64
 }
@@ -48,8 +49,8 @@ pub fn exponential(random: &mut Xoshiro256PlusPlus) -> f64 {
     -(-u).ln_1p()
 }
 
-/// A standard normal number drawn again until it lies within two deviations: its mean is 0, its standard deviation
-/// [`TRUNCATED_NORMAL_DEVIATION`].
+/// A standard normal number drawn again until it lies within two deviations: its mean is 0, its
+/// standard deviation [`TRUNCATED_NORMAL_DEVIATION`].
 pub fn truncated_normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     loop {
         // Box and Muller (1958). 1 - u lies in (0, 1].
@@ -63,8 +64,8 @@ pub fn truncated_normal(random: &mut Xoshiro256PlusPlus) -> f64 {
 
 /// The largest magnitude of a [`truncated_normal`].
 pub const TRUNCATED_NORMAL_BOUND: f64 = 2.0;
-/// The standard deviation of a [`truncated_normal`]: with density f and distribution F of the standard normal,
-/// sqrt(1 - 2 * 2 f(2) / (2 F(2) - 1)).
+/// The standard deviation of a [`truncated_normal`]: with density f and distribution F of the
+/// standard normal, sqrt(1 - 2 * 2 f(2) / (2 F(2) - 1)).
 pub const TRUNCATED_NORMAL_DEVIATION: f64 = 0.879_626;
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ impl Reorder {
         }
     }
 
-    /// How many of the next segments, `most` of them at most, share a fate, and by how much they are held up.
+    /// How many of the next segments, `most` of them at most, share a fate, and by how much they
+    /// are held up.
     pub fn next_run(&mut self, most: u32) -> (u32, Nanos) {
         if self.gap == 0 {
             self.gap = geometric(&mut self.random, self.probability);

@@ -51,28 +51,33 @@ pub struct DirectionSnapshot {
     pub drops_aqm: u64,
     /// Delivered segments that the active queue management marked (CE, RFC 3168).
     pub marks_ecn: u64,
-    /// Delivered segments that were held up so that others overtook them. Those that overtake by jitter are not counted.
+    /// Delivered segments that were held up so that others overtook them. Those that overtake by
+    /// jitter are not counted.
     pub reordered: u64,
     /// Bytes of cross traffic that the transmitter sent.
     pub cross_bytes: u64,
-    /// Packets of cross traffic that the queue had no room for or the active queue management dropped.
+    /// Packets of cross traffic that the queue had no room for or the active queue management
+    /// dropped.
     pub cross_drops: u64,
     /// Segments longer than the link's MTU.
     pub drops_mtu: u64,
     /// Packets that are no IP, or whose headers contradict themselves.
     pub malformed: u64,
-    /// Segments dropped because the emulator's memory for this direction was full. Above zero, the run is worthless.
+    /// Segments dropped because the emulator's memory for this direction was full. Above zero, the
+    /// run is worthless.
     pub ring_overflow: u64,
     /// Segments that the receiving node's device refused. Above zero, the run is worthless.
     pub write_errors: u64,
-    /// Packets that the kernel dropped before the emulator read them. Above zero, the run is worthless.
+    /// Packets that the kernel dropped before the emulator read them. Above zero, the run is
+    /// worthless.
     pub device_drops: u64,
     /// Bytes waiting at the bottleneck now.
     pub queue_bytes: u64,
     /// The most bytes that ever waited.
     pub queue_peak: u64,
-    /// Microseconds by which a delivery may be put off, at the present delay and rate, to be made together with the next ones: packets
-    /// that are due within this time of each other may come at once.
+    /// Microseconds by which a delivery may be put off, at the present delay and rate, to be made
+    /// together with the next ones: packets that are due within this time of each other may come at
+    /// once.
     pub batching_us: u64,
     /// How late deliveries were.
     pub lag: Lag,

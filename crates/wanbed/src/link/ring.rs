@@ -1,5 +1,5 @@
-//! The bytes of packets under way: one ring, so that nothing is allocated for a packet. Each lies in one run,
-//! and they leave in the order they came.
+//! The bytes of packets under way: one ring, so that nothing is allocated for a packet. Each lies
+//! in one run, and they leave in the order they came.
 
 use super::port::LONGEST_PACKET;
 
@@ -17,8 +17,8 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// A ring of at least `bytes` (more when that would not hold two packets). The kernel gives the memory only
-    /// as it is first used.
+    /// A ring of at least `bytes` (more when that would not hold two packets). The kernel gives the
+    /// memory only as it is first used.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         let bytes = bytes.max(4 * LONGEST_PACKET);

@@ -103,7 +103,8 @@ impl Sample {
             } else {
                 gso_type
             },
-            // The kernel says how much of the packet lay in one run of its memory, which may be any.
+            // The kernel says how much of the packet lay in one run of its memory, which may be
+            // any.
             header_len: 4321,
             gso_size: self.gso_size,
             checksum_start: self.transport_at(),

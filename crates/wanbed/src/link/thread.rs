@@ -11,7 +11,8 @@ const PRIORITY: libc::c_int = 10;
 const SLICE: u64 = 100_000;
 const NICE: libc::c_int = -10;
 
-/// Does what the user's rights allow to keep the calling thread's wake-ups prompt, and returns which it was.
+/// Does what the user's rights allow to keep the calling thread's wake-ups prompt, and returns
+/// which it was.
 pub fn hurry() -> Scheduling {
     // The default of 50 microseconds would be added to every wait.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));

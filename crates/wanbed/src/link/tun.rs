@@ -1,5 +1,5 @@
-//! A TUN device as a link's end. With virtio headers and offloads on, TCP hands over super-packets of up to
-//! 64 KB, some 45 segments a read: that is where the engine's speed comes from.
+//! A TUN device as a link's end. With virtio headers and offloads on, TCP hands over super-packets
+//! of up to 64 KB, some 45 segments a read: that is where the engine's speed comes from.
 #![allow(unsafe_code)] // The TUN driver is configured by ioctls that no crate wraps.
 
 use std::fs::File;
@@ -14,8 +14,8 @@ use super::LinkError;
 use super::port::Received;
 use super::virtio::{VIRTIO_HEADER, VirtioHeader};
 
-/// Packets (super-packets count as one) that the device holds until the engine reads them. The kernel's own
-/// 500 overflow when a sender's burst meets a moment's stall.
+/// Packets (super-packets count as one) that the device holds until the engine reads them. The
+/// kernel's own 500 overflow when a sender's burst meets a moment's stall.
 const DEVICE_QUEUE: i32 = 10_000;
 
 /// An open TUN device; it vanishes when this is dropped.
@@ -23,13 +23,15 @@ const DEVICE_QUEUE: i32 = 10_000;
 pub struct TunPort {
     device: OwnedFd,
     name: String,
-    /// `/proc/net/dev` of the node's namespace: an open one keeps showing the namespace it was opened in.
+    /// `/proc/net/dev` of the node's namespace: an open one keeps showing the namespace it was
+    /// opened in.
     statistics: Option<File>,
     drops_at_start: u64,
 }
 
-/// Makes the TUN device `name` in the calling thread's network namespace, with virtio headers, all offloads that
-/// the kernel takes, and a raised queue length. It is left down, without address, for the caller to configure.
+/// Makes the TUN device `name` in the calling thread's network namespace, with virtio headers, all
+/// offloads that the kernel takes, and a raised queue length. It is left down, without address, for
+/// the caller to configure.
 ///
 /// # Errors
 /// [`LinkError::Device`] when `/dev/net/tun` can't be opened or the kernel refuses the device.
@@ -188,7 +190,8 @@ impl TunPort {
     }
 }
 
-/// The 12th number behind the interface's name in `/proc/net/dev`: packets that were to be sent, and dropped.
+/// The 12th number behind the interface's name in `/proc/net/dev`: packets that were to be sent,
+/// and dropped.
 fn transmit_drops(table: &str, name: &str) -> Option<u64> {
     let line = table
         .lines()

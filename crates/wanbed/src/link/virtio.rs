@@ -1,5 +1,6 @@
 //! The 10-byte virtio network header that TUN devices and packet sockets put before each packet
-//! (struct `virtio_net_hdr`, virtio 1.2 section 5.1.6, legacy layout: the machine's own byte order).
+//! (struct `virtio_net_hdr`, virtio 1.2 section 5.1.6, legacy layout: the machine's own byte
+//! order).
 
 /// Bytes on the device.
 pub const VIRTIO_HEADER: usize = 10;
@@ -65,7 +66,8 @@ impl VirtioHeader {
         bytes
     }
 
-    /// The same with all offsets moved by the `by` bytes of a link-layer header: put before the packet.
+    /// The same with all offsets moved by the `by` bytes of a link-layer header: put before the
+    /// packet.
     #[must_use]
     pub fn behind(mut self, by: u16) -> Self {
         if self.flags & FLAG_NEEDS_CHECKSUM != 0 {
@@ -77,7 +79,8 @@ impl VirtioHeader {
         self
     }
 
-    /// The same with all offsets moved by the `by` bytes of a link-layer header: taken off the packet.
+    /// The same with all offsets moved by the `by` bytes of a link-layer header: taken off the
+    /// packet.
     #[must_use]
     pub fn without(mut self, by: u16) -> Self {
         self.checksum_start = self.checksum_start.saturating_sub(by);

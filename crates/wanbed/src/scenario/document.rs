@@ -1,4 +1,5 @@
-//! A TOML document in which every value knows where it came from: a line of the file, or a `--set` on the command line.
+//! A TOML document in which every value knows where it came from: a line of the file, or a `--set`
+//! on the command line.
 
 use toml::de::{DeTable, DeValue};
 
@@ -125,7 +126,8 @@ fn located(
     })
 }
 
-/// Lays one `--set path=value` over the document. A `*` in the path stands for every key there is at that level.
+/// Lays one `--set path=value` over the document. A `*` in the path stands for every key there is
+/// at that level.
 fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
     let place = format!("--set {}", setting.path);
     let wrong = |problem: String| ScenarioError {
@@ -133,7 +135,8 @@ fn apply(root: &mut Located, setting: &Setting) -> Result<(), ScenarioError> {
         field: String::new(),
         problem,
     };
-    // What is no TOML value by itself is text, so that `loss=0.001%` and `congestion=cubic` need no second quotes.
+    // What is no TOML value by itself is text, so that `loss=0.001%` and `congestion=cubic` need no
+    // second quotes.
     let value = match DeTable::parse(&format!("v = {}", setting.value)) {
         Ok(table) => match table.get_ref().iter().next() {
             Some((_, value)) if table.get_ref().len() == 1 => {

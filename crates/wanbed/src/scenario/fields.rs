@@ -1,4 +1,5 @@
-//! Typed reading of a table: each field by name, with its place in every error, and no field left unread.
+//! Typed reading of a table: each field by name, with its place in every error, and no field left
+//! unread.
 
 use super::document::{Located, Value};
 use crate::error::ScenarioError;

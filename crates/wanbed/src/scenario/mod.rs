@@ -1,7 +1,8 @@
 //! A scenario: nodes, the links between them, and the routes traffic takes, read from a TOML file.
 //!
-//! [`Scenario`] holds the file; [`Scenario::resolve`] checks it, lays the overrides over it and gives the [`Network`] to
-//! build, in which nothing is left to interpret. The language is described in `docs/wanbed.md`.
+//! [`Scenario`] holds the file; [`Scenario::resolve`] checks it, lays the overrides over it and
+//! gives the [`Network`] to build, in which nothing is left to interpret. The language is described
+//! in `docs/wanbed.md`.
 
 mod document;
 mod fields;
@@ -53,7 +54,8 @@ impl Scenario {
         })
     }
 
-    /// A scenario from text instead of a file; `name` stands in errors, trace files are looked for in the working directory.
+    /// A scenario from text instead of a file; `name` stands in errors, trace files are looked for
+    /// in the working directory.
     pub fn from_text(name: &str, text: impl Into<String>) -> Self {
         Scenario {
             file: name.into(),
@@ -70,7 +72,8 @@ impl Scenario {
     /// Checks the scenario and works out every number in it.
     ///
     /// # Errors
-    /// [`Error::Scenario`] names file, line and field; [`Error::Read`] a trace file that cannot be read.
+    /// [`Error::Scenario`] names file, line and field; [`Error::Read`] a trace file that cannot be
+    /// read.
     pub fn resolve(&self, overrides: &Overrides) -> Result<Network> {
         read::network(
             &self.file.display().to_string(),
@@ -92,12 +95,14 @@ pub struct Overrides {
     pub backend: Backend,
     /// The lab's name; one is made up when there is none.
     pub name: Option<String>,
-    /// The nodes that relay connections in this run, in place of those the file says; no name is none.
+    /// The nodes that relay connections in this run, in place of those the file says; no name is
+    /// none.
     pub relays: Option<Vec<String>>,
 }
 
 impl Overrides {
-    /// Adds a setting, as `--set path=value` does: `set("links.wan.loss", "0.1%")`, `set("nodes.*.congestion", "cubic")`.
+    /// Adds a setting, as `--set path=value` does: `set("links.wan.loss", "0.1%")`,
+    /// `set("nodes.*.congestion", "cubic")`.
     #[must_use]
     pub fn set(mut self, path: impl Into<String>, value: impl Into<String>) -> Self {
         self.settings.push(Setting {
@@ -121,8 +126,9 @@ impl Overrides {
         self
     }
 
-    /// Names the nodes that relay connections in this run, in place of those the file says: `relays(["gw1", "gw2"])`, or none for a run
-    /// without depots. Control loops end there, and with them what a link's lag is judged by
+    /// Names the nodes that relay connections in this run, in place of those the file says:
+    /// `relays(["gw1", "gw2"])`, or none for a run without depots. Control loops end there, and
+    /// with them what a link's lag is judged by
     /// ([`LinkReport::loop_rtt_ms`](crate::LinkReport::loop_rtt_ms)).
     #[must_use]
     pub fn relays<N: Into<String>>(mut self, nodes: impl IntoIterator<Item = N>) -> Self {
@@ -200,7 +206,8 @@ pub struct Network {
     pub nodes: Vec<Node>,
     /// In the order of the file.
     pub links: Vec<Link>,
-    /// The explicit routes, both directions written out; everything else goes the shortest way by delay.
+    /// The explicit routes, both directions written out; everything else goes the shortest way by
+    /// delay.
     pub routes: Vec<PinnedRoute>,
     /// The paths over which the scenario spreads a loss, as indices of links.
     pub named_paths: Vec<Vec<usize>>,
@@ -268,7 +275,8 @@ pub struct PortRange {
     pub first: u16,
     /// The highest, included.
     pub last: u16,
-    /// Whether the sender of this route's packets is the end that opened the connection (else it is the receiver).
+    /// Whether the sender of this route's packets is the end that opened the connection (else it is
+    /// the receiver).
     pub at_sender: bool,
 }
 

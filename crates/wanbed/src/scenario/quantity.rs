@@ -1,6 +1,8 @@
-//! Quantities with their units, as a scenario writes them: "155 Mbit/s", "53 ms", "256 KB", "0.001%", "1.5 bdp".
+//! Quantities with their units, as a scenario writes them: "155 Mbit/s", "53 ms", "256 KB",
+//! "0.001%", "1.5 bdp".
 //!
-//! The crate `quantities` reads them; a unit is always named here, and what a link can have is bounded.
+//! The crate `quantities` reads them; a unit is always named here, and what a link can have is
+//! bounded.
 
 use std::time::Duration;
 
@@ -54,7 +56,8 @@ pub(super) fn probability(text: &str) -> Result<f64, String> {
 pub(super) enum QueueLength {
     /// A fixed number of bytes.
     Bytes(u64),
-    /// A multiple of the bandwidth-delay product over `rtt` (the link's own when `None`), but never under `at_least` bytes.
+    /// A multiple of the bandwidth-delay product over `rtt` (the link's own when `None`), but never
+    /// under `at_least` bytes.
     Bdp {
         multiple: f64,
         rtt: Option<Duration>,

@@ -160,7 +160,8 @@ fn nodes(field: &Field) -> Located<Vec<(Node, Option<bool>)>> {
     Ok(nodes)
 }
 
-/// Makes these nodes the only ones that relay. One that the file calls a relay takes no part in this run unless it is named.
+/// Makes these nodes the only ones that relay. One that the file calls a relay takes no part in
+/// this run unless it is named.
 fn choose_relays(nodes: &mut [(Node, Option<bool>)], relays: &[String]) -> Located<()> {
     for (node, _) in nodes.iter_mut() {
         node.relays = node.relays.map(|_| false);
@@ -222,7 +223,8 @@ fn sysctl_name(field: &Field, key: &str) -> Located<String> {
     }
 }
 
-/// `[spread.NAME]`: one loss rate for a whole path, shared out to its links in proportion to their delay. Gives the path.
+/// `[spread.NAME]`: one loss rate for a whole path, shared out to its links in proportion to their
+/// delay. Gives the path.
 fn spread_loss(field: &Field, links: &mut [Link]) -> Located<Vec<usize>> {
     let mut fields = field.fields()?;
     let loss = fields.required("loss")?.probability()?;
@@ -327,7 +329,8 @@ fn pinned_route(field: &Field, network: &Network) -> Located<Vec<PinnedRoute>> {
     })
 }
 
-/// The links from `from` to `to` through every name in `via`: a link is crossed, a node is gone to by the one link that leads there.
+/// The links from `from` to `to` through every name in `via`: a link is crossed, a node is gone to
+/// by the one link that leads there.
 fn walk(
     route: &Field,
     via: Option<&Field>,

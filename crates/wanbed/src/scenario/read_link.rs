@@ -201,7 +201,8 @@ impl Asked {
     }
 }
 
-/// `loss = "0.001%"`; `{ mean = "0.001%", burst = 10 }`; or the four numbers of Gilbert and Elliott.
+/// `loss = "0.001%"`; `{ mean = "0.001%", burst = 10 }`; or the four numbers of Gilbert and
+/// Elliott.
 fn loss(field: &Field) -> Located<LossModel> {
     if !field.is_table() {
         return Ok(independent(field.probability()?));
@@ -215,8 +216,9 @@ fn loss(field: &Field) -> Located<LossModel> {
             return Err(burst_field.wrong("a mean burst is 1 to 1000000 packets"));
         }
         fields.finish()?;
-        // Every packet of the bad state is lost: bursts are geometric with mean 1 / bad_to_good, and the share of time
-        // in the bad state, good_to_bad / (good_to_bad + bad_to_good), is the mean loss.
+        // Every packet of the bad state is lost: bursts are geometric with mean 1 / bad_to_good,
+        // and the share of time in the bad state, good_to_bad / (good_to_bad + bad_to_good), is the
+        // mean loss.
         let bad_to_good = 1.0 / burst as f64;
         let good_to_bad = bad_to_good * mean / (1.0 - mean);
         if good_to_bad > 1.0 || good_to_bad.is_nan() {
@@ -259,7 +261,8 @@ pub(super) fn independent(probability: f64) -> LossModel {
     }
 }
 
-/// A link's seed depends on the scenario's and on its own name (FNV-1a), so that adding a link leaves the others' losses as they were.
+/// A link's seed depends on the scenario's and on its own name (FNV-1a), so that adding a link
+/// leaves the others' losses as they were.
 fn seed_of(seed: u64, name: &str) -> u64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)

@@ -1,5 +1,5 @@
-//! What disturbs a direction besides loss: delay that varies, packets that overtake, an active queue and the traffic
-//! of others.
+//! What disturbs a direction besides loss: delay that varies, packets that overtake, an active
+//! queue and the traffic of others.
 
 use std::time::Duration;
 
@@ -12,8 +12,9 @@ use super::{BitRate, SpecError, wrong};
 pub struct JitterSpec {
     /// Standard deviation of the one-way delay.
     pub deviation: Duration,
-    /// Whether packets may overtake each other: each then has a delay of its own. Otherwise the delay is a continuous
-    /// function of time that never falls as fast as time passes, and order is kept.
+    /// Whether packets may overtake each other: each then has a delay of its own. Otherwise the
+    /// delay is a continuous function of time that never falls as fast as time passes, and order is
+    /// kept.
     pub reorder: bool,
 }
 
@@ -31,8 +32,8 @@ pub struct ReorderSpec {
 pub struct CodelSpec {
     /// Standing delay that the queue may have (TARGET in the RFC).
     pub target: Duration,
-    /// How long the delay may stay above the target before something is done (INTERVAL in the RFC): about the longest round
-    /// trip of the connections that cross the link.
+    /// How long the delay may stay above the target before something is done (INTERVAL in the RFC):
+    /// about the longest round trip of the connections that cross the link.
     pub interval: Duration,
 }
 
@@ -44,8 +45,9 @@ impl CodelSpec {
     };
 }
 
-/// Traffic of others: it comes in bursts to the bottleneck, takes room in its queue and time of its transmitter, and goes
-/// nowhere. Lengths of bursts and of the pauses between are exponentially distributed.
+/// Traffic of others: it comes in bursts to the bottleneck, takes room in its queue and time of its
+/// transmitter, and goes nowhere. Lengths of bursts and of the pauses between are exponentially
+/// distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CrossSpec {
     /// Rate at which packets of the link's MTU arrive during a burst.

@@ -4,7 +4,8 @@ use wanbed::{Backend, Lab, Overrides, Verdict};
 
 use super::{ROW, echo_server, inside, lab, lab_with};
 
-/// Echoes a megabyte between two nodes by name; the fastest round trip of single bytes, in microseconds.
+/// Echoes a megabyte between two nodes by name; the fastest round trip of single bytes, in
+/// microseconds.
 fn echo(lab: &Lab, from: &str, to: &str, source_port: &str) -> u64 {
     let (mut server, port) = echo_server(lab, to);
     let output = inside(
@@ -30,7 +31,8 @@ fn echo(lab: &Lab, from: &str, to: &str, source_port: &str) -> u64 {
 fn tcp_crosses_a_router_by_name_and_takes_the_asked_time() {
     let Some(lab) = lab(ROW) else { return };
     let fastest = echo(&lab, "left", "right", "");
-    // Never less than asked. How much more is a question of the machine's speed, which `wanbed check` answers.
+    // Never less than asked. How much more is a question of the machine's speed, which
+    // `wanbed check` answers.
     assert!(fastest >= 8_000, "a round trip took {fastest} us");
     let report = lab.links().unwrap();
     for link in &report.links {
@@ -156,7 +158,8 @@ fn a_check_finds_a_link_as_asked_and_reports_when_it_is_not() {
     // Its delay and rate depend on this machine's speed at the moment; its loss does not.
     assert_eq!(verdict("loss"), Verdict::AsAsked, "{check:?}");
 
-    // A bottleneck that nobody asked for, on the sender's side: rate and delay are off, whatever the machine's speed.
+    // A bottleneck that nobody asked for, on the sender's side: rate and delay are off, whatever
+    // the machine's speed.
     let shaped = lab
         .command("left", "tc")
         .unwrap()

@@ -134,7 +134,8 @@ fn part_echo_server() {
     std::io::copy(&mut reader, &mut stream).unwrap();
 }
 
-/// PART is "host port [source port]": sends a megabyte to the echo server, and prints the fastest round trip of ten in microseconds.
+/// PART is "host port [source port]": sends a megabyte to the echo server, and prints the fastest
+/// round trip of ten in microseconds.
 #[test]
 #[ignore = "a part of other tests, run inside a node"]
 fn part_echo_client() {

@@ -1,4 +1,5 @@
-//! A lab of an ordinary user. As root the test becomes one; otherwise all the other tests are this test already.
+//! A lab of an ordinary user. As root the test becomes one; otherwise all the other tests are this
+//! test already.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -60,7 +61,8 @@ fn an_ordinary_user_has_labs_too() {
     let links = check["links"].as_array().unwrap();
     assert_eq!(links.len(), 4, "both directions of both links: {said}");
     for link in links {
-        // Delay and rate depend on this machine's speed at the moment; that all packets arrive does not.
+        // Delay and rate depend on this machine's speed at the moment; that all packets arrive does
+        // not.
         let loss = link["findings"]
             .as_array()
             .unwrap()

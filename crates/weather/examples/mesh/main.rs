@@ -1,4 +1,5 @@
-//! The mesh of six sites by simulation: `cargo run -p longhaul-weather --example mesh -- SEEDS [TRANSFERS]`.
+//! The mesh of six sites by simulation: `cargo run -p longhaul-weather --example mesh -- SEEDS
+//! [TRANSFERS]`.
 
 mod simulation;
 

@@ -1,7 +1,9 @@
-//! Six sites whose links change, and transfers between them: routed, beside the ways that it has to beat.
+//! Six sites whose links change, and transfers between them: routed, beside the ways that it has to
+//! beat.
 //!
-//! What a transfer really takes is the model's time for what the links are like at that moment, times noise. What is known of the links
-//! is measured every so often, with noise, and forecast by smoothing; so the policy sees the past, and imprecisely.
+//! What a transfer really takes is the model's time for what the links are like at that moment,
+//! times noise. What is known of the links is measured every so often, with noise, and forecast by
+//! smoothing; so the policy sees the past, and imprecisely.
 #![allow(clippy::unwrap_used)] // a simulation: every hop that it asks for is in its maps
 
 use longhaul_weather::Quantiles;
@@ -38,7 +40,8 @@ pub enum Trouble {
     Depot,
     /// From half of them on, a link for a sixth.
     Link,
-    /// From two thirds on, for a sixth, measurements of a link say ten times its rate, in both directions.
+    /// From two thirds on, for a sixth, measurements of a link say ten times its rate, in both
+    /// directions.
     Forecast,
     /// The same of all links of a site.
     Forecasts,
@@ -330,7 +333,8 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             dead_link == Some((*a, *b)) || (dead_depot == Some(*b) && *b != to)
         };
         let mut routed = carried_out(&choice, &request, &takes, &fails);
-        // One that falls far behind what was expected of it is routed anew, once, for what is left of it.
+        // One that falls far behind what was expected of it is routed anew, once, for what is left
+        // of it.
         if let Some((at, left, factor)) = found_slow(&choice, &transfer, &takes) {
             let mut anew = Chooser::new(&world.known, &outcomes, &policy);
             anew.slowed = Some((choice.via, factor));
@@ -430,7 +434,8 @@ struct CarriedOut {
     failed: Vec<Via>,
 }
 
-/// What becomes of a choice: routes that are dead cost time, and a guard watches those that are slow.
+/// What becomes of a choice: routes that are dead cost time, and a guard watches those that are
+/// slow.
 fn carried_out(
     choice: &Choice,
     request: &Request,
@@ -498,7 +503,8 @@ fn guarded(
     alone
 }
 
-/// When a copy on the chosen route was found far behind, how many bytes were left then, and by what factor it was slower.
+/// When a copy on the chosen route was found far behind, how many bytes were left then, and by what
+/// factor it was slower.
 fn found_slow(
     choice: &Choice,
     transfer: &Transfer,

@@ -15,7 +15,8 @@ const STEP: f64 = 0.02;
 /// No level is greater: beyond it the ends would pass the median.
 const MAX_LEVEL: f64 = 0.5;
 
-/// Errors that count as seen in the beginning, in typical errors: without any, a band would have no ends.
+/// Errors that count as seen in the beginning, in typical errors: without any, a band would have no
+/// ends.
 const PRIOR: [f32; 8] = [-3.0, -1.6, -0.8, -0.3, 0.3, 0.8, 1.6, 3.0];
 
 /// What is kept of the typical error at each step.
@@ -24,10 +25,12 @@ const ERROR_KEPT: f64 = 0.9;
 /// No error counts for more than so many typical ones towards the next typical one.
 const MAX_ERROR_GROWTH: f64 = 5.0;
 
-/// The ends lie so far further out than they should, in least errors: a constant is not to be missed for how numbers are rounded.
+/// The ends lie so far further out than they should, in least errors: a constant is not to be
+/// missed for how numbers are rounded.
 const ROUNDING: f64 = 0.01;
 
-/// By how much the ends move out, in typical errors, the first time; each further time by twice as much.
+/// By how much the ends move out, in typical errors, the first time; each further time by twice as
+/// much.
 const FIRST_REACH_ERRORS: f64 = 1.0;
 
 /// The lower and the upper end of a band and what lies between, on the scale of the quantity.
@@ -41,16 +44,19 @@ pub struct Tails {
     pub upper: f64,
 }
 
-/// Quantiles of the next value, by *adaptive conformal inference* (Gibbs, Candès 2021), once for each end.
+/// Quantiles of the next value, by *adaptive conformal inference* (Gibbs, Candès 2021), once for
+/// each end.
 ///
-/// The errors of past forecasts, in units of the typical error at the time, say how far values lie from forecasts. An end is a quantile of those errors whose
-/// level is not fixed: it falls by `STEP * 0.9` with each value beyond the end, and rises by `STEP * 0.1` with each other one. Where
-/// it has fallen to zero, there is no error so great that it would do; the end is then put beyond the greatest one, further each time that does not suffice,
-/// up to the end of the scale.
+/// The errors of past forecasts, in units of the typical error at the time, say how far values lie
+/// from forecasts. An end is a quantile of those errors whose level is not fixed: it falls by
+/// `STEP * 0.9` with each value beyond the end, and rises by `STEP * 0.1` with each other one.
+/// Where it has fallen to zero, there is no error so great that it would do; the end is then put
+/// beyond the greatest one, further each time that does not suffice, up to the end of the scale.
 ///
-/// **Bound.** Whatever the values are and whoever chose them, of `n` values at most `n / 10 + Band::extra()` lie below the lower end, and as many above the upper one: the level
-/// starts at a tenth, each value moves it as said, and it falls below zero only while the ends grow to that of the scale. In the other direction there is no bound: a
-/// constant is never missed.
+/// **Bound.** Whatever the values are and whoever chose them, of `n` values at most
+/// `n / 10 + Band::extra()` lie below the lower end, and as many above the upper one: the level
+/// starts at a tenth, each value moves it as said, and it falls below zero only while the ends grow
+/// to that of the scale. In the other direction there is no bound: a constant is never missed.
 #[derive(Debug, Clone)]
 pub struct Band {
     /// Past errors in typical errors, in a ring.
@@ -98,8 +104,8 @@ impl End {
 }
 
 impl Band {
-    /// A band that remembers so many errors, on a scale with these ends. The typical error starts at `first` and does not fall below `least`,
-    /// both above zero and on the scale.
+    /// A band that remembers so many errors, on a scale with these ends. The typical error starts
+    /// at `first` and does not fall below `least`, both above zero and on the scale.
     #[must_use]
     pub fn new(remembered: usize, ends: (f64, f64), first: f64, least: f64) -> Self {
         let remembered = remembered.max(PRIOR.len());
@@ -171,12 +177,12 @@ impl Band {
             (ERROR_KEPT * self.typical + (1.0 - ERROR_KEPT) * counted).max(self.least_typical);
     }
 
-    /// By how many values at most each end is missed more often than in one of ten, where bands are made `ahead` values before the values
-    /// that they are held against, at least one.
+    /// By how many values at most each end is missed more often than in one of ten, where bands are
+    /// made `ahead` values before the values that they are held against, at least one.
     #[must_use]
     pub fn extra(&self, ahead: usize) -> f64 {
-        // Each value beyond an end whose level is zero or below moves that end out by twice as much, until it is at the end of the scale; bands that were made
-        // before are still to come.
+        // Each value beyond an end whose level is zero or below moves that end out by twice as
+        // much, until it is at the end of the scale; bands that were made before are still to come.
         let width = (self.ends.1 - self.ends.0) / (FIRST_REACH_ERRORS * self.least_typical);
         let growing = width.max(1.0).log2().ceil() + 1.0;
         TAIL_SHARE / STEP + (1.0 - TAIL_SHARE) * (1.0 + growing + ahead as f64)
@@ -192,8 +198,9 @@ impl Band {
         error(below) + (place - place.floor()) * (error(above) - error(below))
     }
 
-    /// The error such that a next one like those remembered lies below it with the chance `level`, up to one half: of `n` errors the one of rank
-    /// `level * (n + 1)`, and between two of them in proportion.
+    /// The error such that a next one like those remembered lies below it with the chance `level`,
+    /// up to one half: of `n` errors the one of rank `level * (n + 1)`, and between two of them in
+    /// proportion.
     fn quantile(&self, level: f64) -> f64 {
         let held = f64::from(self.held);
         self.at_rank(((level * (held + 1.0) - 1.0) / (held - 1.0)).clamp(0.0, 0.5))

@@ -9,8 +9,8 @@ pub enum Error {
     Squared,
 }
 
-/// Errors of predictors over the whole past of a series, as the Network Weather Service keeps them: its forecast is that of the
-/// predictor with the least.
+/// Errors of predictors over the whole past of a series, as the Network Weather Service keeps them:
+/// its forecast is that of the predictor with the least.
 #[derive(Debug, Clone)]
 pub struct BestByPastError {
     /// Sums of absolute and of squared errors, one pair a predictor.
@@ -50,7 +50,8 @@ impl BestByPastError {
             .map_or(0, |(index, _)| index)
     }
 
-    /// The mean error of a predictor so far, on the scale of what was predicted; none before the first value.
+    /// The mean error of a predictor so far, on the scale of what was predicted; none before the
+    /// first value.
     #[must_use]
     pub fn mean(&self, expert: usize, by: Error) -> Option<f64> {
         let (absolute, squared) = self.sums.get(expert)?;

@@ -29,7 +29,8 @@ impl Coverage {
         self.count
     }
 
-    /// The share of the last `outcomes` values, at most 1,000, that fell into their bands; none before there were as many.
+    /// The share of the last `outcomes` values, at most 1,000, that fell into their bands; none
+    /// before there were as many.
     #[must_use]
     pub fn over_last(&self, outcomes: u64) -> Option<f64> {
         if outcomes == 0 || outcomes > MAX_OUTCOMES || self.count < outcomes {

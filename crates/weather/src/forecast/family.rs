@@ -72,8 +72,9 @@ impl Family {
     /// The largest number of predictors that a family has.
     pub const MAX: usize = 21;
 
-    /// Last value, running mean, means and medians of 5, 11, 21 and 51 values, trimmed means of 31 and 51, exponential smoothing with six
-    /// gains, a damped trend, and mean and median of adaptive windows of 5 to 51.
+    /// Last value, running mean, means and medians of 5, 11, 21 and 51 values, trimmed means of 31
+    /// and 51, exponential smoothing with six gains, a damped trend, and mean and median of
+    /// adaptive windows of 5 to 51.
     #[must_use]
     pub fn full() -> Self {
         let mut experts = vec![
@@ -94,7 +95,8 @@ impl Family {
         Self::of(WINDOWS, experts, &NAMES)
     }
 
-    /// Last value, running mean, median of 5, means of 5 and 21, trimmed mean of 21, and exponential smoothing with three gains.
+    /// Last value, running mean, median of 5, means of 5 and 21, trimmed mean of 21, and
+    /// exponential smoothing with three gains.
     #[must_use]
     pub fn small() -> Self {
         let experts = vec![
@@ -129,7 +131,8 @@ impl Family {
         }
     }
 
-    /// What each predicts for the next value, in the order of [`Family::names`]; zeros before the first.
+    /// What each predicts for the next value, in the order of [`Family::names`]; zeros before the
+    /// first.
     #[must_use]
     pub fn predicted(&self) -> &[f32] {
         &self.predicted

@@ -2,9 +2,11 @@
 
 use super::Windows;
 
-/// Predicts the next value of a series from those before. Each keeps a bounded number of bytes and takes a bounded time a value.
+/// Predicts the next value of a series from those before. Each keeps a bounded number of bytes and
+/// takes a bounded time a value.
 pub trait Predictor {
-    /// Takes the newest value, which `past` holds already. Before, [`Predictor::predict`] predicted it.
+    /// Takes the newest value, which `past` holds already. Before, [`Predictor::predict`] predicted
+    /// it.
     fn update(&mut self, value: f64, past: &Windows);
 
     /// The value to expect next; zero before the first.
@@ -114,7 +116,8 @@ impl Predictor for ExponentialSmoothing {
     }
 }
 
-/// Exponential smoothing of the value and of its slope (Holt 1957). The slope is damped, so a forecast never runs away.
+/// Exponential smoothing of the value and of its slope (Holt 1957). The slope is damped, so a
+/// forecast never runs away.
 #[derive(Debug, Clone, Copy)]
 pub struct Trend {
     gain: f64,
@@ -204,7 +207,8 @@ impl Ladder {
     }
 }
 
-/// The mean of a window whose size adapts: it moves to the next smaller or larger one that would have erred less.
+/// The mean of a window whose size adapts: it moves to the next smaller or larger one that would
+/// have erred less.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMean {
     ladder: Ladder,

@@ -26,7 +26,8 @@ pub enum NotScored {
     Promise,
 }
 
-/// What was promised of copies, held against what they took. All times are in seconds from the start of the copy.
+/// What was promised of copies, held against what they took. All times are in seconds from the
+/// start of the copy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ledger {
     coverage: Coverage,
@@ -55,15 +56,17 @@ pub struct Report {
     pub within_1000: Option<f64>,
     /// The share that was over by p10, by p50 and by p90.
     pub over_by: Option<[f64; 3]>,
-    /// The Brier score of the three statements "over by then", with chances of a tenth, a half and nine tenths; lower is better, and 0.143 is what calibrated
-    /// promises have.
+    /// The Brier score of the three statements "over by then", with chances of a tenth, a half and
+    /// nine tenths; lower is better, and 0.143 is what calibrated promises have.
     pub brier: Option<f64>,
-    /// The mean pinball loss of the three times, in natural logarithms of seconds: 0.1 is a promise that is off by some tens of per cent.
+    /// The mean pinball loss of the three times, in natural logarithms of seconds: 0.1 is a promise
+    /// that is off by some tens of per cent.
     pub pinball: Option<f64>,
 }
 
 impl Ledger {
-    /// Scores a promise. A copy that was given up after its p90 has broken it; one that was given up before has decided nothing.
+    /// Scores a promise. A copy that was given up after its p90 has broken it; one that was given
+    /// up before has decided nothing.
     ///
     /// # Errors
     /// The times make no sense; nothing is noted then.

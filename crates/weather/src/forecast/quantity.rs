@@ -2,24 +2,29 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Rates below this, in bit/s, carry no bulk data, and are hardly distinguished from none: the logarithmic scale becomes linear there. With a smaller one, an outage is so far from
-/// any rate that its error outweighs all others for long.
+/// Rates below this, in bit/s, carry no bulk data, and are hardly distinguished from none: the
+/// logarithmic scale becomes linear there. With a smaller one, an outage is so far from any rate
+/// that its error outweighs all others for long.
 const SMALLEST_RATE: f64 = 1e5;
 
 /// A quantity of a path.
 ///
-/// Forecasts are made on a scale of the quantity's own, on which an error means the same everywhere: a rate that is off by a tenth is off by as
-/// much at 1 Mbit/s as at 10 Gbit/s. Medians and quantiles are the same on any scale; means are not. On made-up series the scales were within a per cent of plain values in mean
-/// absolute error, and better for losses; what speaks for them is that a series may change by orders of magnitude and its band still means something.
+/// Forecasts are made on a scale of the quantity's own, on which an error means the same
+/// everywhere: a rate that is off by a tenth is off by as much at 1 Mbit/s as at 10 Gbit/s. Medians
+/// and quantiles are the same on any scale; means are not. On made-up series the scales were within
+/// a per cent of plain values in mean absolute error, and better for losses; what speaks for them
+/// is that a series may change by orders of magnitude and its band still means something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// What a transfer can have of the path, in bit/s. On a logarithmic scale, linear below 100 kbit/s, so that an outage has a place on it.
+    /// What a transfer can have of the path, in bit/s. On a logarithmic scale, linear below 100
+    /// kbit/s, so that an outage has a place on it.
     Rate,
-    /// A time, such as the round trip or its spread, in seconds, above zero. On a logarithmic scale.
+    /// A time, such as the round trip or its spread, in seconds, above zero. On a logarithmic
+    /// scale.
     RoundTrip,
-    /// The share of packets that are lost, 0 to 1. On the scale of square roots, where a count's standard deviation hardly depends on its mean
-    /// (Bartlett 1936).
+    /// The share of packets that are lost, 0 to 1. On the scale of square roots, where a count's
+    /// standard deviation hardly depends on its mean (Bartlett 1936).
     Loss,
 }
 
@@ -70,8 +75,8 @@ impl Quantity {
         (self.to_scale(least), self.to_scale(most))
     }
 
-    /// The typical error, on the scale, of a series of which nothing is known yet: a factor of 1.3, and a tenth of a per cent of loss where
-    /// there was none.
+    /// The typical error, on the scale, of a series of which nothing is known yet: a factor of 1.3,
+    /// and a tenth of a per cent of loss where there was none.
     #[must_use]
     pub(super) const fn first_error(self) -> f64 {
         match self {
@@ -80,7 +85,8 @@ impl Quantity {
         }
     }
 
-    /// Errors below this, on the scale, are not distinguished: a thousandth of a rate or time, a millionth of loss.
+    /// Errors below this, on the scale, are not distinguished: a thousandth of a rate or time, a
+    /// millionth of loss.
     #[must_use]
     pub(super) const fn least_error(self) -> f64 {
         1e-3

@@ -7,14 +7,16 @@ use super::Quantity;
 /// Microseconds since an epoch that all samples of a series share.
 pub type Moment = i64;
 
-/// So many samples in a row that are late, each later than the one before, are a clock that was set back: the series goes on from them.
+/// So many samples in a row that are late, each later than the one before, are a clock that was set
+/// back: the series goes on from them.
 const CLOCK_STEP_SAMPLES: u8 = 8;
 
 /// An interval counts towards the typical one with at most so many times that.
 const MAX_INTERVAL_GROWTH: f64 = 4.0;
 
-/// One measurement of one quantity of one path. Under which conditions it was made (size, streams, congestion control) distinguishes series: what
-/// was measured under other conditions belongs to another series.
+/// One measurement of one quantity of one path. Under which conditions it was made (size, streams,
+/// congestion control) distinguishes series: what was measured under other conditions belongs to
+/// another series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     /// When.
@@ -52,8 +54,8 @@ impl Sample {
 pub enum Bound {
     /// The quantity had this value.
     Exact,
-    /// It had this value or a greater one: the rate of a flow that its application or its window held back is no more than a lower bound of
-    /// what the path had to offer.
+    /// It had this value or a greater one: the rate of a flow that its application or its window
+    /// held back is no more than a lower bound of what the path had to offer.
     AtLeast,
 }
 
@@ -104,8 +106,8 @@ impl Intake {
         }
     }
 
-    /// Checks a sample. What is accepted is the newest from now on; gives how many typical intervals have passed since the one before, at least
-    /// one.
+    /// Checks a sample. What is accepted is the newest from now on; gives how many typical
+    /// intervals have passed since the one before, at least one.
     ///
     /// # Errors
     /// The sample does not count: see [`Rejected`].

@@ -10,14 +10,16 @@ use crate::Quantiles;
 /// How many samples ahead forecasts are made: the next one, and the eighth.
 pub const HORIZONS: [usize; 2] = [1, 8];
 
-/// The learning rate of the mixture, for losses between 0 and 1. This, the share and the reach of what counts were chosen on made-up series with seeds below
-/// 1000; half or twice as much of any changes errors by about a per cent.
+/// The learning rate of the mixture, for losses between 0 and 1. This, the share and the reach of
+/// what counts were chosen on made-up series with seeds below 1000; half or twice as much of any
+/// changes errors by about a per cent.
 const LEARNING_RATE: f64 = 2.0;
 
 /// The share of weight that is spread after each sample.
 const SHARE: f64 = 0.005;
 
-/// What experts say, and what comes, counts up to so many typical errors away from the mixture: a loss of one is twice that.
+/// What experts say, and what comes, counts up to so many typical errors away from the mixture: a
+/// loss of one is twice that.
 const MAX_COUNTED_ERROR: f64 = 8.0;
 
 /// After a gap, weights have drawn near to each other as after so many samples at most.
@@ -31,7 +33,8 @@ const GAP_INTERVALS: f64 = 4.0;
 pub enum Detail {
     /// All predictors, the last 128 errors, every horizon.
     Full,
-    /// Nine predictors, the last 64 errors, the next sample only: for where there are very many series.
+    /// Nine predictors, the last 64 errors, the next sample only: for where there are very many
+    /// series.
     Compact,
 }
 
@@ -54,13 +57,15 @@ impl Detail {
 /// What to expect of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
-    /// The value to expect, in the quantity's unit: monotone, finite, and within the quantity's range.
+    /// The value to expect, in the quantity's unit: monotone, finite, and within the quantity's
+    /// range.
     pub quantiles: Quantiles,
     /// How many samples ahead: one is the next.
     pub ahead: usize,
     /// How many samples of the series count.
     pub samples: u64,
-    /// The share of the last 100 values that fell between the p10 and the p90 that had been forecast for them; none before there were as many.
+    /// The share of the last 100 values that fell between the p10 and the p90 that had been
+    /// forecast for them; none before there were as many.
     pub coverage_100: Option<f64>,
     /// The same of the last 1,000.
     pub coverage_1000: Option<f64>,
@@ -152,8 +157,9 @@ impl Series {
 
     /// Takes a sample.
     ///
-    /// A lower bound counts as a value for the predictors where it is above what was expected, and is else left to the weights alone: whoever predicted less
-    /// than there was at least has erred. It is never held against a band, as nobody knows where the value was.
+    /// A lower bound counts as a value for the predictors where it is above what was expected, and
+    /// is else left to the weights alone: whoever predicted less than there was at least has erred.
+    /// It is never held against a band, as nobody knows where the value was.
     ///
     /// # Errors
     /// The sample does not count: it is no value of the quantity, or not newer than the newest.
@@ -185,7 +191,8 @@ impl Series {
         let came = near(value);
         let losses = self.family.predicted().iter().map(|predicted| {
             let less = came - near(f64::from(*predicted));
-            // Of a lower bound, only less than it is an error. Both losses are convex, so the mixture's is no greater than their mean.
+            // Of a lower bound, only less than it is an error. Both losses are convex, so the
+            // mixture's is no greater than their mean.
             (if exact { less.abs() } else { less.max(0.0) }) / (2.0 * counted)
         });
         self.mixture.update(losses);
@@ -234,7 +241,8 @@ impl Series {
         self.issued(self.horizons.first()?)
     }
 
-    /// What to expect at a moment: of so many samples ahead as lie between at the pace of the series, as far as the series has such a horizon.
+    /// What to expect at a moment: of so many samples ahead as lie between at the pace of the
+    /// series, as far as the series has such a horizon.
     #[must_use]
     pub fn forecast_at(&self, moment: Moment) -> Option<Forecast> {
         let steps = self.intake.steps(moment).round();
@@ -269,7 +277,8 @@ impl Series {
         })
     }
 
-    /// The predictor that erred least so far, and what it predicts, in the quantity's unit; none before the first sample.
+    /// The predictor that erred least so far, and what it predicts, in the quantity's unit; none
+    /// before the first sample.
     #[must_use]
     pub fn best(&self, by: Error) -> Option<(&'static str, f64)> {
         let index = self.best.best(by);
@@ -285,7 +294,8 @@ impl Series {
             .take(if self.samples == 0 { 0 } else { usize::MAX })
     }
 
-    /// What the mixture predicts, in the quantity's unit, without the correction that the errors so far call for; none before the first sample.
+    /// What the mixture predicts, in the quantity's unit, without the correction that the errors so
+    /// far call for; none before the first sample.
     #[must_use]
     pub fn mixture(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.quantity.from_scale(self.next.forecast))
@@ -305,7 +315,8 @@ impl Series {
 }
 
 impl Horizon {
-    /// What was said of the sample that has come, if so many samples ago there was something to say.
+    /// What was said of the sample that has come, if so many samples ago there was something to
+    /// say.
     fn due(&self) -> Option<Issued> {
         self.issued.get(self.next as usize).copied().flatten()
     }

@@ -1,18 +1,21 @@
 //! Predictors mixed by fixed share.
 
-/// Weights of experts by *fixed share* (Herbster, Warmuth 1998): after each step the weight of an expert falls with its loss, and a fixed share of all
-/// weight is spread evenly again, so that an expert that was bad for long counts soon after it has become good.
+/// Weights of experts by *fixed share* (Herbster, Warmuth 1998): after each step the weight of an
+/// expert falls with its loss, and a fixed share of all weight is spread evenly again, so that an
+/// expert that was bad for long counts soon after it has become good.
 ///
-/// **Bound.** Let `N` be the experts, `rate` the learning rate, `share` what is spread after each step, and let all losses lie in 0 to 1. Then for every
-/// sequence of losses, whoever chose them, over `n` steps, the loss of the mixture (the weighted mean of the experts' losses) exceeds
-/// that of any sequence of experts with `m` switches, also the best one in hindsight, by no more than
+/// **Bound.** Let `N` be the experts, `rate` the learning rate, `share` what is spread after each
+/// step, and let all losses lie in 0 to 1. Then for every sequence of losses, whoever chose them,
+/// over `n` steps, the loss of the mixture (the weighted mean of the experts' losses) exceeds that
+/// of any sequence of experts with `m` switches, also the best one in hindsight, by no more than
 ///
 /// ```text
 /// (ln N + m ln(N / share) + (n - 1 - m) ln(1 / (1 - share))) / rate + n rate / 8
 /// ```
 ///
-/// (Cesa-Bianchi, Lugosi, "Prediction, learning, and games", theorem 5.2). Where the loss is convex in the prediction, as the absolute error is, the loss of the weighted
-/// mean of the experts' predictions is no greater than that.
+/// (Cesa-Bianchi, Lugosi, "Prediction, learning, and games", theorem 5.2). Where the loss is convex
+/// in the prediction, as the absolute error is, the loss of the weighted mean of the experts'
+/// predictions is no greater than that.
 #[derive(Debug, Clone)]
 pub struct FixedShare {
     weights: Box<[f32]>,
@@ -21,7 +24,8 @@ pub struct FixedShare {
 }
 
 impl FixedShare {
-    /// Equal weights for so many experts, at least one. `rate` is above 0, `share` above 0 and below 1.
+    /// Equal weights for so many experts, at least one. `rate` is above 0, `share` above 0 and
+    /// below 1.
     #[must_use]
     pub fn new(experts: usize, rate: f64, share: f64) -> Self {
         let experts = experts.max(1);
@@ -52,7 +56,8 @@ impl FixedShare {
         sum / all
     }
 
-    /// Takes the loss of each expert in the step that is over; what lies outside of 0 to 1 counts as the nearer end.
+    /// Takes the loss of each expert in the step that is over; what lies outside of 0 to 1 counts
+    /// as the nearer end.
     pub fn update(&mut self, losses: impl Iterator<Item = f64>) {
         let mut all = 0.0;
         for (weight, loss) in self.weights.iter_mut().zip(losses) {
@@ -72,7 +77,8 @@ impl FixedShare {
         }
     }
 
-    /// So many steps without any loss: the weights draw near to each other, as what was best is less and less likely to be so still.
+    /// So many steps without any loss: the weights draw near to each other, as what was best is
+    /// less and less likely to be so still.
     pub fn pass(&mut self, steps: u32) {
         let kept = (1.0 - self.share).powf(f64::from(steps));
         let spread = (1.0 - kept) / self.weights.len() as f64;
@@ -81,7 +87,8 @@ impl FixedShare {
         }
     }
 
-    /// By how much the loss of the mixture over `steps` can exceed that of the best sequence of experts with so many switches.
+    /// By how much the loss of the mixture over `steps` can exceed that of the best sequence of
+    /// experts with so many switches.
     #[must_use]
     pub fn regret_bound(&self, steps: u64, switches: u64) -> f64 {
         let experts = self.weights.len() as f64;

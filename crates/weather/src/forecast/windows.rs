@@ -1,8 +1,10 @@
 //! The newest values of a series, and their order statistics over several windows.
 
-/// The last values of a series, kept once for all predictors that look back, and the same values in order of size for each window.
+/// The last values of a series, kept once for all predictors that look back, and the same values in
+/// order of size for each window.
 ///
-/// A push costs a search and a move of at most 51 numbers a window: both are bounded, whatever the length of the series.
+/// A push costs a search and a move of at most 51 numbers a window: both are bounded, whatever the
+/// length of the series.
 #[derive(Debug, Clone)]
 pub struct Windows {
     sizes: &'static [usize],
@@ -63,7 +65,8 @@ impl Windows {
         self.held = (self.held + 1).min(capacity as u32);
     }
 
-    /// The values of the window of this index, in order of size; fewer than its size while the series is short.
+    /// The values of the window of this index, in order of size; fewer than its size while the
+    /// series is short.
     fn in_order(&self, window: usize) -> &[f32] {
         let Some(&size) = self.sizes.get(window) else {
             return &[];
@@ -79,7 +82,8 @@ impl Windows {
         mean(self.in_order(window))
     }
 
-    /// The median of the window of this index: the mean of the middle two where their number is even. Zero before the first value.
+    /// The median of the window of this index: the mean of the middle two where their number is
+    /// even. Zero before the first value.
     #[must_use]
     pub fn median(&self, window: usize) -> f64 {
         let values = self.in_order(window);
@@ -89,7 +93,8 @@ impl Windows {
         mean(values.get(last / 2..=last.div_ceil(2)).unwrap_or_default())
     }
 
-    /// The mean of the window of this index without this share of its values at either end, below one half.
+    /// The mean of the window of this index without this share of its values at either end, below
+    /// one half.
     #[must_use]
     pub fn trimmed_mean(&self, window: usize, share: f64) -> f64 {
         let values = self.in_order(window);
@@ -114,7 +119,8 @@ fn mean(values: &[f32]) -> f64 {
     values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64
 }
 
-/// Puts `value` into the first `held` places of `window`, which are in order, in place of the one that leaves if there is one.
+/// Puts `value` into the first `held` places of `window`, which are in order, in place of the one
+/// that leaves if there is one.
 pub(super) fn replace(window: &mut [f32], held: usize, leaves: Option<f32>, value: f32) {
     let rank = |window: &[f32], value: f32| {
         window.get(..held).map_or(0, |held| {

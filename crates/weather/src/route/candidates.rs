@@ -1,14 +1,16 @@
 //! The routes of at most three depots that could be quicker than the direct one.
 //!
-//! Routes grow hop by hop from the sender's end. One is given up when its round trips, or its bytes at the rate of one of its hops alone,
-//! already take as long as the direct route: that depends on its own hops only, so no depot can push out another one's routes by what it
-//! reports. Only beyond [`Bounds`] the roughly best are kept.
+//! Routes grow hop by hop from the sender's end. One is given up when its round trips, or its bytes
+//! at the rate of one of its hops alone, already take as long as the direct route: that depends on
+//! its own hops only, so no depot can push out another one's routes by what it reports. Only beyond
+//! [`Bounds`] the roughly best are kept.
 
 use super::expected::{HOST_SECONDS, ROUND_TRIPS_AROUND};
 use super::map::{HopId, Map};
 use super::{MAX_DEPOTS, NodeId, Transfer, Via};
 
-/// How many routes are looked at. Where there are no more than the first two figures say, none is left out.
+/// How many routes are looked at. Where there are no more than the first two figures say, none is
+/// left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
     /// Beginnings of routes of one length that are all grown further.
@@ -103,8 +105,8 @@ impl Scratch {
     }
 }
 
-/// The routes with depots, none of which passes a dead or unknown hop, that could take less than `below` seconds: the roughly quickest
-/// first.
+/// The routes with depots, none of which passes a dead or unknown hop, that could take less than
+/// `below` seconds: the roughly quickest first.
 #[must_use]
 pub fn candidates(
     map: &Map,

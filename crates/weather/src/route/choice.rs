@@ -18,12 +18,13 @@ use crate::Quantiles;
 pub struct Policy {
     /// What goes direct whatever is expected, in bytes; the paper's depots cost time below 256 KB.
     pub small: u64,
-    /// The part by which a route must be quicker than direct, at least, at the medians; the uncertainty of both is asked for where it is
-    /// more.
+    /// The part by which a route must be quicker than direct, at least, at the medians; the
+    /// uncertainty of both is asked for where it is more.
     pub margin: f64,
     /// Of that margin, what a route that is in use keeps its place with.
     pub kept_margin: f64,
-    /// The part by which a route must be quicker for each depot that it has more, so that none is added for noise.
+    /// The part by which a route must be quicker for each depot that it has more, so that none is
+    /// added for noise.
     pub tolerance: f64,
     /// The part by which another route must be quicker than the one in use.
     pub switch: f64,
@@ -120,17 +121,19 @@ pub struct Choice {
     pub direct: Option<Expected>,
     /// The quickest of the routes that were not chosen.
     pub next: Option<Rated>,
-    /// The routes to use at once, the quickest first, with the parts of the work that they are expected to carry.
+    /// The routes to use at once, the quickest first, with the parts of the work that they are
+    /// expected to carry.
     pub at_once: Vec<(Via, f64)>,
-    /// Where to go when all of these fail, in this order; ends with the direct route if that is not among them. Whoever knows what
-    /// failed leaves out those that pass it.
+    /// Where to go when all of these fail, in this order; ends with the direct route if that is not
+    /// among them. Whoever knows what failed leaves out those that pass it.
     pub fall_back: Vec<Via>,
     /// A route to try with a little of the work.
     pub explore: Option<(Via, u64)>,
 }
 
 impl Choice {
-    /// The same as whoever fetches opens its connections: the depots of every route in the other order.
+    /// The same as whoever fetches opens its connections: the depots of every route in the other
+    /// order.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let rated = |rated: Rated| Rated {
@@ -180,7 +183,8 @@ pub struct Chooser<'a> {
     pub outcomes: &'a Outcomes,
     /// By which figures.
     pub policy: &'a Policy,
-    /// A route that turns out slower than expected, and by what factor: for a choice made anew in the middle of a transfer.
+    /// A route that turns out slower than expected, and by what factor: for a choice made anew in
+    /// the middle of a transfer.
     pub slowed: Option<(Via, f64)>,
     /// How many routes are looked at.
     pub bounds: Bounds,
@@ -202,8 +206,8 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// What is expected of one route, by the model and by what earlier transfers between these ends took; `None` while the route is
-    /// held back, or a hop of it is unknown or dead.
+    /// What is expected of one route, by the model and by what earlier transfers between these ends
+    /// took; `None` while the route is held back, or a hop of it is unknown or dead.
     #[must_use]
     pub fn rate(&self, request: &Request, via: &Via) -> Option<Rated> {
         let (from, to) = (request.from, request.to);
@@ -230,13 +234,15 @@ impl<'a> Chooser<'a> {
         Some(factor * slowed.map_or(1.0, |(_, by)| by.max(1.0)))
     }
 
-    /// All routes with depots that could be quicker than direct, or a place to fall back to, the quickest first.
+    /// All routes with depots that could be quicker than direct, or a place to fall back to, the
+    /// quickest first.
     #[must_use]
     pub fn rated(&mut self, request: &Request, direct: Option<&Expected>) -> Vec<Rated> {
         self.rated_until(request, direct, None, usize::MAX)
     }
 
-    /// So many of them at least; and further ones until the one that [`Self::choose`] takes is among them.
+    /// So many of them at least; and further ones until the one that [`Self::choose`] takes is
+    /// among them.
     fn rated_until(
         &mut self,
         request: &Request,
@@ -244,7 +250,8 @@ impl<'a> Chooser<'a> {
         in_use: Option<&Via>,
         count: usize,
     ) -> Vec<Rated> {
-        // What an outcome has found slower cannot have become quicker by it: factors are never below one.
+        // What an outcome has found slower cannot have become quicker by it: factors are never
+        // below one.
         let below = direct.map_or(f64::INFINITY, |direct| direct.time.p50);
         let (from, to, transfer) = (request.from, request.to, &request.transfer);
         let mut search = |below, bounds: &Bounds| {
@@ -378,8 +385,9 @@ impl<'a> Chooser<'a> {
         )
     }
 
-    /// By what routes are compared: their time, where each depot counts as the tolerance and the route in use has its advantage. Each
-    /// route's rank is its own affair: a route that is there or not changes nothing between two others.
+    /// By what routes are compared: their time, where each depot counts as the tolerance and the
+    /// route in use has its advantage. Each route's rank is its own affair: a route that is there
+    /// or not changes nothing between two others.
     fn rank(&self, time: f64, via: &Via, in_use: Option<&Via>) -> f64 {
         let depots = i32::try_from(via.len()).unwrap_or(0);
         let used = if Some(via) == in_use {
@@ -398,8 +406,9 @@ impl<'a> Chooser<'a> {
             .copied()
     }
 
-    /// The chosen route and others that add to its rate: routes without a depot or a hop in common, each as good as its bottleneck, which
-    /// must differ from all the others'. What is limited by set-up or an end gains nothing by it.
+    /// The chosen route and others that add to its rate: routes without a depot or a hop in common,
+    /// each as good as its bottleneck, which must differ from all the others'. What is limited by
+    /// set-up or an end gains nothing by it.
     fn at_once(
         &self,
         request: &Request,
@@ -479,8 +488,9 @@ fn fall_backs(rated: &[Rated], via: &Via) -> Vec<Via> {
     found
 }
 
-/// Whether a route is quicker than direct beyond doubt: at the medians by `margin`, and by as much as both may be off in nine cases of ten,
-/// the route on its slow side and the direct one on its quick side. A `share` of that margin is asked for.
+/// Whether a route is quicker than direct beyond doubt: at the medians by `margin`, and by as much
+/// as both may be off in nine cases of ten, the route on its slow side and the direct one on its
+/// quick side. A `share` of that margin is asked for.
 #[must_use]
 pub fn is_better(route: &Quantiles, direct: &Quantiles, margin: f64, share: f64) -> bool {
     if route.p50 <= 0.0 || direct.p50 <= 0.0 {

@@ -1,16 +1,18 @@
 //! The quantiles of a sum, and of a maximum, of quantities that vary independently of each other.
 //!
-//! Between its quantiles a quantity is taken to be log-logistic, below and above its median with a spread of its own: that goes through
-//! all three quantiles, and has a closed form.
+//! Between its quantiles a quantity is taken to be log-logistic, below and above its median with a
+//! spread of its own: that goes through all three quantiles, and has a closed form.
 
 use crate::Quantiles;
 
-/// The logarithm of the odds of 0.9: how far the log-logistic's 0.9 is from its median, by its spread.
+/// The logarithm of the odds of 0.9: how far the log-logistic's 0.9 is from its median, by its
+/// spread.
 const LOGIT_90: f64 = 2.197_224_577_336_219_6;
 /// Steps of the bisection for a maximum; the interval is narrow from the start.
 const BISECTIONS: usize = 12;
 
-/// The quantiles of a sum. Medians add; what lies between median and p10, or p90, adds by its squares, as standard deviations do.
+/// The quantiles of a sum. Medians add; what lies between median and p10, or p90, adds by its
+/// squares, as standard deviations do.
 #[must_use]
 pub fn sum(parts: impl IntoIterator<Item = Quantiles>) -> Quantiles {
     let (mut median, mut below, mut above) = (0.0, 0.0, 0.0);
@@ -26,8 +28,9 @@ pub fn sum(parts: impl IntoIterator<Item = Quantiles>) -> Quantiles {
     }
 }
 
-/// The quantiles of the greatest of several positive quantities: the chance that it is below a value is the product of theirs.
-/// So they are never less than those of any part, and more where parts are alike: the slower of two coin flips.
+/// The quantiles of the greatest of several positive quantities: the chance that it is below a
+/// value is the product of theirs. So they are never less than those of any part, and more where
+/// parts are alike: the slower of two coin flips.
 #[must_use]
 pub fn greatest(parts: &[Quantiles]) -> Quantiles {
     let [q10, q50, q90] = [0.1, 0.5, 0.9].map(|chance| greatest_at(parts, chance));

@@ -1,7 +1,7 @@
 //! The time of a transfer over a whole route, and what limits it.
 //!
-//! A chain sets up and ends with round trips of its whole length, and in between runs at its slowest hop: hops work side by side, each
-//! in its own round trip.
+//! A chain sets up and ends with round trips of its whole length, and in between runs at its
+//! slowest hop: hops work side by side, each in its own round trip.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,21 +11,25 @@ use super::model::{Course, EARLY_FIRST_LOSS, LATE_FIRST_LOSS, MEDIAN_FIRST_LOSS}
 use super::{MAX_DEPOTS, NodeId, Transfer, Via};
 use crate::Quantiles;
 
-/// Round trips of the whole chain around the data: one for the connections, one for OPEN, TLS and their answers (`docs/protocol.md`:
-/// depots add none), and two halves for the data to arrive and the receipt to come back.
+/// Round trips of the whole chain around the data: one for the connections, one for OPEN, TLS and
+/// their answers (`docs/protocol.md`: depots add none), and two halves for the data to arrive and
+/// the receipt to come back.
 pub const ROUND_TRIPS_AROUND: f64 = 3.0;
-/// What both programs take to start and to end, in seconds: a file of one byte takes 5.6 ms more than its round trips
-/// (`docs/results/first-byte.md`).
+/// What both programs take to start and to end, in seconds: a file of one byte takes 5.6 ms more
+/// than its round trips (`docs/results/first-byte.md`).
 pub const HOST_SECONDS: f64 = 0.0056;
-/// How far off the model is where all that goes into it is known and nothing is lost, as the logarithm of p90 by the median: about the
-/// median error over all published runs (`docs/routing.md`).
+/// How far off the model is where all that goes into it is known and nothing is lost, as the
+/// logarithm of p90 by the median: about the median error over all published runs
+/// (`docs/routing.md`).
 pub const MODEL_SPREAD: f64 = 0.05;
-/// The spread of the time under loss after one loss; it falls with the root of their number. (Windows between half and whole of their
-/// greatest, and distances between losses that vary as much as they are long.)
+/// The spread of the time under loss after one loss; it falls with the root of their number.
+/// (Windows between half and whole of their greatest, and distances between losses that vary as
+/// much as they are long.)
 const LOSS_SPREAD: f64 = 0.6;
 /// A forecast of few samples is wider: its squared spread grows by this over their number.
 const SAMPLES_SPREAD: f64 = 4.0;
-/// How far a hop's quantities walk in [`WALK_SECONDS`], as the logarithm of p90 by the median: how an old forecast widens.
+/// How far a hop's quantities walk in [`WALK_SECONDS`], as the logarithm of p90 by the median: how
+/// an old forecast widens.
 const WALK_SPREAD: f64 = 0.15;
 const WALK_SECONDS: f64 = 600.0;
 
@@ -82,8 +86,8 @@ struct Part {
 }
 
 impl Map {
-    /// What is expected of a transfer over a route; `None` where a hop of it is not in the map, unknown or dead, or a place on the
-    /// way is no depot, or a dead one.
+    /// What is expected of a transfer over a route; `None` where a hop of it is not in the map,
+    /// unknown or dead, or a place on the way is no depot, or a dead one.
     #[must_use]
     pub fn expected(
         &self,
@@ -157,7 +161,8 @@ impl Map {
         })
     }
 
-    /// The same at the medians of all hops, in seconds: no more than the median of [`Self::expected`], and had for a fifth of its cost.
+    /// The same at the medians of all hops, in seconds: no more than the median of
+    /// [`Self::expected`], and had for a fifth of its cost.
     pub(super) fn at_medians(
         &self,
         from: NodeId,
@@ -184,7 +189,8 @@ impl Map {
         Some(HOST_SECONDS + ROUND_TRIPS_AROUND * rtt + slowest)
     }
 
-    /// The most that the nodes of a hop let a transfer have, and whose limit that is. `None` where a place on the way is no depot.
+    /// The most that the nodes of a hop let a transfer have, and whose limit that is. `None` where
+    /// a place on the way is no depot.
     fn cap(
         &self,
         from: NodeId,
@@ -224,7 +230,8 @@ impl Map {
         let middle = one(rtt.p50, loss.p50, rate.p50);
         let course = middle.course(bytes, MEDIAN_FIRST_LOSS);
         let (mut below, mut above) = (0.0f64, 0.0f64);
-        // Within a hop, what is forecast worsens together: a fuller queue is longer, loses more and leaves less.
+        // Within a hop, what is forecast worsens together: a fuller queue is longer, loses more and
+        // leaves less.
         if spread_above(rtt) > 0.0
             || spread_above(rate) > 0.0
             || spread_below(rtt) > 0.0
@@ -239,7 +246,8 @@ impl Map {
             below = (course.seconds / better).ln().max(0.0);
             above = (worse / course.seconds).ln().max(0.0);
         }
-        // By chance: when the first loss comes, and how the others are spaced. Streams share out the work, and so their luck.
+        // By chance: when the first loss comes, and how the others are spaced. Streams share out
+        // the work, and so their luck.
         if loss.p50 > 0.0 && course.seconds > 0.0 {
             let luck = 1.0 / streams.sqrt();
             let towards =
@@ -276,7 +284,8 @@ impl Map {
     }
 }
 
-/// How wide the rate of a forecast is as it stands now, from p10 to p90, as a logarithm: of two forecasts of one hop, the one with less says more.
+/// How wide the rate of a forecast is as it stands now, from p10 to p90, as a logarithm: of two
+/// forecasts of one hop, the one with less says more.
 #[must_use]
 pub fn doubt(forecast: &HopForecast, now: f64) -> f64 {
     let rate = widened(forecast, now).rate;

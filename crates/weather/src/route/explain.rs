@@ -1,4 +1,5 @@
-//! A choice in five lines: what, how long, what limits it, what would be next, and what it rests on.
+//! A choice in five lines: what, how long, what limits it, what would be next, and what it rests
+//! on.
 
 use std::fmt::Write;
 

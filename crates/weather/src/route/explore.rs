@@ -1,15 +1,17 @@
 //! Which other route is tried, and what that may cost.
 //!
-//! Forecasts go stale where nothing flows, and a dead hop is found alive only by trying. So a bulk transfer may send a little of its work
-//! over another route, at the side: work that it does not bring home goes over the others. Of all bulk bytes, exploration has at most the
-//! policy's share, always; small and urgent transfers have no part in it.
+//! Forecasts go stale where nothing flows, and a dead hop is found alive only by trying. So a bulk
+//! transfer may send a little of its work over another route, at the side: work that it does not
+//! bring home goes over the others. Of all bulk bytes, exploration has at most the policy's share,
+//! always; small and urgent transfers have no part in it.
 
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Chooser, Rated, Request};
 use super::{NodeId, Via};
 
-/// The least that shows something of a route, in bytes, and the most that one transfer explores with.
+/// The least that shows something of a route, in bytes, and the most that one transfer explores
+/// with.
 const SLICE: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
 /// A forecast that is younger is not explored for, in seconds.
 const MAX_FRESH_AGE_SECONDS: f64 = 60.0;
@@ -36,7 +38,8 @@ impl Account {
         }
     }
 
-    /// Bytes that a transfer may explore with: what keeps all of them within the share, this transfer counted.
+    /// Bytes that a transfer may explore with: what keeps all of them within the share, this
+    /// transfer counted.
     #[must_use]
     pub fn allowance(&self, bytes: u64, share: f64) -> u64 {
         let most = (self.bulk.saturating_add(bytes)) as f64 * share;
@@ -91,8 +94,8 @@ fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
         .collect()
 }
 
-/// Whether something can be learnt: it was dead or held back and its time has come; or it is unknown or was measured long ago, and
-/// may, with some luck, be quicker than what was chosen.
+/// Whether something can be learnt: it was dead or held back and its time has come; or it is
+/// unknown or was measured long ago, and may, with some luck, be quicker than what was chosen.
 fn is_worth_trying(
     chooser: &Chooser<'_>,
     request: &Request,

@@ -1,16 +1,20 @@
 //! When a copy under way leaves a route for the direct one.
 //!
-//! A route that was chosen from an old, wrong or hostile table may carry nothing. The guard compares what has arrived with what the direct
-//! route would have brought by a little earlier, and gives up at the first look at which it is behind:
+//! A route that was chosen from an old, wrong or hostile table may carry nothing. The guard
+//! compares what has arrived with what the direct route would have brought by a little earlier, and
+//! gives up at the first look at which it is behind:
 //!
-//! - Direct brings `b` bytes in `D(b)` seconds, which grows by at least a fixed time for each byte, and everything (`B` bytes) in `D`.
-//! - The copy stays as long as it has, at each look at time `t`, what direct would have at `t - slack`.
-//! - If it leaves at a look at `t`, it had at the look before, at most `interval` earlier, what direct has at `t - interval - slack`. What is
-//!   left takes direct no more than `restart`, for starting, and `D - (t - interval - slack)`. In all: `D + interval + slack + restart`.
+//! - Direct brings `b` bytes in `D(b)` seconds, which grows by at least a fixed time for each byte,
+//!   and everything (`B` bytes) in `D`.
+//! - The copy stays as long as it has, at each look at time `t`, what direct would have at
+//!   `t - slack`.
+//! - If it leaves at a look at `t`, it had at the look before, at most `interval` earlier, what
+//!   direct has at `t - interval - slack`. What is left takes direct no more than `restart`, for
+//!   starting, and `D - (t - interval - slack)`. In all: `D + interval + slack + restart`.
 //! - If it never leaves, it is done no later than `D + interval + slack`.
 //!
-//! So with `slack + interval + restart <= allowance * D` no copy takes more than `(1 + allowance) D`. Where a restart alone costs more than
-//! that, there is no guard.
+//! So with `slack + interval + restart <= allowance * D` no copy takes more than
+//! `(1 + allowance) D`. Where a restart alone costs more than that, there is no guard.
 
 use serde::{Deserialize, Serialize};
 
@@ -46,7 +50,8 @@ pub enum Verdict {
 }
 
 impl Guard {
-    /// For a transfer that is looked at at least every `interval` seconds; `None` where the allowance cannot be kept that way.
+    /// For a transfer that is looked at at least every `interval` seconds; `None` where the
+    /// allowance cannot be kept that way.
     #[must_use]
     pub fn new(direct: &DirectKnown, interval: f64, bytes: u64) -> Option<Self> {
         let slack = ALLOWANCE * direct.whole - direct.restart - interval;
@@ -59,7 +64,8 @@ impl Guard {
         })
     }
 
-    /// What direct would have brought after so many seconds, taking all that it is slower at first to be waiting.
+    /// What direct would have brought after so many seconds, taking all that it is slower at first
+    /// to be waiting.
     #[must_use]
     pub fn direct_bytes(&self, at: f64) -> f64 {
         let moving = self.direct.whole - self.direct.restart;
@@ -82,9 +88,10 @@ pub const REROUTE_FACTOR: f64 = 2.0;
 /// The part of its p90 that passes first, behind the round trips around the data.
 const FIRST_LOOK: f64 = 0.1;
 
-/// By what factor a copy, on whatever route, direct too, is slower than its p90, if that is much and enough of it has passed to say so: then
-/// the choice is made anew for the work that is left, with that route slowed by that factor. So a forecast that is wrong is found out in
-/// the middle of a copy.
+/// By what factor a copy, on whatever route, direct too, is slower than its p90, if that is much
+/// and enough of it has passed to say so: then the choice is made anew for the work that is left,
+/// with that route slowed by that factor. So a forecast that is wrong is found out in the middle of
+/// a copy.
 #[must_use]
 pub fn behind(expected: &Expected, bytes: u64, at: f64, arrived: u64) -> Option<f64> {
     let moving = expected.time.p90 - expected.around;

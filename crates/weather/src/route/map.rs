@@ -1,7 +1,8 @@
 //! Nodes and directed hops in memory, updated one hop at a time.
 //!
-//! Hops lie in one array, by the node they leave; a second array lists them by the node they enter. What candidates are ranked by is
-//! computed when a hop's forecast comes, for that hop alone: no answer is kept here, so nothing else has to be thrown away.
+//! Hops lie in one array, by the node they leave; a second array lists them by the node they enter.
+//! What candidates are ranked by is computed when a hop's forecast comes, for that hop alone: no
+//! answer is kept here, so nothing else has to be thrown away.
 
 use quantities::path::ETHERNET_MSS;
 use serde::{Deserialize, Serialize};
@@ -10,7 +11,8 @@ use super::NodeId;
 use super::model::{Control, Hop, MEDIAN_FIRST_LOSS};
 use crate::Quantiles;
 
-/// How long a hop that was reported dead is left alone before it may be explored, in seconds, the first time; it doubles each time.
+/// How long a hop that was reported dead is left alone before it may be explored, in seconds, the
+/// first time; it doubles each time.
 pub const FIRST_DEAD_TIME: f64 = 10.0;
 /// At most, in seconds.
 pub const LONGEST_DEAD_TIME: f64 = 600.0;
@@ -26,7 +28,8 @@ pub struct Node {
     pub window: Option<u64>,
     /// What it sends with.
     pub control: Control,
-    /// What its disk and processors move in all, in bit/s, where it is an end; none that binds if `None`.
+    /// What its disk and processors move in all, in bit/s, where it is an end; none that binds if
+    /// `None`.
     pub host_rate: Option<f64>,
     /// What it relays, if it is a depot.
     pub relay: Option<Relay>,
@@ -95,7 +98,8 @@ impl Relay {
 }
 
 impl HopForecast {
-    /// Whether it makes sense: quantiles in order, finite, none negative, losses no more than certain, and a rate and a round trip above zero.
+    /// Whether it makes sense: quantiles in order, finite, none negative, losses no more than
+    /// certain, and a rate and a round trip above zero.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let ordered =
@@ -160,7 +164,8 @@ pub(super) struct Rough {
 }
 
 impl Rough {
-    /// Seconds for so many bytes by `streams`, with the rate held below `cap`: no more than it can be, and about what it is.
+    /// Seconds for so many bytes by `streams`, with the rate held below `cap`: no more than it can
+    /// be, and about what it is.
     pub(super) fn seconds(&self, bytes: f64, streams: f64, cap: f64) -> (f64, f64) {
         let without_loss = f64::from(self.rate)
             .min(cap)
@@ -193,8 +198,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// A map of these nodes and hops, of which nothing is known yet. Hops that repeat, lead back to where they start, or name a node
-    /// that is not there are left out.
+    /// A map of these nodes and hops, of which nothing is known yet. Hops that repeat, lead back to
+    /// where they start, or name a node that is not there are left out.
     #[must_use]
     pub fn new(nodes: Vec<Node>, hops: &[(NodeId, NodeId)]) -> Self {
         let known = |id: &NodeId| id.index() < nodes.len();
@@ -267,7 +272,8 @@ impl Map {
             + self.hops() * Self::BYTES_PER_HOP
     }
 
-    /// Bytes for each directed hop: what is known of it, what candidates are ranked by, both ends, and its place among those that enter.
+    /// Bytes for each directed hop: what is known of it, what candidates are ranked by, both ends,
+    /// and its place among those that enter.
     pub const BYTES_PER_HOP: usize =
         size_of::<Stored>() + size_of::<Rough>() + 3 * size_of::<u32>();
 
@@ -312,7 +318,8 @@ impl Map {
         Some(start..*self.leaves.get(node.index() + 1)? as usize)
     }
 
-    /// Takes a forecast. A hop that was dead stays so until [`Self::found_alive`]. Says whether it made sense; what does not is left out.
+    /// Takes a forecast. A hop that was dead stays so until [`Self::found_alive`]. Says whether it
+    /// made sense; what does not is left out.
     pub fn update(&mut self, hop: HopId, forecast: &HopForecast) -> bool {
         if !forecast.is_sound() {
             return false;
@@ -438,7 +445,8 @@ impl Map {
         self.stored[hop.0 as usize].death.may_be_explored(now)
     }
 
-    /// A depot relays nothing: no route passes it from now on. Hops to and from its host as an end are not touched.
+    /// A depot relays nothing: no route passes it from now on. Hops to and from its host as an end
+    /// are not touched.
     pub fn depot_found_dead(&mut self, depot: NodeId, now: f64) {
         if let Some(death) = self.deaths.get_mut(depot.index()) {
             death.found(now);
@@ -468,7 +476,8 @@ impl Map {
             .is_some_and(|death| death.may_be_explored(now))
     }
 
-    /// What a depot relays for so many further streams, in bit/s; `None` where a node is no depot, or a dead one.
+    /// What a depot relays for so many further streams, in bit/s; `None` where a node is no depot,
+    /// or a dead one.
     #[must_use]
     pub fn relayed(&self, depot: NodeId, streams: f64) -> Option<f64> {
         let relay = self.node(depot)?.relay?;

@@ -1,8 +1,9 @@
-//! The trees of the Logistical Session Layer, as a baseline: to each node the path whose worst hop is best, where a longer path is taken
-//! only if it is better by more than a tolerance, so that no hop is added for noise.
+//! The trees of the Logistical Session Layer, as a baseline: to each node the path whose worst hop
+//! is best, where a longer path is taken only if it is better by more than a tolerance, so that no
+//! hop is added for noise.
 //!
-//! Paths have at most [`MAX_DEPOTS`] depots here, and are found by their length: the best of one hop, of two, and so on. The published
-//! trees have no such bound.
+//! Paths have at most [`MAX_DEPOTS`] depots here, and are found by their length: the best of one
+//! hop, of two, and so on. The published trees have no such bound.
 
 use super::map::Map;
 use super::{MAX_DEPOTS, NodeId, Transfer, Via};
@@ -97,7 +98,8 @@ impl Tree {
         for length in 1..self.best.len() {
             let (worst, _) = *self.best[length].get(to.index())?;
             let better = chosen.is_none_or(|(cost, _)| worst * (1.0 + self.tolerance) < cost);
-            // A path that comes back to where it was is one of the shorter ones with a detour, and no better.
+            // A path that comes back to where it was is one of the shorter ones with a detour, and
+            // no better.
             if worst.is_finite()
                 && better
                 && let Some(via) = self.back(to, length)

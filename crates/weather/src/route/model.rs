@@ -1,8 +1,10 @@
-//! How long TCP takes over one hop, from the first segment's departure to the last one's, set-up and propagation left out.
+//! How long TCP takes over one hop, from the first segment's departure to the last one's, set-up
+//! and propagation left out.
 //!
-//! The long run is [`quantities::path`]'s: Mathis et al. for Reno, section 5 of RFC 9438 for CUBIC. A transfer is often over before
-//! the long run has begun: after slow start the window is far above what losses leave of it, and comes down by one loss at a time.
-//! So losses are followed one by one, `1 / loss` segments apart, each window from the one before by the congestion control's own
+//! The long run is [`quantities::path`]'s: Mathis et al. for Reno, section 5 of RFC 9438 for CUBIC.
+//! A transfer is often over before the long run has begun: after slow start the window is far above
+//! what losses leave of it, and comes down by one loss at a time. So losses are followed one by
+//! one, `1 / loss` segments apart, each window from the one before by the congestion control's own
 //! rule; spaced evenly, Reno's settle at Mathis' average, from which the rest is extrapolated.
 
 use quantities::path::{ETHERNET_MSS, INITIAL_WINDOW};
@@ -16,8 +18,9 @@ const CUBIC_C: f64 = 0.4;
 const CUBIC_ALPHA: f64 = 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA);
 /// Reno halves the window (RFC 5681).
 const RENO_BETA: f64 = 0.5;
-/// The loss above which BBR (version 1) no longer holds the bottleneck's rate: its paper shows the rate to fall beyond 15 %; half of
-/// that is taken, because depots and ends run what their kernels have.
+/// The loss above which BBR (version 1) no longer holds the bottleneck's rate: its paper shows the
+/// rate to fall beyond 15 %; half of that is taken, because depots and ends run what their kernels
+/// have.
 const MAX_BBR_LOSS: f64 = 0.075;
 /// Losses that are followed one by one at most; beyond, the long run is taken to have begun.
 const MAX_FOLLOWED_LOSSES: usize = 24;
@@ -28,7 +31,8 @@ const SEGMENT: f64 = ETHERNET_MSS as f64;
 /// A path that is slower than this, in bit/s, is taken to be that fast, so that times stay finite.
 const MIN_RATE_BPS: f64 = 1.0;
 
-/// The median of an exponential distribution, by its mean: how much of `1 / loss` goes before the first loss in half of all cases.
+/// The median of an exponential distribution, by its mean: how much of `1 / loss` goes before the
+/// first loss in half of all cases.
 pub const MEDIAN_FIRST_LOSS: f64 = std::f64::consts::LN_2;
 /// The same in one case of ten.
 pub const EARLY_FIRST_LOSS: f64 = 0.105_360_515_657_826_3;
@@ -76,9 +80,10 @@ pub struct Course {
     pub losses: f64,
 }
 
-/// The greatest loss with which a connection carries a rate in the long run, by the kinder of Mathis et al. and CUBIC (RFC 9438, section 5), with a
-/// round trip in seconds and a rate in bit/s: whoever carried as much and lost more lost it to a queue that was full, as at the end of slow start, and
-/// not by the path's chance.
+/// The greatest loss with which a connection carries a rate in the long run, by the kinder of
+/// Mathis et al. and CUBIC (RFC 9438, section 5), with a round trip in seconds and a rate in bit/s:
+/// whoever carried as much and lost more lost it to a queue that was full, as at the end of slow
+/// start, and not by the path's chance.
 #[must_use]
 pub fn most_loss_at(rate: f64, rtt: f64) -> f64 {
     let window = rate * rtt / (SEGMENT * 8.0);
@@ -90,13 +95,15 @@ pub fn most_loss_at(rate: f64, rtt: f64) -> f64 {
     reno.max(cubic).min(1.0)
 }
 
-/// The window that CUBIC's curve keeps, in segments, by the round trip and the loss to the power of three quarters (RFC 9438, section 5.1).
+/// The window that CUBIC's curve keeps, in segments, by the round trip and the loss to the power of
+/// three quarters (RFC 9438, section 5.1).
 fn cubic_factor() -> f64 {
     (CUBIC_C * (3.0 + CUBIC_BETA) / (4.0 * (1.0 - CUBIC_BETA))).powf(0.25)
 }
 
 impl Hop {
-    /// The window that fills the hop, or that hosts allow where that is less; in segments, never less than one.
+    /// The window that fills the hop, or that hosts allow where that is less; in segments, never
+    /// less than one.
     fn full_window(&self) -> f64 {
         (self.rate.max(MIN_RATE_BPS) * self.rtt / 8.0)
             .min(self.window)
@@ -137,7 +144,8 @@ impl Hop {
         }
     }
 
-    /// How long so many bytes take. The first loss comes when `first_loss / loss` segments were sent.
+    /// How long so many bytes take. The first loss comes when `first_loss / loss` segments were
+    /// sent.
     #[must_use]
     pub fn course(&self, bytes: f64, first_loss: f64) -> Course {
         let loss = self.loss_that_counts();
@@ -154,7 +162,8 @@ impl Hop {
         let full = self.full_window() * SEGMENT;
         let mut window = f64::from(INITIAL_WINDOW) * SEGMENT;
         let (mut sent, mut seconds) = (0.0, 0.0);
-        // Slow start: the window doubles each round trip, and leaves in one burst at the rate of the hop.
+        // Slow start: the window doubles each round trip, and leaves in one burst at the rate of
+        // the hop.
         while window < full && sent < bytes.min(lost_at) {
             let left = bytes.min(lost_at) - sent;
             if left <= window {
@@ -209,7 +218,8 @@ impl Hop {
             }
         }
         let (time, _) = self.between_losses(window, between, full, rtt);
-        // CUBIC's windows settle slowly, from above: no more is carried from here on than in the long run.
+        // CUBIC's windows settle slowly, from above: no more is carried from here on than in the
+        // long run.
         let each = (time / between).max(SEGMENT * 8.0 / self.under_loss());
         (seconds + left * each, segments * loss)
     }
@@ -230,7 +240,8 @@ impl Hop {
     }
 }
 
-/// Round trips for so many segments, from a window that grows by `step` segments each round trip up to `full`; and where it ends.
+/// Round trips for so many segments, from a window that grows by `step` segments each round trip up
+/// to `full`; and where it ends.
 fn additive(window: f64, segments: f64, full: f64, step: f64) -> (f64, f64) {
     let window = window.max(1.0);
     if window >= full {
@@ -248,7 +259,8 @@ fn additive(window: f64, segments: f64, full: f64, step: f64) -> (f64, f64) {
     }
 }
 
-/// Seconds for so many segments behind a loss at `window`, along CUBIC's curve up to `full`; and where it ends.
+/// Seconds for so many segments behind a loss at `window`, along CUBIC's curve up to `full`; and
+/// where it ends.
 fn cubic(window: f64, segments: f64, full: f64, rtt: f64) -> (f64, f64) {
     let k = (window * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt();
     let at = |t: f64| CUBIC_C * (t - k).powi(3) + window;

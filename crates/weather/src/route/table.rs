@@ -1,4 +1,5 @@
-//! What is chosen for sizes of all kinds between two ends: what a client keeps for the time that it can ask nobody.
+//! What is chosen for sizes of all kinds between two ends: what a client keeps for the time that it
+//! can ask nobody.
 
 use super::choice::{Choice, Chooser, Request};
 use super::explore::Account;

@@ -2,13 +2,15 @@
 //!
 //! A depot that lies must not steer what does not pass it:
 //!
-//! - Of a hop only its two ends may report, each for itself; what both say is combined so that neither can make the hop look better
-//!   than the other one says ([`Reports`]).
-//! - What a transfer took counts for transfers between the same two ends only, and only its ends may say it ([`Outcomes`]).
+//! - Of a hop only its two ends may report, each for itself; what both say is combined so that
+//!   neither can make the hop look better than the other one says ([`Reports`]).
+//! - What a transfer took counts for transfers between the same two ends only, and only its ends
+//!   may say it ([`Outcomes`]).
 //!
-//! So a report of X touches hops of which X is an end, and transfers of which X is an end, and nothing else. A depot that measures
-//! well and carries badly is left by each pair of ends after [`MAX_SLOWER_TRANSFERS`] transfers that were slower over it than direct was
-//! expected to be, for a time that doubles.
+//! So a report of X touches hops of which X is an end, and transfers of which X is an end, and
+//! nothing else. A depot that measures well and carries badly is left by each pair of ends after
+//! [`MAX_SLOWER_TRANSFERS`] transfers that were slower over it than direct was expected to be, for
+//! a time that doubles.
 
 use std::collections::HashMap;
 
@@ -18,9 +20,11 @@ use super::map::HopForecast;
 use super::{NodeId, Via};
 use crate::Quantiles;
 
-/// A hop of which one end alone reports counts as known by no more samples than these, however many it claims.
+/// A hop of which one end alone reports counts as known by no more samples than these, however many
+/// it claims.
 pub const LONE_SAMPLES: u32 = 4;
-/// Transfers in a row that were slower over a route than direct was expected to be, after which it is held back.
+/// Transfers in a row that were slower over a route than direct was expected to be, after which it
+/// is held back.
 pub const MAX_SLOWER_TRANSFERS: u8 = 2;
 /// How long a route is held back the first time, in seconds; it doubles each time.
 pub const FIRST_HOLD: f64 = 600.0;
@@ -54,7 +58,8 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Takes what a node says of a hop, and says what the hop is now taken for. Who reports must have been authenticated.
+    /// Takes what a node says of a hop, and says what the hop is now taken for. Who reports must
+    /// have been authenticated.
     ///
     /// # Errors
     /// [`Refused`].
@@ -101,7 +106,8 @@ impl Reports {
         }
     }
 
-    /// What both ends of a hop last said of it, its beginning first; none where one of them has said nothing.
+    /// What both ends of a hop last said of it, its beginning first; none where one of them has
+    /// said nothing.
     #[must_use]
     pub fn both(&self, from: NodeId, to: NodeId) -> Option<(&HopForecast, &HopForecast)> {
         let [one, other] = self.hops.get(&(from, to))?;
@@ -121,7 +127,8 @@ pub fn worse_of(one: &HopForecast, other: &HopForecast) -> HopForecast {
     of_both(one, other, f64::max, f64::min)
 }
 
-/// Of each quantity what the kinder end says: shorter, less lossy, faster; and still older, fewer samples.
+/// Of each quantity what the kinder end says: shorter, less lossy, faster; and still older, fewer
+/// samples.
 #[must_use]
 pub fn better_of(one: &HopForecast, other: &HopForecast) -> HopForecast {
     of_both(one, other, f64::min, f64::max)
@@ -148,7 +155,8 @@ fn of_both(
     }
 }
 
-/// Who must find a depot dead, besides its own silence, before it is dead to all: so many places that dialled it in vain.
+/// Who must find a depot dead, besides its own silence, before it is dead to all: so many places
+/// that dialled it in vain.
 pub const DEPOT_DEATH_REPORTERS: usize = 2;
 /// Within this many seconds.
 const ONE_FAILURE: f64 = 120.0;
@@ -169,8 +177,9 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// Takes a report that a place dialled the next one in vain: that hop is dead, and the depot too once so many different places have
-    /// said so of it within two minutes. So no single one can take a depot from the others.
+    /// Takes a report that a place dialled the next one in vain: that hop is dead, and the depot
+    /// too once so many different places have said so of it within two minutes. So no single one
+    /// can take a depot from the others.
     ///
     /// # Errors
     /// [`Refused::NotAnEnd`]: it says so of a hop that it does not dial over.
@@ -287,8 +296,8 @@ impl Outcomes {
         Ok(())
     }
 
-    /// What the expected time of a route is multiplied by; `None` while it is held back. Never below 1: nobody makes a route look
-    /// better than its hops do.
+    /// What the expected time of a route is multiplied by; `None` while it is held back. Never
+    /// below 1: nobody makes a route look better than its hops do.
     #[must_use]
     pub fn factor(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> Option<f64> {
         let Some(memory) = self.remembered(from, to, via) else {

@@ -77,8 +77,8 @@ impl Filling {
         plan
     }
 
-    /// The plan that the same stretches make of a smaller volume. None where its end is so near that other routes would do for what is left
-    /// there.
+    /// The plan that the same stretches make of a smaller volume. None where its end is so near
+    /// that other routes would do for what is left there.
     pub(super) fn of(&self, volume: Volume) -> Option<Plan> {
         let (mut plan, mut left) = (Plan::default(), volume);
         for Part { piece, enough } in &self.parts {
@@ -135,7 +135,8 @@ impl Filling {
     }
 }
 
-/// A piece that begins with a stretch and ends with it, or as soon as what is left is carried; and what it carries.
+/// A piece that begins with a stretch and ends with it, or as soon as what is left is carried; and
+/// what it carries.
 fn within(routes: &[Route], window: Window, left: Volume) -> (Piece, Volume) {
     let rate = total(routes);
     let length = left.time_at(rate).unwrap_or(u64::MAX).min(window.length());
@@ -166,8 +167,9 @@ impl Before {
         }
     }
 
-    /// Those of the widest paths that are certainly the first ones, with the same rates, in another stretch. They are where no link of theirs
-    /// has changed, and every other one that has has less room than it had, or less than the narrowest of them: it is in the way of none.
+    /// Those of the widest paths that are certainly the first ones, with the same rates, in another
+    /// stretch. They are where no link of theirs has changed, and every other one that has has less
+    /// room than it had, or less than the narrowest of them: it is in the way of none.
     pub(super) fn known_in(&self, field: &Field<'_>, want: Rate) -> &[Route] {
         let rooms = field.network().ids().zip(&self.rooms);
         let changed = rooms.map(|(link, before)| (link, *before, field.room(link)));

@@ -1,8 +1,9 @@
 //! A search by the widest path of a set, for disjoint paths and for two.
 //!
-//! The widest of `k` paths that carry more than is known carries more than a `k`th part of it, and few paths do. Behind it, disjoint paths
-//! are the same question with one path less, and the last of them is the widest that is left. The second of two that may share links is the
-//! widest path as well, where a link beside the first has as much more room as the first carries.
+//! The widest of `k` paths that carry more than is known carries more than a `k`th part of it, and
+//! few paths do. Behind it, disjoint paths are the same question with one path less, and the last
+//! of them is the widest that is left. The second of two that may share links is the widest path as
+//! well, where a link beside the first has as much more room as the first carries.
 
 use crate::network::{LinkId, NodeId};
 use crate::path::{Diversity, Field, Path};
@@ -20,8 +21,8 @@ struct Wide<'a> {
     steps: usize,
 }
 
-/// The most that is more than `least`, up to `want`, and whether nothing was left out on the way. For paths that may share links, there
-/// may be two at most.
+/// The most that is more than `least`, up to `want`, and whether nothing was left out on the way.
+/// For paths that may share links, there may be two at most.
 pub(super) fn wide(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Vec<Route>, bool) {
     let mut wide = Wide {
         ask,
@@ -35,7 +36,8 @@ pub(super) fn wide(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Ve
 }
 
 impl Wide<'_> {
-    /// What the widest of the paths that are still to come carries at least, if they are to be worth it.
+    /// What the widest of the paths that are still to come carries at least, if they are to be
+    /// worth it.
     fn threshold(&self, chosen: &[Route]) -> Rate {
         let more = self.least.saturating_add(1).saturating_sub(total(chosen));
         let left = self.ask.paths.saturating_sub(chosen.len());

@@ -32,7 +32,8 @@ const GRANTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// Paths at once, of a copy whose streams can be distinguished by their ports; else one.
 const PATHS: u32 = 4;
 
-/// What is reserved of a volume at any moment is at most so many times what it would be if it were spread evenly: where links are full for a part of the time.
+/// What is reserved of a volume at any moment is at most so many times what it would be if it were
+/// spread evenly: where links are full for a part of the time.
 const MOST_BY_EVEN: f64 = 4.0;
 
 /// What became of an action.
@@ -237,7 +238,8 @@ impl Book {
         let Some(id) = self.id else {
             return Done::new(Event::Failed { is_passing: true }, None);
         };
-        // Before it is promised, so that there is no moment in which a copy that is killed leaves what nobody knows of.
+        // Before it is promised, so that there is no moment in which a copy that is killed leaves
+        // what nobody knows of.
         if self.kept.is_none()
             && let Some((_, state, url)) = &self.controller
         {
@@ -299,7 +301,8 @@ impl Book {
         }
     }
 
-    /// What the controller says of the paths, every now and then: those that pass a link on which there is too little have failed.
+    /// What the controller says of the paths, every now and then: those that pass a link on which
+    /// there is too little have failed.
     pub async fn standing(&mut self) -> Vec<Event> {
         let is_due = self
             .looked
@@ -454,7 +457,8 @@ impl Book {
 fn asked(ask: Ask) -> (Wish, u64) {
     match ask {
         Ask::Volume { bytes, by } => {
-            // Beside best effort all the time where that goes: a burst is of no use to who cannot send that fast.
+            // Beside best effort all the time where that goes: a burst is of no use to who cannot
+            // send that fast.
             let seconds = by.saturating_sub(unix_ms()).max(1) as f64 / 1000.0;
             let even = bytes as f64 * 8.0 / seconds;
             let wish = Wish::Volume {

@@ -30,8 +30,8 @@ pub enum EndsError {
     NotOnMap,
 }
 
-/// Finds them. This machine is what the controller calls whoever asks, or else the host that has one of its addresses; the server is who has its name, or one
-/// of its addresses.
+/// Finds them. This machine is what the controller calls whoever asks, or else the host that has
+/// one of its addresses; the server is who has its name, or one of its addresses.
 ///
 /// # Errors
 /// [`EndsError`].

@@ -1,4 +1,5 @@
-//! What a controller has granted, in the planner's terms, and which ways of a copy follow from it. Pure.
+//! What a controller has granted, in the planner's terms, and which ways of a copy follow from it.
+//! Pure.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from a controller
 
@@ -14,7 +15,8 @@ use longhaul_deadline::{Moment, PathId, Piece, Refusal};
 use longhaul_proto::{CircuitGrant, Hop, Host, Route};
 use longhaul_transfer::{Mark, Reserved};
 
-/// Most paths that are distinguished in one copy: a reservation has eight at most, and changes few times.
+/// Most paths that are distinguished in one copy: a reservation has eight at most, and changes few
+/// times.
 const MAX_PATHS: usize = 1024;
 
 /// Shortest time between two requests for grants, in milliseconds.
@@ -52,7 +54,8 @@ struct Path {
 }
 
 impl Paths {
-    /// None so far, of a copy with this server that sends or not, and can have its streams leave from ports of its own or not.
+    /// None so far, of a copy with this server that sends or not, and can have its streams leave
+    /// from ports of its own or not.
     pub const fn new(server: Host, pins: bool, push: bool) -> Self {
         Self {
             known: Vec::new(),
@@ -131,8 +134,8 @@ impl Paths {
         u32::try_from(place).ok().map(PathId)
     }
 
-    /// The way by which a copy uses a path at a moment: over the depots on it, where there is a grant for them; else by the ports by which the network tells
-    /// its streams from others.
+    /// The way by which a copy uses a path at a moment: over the depots on it, where there is a
+    /// grant for them; else by the ports by which the network tells its streams from others.
     pub fn way(&self, path: PathId, now: Moment) -> Option<Reserved> {
         let known = self.known.get(usize::try_from(path.0).ok()?)?;
         let Some(by_depots) = self.over_depots(known) else {
@@ -190,8 +193,8 @@ impl ByDepots {
     }
 }
 
-/// Whether the nodes of the network hold all of a reservation's circuit. Then streams go by their ports: depots would bring others to the same nodes, whose
-/// addresses these do not know.
+/// Whether the nodes of the network hold all of a reservation's circuit. Then streams go by their
+/// ports: depots would bring others to the same nodes, whose addresses these do not know.
 pub fn is_held_by_network(reservation: &Reservation) -> bool {
     reservation.circuit.as_ref().is_some_and(|circuit| {
         let is_managed = matches!(

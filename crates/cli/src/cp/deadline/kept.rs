@@ -1,6 +1,8 @@
-//! What copies have reserved, on this machine's disk, so that what a killed one has left is given back by the next.
+//! What copies have reserved, on this machine's disk, so that what a killed one has left is given
+//! back by the next.
 //!
-//! Each copy that has something promised has a file of its own, locked for as long as it lives: the system lets the lock go however it ends.
+//! Each copy that has something promised has a file of its own, locked for as long as it lives: the
+//! system lets the lock go however it ends.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -86,7 +88,8 @@ pub fn left(state: &Path, controller: &str, owner: &str) -> Vec<(Reserved, Kept)
         .collect()
 }
 
-/// Gives back what copies have left. What cannot be given back now is by a later copy, or ends by itself.
+/// Gives back what copies have left. What cannot be given back now is by a later copy, or ends by
+/// itself.
 pub async fn give_back(left: Vec<(Reserved, Kept)>, controller: &Controller) {
     for (reserved, kept) in left {
         let key = encoded(&format!("left-{}", reserved.id));

@@ -1,4 +1,5 @@
-//! What the planner is shown of a copy: what is left, what best effort is forecast to carry, and what it does carry.
+//! What the planner is shown of a copy: what is left, what best effort is forecast to carry, and
+//! what it does carry.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,7 +26,8 @@ const RAMP: Duration = Duration::from_millis(1500);
 /// What the copy has beside best effort.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beside {
-    /// Reserved ways whose streams are distinguished from others, each with its rate in bit/s; none where nothing is reserved.
+    /// Reserved ways whose streams are distinguished from others, each with its rate in bit/s; none
+    /// where nothing is reserved.
     Ways(Vec<(PathId, f64)>),
     /// A reservation whose streams cannot be distinguished from others.
     Unknown,
@@ -140,7 +142,8 @@ impl Looks {
         }
         let since = *self.flows_since.get_or_insert(now);
         self.samples.push_back((now, bytes));
-        // One that is older stays, so that the span is as long as it is to be; the newest has none yet.
+        // One that is older stays, so that the span is as long as it is to be; the newest has none
+        // yet.
         let is_over = |at: Instant| {
             now.duration_since(at) >= MEASURED_OVER || at.duration_since(since) <= RAMP
         };

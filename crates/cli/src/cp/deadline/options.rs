@@ -13,12 +13,13 @@ use crate::quantity::some_rate;
 /// When a copy is to be over, and what may be reserved for it.
 #[derive(Args, Debug, Clone, Default)]
 pub struct DeadlineOptions {
-    /// Be there by then: 18:00, 'Fri 18:00', '2026-11-27 18:00', +2h. What best effort is not sure to carry by that is reserved at the controller, and returned
-    /// as soon as it is not needed. lh:// only.
+    /// Be there by then: 18:00, 'Fri 18:00', '2026-11-27 18:00', +2h. What best effort is not sure
+    /// to carry by that is reserved at the controller, and returned as soon as it is not needed.
+    /// lh:// only.
     #[arg(long, value_name = "TIME")]
     by: Option<String>,
-    /// What to reserve: `auto`, what the deadline needs; `never`; or a rate, as 2G, for as long as the copy is expected to take, also without --by.
-    /// [default: auto with --by, else never]
+    /// What to reserve: `auto`, what the deadline needs; `never`; or a rate, as 2G, for as long as
+    /// the copy is expected to take, also without --by. [default: auto with --by, else never]
     #[arg(long, value_name = "auto|never|RATE", value_parser = reserve)]
     reserve: Option<Reserve>,
 }
@@ -64,7 +65,8 @@ impl DeadlineOptions {
         let by = self.by.as_deref().map(|text| {
             let shown = printable(text.as_bytes());
             let by = moment::read(text, now).map_err(|why| anyhow!("--by {shown}: {why}"))?;
-            // A moment that means the same anywhere is a job's: it may begin when that is over, and still has to copy.
+            // A moment that means the same anywhere is a job's: it may begin when that is over, and
+            // still has to copy.
             if by <= *now && text.parse::<Timestamp>().is_err() {
                 bail!("--by {shown}: that is over: write a moment that is to come");
             }

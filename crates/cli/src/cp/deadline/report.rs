@@ -15,7 +15,8 @@ use super::ways::WayReport;
 pub struct DeadlineReport {
     /// The deadline (RFC 3339); null where a rate was reserved without one.
     pub by: Option<String>,
-    /// Whether all was there by then; null where there is no deadline, or the copy ended early before it.
+    /// Whether all was there by then; null where there is no deadline, or the copy ended early
+    /// before it.
     pub met: Option<bool>,
     /// Seconds from the end of the copy to the deadline: less than 0 where it was missed.
     pub early_seconds: Option<f64>,
@@ -43,7 +44,8 @@ pub struct DeadlineReport {
     pub offers: Option<Offers>,
     /// Why nothing could be reserved, in one line.
     pub error: Option<String>,
-    /// Whether all that was reserved is given back, or over: else it lasts until its end, or until the next copy gives it back.
+    /// Whether all that was reserved is given back, or over: else it lasts until its end, or until
+    /// the next copy gives it back.
     pub returned: bool,
     /// For people.
     #[serde(skip)]

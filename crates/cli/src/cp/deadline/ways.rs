@@ -8,7 +8,8 @@ use longhaul_transfer::{Mark, Reserved};
 use quantities::Rate;
 use serde::Serialize;
 
-/// A way over depots that has no stream for so long, while other streams are open, has failed: attempts are at most 4 s apart.
+/// A way over depots that has no stream for so long, while other streams are open, has failed:
+/// attempts are at most 4 s apart.
 const FAILED_AFTER: Duration = Duration::from_secs(5);
 /// Ways that are reported.
 const MAX_WAYS: usize = 64;

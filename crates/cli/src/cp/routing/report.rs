@@ -21,7 +21,8 @@ pub struct RoutingReport {
     promised_seconds: Option<Spread>,
     /// How long after the copy began that was said, in seconds.
     promised_after_seconds: Option<f64>,
-    /// Whether it took between p10 and p90 of that; null where nothing was promised, or it did not come to its end.
+    /// Whether it took between p10 and p90 of that; null where nothing was promised, or it did not
+    /// come to its end.
     kept_promise: Option<bool>,
     /// How the routes did beside the direct one, in the order in which that showed.
     judged: Vec<Judged>,

@@ -23,7 +23,8 @@ impl Routing {
         Some(Spool(reports_dir(state)))
     }
 
-    /// Leaves alone what failed, and has what the copy did reported to the controller, without waiting for that.
+    /// Leaves alone what failed, and has what the copy did reported to the controller, without
+    /// waiting for that.
     pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
         // An answer is of no use any more.
         if let Some(asking) = self.asking().take() {
@@ -106,7 +107,8 @@ impl Routing {
         entries
     }
 
-    /// The depots of a route by their names on the map, where those are known, and else by their addresses.
+    /// The depots of a route by their names on the map, where those are known, and else by their
+    /// addresses.
     fn names(&self, route: &str, choice: Option<&Choice>) -> Vec<String> {
         let Ok(route) = depots_of(route).parse::<Route>() else {
             return Vec::new();

@@ -1,4 +1,5 @@
-//! What carries bytes between a controller and the server, and can be cut: then nothing is carried, and it is reported to nobody.
+//! What carries bytes between a controller and the server, and can be cut: then nothing is carried,
+//! and it is reported to nobody.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -29,7 +30,8 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Listens on loopback, and carries to the server's socket. Its threads end with the test's process.
+    /// Listens on loopback, and carries to the server's socket. Its threads end with the test's
+    /// process.
     pub fn start(socket: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

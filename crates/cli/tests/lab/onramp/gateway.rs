@@ -15,7 +15,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     ]);
     let held = onramp.descriptors();
     let get = || world.run("pc", "curl", &["-sS", "--max-time", "60", &world.url()]);
-    // `redirect` leads to the address of the interface that a packet comes in by, and the lab's interfaces have none.
+    // `redirect` leads to the address of the interface that a packet comes in by, and the lab's
+    // interfaces have none.
     let found = world.run(
         "laptop",
         "ip",

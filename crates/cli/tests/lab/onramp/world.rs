@@ -88,7 +88,8 @@ impl World {
         let [client, _, _, offramp] =
             ["laptop", "near", "far", "offramp"].map(|name| new_key(&world.file(name)));
         world.offramp_key = offramp;
-        // The off-ramp is on the depot's own machine, which only a rule that names its address allows.
+        // The off-ramp is on the depot's own machine, which only a rule that names its address
+        // allows.
         let far = world.address("far");
         let policy = format!(
             "[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\", \"{far}\"]\nports = [7512]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
@@ -269,7 +270,8 @@ impl Onramp {
             .count()
     }
 
-    /// Waits until it holds no more descriptors than that: what has ended is let go of a moment after that was said.
+    /// Waits until it holds no more descriptors than that: what has ended is let go of a moment
+    /// after that was said.
     pub fn holds_again(&self, descriptors: usize) {
         while self.descriptors() > descriptors {
             std::thread::yield_now();

@@ -49,7 +49,8 @@ fn an_answer_that_comes_too_late_makes_nobody_lead() {
     );
 }
 
-/// A server that gives the lock to one session at a time, and ends a session of which nothing has arrived for its limit.
+/// A server that gives the lock to one session at a time, and ends a session of which nothing has
+/// arrived for its limit.
 #[derive(Default)]
 struct Server {
     received: BTreeMap<(usize, u64), u64>,
@@ -75,7 +76,8 @@ impl Server {
     }
 }
 
-/// One controller: its state, the session that it has, and what is on its way to the server and back, by when it arrives.
+/// One controller: its state, the session that it has, and what is on its way to the server and
+/// back, by when it arrives.
 #[derive(Default)]
 struct Node {
     election: Election,

@@ -39,8 +39,8 @@ impl Desk {
     /// Does what is asked, with records for the journal; reservations as they are then.
     ///
     /// # Errors
-    /// [`DeskError`]. Nothing has changed and there is no record, but with [`DeskError::Fault`], where the desk is to be made anew of the
-    /// journal.
+    /// [`DeskError`]. Nothing has changed and there is no record, but with [`DeskError::Fault`],
+    /// where the desk is to be made anew of the journal.
     pub fn act(
         &mut self,
         asker: &Asker,
@@ -52,7 +52,8 @@ impl Desk {
         done.map_err(|denied| denied.error)
     }
 
-    /// The same, with what finds offers where they are looked for later ([`Counter::Later`](longhaul_circuits::admit::Counter::Later)).
+    /// The same, with what finds offers where they are looked for later
+    /// ([`Counter::Later`](longhaul_circuits::admit::Counter::Later)).
     ///
     /// # Errors
     /// [`Denied`].

@@ -22,7 +22,8 @@ pub(super) struct Streams {
 struct Alike {
     /// By their end, with their start.
     spans: BTreeSet<(Moment, Moment, ReservationId)>,
-    /// How long the longest of them is, or was, in milliseconds: whatever begins before a moment ends within this behind it.
+    /// How long the longest of them is, or was, in milliseconds: whatever begins before a moment
+    /// ends within this behind it.
     longest: u64,
 }
 
@@ -93,7 +94,8 @@ impl Beside {
     }
 }
 
-/// What is kept of prefixes that have addresses in common with one: those that hold it, and those that it holds, which follow it in order.
+/// What is kept of prefixes that have addresses in common with one: those that hold it, and those
+/// that it holds, which follow it in order.
 fn overlapping<T>(all: &BTreeMap<Prefix, T>, prefix: Prefix) -> impl Iterator<Item = &T> {
     let wider = prefix.wider().filter_map(|wider| all.get(&wider));
     let within = all

@@ -49,7 +49,8 @@ pub struct Snapshot {
     names: Arc<Names>,
 }
 
-/// A refusal for which offers are to be looked for: where the desk goes on meanwhile, it looks at what there was when the request was decided.
+/// A refusal for which offers are to be looked for: where the desk goes on meanwhile, it looks at
+/// what there was when the request was decided.
 #[derive(Debug, Clone)]
 pub struct Open {
     pub(super) search: Box<Search>,
@@ -66,7 +67,8 @@ pub struct Found {
 }
 
 impl Open {
-    /// Looks for offers, which takes as long as many decisions: until `goes_on`, which is asked now and then, says no.
+    /// Looks for offers, which takes as long as many decisions: until `goes_on`, which is asked now
+    /// and then, says no.
     #[must_use]
     pub fn look(&self, mut goes_on: impl FnMut() -> bool) -> Found {
         let mut is_broken_off = false;
@@ -80,7 +82,8 @@ impl Open {
         }
     }
 
-    /// The offers that are as good by what is taken now, in the words of the API; and whether they are all that were found.
+    /// The offers that are as good by what is taken now, in the words of the API; and whether they
+    /// are all that were found.
     #[must_use]
     pub fn renewed(&self, found: &Found, now: &Snapshot) -> (Offers, bool) {
         let mut is_all = true;

@@ -1,4 +1,5 @@
-//! Which source ports a reservation has: those of a block that no other has which shares addresses and time with it.
+//! Which source ports a reservation has: those of a block that no other has which shares addresses
+//! and time with it.
 
 use std::collections::BTreeSet;
 
@@ -13,8 +14,8 @@ use crate::reservations::streams::free_block;
 use crate::reservations::wanted::{Place, WantedFault};
 
 impl Desk {
-    /// The first source port of a new reservation with these windows, none where there is none for it; and whether its streams are recognised by
-    /// ports also where it has one path.
+    /// The first source port of a new reservation with these windows, none where there is none for
+    /// it; and whether its streams are recognised by ports also where it has one path.
     ///
     /// # Errors
     /// [`WantedFault`]: there are none left, or none can be had.

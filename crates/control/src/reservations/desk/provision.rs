@@ -1,7 +1,9 @@
-//! Setting paths up and tearing them down, as far as the book is concerned: what is asked, and what became of it.
+//! Setting paths up and tearing them down, as far as the book is concerned: what is asked, and what
+//! became of it.
 //!
-//! As NSI has it (GFD.212, section 5.2), a request to provision before the window is confirmed at once, as scheduled; one in the window when all
-//! parts are set up. A release is confirmed when nothing is left. Where no node is set up there is nothing to wait for.
+//! As NSI has it (GFD.212, section 5.2), a request to provision before the window is confirmed at
+//! once, as scheduled; one in the window when all parts are set up. A release is confirmed when
+//! nothing is left. Where no node is set up there is nothing to wait for.
 
 use std::collections::BTreeMap;
 
@@ -144,7 +146,8 @@ impl Desk {
         Ok(changed)
     }
 
-    /// Ends a reservation whose circuit failed: what it took from now on is given back, and the reason is kept.
+    /// Ends a reservation whose circuit failed: what it took from now on is given back, and the
+    /// reason is kept.
     fn fail(
         &mut self,
         id: ReservationId,

@@ -66,7 +66,8 @@ impl Desk {
         Ok(found.next())
     }
 
-    /// Reservations with numbers above `after` that the asker may see, by number, at most so many; and whether more follow.
+    /// Reservations with numbers above `after` that the asker may see, by number, at most so many;
+    /// and whether more follow.
     #[must_use]
     pub fn list(
         &self,

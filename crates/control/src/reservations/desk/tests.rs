@@ -1,4 +1,5 @@
-//! A desk in virtual time: what is asked in names is granted in names, by those who may, and the journal makes the same desk.
+//! A desk in virtual time: what is asked in names is granted in names, by those who may, and the
+//! journal makes the same desk.
 
 mod journal;
 mod rights;
@@ -339,7 +340,8 @@ fn a_series_is_granted_as_a_whole_and_committed_as_one() {
     kept.replayed();
 }
 
-/// Each of a series shows the document that asked for all of them, for as long as one of them is known.
+/// Each of a series shows the document that asked for all of them, for as long as one of them is
+/// known.
 #[test]
 fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
     let mut kept = Kept::new(&map(10e9));
@@ -481,7 +483,8 @@ fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
         !kept.desk.take_map(&map(10e9), &mut kept.journal).unwrap(),
         "it is the same one"
     );
-    // A link that is drawn between other sites is another link; a change has the promise planned anew.
+    // A link that is drawn between other sites is another link; a change has the promise planned
+    // anew.
     turned
         .links
         .iter_mut()

@@ -1,4 +1,5 @@
-//! Documents and certificates that other programs made (`jsonwebtoken`, `rcgen`), and what becomes of each of them when something is wrong.
+//! Documents and certificates that other programs made (`jsonwebtoken`, `rcgen`), and what becomes
+//! of each of them when something is wrong.
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use jsonwebtoken::jwk::{

@@ -133,7 +133,8 @@ impl Book {
         self.changes.clone()
     }
 
-    /// The term of leading in which it is written here: from the moment on in which nobody else writes any more and all that others wrote is read.
+    /// The term of leading in which it is written here: from the moment on in which nobody else
+    /// writes any more and all that others wrote is read.
     #[must_use]
     pub fn leads(&self) -> watch::Receiver<Option<i64>> {
         self.leads.clone()

@@ -23,13 +23,15 @@ pub(super) struct Decided {
     pub is_more: bool,
 }
 
-/// What a request is answered; if that is no, and offers are looked for later, with what finds them.
+/// What a request is answered; if that is no, and offers are looked for later, with what finds
+/// them.
 pub(super) type Answer = Result<Reserved, (AskError, Option<Box<Open>>)>;
 
 /// One request, as it is decided.
 pub(super) type Asked = (Asker, Command, Option<Once>);
 
-/// What requests with keys were answered before: by whose key it was, the hash of what was asked, and the answer.
+/// What requests with keys were answered before: by whose key it was, the hash of what was asked,
+/// and the answer.
 pub(super) type Before = BTreeMap<(String, String), (String, String)>;
 
 /// Decides all that was asked, in its order, behind what is due and what the map is.

@@ -1,7 +1,10 @@
-//! Offers for what was refused: looked for beside the writer, by what was taken when it decided, so that they delay whoever is refused and nobody else.
+//! Offers for what was refused: looked for beside the writer, by what was taken when it decided, so
+//! that they delay whoever is refused and nobody else.
 //!
-//! An offer is good when it is taken at once. The book has gone on by the time it is found; so each is held against what is on the disk by then,
-//! and the answer names the record up to which that was so. Where one has gone to others meanwhile, the request is decided again, a few times at most.
+//! An offer is good when it is taken at once. The book has gone on by the time it is found; so each
+//! is held against what is on the disk by then, and the answer names the record up to which that
+//! was so. Where one has gone to others meanwhile, the request is decided again, a few times at
+//! most.
 
 #[cfg(test)]
 mod tests;
@@ -20,16 +23,20 @@ use super::asking::{Reply, Waiting};
 use super::deciding::Asked;
 use crate::reservations::desk::{DeskError, Found, Open, Snapshot};
 
-/// Refusals for which offers are looked for, or that wait for that; further ones are answered without.
+/// Refusals for which offers are looked for, or that wait for that; further ones are answered
+/// without.
 const MAX_OPEN: usize = 64;
 /// As nice(2) has it.
 const LOWEST_PRIORITY: i32 = 19;
-/// How long a refusal waits for a thread that looks for offers; then it is answered without. Where more is refused than can be looked for, those that
-/// wait longer get no more offers in all, only later ones.
+/// How long a refusal waits for a thread that looks for offers; then it is answered without. Where
+/// more is refused than can be looked for, those that wait longer get no more offers in all, only
+/// later ones.
 const MAX_WAIT_FOR_THREAD: Duration = Duration::from_millis(5);
-/// How long offers are looked for while other refusals wait for that; those that are found by then are all.
+/// How long offers are looked for while other refusals wait for that; those that are found by then
+/// are all.
 const MAX_SEARCH: Duration = Duration::from_millis(5);
-/// How often a request is decided anew because offers for it went to others; not while other refusals wait.
+/// How often a request is decided anew because offers for it went to others; not while other
+/// refusals wait.
 const MAX_TRIES: usize = 2;
 
 /// What is taken, as the disk has it.
@@ -86,7 +93,8 @@ impl Offering {
         self.newest.borrow().is_some()
     }
 
-    /// Has offers looked for, and the refusal answered with them; without, where too many wait for that.
+    /// Has offers looked for, and the refusal answered with them; without, where too many wait for
+    /// that.
     pub(super) fn look(&self, refused: Refused) {
         let Ok(place) = self.queue.places.clone().try_acquire_owned() else {
             refused.answer_with(Offers::left_out());
@@ -185,8 +193,8 @@ impl Refused {
     }
 }
 
-/// Does something in a thread of its own that has only what time of the processors nobody else wants: whoever decides and answers goes first. None where
-/// the thread cannot be started or fails.
+/// Does something in a thread of its own that has only what time of the processors nobody else
+/// wants: whoever decides and answers goes first. None where the thread cannot be started or fails.
 async fn beside_all_else<T: Send + 'static>(
     what: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

@@ -1,4 +1,5 @@
-//! What depots measure between their sites is known to the hosts beside them, and a depot that lies can have these go directly and no more.
+//! What depots measure between their sites is known to the hosts beside them, and a depot that lies
+//! can have these go directly and no more.
 
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};

@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// A delay that varies about zero: straight lines between points 60 ms apart, each drawn evenly from within `amplitude` of it. Deterministic.
+/// A delay that varies about zero: straight lines between points 60 ms apart, each drawn evenly
+/// from within `amplitude` of it. Deterministic.
 struct Jitter {
     amplitude: f64,
     state: u64,
@@ -49,7 +50,8 @@ impl Jitter {
     }
 }
 
-/// The part of the verdicts that are `expected`, once it is known how much round trips scatter and a loss has come after that.
+/// The part of the verdicts that are `expected`, once it is known how much round trips scatter and
+/// a loss has come after that.
 fn share_of(limits: &[Limit], expected: Limit) -> f64 {
     let settled = limits.get(30..).unwrap_or_default();
     let right = settled.iter().filter(|limit| **limit == expected).count();
@@ -114,7 +116,8 @@ fn jitter_is_no_queue_before_a_random_loss() {
 
 #[test]
 fn a_queue_that_stands_from_the_start_is_distinguished_from_jitter() {
-    // The handshake met no queue. Steady, a short one shows; under jitter only one that is longer than round trips scatter.
+    // The handshake met no queue. Steady, a short one shows; under jitter only one that is longer
+    // than round trips scatter.
     let queued = only(Side::Sending, bulk(b"cubic"), |sample| {
         sample.info.rtt = 60 * MS
     });
@@ -143,8 +146,9 @@ fn a_queue_that_fills_and_empties_is_distinguished_from_jitter() {
     }
 }
 
-/// 20 segments a look arrive over 50 ms; in the first `late` looks of each hundred, `behind` of them out of order. They get in order within the look or,
-/// where `lost`, after the last of those looks.
+/// 20 segments a look arrive over 50 ms; in the first `late` looks of each hundred, `behind` of
+/// them out of order. They get in order within the look or, where `lost`, after the last of those
+/// looks.
 fn with_late_segments(late: u32, behind: u32, lost: bool) -> Vec<Limit> {
     let mut looks = 0;
     let mut sample = bulk(b"cubic");

@@ -1,4 +1,5 @@
-//! A path with one bottleneck and the flows on it, as fluids, in virtual time. Rates in bytes a second, times in seconds.
+//! A path with one bottleneck and the flows on it, as fluids, in virtual time. Rates in bytes a
+//! second, times in seconds.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -12,7 +13,8 @@ const TIMER_SLACK: f64 = 2e-4;
 /// CoDel's target and interval (RFC 8289).
 const CODEL_TARGET: f64 = 0.005;
 const CODEL_INTERVAL: f64 = 0.1;
-/// A delay that varies in order is drawn anew every so many of its deviations, with straight lines between, as wanbed has it.
+/// A delay that varies in order is drawn anew every so many of its deviations, with straight lines
+/// between, as wanbed has it.
 const JITTER_CORRELATION: f64 = 12.0;
 /// A segment that is overtaken comes so much later.
 const REORDERED_BY: f64 = 0.003;
@@ -40,7 +42,8 @@ pub(super) struct Path {
     delays: [InOrderJitter; 2],
 }
 
-/// What comes back of one step: when, the bytes that left the bottleneck, their round-trip time, what was lost, and whether one was overtaken.
+/// What comes back of one step: when, the bytes that left the bottleneck, their round-trip time,
+/// what was lost, and whether one was overtaken.
 #[derive(Default, Clone, Copy)]
 struct Returning {
     at: f64,
@@ -69,7 +72,8 @@ pub(super) struct Flow {
     pub(super) is_reno: bool,
     /// Segments sent again although they were not lost.
     spurious: f64,
-    /// Reordering has been seen: no segment that is late is taken for lost any more. Before, the window is cut until it turns out.
+    /// Reordering has been seen: no segment that is late is taken for lost any more. Before, the
+    /// window is cut until it turns out.
     has_seen_reordering: bool,
     /// When a cut is taken back, and the window and the threshold before it.
     undo: Option<(f64, f64, f64)>,
@@ -90,8 +94,8 @@ pub(super) struct Flow {
     next_look: f64,
 }
 
-/// RFC 8289, as far as a fluid can follow it: it drops a segment when the queue has stood over the target for an interval, and then more and
-/// more often.
+/// RFC 8289, as far as a fluid can follow it: it drops a segment when the queue has stood over the
+/// target for an interval, and then more and more often.
 #[derive(Default)]
 pub(super) struct CoDel {
     above_since: Option<f64>,
@@ -263,7 +267,8 @@ impl Path {
         }
     }
 
-    /// Every sender looks at its sockets as the thread does: all at once, as often as one of them needs.
+    /// Every sender looks at its sockets as the thread does: all at once, as often as one of them
+    /// needs.
     fn look(&mut self) {
         let now = self.now;
         let due = |flow: &Flow| flow.fit.is_some() && !flow.is_gone && now >= flow.next_look;
@@ -301,7 +306,8 @@ impl Flow {
         self.limit
     }
 
-    /// Its program is late for a moment, which the kernel notes with the delivery rate for a round trip.
+    /// Its program is late for a moment, which the kernel notes with the delivery rate for a round
+    /// trip.
     pub(super) fn hesitate(&mut self, now: f64) {
         self.app_limited_until = now + self.srtt;
     }
@@ -451,7 +457,8 @@ impl CoDel {
     }
 }
 
-/// A delay that varies in order: points drawn from a normal distribution that is cut off at two of its deviations, and straight lines between.
+/// A delay that varies in order: points drawn from a normal distribution that is cut off at two of
+/// its deviations, and straight lines between.
 #[derive(Clone, Copy, Default)]
 struct InOrderJitter {
     from: f64,

@@ -1,5 +1,6 @@
-//! Admission beside OSCARS' published rule: how much of the same random requests is granted on real networks, with every answer checked, and how
-//! long an answer takes with many reservations on the books.
+//! Admission beside OSCARS' published rule: how much of the same random requests is granted on real
+//! networks, with every answer checked, and how long an answer takes with many reservations on the
+//! books.
 
 mod page;
 
@@ -77,7 +78,8 @@ pub struct Granted {
     pub booked: f64,
     /// Granted by an offer that was taken, of all requests, as a share.
     pub by_offer: f64,
-    /// Refusals that the checker knows to be right, by the greatest flow, by cuts that let too few paths through, or as all sets of paths were tried.
+    /// Refusals that the checker knows to be right, by the greatest flow, by cuts that let too few
+    /// paths through, or as all sets of paths were tried.
     pub proved: usize,
     /// Refusals of which nothing shows whether they are right.
     pub open: usize,
@@ -86,7 +88,8 @@ pub struct Granted {
 }
 
 impl Cell {
-    /// What the demonstration shows: ESnet, by OSCARS' rule, over one path, and over up to four with offers.
+    /// What the demonstration shows: ESnet, by OSCARS' rule, over one path, and over up to four
+    /// with offers.
     pub fn demonstrated() -> [Self; 3] {
         let ours = |paths, offers| Rule::Ours { paths, offers };
         [Rule::Oscars, ours(1, false), ours(4, true)].map(|rule| Self {

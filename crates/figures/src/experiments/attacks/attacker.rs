@@ -225,8 +225,8 @@ impl Attacker {
         Ok(Under::Streams(streams))
     }
 
-    /// Four streams that push what `pieces` gives, over and over, each time as a copy of its own; at their height after so many
-    /// seconds.
+    /// Four streams that push what `pieces` gives, over and over, each time as a copy of its own;
+    /// at their height after so many seconds.
     async fn pushes(
         &self,
         height_s: u64,

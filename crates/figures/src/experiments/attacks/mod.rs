@@ -1,4 +1,5 @@
-//! Attacks on the built programs, measured: what an honest copy loses to them, and what they make a server or a depot hold.
+//! Attacks on the built programs, measured: what an honest copy loses to them, and what they make a
+//! server or a depot hold.
 
 mod attack;
 pub mod attacker;

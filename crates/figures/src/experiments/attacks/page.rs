@@ -15,9 +15,11 @@ use crate::stats::Spread;
 const MAX_SECONDS_TO_BEGIN: f64 = 1.0;
 /// It keeps at least this share of its rate.
 const MIN_RATE_KEPT: f64 = 0.8;
-/// Memory that an attacked process may hold at most, in bytes: a key's share of what is remembered is 128 MiB.
+/// Memory that an attacked process may hold at most, in bytes: a key's share of what is remembered
+/// is 128 MiB.
 const MAX_MEMORY: u64 = 192 << 20;
-/// Descriptors that it may hold at most: two for each of the 2,048 files of a key, and what else it needs.
+/// Descriptors that it may hold at most: two for each of the 2,048 files of a key, and what else it
+/// needs.
 const MAX_DESCRIPTORS: u64 = 2 * 2_048 + 256;
 
 /// The figures of one attack and build.

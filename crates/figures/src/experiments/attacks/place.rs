@@ -17,7 +17,8 @@ use crate::children::{Server, output_within};
 use crate::experiment::Here;
 use anyhow::{Context, Result, bail};
 
-/// The honest copy goes over the depot's node to the server; the attacker has links of its own to both.
+/// The honest copy goes over the depot's node to the server; the attacker has links of its own to
+/// both.
 pub const LAB: &str = r#"
 title = "a client, a depot and a server, and an attacker with links of its own"
 [nodes.client]
@@ -107,7 +108,8 @@ impl<'a> Place<'a> {
         Ok(())
     }
 
-    /// Starts `longhaul serve` for the client, who may read, and the attacker, who may do everything.
+    /// Starts `longhaul serve` for the client, who may read, and the attacker, who may do
+    /// everything.
     pub fn serve(&self, root: &Path) -> Result<Process> {
         let mut command = self.here.lab.command("server", &self.here.tools.longhaul)?;
         let (client, attacker) = (
@@ -187,7 +189,8 @@ impl<'a> Place<'a> {
         Server::start_within(command, "the attacker", READY, Duration::from_secs(60))
     }
 
-    /// Copies honestly: seconds until data arrived, and from then to the end; or what was said instead.
+    /// Copies honestly: seconds until data arrived, and from then to the end; or what was said
+    /// instead.
     pub fn copy(&self, attack: Attack, key: &str) -> Result<Result<(f64, f64), String>> {
         let target = tempfile::tempdir_in(self.here.folder)?;
         let mut command = self.here.lab.command("client", &self.here.tools.longhaul)?;

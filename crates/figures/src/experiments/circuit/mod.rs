@@ -1,5 +1,6 @@
-//! A circuit beside best effort: a hop between two depots that is paced by a grant, alone and beside others' flows on the link that they share, with a router
-//! that keeps its rate free and without.
+//! A circuit beside best effort: a hop between two depots that is paced by a grant, alone and
+//! beside others' flows on the link that they share, with a router that keeps its rate free and
+//! without.
 
 mod network;
 mod page;
@@ -108,7 +109,8 @@ pub struct Seen {
 
 /// What of the shared link is reserved.
 const RESERVED: f64 = 0.4;
-/// What a router gives out of what its link carries: a little less, so that what waits, waits there.
+/// What a router gives out of what its link carries: a little less, so that what waits, waits
+/// there.
 const ROUTED: f64 = 0.99;
 /// Others' flows.
 const CROSS_FLOWS: u32 = 4;

@@ -1,4 +1,5 @@
-//! The networks: the paths of `scenarios/lsr.toml`, `scenarios/mnemonic-25-100-25.toml` and `scenarios/mnemonic-10-50-10.toml`, scaled down in rate, with two more hosts whose flows share
+//! The networks: the paths of `scenarios/lsr.toml`, `scenarios/mnemonic-25-100-25.toml` and
+//! `scenarios/mnemonic-10-50-10.toml`, scaled down in rate, with two more hosts whose flows share
 //! the narrow link.
 
 use super::Path;
@@ -17,7 +18,8 @@ rate = "1 Gbit/s"
 MTU
 "#;
 
-/// The record's path at a tenth: the STM-16 is the shared link; the depots stand before it and before the last host.
+/// The record's path at a tenth: the STM-16 is the shared link; the depots stand before it and
+/// before the last host.
 const LSR: &str = r#"
 title = "the Land Speed Record's path at a tenth, shared"
 [nodes.client]

@@ -11,7 +11,8 @@ fn median(runs: &All<'_>, cell: Cell, value: fn(&Seen) -> Option<f64>) -> Option
     Some(spread.median).filter(|median| median.is_finite())
 }
 
-/// What others have beside a circuit of what they have without, less what is reserved: more than 1 is more than their due.
+/// What others have beside a circuit of what they have without, less what is reserved: more than 1
+/// is more than their due.
 fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
     let of = |flow| {
         median(

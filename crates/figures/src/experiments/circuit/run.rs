@@ -100,7 +100,8 @@ struct Prepared {
     arguments: Vec<String>,
 }
 
-/// Starts depots and server, and reserves what the cell wants: its rate, and what the flow is started with.
+/// Starts depots and server, and reserves what the cell wants: its rate, and what the flow is
+/// started with.
 fn prepared(
     here: &Here<'_, ()>,
     world: &mut Controlled<'_, '_, ()>,

@@ -9,10 +9,12 @@ use std::time::Duration;
 
 /// Every fifth sample is kept: one look an interval, the least that the estimator takes.
 const EVERY: usize = 5;
-/// How much of the steady part is kept. All that came before it is, because the estimator remembers.
+/// How much of the steady part is kept. All that came before it is, because the estimator
+/// remembers.
 const STEADY: Duration = Duration::from_millis(1000);
 
-/// Writes both ends' traces of a flow as `LIMIT_CLASS-CONGESTION_END.jsonl`, where the limit is what that end can see of the class.
+/// Writes both ends' traces of a flow as `LIMIT_CLASS-CONGESTION_END.jsonl`, where the limit is
+/// what that end can see of the class.
 ///
 /// # Errors
 /// A trace cannot be read or written.

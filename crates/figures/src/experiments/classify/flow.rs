@@ -1,4 +1,5 @@
-//! One end of a flow, run inside a lab's node: it sends or receives as told, and keeps a trace of its socket.
+//! One end of a flow, run inside a lab's node: it sends or receives as told, and keeps a trace of
+//! its socket.
 
 use anyhow::{Context, Result, bail};
 use drs::{SAMPLE_PERIOD, Sample, Sampler, TraceWriter};
@@ -38,7 +39,8 @@ pub struct Flow {
     /// Pacing rate, in bytes a second.
     #[arg(long)]
     pace: Option<u64>,
-    /// How fast the program reads or writes, in bytes a second; without it, as fast as the socket allows.
+    /// How fast the program reads or writes, in bytes a second; without it, as fast as the socket
+    /// allows.
     #[arg(long)]
     rate: Option<f64>,
     /// Bytes of each read or write.
@@ -127,7 +129,8 @@ impl Flow {
             };
             match result {
                 Ok(0) | Err(_) => return,
-                // What a full socket held up is not made good for: the program is never faster than its rate.
+                // What a full socket held up is not made good for: the program is never faster than
+                // its rate.
                 Ok(bytes) => {
                     if let Some(rate) = self.rate {
                         due = due.max(Instant::now())
@@ -139,7 +142,8 @@ impl Flow {
     }
 }
 
-/// Samples the socket until `end`, then shuts it down, which wakes whoever waits in a read or a write.
+/// Samples the socket until `end`, then shuts it down, which wakes whoever waits in a read or a
+/// write.
 fn watch(stream: &TcpStream, start: Instant, end: Duration) -> Result<Vec<Sample>> {
     let sampler = Sampler::new();
     let mut samples =

@@ -1,4 +1,5 @@
-//! How often the estimator names what limits a flow: flows of known limits in the lab, sampled at both ends, judged, counted.
+//! How often the estimator names what limits a flow: flows of known limits in the lab, sampled at
+//! both ends, judged, counted.
 
 mod example;
 pub mod flow;

@@ -1,4 +1,5 @@
-//! Flows whose limit is known because it was built so, and when they are steady. Nothing here looks at a verdict.
+//! Flows whose limit is known because it was built so, and when they are steady. Nothing here looks
+//! at a verdict.
 
 use drs::Limit;
 use quantities::path::CongestionControl;
@@ -100,8 +101,9 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
         Limit::ReceivingApplication => {
             argument(&mut receiver, "rate", between(0.2, 0.5) * bytes_per_second);
             argument(&mut receiver, "chunk", between(4_000.0, 64_000.0));
-            // The window ends between this and twice this. So it is more than what is read in a round trip, and no more than path and queue hold
-            // together: nothing is lost that could limit the flow instead. It is full long before the steady part.
+            // The window ends between this and twice this. So it is more than what is read in a
+            // round trip, and no more than path and queue hold together: nothing is lost that could
+            // limit the flow instead. It is full long before the steady part.
             let window = (1.0 + queue) / 2.0 * bdp;
             if seed.is_multiple_of(2) || window < SMALLEST_CEILING {
                 argument(&mut receiver, "buffer", window);
@@ -109,7 +111,8 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
                 ceiling = Some(window);
             }
         }
-        // Written a segment at a time: Linux lets one large write overrun the buffer up to the congestion window, and then it limits nothing.
+        // Written a segment at a time: Linux lets one large write overrun the buffer up to the
+        // congestion window, and then it limits nothing.
         Limit::SendBuffer => {
             argument(
                 &mut sender,
@@ -134,7 +137,8 @@ pub fn case(class: Limit, congestion: &'static str, seed: u64) -> Case {
     }
     let rtt = Duration::from_secs_f64(rtt);
     let (seconds, steady) = if growing {
-        // The window doubles every round trip, from the first window on; up to half of what fills the path nothing limits it.
+        // The window doubles every round trip, from the first window on; up to half of what fills
+        // the path nothing limits it.
         let rounds = (0.5 * bdp / (FIRST_WINDOW * MSS)).log2();
         let until = rtt.mul_f64(rounds);
         ((until + rtt).as_secs_f64(), 2 * rtt..until)

@@ -5,7 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use quantities::Rate;
 
-/// Payload of a full segment and its packet, in bytes, by the link's MTU: TCP with timestamps over IPv4.
+/// Payload of a full segment and its packet, in bytes, by the link's MTU: TCP with timestamps over
+/// IPv4.
 pub const fn payload_share(mtu: u32) -> f64 {
     (mtu as f64 - 52.0) / mtu as f64
 }

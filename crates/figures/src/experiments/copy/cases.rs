@@ -14,9 +14,11 @@ use super::ways::Way;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// How long a copy may take in the cases that are measured unless others are named: it is stopped then, and counts as slower than that.
+/// How long a copy may take in the cases that are measured unless others are named: it is stopped
+/// then, and counts as slower than that.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-/// The same where many small files are asked for one after another: most ways would take many minutes.
+/// The same where many small files are asked for one after another: most ways would take many
+/// minutes.
 const SMALL_FILES_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// The same in the large cases.
 const LARGE_TIME_LIMIT: Duration = Duration::from_secs(240);
@@ -27,19 +29,24 @@ const CHANGING_TIME_LIMIT: Duration = Duration::from_secs(180);
 const SET_UP_SECONDS: f64 = 4.0;
 /// Round trips that a way which waits for each file needs for one.
 const ROUND_TRIPS_OF_A_FILE: f64 = 3.0;
-/// Streams that a way comes to which is left to choose, where one does not fill the path: for the estimate of its time alone.
+/// Streams that a way comes to which is left to choose, where one does not fill the path: for the
+/// estimate of its time alone.
 const STREAMS_LEFT_TO_CHOICE: u32 = 8;
-/// Copies that are not expected to be faster, because a window, losses or waiting hold them back, go side by side, and the others alone.
+/// Copies that are not expected to be faster, because a window, losses or waiting hold them back,
+/// go side by side, and the others alone.
 pub const LIGHT_BPS: f64 = 250e6;
-/// What the copies that go side by side are expected to carry together, at most: less than one alone does.
+/// What the copies that go side by side are expected to carry together, at most: less than one
+/// alone does.
 pub const SIDE_BY_SIDE_BPS: f64 = 800e6;
-/// What a copy that encrypts takes of the processors, as a multiple of one at the same rate that does not.
+/// What a copy that encrypts takes of the processors, as a multiple of one at the same rate that
+/// does not.
 const ENCRYPTING_LOAD: f64 = 2.0;
 /// How many go side by side, at most, in networks of their own.
 pub const MAX_SIDE_BY_SIDE: u32 = 10;
 /// What they come to in bytes, at most: source and copies lie in memory, beside the programs.
 const SIDE_BY_SIDE_BYTES: u64 = 12 * GIB;
-/// A copy that is stopped has put less in place than this multiple of what it was expected to carry until then.
+/// A copy that is stopped has put less in place than this multiple of what it was expected to carry
+/// until then.
 const MAX_UNEXPECTED: f64 = 2.0;
 /// What two processors encrypt or copy, about, where nothing else is the limit.
 const PROCESSORS_BPS: f64 = 2e9;
@@ -72,7 +79,8 @@ pub struct Case {
     pub server: &'static str,
     /// The node on which the copy is started.
     pub client: &'static str,
-    /// The path as one connection has it, for estimates; its rate is the payload that the bottleneck carries.
+    /// The path as one connection has it, for estimates; its rate is the payload that the
+    /// bottleneck carries.
     pub hop: Hop,
     /// What the share is of.
     pub bottleneck: Bottleneck,
@@ -134,7 +142,8 @@ impl Case {
         (bytes as f64).min(MAX_UNEXPECTED * until_stopped)
     }
 
-    /// How fast a copy is expected to be: what one connection carries by its path's window and losses, several of them at once.
+    /// How fast a copy is expected to be: what one connection carries by its path's window and
+    /// losses, several of them at once.
     fn expected(&self, way: &Way) -> Expected {
         let (files, bytes) = self.data.extent();
         let alone = Hop {
@@ -324,7 +333,8 @@ fn lsr(gib: u64) -> Case {
     }
 }
 
-/// The same at a tenth of the rate, which two processors carry beside any program: queue and windows are as long in time.
+/// The same at a tenth of the rate, which two processors carry beside any program: queue and
+/// windows are as long in time.
 fn lsr_tenth() -> Case {
     let set = |path: &str, value: &str| (path.to_owned(), format!("\"{value}\""));
     let whole = lsr(4);

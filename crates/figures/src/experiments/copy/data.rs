@@ -1,4 +1,5 @@
-//! What is copied: one file, many small ones, a tree of source files, a mix. The same bytes on every machine.
+//! What is copied: one file, many small ones, a tree of source files, a mix. The same bytes on
+//! every machine.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -117,7 +118,8 @@ fn source_size(random: &mut impl RngExt) -> u64 {
     (SOURCE_MEDIAN_BYTES * (SOURCE_SIGMA * normal).exp()).min(SOURCE_MOST_BYTES) as u64
 }
 
-/// What was written so far: each shape is made when a run first needs it, because all of them together are many gigabytes of memory.
+/// What was written so far: each shape is made when a run first needs it, because all of them
+/// together are many gigabytes of memory.
 #[derive(Default)]
 pub struct Sources {
     made: Mutex<BTreeMap<String, Source>>,

@@ -1,8 +1,9 @@
-//! `longhaul cp` with nothing set beside others' programs: the same data between the same two hosts, over clean and lossy paths, between small hosts, over paths that
-//! change, with no limit at all, and in all shapes.
+//! `longhaul cp` with nothing set beside others' programs: the same data between the same two
+//! hosts, over clean and lossy paths, between small hosts, over paths that change, with no limit at
+//! all, and in all shapes.
 //!
-//! A run is named `WAY@CASE`, so that `--only @clean-20ms-1gib` measures a case, `--only gridftp-16@` a way in all cases, and
-//! `--only gridftp-16@clean-20ms-1gib` one of both.
+//! A run is named `WAY@CASE`, so that `--only @clean-20ms-1gib` measures a case,
+//! `--only gridftp-16@` a way in all cases, and `--only gridftp-16@clean-20ms-1gib` one of both.
 
 mod bottleneck;
 mod cases;
@@ -27,7 +28,8 @@ use cases::{Bottleneck, Case};
 use data::Sources;
 use ways::{WAYS, Way};
 
-/// What is measured where nobody says how many seeds, so that all experiments together take minutes: a case of each kind ...
+/// What is measured where nobody says how many seeds, so that all experiments together take
+/// minutes: a case of each kind ...
 const CASES_BY_DEFAULT: [&str; 3] = [
     "loss-0.01-60ms-cubic-256mib",
     "windows-64kb-100ms-16mib",
@@ -101,7 +103,8 @@ pub struct Seen {
     /// Whether it was stopped at the time limit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     stopped: bool,
-    /// What the narrowest link carried of payload meanwhile, in bit/s; none where no link has a limit.
+    /// What the narrowest link carried of payload meanwhile, in bit/s; none where no link has a
+    /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     bottleneck_bps: Option<f64>,
     /// The streams that `longhaul cp` came to.
@@ -124,7 +127,8 @@ impl Seen {
         }
     }
 
-    /// The share of what the narrowest link carried, 0 to 1; none where no link has a limit or it was stopped.
+    /// The share of what the narrowest link carried, 0 to 1; none where no link has a limit or it
+    /// was stopped.
     fn share(&self) -> Option<f64> {
         let bottleneck = self.bottleneck_bps.filter(|_| !self.stopped)?;
         Some(1e6 * self.at_most_mbps() / bottleneck)

@@ -1,4 +1,5 @@
-//! How `longhaul cp` stands in a case: beside the best of the others, and beside itself with a fixed number of streams. Worked out from runs alone.
+//! How `longhaul cp` stands in a case: beside the best of the others, and beside itself with a
+//! fixed number of streams. Worked out from runs alone.
 
 use crate::runs::Runs;
 use crate::stats::Spread;
@@ -25,7 +26,8 @@ pub struct Standing {
     pub own: Spread,
     /// `longhaul cp --no-encrypt`, in Mbit/s.
     pub clear: Option<Spread>,
-    /// With nothing set, its share of what the bottleneck carried, 0 to 1; none where no link is the limit.
+    /// With nothing set, its share of what the bottleneck carried, 0 to 1; none where no link is
+    /// the limit.
     pub share: Option<Spread>,
     /// With nothing set by 16 streams, run for run of the same seed.
     pub by_fixed: Option<Spread>,
@@ -80,8 +82,8 @@ pub fn share(runs: &Runs<'_, Cell, Seen>, cell: &Cell) -> Option<Spread> {
     Spread::of(&shares)
 }
 
-/// `longhaul cp` in a way of its own by another, for every seed that both have. Whoever was stopped is taken at its worst for us: the other at the rate that it was slower
-/// than, our own at nothing.
+/// `longhaul cp` in a way of its own by another, for every seed that both have. Whoever was stopped
+/// is taken at its worst for us: the other at the rate that it was slower than, our own at nothing.
 fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<f64> {
     let others = runs.cell(&Cell::of(by, case));
     let pair = |run: &&crate::record::Record<Cell, Seen>| {
@@ -96,7 +98,8 @@ fn ratios(runs: &Runs<'_, Cell, Seen>, case: &Case, own: &Way, by: &Way) -> Vec<
         .collect()
 }
 
-/// In how many seeds `longhaul cp` with nothing set was faster than every other that was measured with the same seed, of how many.
+/// In how many seeds `longhaul cp` with nothing set was faster than every other that was measured
+/// with the same seed, of how many.
 fn ahead(runs: &Runs<'_, Cell, Seen>, case: &Case) -> (usize, usize) {
     let own = runs.cell(&Cell::of(&OWN, case));
     let others: Vec<_> = WAYS

@@ -1,4 +1,5 @@
-//! The page: how `longhaul cp` stands in every case, what each way protects, and each case with all its ways.
+//! The page: how `longhaul cp` stands in every case, what each way protects, and each case with all
+//! its ways.
 
 use crate::comparison::{self, Comparison};
 use crate::page::{Figure, Page, Table, cell, percent};

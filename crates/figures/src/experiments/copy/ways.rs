@@ -1,4 +1,5 @@
-//! The ways to copy: `longhaul cp` and others' programs, each with the number of streams that it is told, and what each protects.
+//! The ways to copy: `longhaul cp` and others' programs, each with the number of streams that it is
+//! told, and what each protects.
 
 use anyhow::{Context, Result};
 
@@ -20,9 +21,11 @@ pub struct Way {
     pub streams: Option<u32>,
     /// Whether the bytes are encrypted between the hosts.
     pub encrypts: bool,
-    /// What the program compares by itself between source and copy, beyond TCP's checksum and its cipher's.
+    /// What the program compares by itself between source and copy, beyond TCP's checksum and its
+    /// cipher's.
     pub verifies: Option<&'static str>,
-    /// Whether it asks for one file after another and waits for answers: round trips for each file of a tree.
+    /// Whether it asks for one file after another and waits for answers: round trips for each file
+    /// of a tree.
     pub waits_for_files: bool,
     /// The largest window of its own, in bytes.
     pub window: Option<f64>,
@@ -140,7 +143,8 @@ pub const OWN_FIXED: Way = Way {
     streams: Some(16),
     ..OWN
 };
-/// The same with nothing set but that the content of files travels in the clear: beside others that do not encrypt.
+/// The same with nothing set but that the content of files travels in the clear: beside others that
+/// do not encrypt.
 pub const OWN_CLEAR: Way = Way {
     name: "longhaul-clear",
     encrypts: false,

@@ -1,5 +1,5 @@
-//! Copies with deadlines beside cross traffic: by best effort alone, with what the copy itself reserves and gives back, and with the most that may be
-//! reserved for each of them.
+//! Copies with deadlines beside cross traffic: by best effort alone, with what the copy itself
+//! reserves and gives back, and with the most that may be reserved for each of them.
 
 mod page;
 mod plan;
@@ -19,10 +19,12 @@ const COPIES: usize = 10;
 
 /// What the link that all share carries, in bit/s.
 const SHARED_BPS: f64 = 200e6;
-/// What its router gives out of that, in bit/s: a little less, so that what waits, waits at the router.
+/// What its router gives out of that, in bit/s: a little less, so that what waits, waits at the
+/// router.
 const ROUTED_BPS: f64 = 190e6;
 
-/// Both ends of the copies, both ends of the cross traffic, and the routers between which they share a link.
+/// Both ends of the copies, both ends of the cross traffic, and the routers between which they
+/// share a link.
 const NETWORK: &str = r#"
 title = "a link of 200 Mbit/s and 40 ms that copies share with others"
 [nodes.client]

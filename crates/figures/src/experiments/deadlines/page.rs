@@ -20,7 +20,8 @@ fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
     numbered.collect()
 }
 
-/// Whether a copy is shown to have been out of reach: the whole link would take longer, or it was made by every way, and each missed it.
+/// Whether a copy is shown to have been out of reach: the whole link would take longer, or it was
+/// made by every way, and each missed it.
 fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
     let (seed, number, copy) = of;
     least_seconds(copy.bytes) > copy.deadline_s

@@ -9,7 +9,8 @@ use super::ROUTED_BPS;
 pub const SIZES: [u64; 4] = [64 << 20, 128 << 20, 192 << 20, 256 << 20];
 /// Flows of others beside a copy.
 const OTHERS: [u32; 4] = [0, 4, 8, 16];
-/// The time to a deadline by the time that the link takes for the copy alone: the least is out of reach, the most is easy.
+/// The time to a deadline by the time that the link takes for the copy alone: the least is out of
+/// reach, the most is easy.
 const FACTORS: (f64, f64) = (0.7, 7.0);
 /// What every copy needs besides, to connect and to verify, in seconds.
 const SET_UP_S: f64 = 2.0;

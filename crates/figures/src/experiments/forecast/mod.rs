@@ -1,4 +1,5 @@
-//! Forecasts of series that nobody tuned them on: made from published statistics, and recorded in the lab.
+//! Forecasts of series that nobody tuned them on: made from published statistics, and recorded in
+//! the lab.
 
 mod page;
 mod play;

@@ -64,9 +64,11 @@ pub struct Score {
     pub of: Vec<Scored>,
     /// The predictor that was best in hindsight, by its mean absolute error.
     pub hindsight: String,
-    /// The share of values below p10, between, and above p90 of the published forecast, each horizon in turn.
+    /// The share of values below p10, between, and above p90 of the published forecast, each
+    /// horizon in turn.
     pub shares: Vec<[f64; 3]>,
-    /// The least and the greatest share in the band of any hundred values in a row, one value ahead.
+    /// The least and the greatest share in the band of any hundred values in a row, one value
+    /// ahead.
     pub any_hundred: (f64, f64),
 }
 
@@ -81,7 +83,8 @@ pub struct Scored {
     pub within: f64,
 }
 
-/// Something that says three quantiles of the next value, by a band like that of the published forecast around whatever it predicts.
+/// Something that says three quantiles of the next value, by a band like that of the published
+/// forecast around whatever it predicts.
 struct Beside {
     quantity: Quantity,
     band: Band,

@@ -20,7 +20,8 @@ const PORT: u16 = 7511;
 /// A measurement may take so much longer than it sends, set-up and drain included.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A link whose on/off traffic of others has exponentially distributed times, which is what the lab makes.
+/// A link whose on/off traffic of others has exponentially distributed times, which is what the lab
+/// makes.
 const CROSSED: &str = r#"
 title = "a link that others use too"
 [nodes.client]

@@ -1,4 +1,5 @@
-//! Series that are made from statistics which others have published. Each family says where each number comes from; what is nobody's is marked as ours.
+//! Series that are made from statistics which others have published. Each family says where each
+//! number comes from; what is nobody's is marked as ours.
 
 use longhaul_weather::forecast::Quantity;
 use rand::{RngExt, SeedableRng};
@@ -175,8 +176,9 @@ fn diurnal(random: &mut Random) -> Vec<f64> {
         .collect()
 }
 
-/// Noise of variance one whose autocorrelation falls as that of fractional Gaussian noise: a sum of first-order processes, each twice as slow as the one
-/// before, weighed as the Hurst parameter asks.
+/// Noise of variance one whose autocorrelation falls as that of fractional Gaussian noise: a sum of
+/// first-order processes, each twice as slow as the one before, weighed as the Hurst parameter
+/// asks.
 fn fractional_noise(random: &mut Random, hurst: f64) -> Vec<f64> {
     const SCALES: i32 = 10;
     let weight = |scale: i32| 2.0_f64.powf((2.0 * hurst - 2.0) * f64::from(scale));
@@ -282,7 +284,8 @@ mod tests {
         }
     }
 
-    /// The slope of the logarithm of the variance of means over that of how many values each is of: twice the Hurst parameter less two.
+    /// The slope of the logarithm of the variance of means over that of how many values each is of:
+    /// twice the Hurst parameter less two.
     fn hurst(values: &[f64]) -> f64 {
         let variance = |of: usize| {
             let means: Vec<f64> = values

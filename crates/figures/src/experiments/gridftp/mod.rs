@@ -114,9 +114,10 @@ impl Cell {
         }
     }
 
-    /// Share of the machine that a transfer needs, by what it comes to at most. Five transfers of together 517 Mbit/s through gateways were seen to leave the lab's lag at
-    /// 0.3 ms, so that those of untuned hosts go side by side up to about 600. With one stream, the shares of tuned hosts are those that copies over the same
-    /// paths have (`setting.rs`).
+    /// Share of the machine that a transfer needs, by what it comes to at most. Five transfers of
+    /// together 517 Mbit/s through gateways were seen to leave the lab's lag at 0.3 ms, so that
+    /// those of untuned hosts go side by side up to about 600. With one stream, the shares of tuned
+    /// hosts are those that copies over the same paths have (`setting.rs`).
     fn share(&self) -> f64 {
         match (self.hosts, self.way, self.streams, self.path) {
             // At most 29 Mbit/s each, 13 on average.
@@ -128,7 +129,8 @@ impl Cell {
             (Hosts::Reno, Way::Direct, 1, _) => 0.2,
             (Hosts::Reno, Way::Direct, ..) | (Hosts::Reno, Way::Depots, 1, _) => 0.5,
             (Hosts::Cubic, Way::Direct, 1, _) => 0.5,
-            // Independent losses hold these to half the path or less: they kept two processors half and a quarter busy.
+            // Independent losses hold these to half the path or less: they kept two processors half
+            // and a quarter busy.
             (Hosts::Cubic, Way::Direct, _, path) | (Hosts::Cubic, Way::Depots, 1, path)
                 if self.losses == Losses::Independent =>
             {

@@ -56,7 +56,8 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
     Ok(page.paragraph(FOOT))
 }
 
-/// Gains that documents quote: the medians of the greatest and the least, and the one that is demonstrated.
+/// Gains that documents quote: the medians of the greatest and the least, and the one that is
+/// demonstrated.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for (hosts, name, title) in FIGURES {
@@ -141,7 +142,8 @@ fn table(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Table {
     table
 }
 
-/// The mean rate by the length of the transfer, as the paper's figures have it: one stream, independent losses.
+/// The mean rate by the length of the transfer, as the paper's figures have it: one stream,
+/// independent losses.
 fn lines(runs: &Runs<'_, Cell, Seen>, hosts: Hosts) -> Vec<Line> {
     let shown = pairs(hosts)
         .flatten()

@@ -29,7 +29,8 @@ pub fn programs() -> Result<()> {
         .try_for_each(|need| need.find().map(drop))
 }
 
-/// Payload that had arrived after each of `moments`, in seconds from the start of the client's program.
+/// Payload that had arrived after each of `moments`, in seconds from the start of the client's
+/// program.
 ///
 /// # Errors
 /// A program cannot be started, or the transfer ended early.
@@ -84,7 +85,8 @@ pub fn transfer(here: &Here<'_, ()>, cell: Cell, moments: &[u32]) -> Result<Vec<
     Ok(arrived)
 }
 
-/// The client's program under `longhaul run`, a depot at the first gateway and an off-ramp at the second.
+/// The client's program under `longhaul run`, a depot at the first gateway and an off-ramp at the
+/// second.
 fn through(here: &Here<'_, ()>) -> Result<(Command, Vec<Server>)> {
     let gateways = Gateways {
         tools: here.tools,

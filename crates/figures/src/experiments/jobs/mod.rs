@@ -1,4 +1,5 @@
-//! Copies that are submitted as jobs: beside the same copy by hand, with the agent killed in its middle, and what an agent with nothing to do takes.
+//! Copies that are submitted as jobs: beside the same copy by hand, with the agent killed in its
+//! middle, and what an agent with nothing to do takes.
 
 mod run;
 

@@ -1,4 +1,5 @@
-//! What is copied: small files, a large one, middle ones, in this order of the walk; and whether they arrived.
+//! What is copied: small files, a large one, middle ones, in this order of the walk; and whether
+//! they arrived.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! Copies that are killed: at either end or both, at the states of the protocol and at any moment; the same command goes on until all is there.
+//! Copies that are killed: at either end or both, at the states of the protocol and at any moment;
+//! the same command goes on until all is there.
 
 mod mix;
 mod page;
@@ -98,7 +99,8 @@ impl Side {
 }
 
 impl Cell {
-    /// What is demonstrated: a copy that is left alone, and one whose both ends are killed amid the large file.
+    /// What is demonstrated: a copy that is left alone, and one whose both ends are killed amid the
+    /// large file.
     pub fn demonstrated() -> [Self; 2] {
         let kill = Kill {
             side: Side::Both,
@@ -141,7 +143,8 @@ impl Experiment for Kills {
         cells
     }
 
-    /// Each seed is another moment. By default one at random for each side; `--seeds 5` is three hundred kills, at every state.
+    /// Each seed is another moment. By default one at random for each side; `--seeds 5` is three
+    /// hundred kills, at every state.
     fn seeds(&self, cell: &Cell) -> u64 {
         match cell.kill {
             None

@@ -15,7 +15,8 @@ use crate::copy::{SERVER_PORT, first_copy, serve_for};
 use crate::experiment::Here;
 use crate::watched_copy::{Received, WatchedCopy};
 
-/// A path that is slow beside the machine, so that there is a middle of a copy, and what is done again shows in what it carries.
+/// A path that is slow beside the machine, so that there is a middle of a copy, and what is done
+/// again shows in what it carries.
 pub const LAB: &str = r#"
 title = "a client and a server, 20 ms and 100 Mbit/s"
 [nodes.client]

@@ -1,4 +1,5 @@
-//! The Land Speed Record's path: one stream of `longhaul perf` that nobody tuned, beside iperf3, as it comes and tuned by hand.
+//! The Land Speed Record's path: one stream of `longhaul perf` that nobody tuned, beside iperf3, as
+//! it comes and tuned by hand.
 
 mod run;
 
@@ -16,7 +17,8 @@ use crate::tools::{Tools, installed};
 const BOTTLENECK: f64 = 2.4e9;
 /// What of it is payload: 8948 bytes of a segment of 9000.
 const GOODPUT: f64 = BOTTLENECK * 8948.0 / 9000.0;
-/// The bandwidth-delay product and the segments that the scenario's buffers hold: what a person works out for this path.
+/// The bandwidth-delay product and the segments that the scenario's buffers hold: what a person
+/// works out for this path.
 const FITTED: &str = "54 MB";
 /// A ceiling of the kernel's autotuning that fits no path in particular.
 const ROOMY: &str = "256 MB";
@@ -52,7 +54,8 @@ enum Sender {
     LonghaulPlain,
     /// `iperf3`, nothing tuned.
     Iperf3,
-    /// `iperf3` on hosts whose buffers are the path's bandwidth-delay product, as the record's were.
+    /// `iperf3` on hosts whose buffers are the path's bandwidth-delay product, as the record's
+    /// were.
     Iperf3Window,
     /// The same, and paced by hand just below the bottleneck's rate.
     Iperf3Paced,

@@ -1,10 +1,12 @@
 //! Six sites, a link between any two of them, and how these change: what a seed makes of it. Pure.
 //!
 //! What is known of real paths, and taken here:
-//! - Between American cities the round trip is 2.1 times what light takes in fibre over the great circle in the median, and up to 3 times and more (Bozkurt et al.,
-//!   "Why Is the Internet So Slow?!", PAM 2017). So the way by a third site is often no longer, as Savage et al. found ("Detour", 1999: for 30 to 80 % of pairs).
-//! - Losses and throughput of a path stay within a factor of three for minutes, then change at once (Zhang, Duffield, Paxson, Shenker, "On the Constancy of
-//!   Internet Path Properties", IMW 2001).
+//! - Between American cities the round trip is 2.1 times what light takes in fibre over the great
+//!   circle in the median, and up to 3 times and more (Bozkurt et al., "Why Is the Internet So
+//!   Slow?!", PAM 2017). So the way by a third site is often no longer, as Savage et al. found
+//!   ("Detour", 1999: for 30 to 80 % of pairs).
+//! - Losses and throughput of a path stay within a factor of three for minutes, then change at once
+//!   (Zhang, Duffield, Paxson, Shenker, "On the Constancy of Internet Path Properties", IMW 2001).
 //! - Losses between 0.0003 % and 0.03 % in quiet times: around those of the papers' own paths.
 
 use std::fmt::Write as _;
@@ -50,15 +52,18 @@ const BUSY_SECONDS: f64 = 90.0;
 /// What of the rate is left in busy times, and how many times as much is lost.
 const BUSY_RATE: f64 = 0.35;
 const BUSY_LOSS: f64 = 20.0;
-/// The deviation of the logarithm of the rate within a time, and how much of it is the step's before.
+/// The deviation of the logarithm of the rate within a time, and how much of it is the step's
+/// before.
 const RATE_DEVIATION: f64 = 0.15;
 const RATE_MEMORY: f64 = 0.9;
 
-/// The smallest copy, in bytes; others are twice as large as the one before, up to 256 MiB. Each size is as likely as the others.
+/// The smallest copy, in bytes; others are twice as large as the one before, up to 256 MiB. Each
+/// size is as likely as the others.
 const LEAST_BYTES: u64 = 64 << 10;
 const DOUBLINGS: u32 = 12;
-/// How long the next copy waits, in seconds: so long, and as long as the bytes take at the rate of the slots. All ways keep to the same times, so that a copy meets the
-/// same state of the links by each.
+/// How long the next copy waits, in seconds: so long, and as long as the bytes take at the rate of
+/// the slots. All ways keep to the same times, so that a copy meets the same state of the links by
+/// each.
 const SLOT_SECONDS: f64 = 1.0;
 const SLOT_MBPS: f64 = 60.0;
 
@@ -108,7 +113,8 @@ impl Link {
         self.states[(seconds / f64::from(STEP_SECONDS)) as usize % STEPS]
     }
 
-    /// Has it carry nothing from then on, in seconds after the trace's beginning, for so many seconds.
+    /// Has it carry nothing from then on, in seconds after the trace's beginning, for so many
+    /// seconds.
     pub fn fail(&mut self, from_s: f64, seconds: f64) {
         let step = |seconds: f64| (seconds / f64::from(STEP_SECONDS)) as usize;
         for state in self

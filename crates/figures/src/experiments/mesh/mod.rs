@@ -1,4 +1,5 @@
-//! A mesh of six sites whose links change: copies whose routes the controller picks, beside direct, fixed depots, minimax by bandwidth, and an oracle.
+//! A mesh of six sites whose links change: copies whose routes the controller picks, beside direct,
+//! fixed depots, minimax by bandwidth, and an oracle.
 
 mod conditions;
 mod page;
@@ -18,7 +19,8 @@ use conditions::{DETOURS, SITES, Transfer, links, transfers};
 
 /// Copies of one run as it is published. Four seeds have two hundred.
 const COPIES: usize = 50;
-/// For how long a controller sees the links before the first copy of a run as it is published, in seconds.
+/// For how long a controller sees the links before the first copy of a run as it is published, in
+/// seconds.
 const LEARNING_SECONDS: f64 = 300.0;
 
 /// The link that fails, by the sites that it joins, and for how long.
@@ -29,7 +31,8 @@ const FAILING_SECONDS: f64 = 60.0;
 pub struct Mesh {
     /// Copies of one run.
     pub copies: usize,
-    /// For how long a controller and its depots see the links before the first copy is made, in seconds.
+    /// For how long a controller and its depots see the links before the first copy is made, in
+    /// seconds.
     pub learning_seconds: f64,
 }
 
@@ -45,14 +48,16 @@ pub const MESH: Mesh = Mesh {
 pub enum Way {
     /// Each by the link between its sites.
     Direct,
-    /// Each by the depot of one site; those that begin or end there go directly. Earlier runs have these in place of detours, by which no copy is made
-    /// directly once more.
+    /// Each by the depot of one site; those that begin or end there go directly. Earlier runs have
+    /// these in place of detours, by which no copy is made directly once more.
     Depot(usize),
-    /// Each by the depot of one of the sites at which it neither begins nor ends: the first, the second, and so on.
+    /// Each by the depot of one of the sites at which it neither begins nor ends: the first, the
+    /// second, and so on.
     Detour(usize),
     /// By what the controller says.
     Routed,
-    /// The same, and in the middle of it a depot dies, a link fails, and the forecasts of a link are wrong by a factor of ten.
+    /// The same, and in the middle of it a depot dies, a link fails, and the forecasts of a link
+    /// are wrong by a factor of ten.
     Faults,
 }
 
@@ -104,7 +109,8 @@ impl Way {
         all
     }
 
-    /// The site whose depot a copy passes by this way; none if it goes directly, or as the controller has it.
+    /// The site whose depot a copy passes by this way; none if it goes directly, or as the
+    /// controller has it.
     fn depot(self, transfer: &Transfer) -> Option<usize> {
         match self {
             Self::Depot(site) => {
@@ -117,7 +123,8 @@ impl Way {
 }
 
 impl Mesh {
-    /// How far behind the beginning of the links' trace the lab of a way starts, in seconds: a controller sees them for a while before the first copy.
+    /// How far behind the beginning of the links' trace the lab of a way starts, in seconds: a
+    /// controller sees them for a while before the first copy.
     const fn begins_at_s(&self, way: Way) -> f64 {
         match way.is_routed() {
             true => 0.0,
@@ -130,7 +137,8 @@ impl Mesh {
         self.first_copy_s() - self.begins_at_s(way)
     }
 
-    /// Where the trace stands when the first copy is made, by every way, in seconds behind its beginning.
+    /// Where the trace stands when the first copy is made, by every way, in seconds behind its
+    /// beginning.
     const fn first_copy_s(&self) -> f64 {
         self.learning_seconds + run::STARTING_SECONDS
     }

@@ -8,7 +8,8 @@ use crate::page::{Figure, Page, Table};
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// Rates within this share of each other count as the same for minimax, so that no depot is passed for nothing: the tolerance of LSL's trees.
+/// Rates within this share of each other count as the same for minimax, so that no depot is passed
+/// for nothing: the tolerance of LSL's trees.
 const MINIMAX_TOLERANCE: f64 = 0.1;
 
 /// Classes of sizes, by the first size, in bytes, that is beyond each.
@@ -87,7 +88,8 @@ fn compared(runs: &Runs<'_, Cell, Seen>) -> Vec<Compared> {
     all
 }
 
-/// The site by whose depot the least rate of a copy's way is greatest, by the rates that the links really have when it begins; none if that is the direct way.
+/// The site by whose depot the least rate of a copy's way is greatest, by the rates that the links
+/// really have when it begins; none if that is the direct way.
 fn minimax(seed: u64, transfer: &Transfer) -> Option<usize> {
     let links = links(seed);
     let rate = |from: usize, to: usize| {

@@ -1,5 +1,6 @@
-//! What a controller's routes are worth to copies of each size: the same copy directly and as the controller has it, one right after the other, in one lab;
-//! and directly in another one, in which nobody measures anything.
+//! What a controller's routes are worth to copies of each size: the same copy directly and as the
+//! controller has it, one right after the other, in one lab; and directly in another one, in which
+//! nobody measures anything.
 
 use std::time::Instant;
 
@@ -32,7 +33,8 @@ const SIZES: [u64; 8] = [
 ];
 /// Pairs of copies of each size, of one run as it is published.
 const PAIRS: usize = 8;
-/// The rate of the slots, of which each copy of a pair has one. Both labs keep to the same times, so that a pair meets the same state of the links in each.
+/// The rate of the slots, of which each copy of a pair has one. Both labs keep to the same times,
+/// so that a pair meets the same state of the links in each.
 const SLOT_MBPS: f64 = 40.0;
 
 /// The experiment.

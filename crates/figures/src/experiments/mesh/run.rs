@@ -103,7 +103,8 @@ pub fn run(
     Ok(made)
 }
 
-/// Waits for a moment in seconds after the lab's start: copies are made at moments of the links' trace, which runs in real time.
+/// Waits for a moment in seconds after the lab's start: copies are made at moments of the links'
+/// trace, which runs in real time.
 pub(super) fn wait_until(began: Instant, seconds: f64) {
     thread::sleep(Duration::from_secs_f64(seconds).saturating_sub(began.elapsed()));
 }
@@ -216,7 +217,8 @@ impl<'a, 'h> World<'a, 'h> {
         Server::start(control, "longhaul control", "is ready")
     }
 
-    /// Puts sites, hosts and depots on the map, lets everyone ask, and has everyone know the controller. Of the links nothing is said.
+    /// Puts sites, hosts and depots on the map, lets everyone ask, and has everyone know the
+    /// controller. Of the links nothing is said.
     fn introduce(&self) -> Result<()> {
         let mut map = String::new();
         for (site, (name, latitude, longitude)) in SITES.iter().enumerate() {
@@ -348,7 +350,8 @@ impl<'a, 'h> World<'a, 'h> {
         passed.map(|(site, ..)| (*site).to_owned()).collect()
     }
 
-    /// Has the controller believe that a link carries ten times as much as it ever does and more: what an operator imports counts.
+    /// Has the controller believe that a link carries ten times as much as it ever does and more:
+    /// what an operator imports counts.
     fn misreport(&self) -> Result<()> {
         let end = |site: usize| format!("host-{}", SITES[site].0);
         let now = std::time::SystemTime::now()

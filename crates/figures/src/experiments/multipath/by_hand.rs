@@ -1,4 +1,5 @@
-//! Paths that are shared out by hand, as users did: separate copies at the same time, each with its share of the data and of the streams. The slowest counts.
+//! Paths that are shared out by hand, as users did: separate copies at the same time, each with its
+//! share of the data and of the streams. The slowest counts.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,7 +36,8 @@ pub struct Split {
 }
 
 impl Split {
-    /// One copy whose streams pull: at every scale, with every congestion control and number of streams, in the order of the tables.
+    /// One copy whose streams pull: at every scale, with every congestion control and number of
+    /// streams, in the order of the tables.
     pub fn pulled() -> impl Iterator<Item = Self> {
         Scale::ALL.into_iter().flat_map(|scale| {
             let of = Congestion::ALL.into_iter();
@@ -89,7 +91,8 @@ pub enum How {
     Even,
     /// The slower of two paths 30 %, the other one 70 %.
     ThirtySeventy,
-    /// Each path what its links carry of all, as nobody can know beforehand: whatever this loses, sharing out did not lose.
+    /// Each path what its links carry of all, as nobody can know beforehand: whatever this loses,
+    /// sharing out did not lose.
     InProportion,
 }
 

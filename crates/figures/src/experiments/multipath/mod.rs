@@ -1,4 +1,5 @@
-//! Several paths at once: each alone, pairs, all three, shared out by hand, reserved by the copy itself, and paths that go and come in mid-copy.
+//! Several paths at once: each alone, pairs, all three, shared out by hand, reserved by the copy
+//! itself, and paths that go and come in mid-copy.
 
 mod by_hand;
 mod page;
@@ -58,7 +59,8 @@ pub struct Cell {
     paths: Vec<Path>,
     /// What befalls A.
     change: Change,
-    /// How data and streams are shared out, where they are given; else the copy finds both by itself.
+    /// How data and streams are shared out, where they are given; else the copy finds both by
+    /// itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     split: Option<Split>,
     /// What the copy reserves.
@@ -77,7 +79,8 @@ pub struct Seen {
     streams: u32,
     /// Bytes of the files that each path carried, in the order of the cell's paths.
     carried: Vec<u64>,
-    /// What A carried, in Mbit/s, before the change, while it was away, and from [`SETTLE_SECONDS`] after its return on.
+    /// What A carried, in Mbit/s, before the change, while it was away, and from [`SETTLE_SECONDS`]
+    /// after its return on.
     around_change: Option<[f64; 3]>,
     /// The same of all paths together.
     all_around_change: Option<[f64; 3]>,
@@ -93,16 +96,19 @@ pub struct Seen {
 const BUFFERS_KB: f64 = 2560.0;
 /// Bytes of a file: what 100 Mbit/s carry in 20 s.
 const FILE_BYTES: u64 = 250_000_000;
-/// About how long a copy over paths that nothing befalls lasts: each is given as many files as its paths carry in this time, so that
-/// set-up and slow start weigh the same in all. (The paper copied 100 GB each time, beside which they weigh nothing.)
+/// About how long a copy over paths that nothing befalls lasts: each is given as many files as its
+/// paths carry in this time, so that set-up and slow start weigh the same in all. (The paper copied
+/// 100 GB each time, beside which they weigh nothing.)
 const SECONDS: f64 = 20.0;
 /// Files of a copy in which something befalls a path.
 const FILES_OF_CHANGES: u64 = 5;
 /// How long the depot of A is away.
 const AWAY_SECONDS: f64 = 3.0;
-/// How long after A's return its rate counts: a stream is opened again after pauses of up to 4 s, and then grows.
+/// How long after A's return its rate counts: a stream is opened again after pauses of up to 4 s,
+/// and then grows.
 const SETTLE_SECONDS: f64 = 5.0;
-/// When A's link changes, and changes back, in seconds after the lab came up: a copy begins some three seconds after that, and lasts until some 25 s.
+/// When A's link changes, and changes back, in seconds after the lab came up: a copy begins some
+/// three seconds after that, and lasts until some 25 s.
 const CHANGED_AT: f64 = 11.0;
 const CHANGED_BACK_AT: f64 = 18.0;
 
@@ -195,7 +201,8 @@ impl Cell {
         (by_hand::SECONDS as f64 * share * self.mbps() / slowest).max(by_hand::SECONDS as f64)
     }
 
-    /// The trace of A's far link, by which data comes, as `wanbed` reads it; none where nothing befalls it.
+    /// The trace of A's far link, by which data comes, as `wanbed` reads it; none where nothing
+    /// befalls it.
     fn trace(&self) -> Option<String> {
         let changed = match self.change {
             Change::Halved => "200 Mbit/s",

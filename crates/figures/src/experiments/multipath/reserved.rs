@@ -1,4 +1,5 @@
-//! A copy that reserves its paths by itself: a controller, depots that take its grants, and what went over each path.
+//! A copy that reserves its paths by itself: a controller, depots that take its grants, and what
+//! went over each path.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,9 +19,11 @@ use crate::watched_copy::WatchedCopy;
 const COPY_TIMEOUT: Duration = Duration::from_secs(200);
 /// What of each link may be reserved.
 const RESERVABLE: f64 = 0.9;
-/// What the copy reserves of its own accord, in bit/s: nine tenths of all three paths, less what the headers of packets take.
+/// What the copy reserves of its own accord, in bit/s: nine tenths of all three paths, less what
+/// the headers of packets take.
 pub const RATE_BPS: u64 = 800_000_000;
-/// By when the copy is to be over, in seconds: best effort alone, over the shortest path, takes about 50.
+/// By when the copy is to be over, in seconds: best effort alone, over the shortest path, takes
+/// about 50.
 pub const DEADLINE_SECONDS: u64 = 32;
 
 /// What the copy is told.
@@ -59,12 +62,14 @@ pub struct ReservedSeen {
     pub returned_bytes: u64,
     /// Whether nothing was left reserved when the copy was over.
     pub returned: bool,
-    /// Of A, B and C, in bit/s: the most that was reserved there, and what its streams carried of the files from their opening to the end of the copy.
+    /// Of A, B and C, in bit/s: the most that was reserved there, and what its streams carried of
+    /// the files from their opening to the end of the copy.
     pub reserved_bps: [f64; 3],
     pub carried_bps: [f64; 3],
     /// What went by best effort, over the whole copy.
     pub best_effort_bps: f64,
-    /// When the first stream of a reserved path was open, in seconds since the copy began; none where none was.
+    /// When the first stream of a reserved path was open, in seconds since the copy began; none
+    /// where none was.
     pub joined_s: Option<f64>,
 }
 

@@ -124,9 +124,10 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell) -> Result<Seen> {
     })
 }
 
-/// The mean of what `rate` finds in the progress events before `away`, within it, and from [`SETTLE_SECONDS`] after it on, in Mbit/s. The
-/// rates are smoothed over two seconds, so those of the first two seconds of each part are left out, and of the last part the event before its
-/// end, when there is little left to carry.
+/// The mean of what `rate` finds in the progress events before `away`, within it, and from
+/// [`SETTLE_SECONDS`] after it on, in Mbit/s. The rates are smoothed over two seconds, so those of
+/// the first two seconds of each part are left out, and of the last part the event before its end,
+/// when there is little left to carry.
 fn around(
     events: &[(f64, Value)],
     away: (f64, f64),

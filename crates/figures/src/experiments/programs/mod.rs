@@ -1,4 +1,5 @@
-//! Programs that know nothing of routes, through two depots: which work, by which way, and why the others do not.
+//! Programs that know nothing of routes, through two depots: which work, by which way, and why the
+//! others do not.
 
 mod run;
 
@@ -34,7 +35,8 @@ pub enum Entry {
     Socks,
     /// Told of the on-ramp's HTTP CONNECT entry, by the program's own option.
     Connect,
-    /// Started by `longhaul run`, and an on-ramp beside the server takes the server's own connections back.
+    /// Started by `longhaul run`, and an on-ramp beside the server takes the server's own
+    /// connections back.
     BothEnds,
 }
 

@@ -35,7 +35,8 @@ const PROGRAM_TIMEOUT: Duration = Duration::from_secs(45);
 /// What a program that does not work said is cut to so many characters.
 const MAX_REASON: usize = 240;
 
-/// Serves, brings up depots, off-ramp and on-ramp, has the program move the file, and compares what arrived.
+/// Serves, brings up depots, off-ramp and on-ramp, has the program move the file, and compares what
+/// arrived.
 ///
 /// # Errors
 /// Something other than the program under test fails.
@@ -139,7 +140,8 @@ fn onramp(gateways: &Gateways<'_>, routes: &Path) -> Result<Server> {
     Server::start(command, "longhaul onramp", "takes what a firewall brings")
 }
 
-/// An on-ramp at the server, to which the packet filter there sends what goes to the client, and an off-ramp at the client, where it arrives.
+/// An on-ramp at the server, to which the packet filter there sends what goes to the client, and an
+/// off-ramp at the client, where it arrives.
 fn bring_back(here: &Here<'_, Source>) -> Result<Vec<Server>> {
     let (keys, client) = (&here.tools.identities, here.lab.address("client")?);
     let write = |name: &str, text: String| {
@@ -221,7 +223,8 @@ fn filled(mut command: Command, other: &Command, wanted: impl Fn(&OsStr) -> bool
     command
 }
 
-/// Has the client's packet filter reject what goes to the server directly; and, for the transparent entry, redirect it before.
+/// Has the client's packet filter reject what goes to the server directly; and, for the transparent
+/// entry, redirect it before.
 fn reject_direct(here: &Here<'_, Source>, entry: Entry) -> Result<()> {
     let server = here.lab.address("server")?;
     let redirect = match entry {

@@ -1,5 +1,5 @@
-//! Flows whose sending rates are fitted to their path, beside flows that are left to TCP: how they share, what they lose, and what
-//! becomes of one whose program is slow at first.
+//! Flows whose sending rates are fitted to their path, beside flows that are left to TCP: how they
+//! share, what they lose, and what becomes of one whose program is slow at first.
 
 pub mod program;
 

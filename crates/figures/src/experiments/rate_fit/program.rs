@@ -32,7 +32,8 @@ pub struct Send {
     /// Of these, how many at the end are counted.
     #[arg(long)]
     counted: u32,
-    /// What the first flow's program gives a second at first, in bytes (0: as much as the socket takes).
+    /// What the first flow's program gives a second at first, in bytes (0: as much as the socket
+    /// takes).
     #[arg(long, default_value_t = 0)]
     slow_bytes: u32,
     /// For so long.

@@ -7,7 +7,8 @@ use std::os::fd::AsFd;
 
 /// Bytes of a kilobyte in the paper.
 const KB: u32 = 1024;
-/// The paper's unlucky static buffer: 212.5 KB, the 66th percentile of its path's bandwidth-delay product.
+/// The paper's unlucky static buffer: 212.5 KB, the 66th percentile of its path's bandwidth-delay
+/// product.
 const UNLUCKY_BUFFER_BYTES: u32 = 425 * KB / 2;
 
 /// One way of sizing.
@@ -18,7 +19,8 @@ pub enum Column {
     Stock,
     /// 212.5 KB on the wire.
     Unlucky,
-    /// A 212.5 KB buffer of which a Linux of that time kept a quarter for itself: 159.4 KB on the wire.
+    /// A 212.5 KB buffer of which a Linux of that time kept a quarter for itself: 159.4 KB on the
+    /// wire.
     Unlucky2004,
     /// More than the path ever needs.
     Over,
@@ -123,7 +125,8 @@ impl Column {
         }
     }
 
-    /// The buffer that the program sets before it connects or listens, in bytes as `SO_RCVBUF` takes them.
+    /// The buffer that the program sets before it connects or listens, in bytes as `SO_RCVBUF`
+    /// takes them.
     const fn first_buffer(self) -> Option<u32> {
         match self {
             Self::Stock | Self::Kernel | Self::Auto => None,
@@ -133,8 +136,9 @@ impl Column {
         }
     }
 
-    /// Whether the receiver sets its buffer before it listens. A small buffer set that early also fixes the connection's window scaling, and
-    /// nothing lets the window grow past it: who means to grow sets it on the connection.
+    /// Whether the receiver sets its buffer before it listens. A small buffer set that early also
+    /// fixes the connection's window scaling, and nothing lets the window grow past it: who means
+    /// to grow sets it on the connection.
     const fn before_listening(self) -> bool {
         !matches!(self, Self::Classic | Self::PaperPlus | Self::AutoFixed)
     }
@@ -153,8 +157,9 @@ impl Column {
         }
     }
 
-    /// Sets the sender's socket, before it connects. The static windows are the receiver's to hold; a sender's buffer of
-    /// the same size leaves room for what is in flight, because the kernel doubles it.
+    /// Sets the sender's socket, before it connects. The static windows are the receiver's to hold;
+    /// a sender's buffer of the same size leaves room for what is in flight, because the kernel
+    /// doubles it.
     pub fn prepare_sender(self, socket: impl AsFd) {
         if let Some(bytes) = self.first_buffer() {
             apply(&socket, Action::SendBuffer(bytes));

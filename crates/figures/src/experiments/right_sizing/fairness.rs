@@ -17,7 +17,8 @@ use crate::tools::Tools;
 
 /// Connections from each of the four senders.
 const CONNECTIONS_PER_SENDER: usize = 50;
-/// Buffer memory of the receiver for all connections, as the kernel accounts it, in megabytes: ample, and scarce.
+/// Buffer memory of the receiver for all connections, as the kernel accounts it, in megabytes:
+/// ample, and scarce.
 const BUDGETS_MB: [u64; 2] = [64, 16];
 /// Seconds that are counted, after the seconds to settle.
 const COUNTED_SECONDS: u32 = 25;

@@ -1,7 +1,8 @@
 //! Transfers of up to 128 MB over the paper's two paths, one for each way of sizing and each seed.
 //!
-//! A transfer of N MB is the first N MB of a longer one: neither TCP nor the sizing knows how much will come. So one
-//! transfer gives every point of a curve: the time from before connecting until the receiver had read that much.
+//! A transfer of N MB is the first N MB of a longer one: neither TCP nor the sizing knows how much
+//! will come. So one transfer gives every point of a curve: the time from before connecting until
+//! the receiver had read that much.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -87,7 +88,8 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Megabytes: a 64 KB window needs five minutes for 128 MB over the varying path, so it stops at half.
+    /// Megabytes: a 64 KB window needs five minutes for 128 MB over the varying path, so it stops
+    /// at half.
     fn megabytes(&self) -> u64 {
         match (self.path, self.column) {
             (DrsPath::Varying, Column::Stock | Column::Fixed) => 64,

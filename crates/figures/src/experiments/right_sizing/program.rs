@@ -1,6 +1,8 @@
-//! The two programs of a measured transfer: one sends a file's bytes over one TCP connection or several, the other reads them.
+//! The two programs of a measured transfer: one sends a file's bytes over one TCP connection or
+//! several, the other reads them.
 //!
-//! Both say what they saw as one line of JSON. Times are of the machine's monotonic clock, which both nodes share.
+//! Both say what they saw as one line of JSON. Times are of the machine's monotonic clock, which
+//! both nodes share.
 
 use super::column::Column;
 use anyhow::{Context, Result, bail};
@@ -29,7 +31,8 @@ pub struct Receive {
     /// Where to listen.
     #[arg(long, default_value_t = PORT)]
     port: u16,
-    /// A receive buffer for each connection instead of the column's own, in bytes as `SO_RCVBUF` takes them (0: the column's).
+    /// A receive buffer for each connection instead of the column's own, in bytes as `SO_RCVBUF`
+    /// takes them (0: the column's).
     #[arg(long, default_value_t = 0)]
     buffer: u32,
     /// Connections to take.
@@ -116,7 +119,8 @@ fn clock() -> Duration {
     )
 }
 
-/// Many connections are looked at less often, so that looking does not load the machine that also carries the links.
+/// Many connections are looked at less often, so that looking does not load the machine that also
+/// carries the links.
 fn period(connections: usize) -> Duration {
     SAMPLE_PERIOD * u32::try_from(1 + connections / 40).unwrap_or(1)
 }

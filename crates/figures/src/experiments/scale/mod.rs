@@ -1,4 +1,5 @@
-//! What a copy takes when there is very much: millions of files, and a file of terabytes, on one machine.
+//! What a copy takes when there is very much: millions of files, and a file of terabytes, on one
+//! machine.
 
 mod page;
 mod run;

@@ -110,7 +110,8 @@ fn copy(
         let watch = scope.spawn(|| {
             let mut last = Usage::default();
             while !over.load(Ordering::Relaxed) {
-                // Of a process that has ended and is not waited for, no memory is reported any more.
+                // Of a process that has ended and is not waited for, no memory is reported any
+                // more.
                 last = usage(client)
                     .filter(|now| now.peak_mib > 0.0)
                     .unwrap_or(last);

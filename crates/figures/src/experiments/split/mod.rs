@@ -1,4 +1,5 @@
-//! One tree over the links of several nodes: a job that is split over their agents, beside the same job by one.
+//! One tree over the links of several nodes: a job that is split over their agents, beside the same
+//! job by one.
 
 mod database;
 mod run;

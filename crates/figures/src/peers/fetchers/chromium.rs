@@ -1,4 +1,5 @@
-//! Chromium, which loads a page over HTTPS; the page fetches the file, and the document that comes of it is printed.
+//! Chromium, which loads a page over HTTPS; the page fetches the file, and the document that comes
+//! of it is printed.
 
 use std::net::SocketAddrV4;
 use std::path::Path;
@@ -23,7 +24,8 @@ pub(super) const OPENSSL: Need = Need {
 const PORT: u16 = 8443;
 const PAGE_NAME: &str = "fetch.html";
 
-/// Fetches what the address names behind its `?`, before the page counts as loaded, and makes its bytes the page's text.
+/// Fetches what the address names behind its `?`, before the page counts as loaded, and makes its
+/// bytes the page's text.
 const PAGE: &str = "<!doctype html><html lang=\"en\"><title>fetch</title><body><script>
 const request = new XMLHttpRequest();
 request.open('GET', '/' + location.search.slice(1), false);
@@ -67,7 +69,8 @@ pub(super) fn serve(place: &Place, root: &Path) -> Result<Serving> {
     http::serve_with(place, settings, root, PORT, &options)
 }
 
-/// Prints the page's document, and takes the file out of it. The certificate is nobody's, so it is not checked; as root there is no sandbox to be had.
+/// Prints the page's document, and takes the file out of it. The certificate is nobody's, so it is
+/// not checked; as root there is no sandbox to be had.
 pub(super) fn fetch(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> {
     let mut command = place.client(&SHELL, from)?;
     let script = format!(

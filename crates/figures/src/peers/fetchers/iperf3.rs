@@ -9,7 +9,8 @@ use super::super::Item;
 use super::super::iperf3::{IPERF3, PORT};
 use super::super::place::{Place, SERVED, Serving, write};
 
-/// The file of the server's settings that says how long its file is: the client has to ask for so much.
+/// The file of the server's settings that says how long its file is: the client has to ask for so
+/// much.
 const LENGTH: &str = "length";
 
 /// Serves the one file of `root`.

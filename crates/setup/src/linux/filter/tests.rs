@@ -6,8 +6,8 @@ use super::*;
 use crate::streams::{SourcePorts, Transport};
 use crate::testing::any_streams;
 
-/// What the filter says of a packet with a mark, as the kernel would have it; none where it reads behind the packet's end, which the kernel
-/// takes for a packet that isn't the filter's.
+/// What the filter says of a packet with a mark, as the kernel would have it; none where it reads
+/// behind the packet's end, which the kernel takes for a packet that isn't the filter's.
 fn run(program: &[Instruction], packet: &[u8], mark: u32) -> Option<u32> {
     let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
     let load = |offset: u32, bytes: usize| {

@@ -1,4 +1,5 @@
-//! Whatever fails: once nothing fails any more, what is there is what is wanted, and what is another's is as it was.
+//! Whatever fails: once nothing fails any more, what is there is what is wanted, and what is
+//! another's is as it was.
 
 use proptest::prelude::*;
 use proptest::sample::Index;

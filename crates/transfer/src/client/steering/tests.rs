@@ -1,4 +1,5 @@
-//! Copies in virtual time, over routes that do what they promise, fail, stall, and are slow: what each costs against the direct one alone.
+//! Copies in virtual time, over routes that do what they promise, fail, stall, and are slow: what
+//! each costs against the direct one alone.
 
 use super::*;
 
@@ -44,8 +45,8 @@ struct Went {
     most_streams: usize,
 }
 
-/// A copy of so many bytes by so many streams: streams pull, so that all is over when the sum is there. What a stream that is given up had in
-/// flight is counted as lost.
+/// A copy of so many bytes by so many streams: streams pull, so that all is over when the sum is
+/// there. What a stream that is given up had in flight is counted as lost.
 fn copy(roads: &[Road], streams: usize, bytes: f64) -> Went {
     let mut steering = Steering::default();
     let beside: Vec<usize> = (1..roads.len()).collect();
@@ -224,7 +225,8 @@ fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
 
 #[test]
 fn a_fast_route_that_many_streams_share_is_not_left_for_one_lucky_direct_stream() {
-    // Ten streams share 10 MB/s; the direct one has 3 MB/s for each, and no more than 3 MB/s in all.
+    // Ten streams share 10 MB/s; the direct one has 3 MB/s for each, and no more than 3 MB/s in
+    // all.
     let direct = Road {
         all: 3e6,
         ..Road::new(|_| 3e6)

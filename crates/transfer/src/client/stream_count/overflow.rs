@@ -1,5 +1,6 @@
-//! A queue that overflows and is not seen: one that was full before the copy began, and stays so, is a part of the least round trip that is known. BBR keeps
-//! such a queue and takes no loss for a sign of it, so that its streams send beyond what the path carries, and the queue drops the rest.
+//! A queue that overflows and is not seen: one that was full before the copy began, and stays so,
+//! is a part of the least round trip that is known. BBR keeps such a queue and takes no loss for a
+//! sign of it, so that its streams send beyond what the path carries, and the queue drops the rest.
 
 use std::time::Duration;
 
@@ -7,10 +8,11 @@ use super::response;
 use super::window::{Seen, View};
 use super::{QUEUE_STANDS, QUEUE_STANDS_RTTS};
 
-/// The part of what is sent that is lost, from which on it is more than a path loses by itself: what BBR's later versions take for too much
-/// (`BBR.LossThresh` of draft-ietf-ccwg-bbr).
+/// The part of what is sent that is lost, from which on it is more than a path loses by itself:
+/// what BBR's later versions take for too much (`BBR.LossThresh` of draft-ietf-ccwg-bbr).
 const OVERFLOW_LOSS: f64 = 0.02;
-/// Losses do not hold streams that carry more than so many times what Reno or CUBIC would under them: right after slow start, those carry a few times as much.
+/// Losses do not hold streams that carry more than so many times what Reno or CUBIC would under
+/// them: right after slow start, those carry a few times as much.
 const MAX_RESPONSE_FACTOR: f64 = 4.0;
 
 /// Watches for it.

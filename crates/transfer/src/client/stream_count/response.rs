@@ -1,4 +1,5 @@
-//! How many streams carry a rate under a measured loss: the response functions of Reno (Mathis et al. 1997) and CUBIC (RFC 9438).
+//! How many streams carry a rate under a measured loss: the response functions of Reno (Mathis et
+//! al. 1997) and CUBIC (RFC 9438).
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ impl Losses {
         }
     }
 
-    /// What one stream carries in the long run, in bytes a second; none where too few were lost to say.
+    /// What one stream carries in the long run, in bytes a second; none where too few were lost to
+    /// say.
     pub(super) fn carried_by_one(&self, view: &View) -> Option<f64> {
         if self.lost < MIN_LOSSES || self.segments == 0 {
             return None;
@@ -39,7 +41,8 @@ impl Losses {
     }
 }
 
-/// What one stream carries in the long run where this part of its segments is lost, 0 to 1, in bytes a second; none before there was a segment.
+/// What one stream carries in the long run where this part of its segments is lost, 0 to 1, in
+/// bytes a second; none before there was a segment.
 pub(super) fn carried_by_one(loss: f64, view: &View) -> Option<f64> {
     let hop = Hop {
         loss: Probability::nearest(loss),

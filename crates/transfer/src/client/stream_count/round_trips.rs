@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-/// How long what is sent now waits in a path's queue, as far as the round trips of several streams show it.
+/// How long what is sent now waits in a path's queue, as far as the round trips of several streams
+/// show it.
 ///
-/// All streams over a route wait in the same queue. Acknowledgements that are held back, and news of a longer queue that is old, make the
-/// round trip of a stream longer than the path's, and news of a shorter one makes it shorter. So the least of them is about the least that the
-/// queue can be, and a longer one than their mean is unlikely.
+/// All streams over a route wait in the same queue. Acknowledgements that are held back, and news
+/// of a longer queue that is old, make the round trip of a stream longer than the path's, and news
+/// of a shorter one makes it shorter. So the least of them is about the least that the queue can
+/// be, and a longer one than their mean is unlikely.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in super::super) struct Queue {
     /// By the least of the streams' round trips.
@@ -39,7 +41,8 @@ pub(in super::super) struct RouteRtt {
 }
 
 impl RouteRtt {
-    /// Takes in a stream's: the round trip as it is now, and the least that it knows of. Zero is an unknown one.
+    /// Takes in a stream's: the round trip as it is now, and the least that it knows of. Zero is an
+    /// unknown one.
     pub(in super::super) fn add(&mut self, now: Duration, least: Duration) {
         let known = |rtt: Duration| Some(rtt).filter(|rtt| !rtt.is_zero());
         if let Some(now) = known(now) {

@@ -274,8 +274,8 @@ fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
 
 #[test]
 fn what_a_full_path_carries_and_the_loss_give_the_number() {
-    // They fill the path at first, and a queue stands; then losses hold each to a twelfth of it: CUBIC carries
-    // 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
+    // They fill the path at first, and a queue stands; then losses hold each to a twelfth of it:
+    // CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
     let full = |_| Limit::Path;
     let mut copy = Copy::new(LARGE, 60, full, |_| 36 * MB);
     copy.loss = 100;
@@ -392,7 +392,8 @@ fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_no
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
     assert_eq!(needed(&count), Some(2));
-    // What it drops afterwards, less of it as it is, is not answered with more, although others take their part.
+    // What it drops afterwards, less of it as it is, is not answered with more, although others
+    // take their part.
     (copy.loss, copy.rate) = (10_000, |_| 20 * MB);
     assert_eq!(copy.run(&mut count, 90), [2]);
 }
@@ -434,7 +435,8 @@ fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
     copy.rtt_percent = |streams| if streams < 16 { 100 } else { 170 };
     (copy.loss, copy.sees_losses) = (100, true);
     let seen = copy.run(&mut auto(), 60);
-    // As many as carried it before, until enough was lost to say how many the losses need; and those are kept at the queue.
+    // As many as carried it before, until enough was lost to say how many the losses need; and
+    // those are kept at the queue.
     assert_eq!(seen, [1, 16, 10, 16, 10, 40]);
 }
 
@@ -591,7 +593,8 @@ fn each_route_keeps_two_streams() {
 }
 
 proptest! {
-    /// Whatever the supervisor sees, the number stays between one for each route and the most, and no number panics.
+    /// Whatever the supervisor sees, the number stays between one for each route and the most, and
+    /// no number panics.
     #[test]
     fn the_number_stays_within_its_bounds(
         most in 1usize..=64,

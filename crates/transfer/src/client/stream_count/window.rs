@@ -10,22 +10,26 @@ use super::{PathConditions, Queue};
 /// How long a window is, in time and in round trips.
 const WINDOW: Duration = Duration::from_millis(300);
 const WINDOW_RTTS: u32 = 4;
-/// How long one is in which a step up must show that it pays: the rate of a flow that loses goes up and down by half.
+/// How long one is in which a step up must show that it pays: the rate of a flow that loses goes up
+/// and down by half.
 const TRIAL_WINDOW: Duration = Duration::from_millis(500);
 const TRIAL_WINDOW_RTTS: u32 = 8;
-/// How long, where a processor or a disk seems to limit the copy: it takes a while until both ends have enough to do.
+/// How long, where a processor or a disk seems to limit the copy: it takes a while until both ends
+/// have enough to do.
 const APPLICATION_WINDOW: Duration = Duration::from_secs(1);
-/// A limit that each stream meets by itself is believed as soon as every stream, on average, was judged for so long, in time and in
-/// round trips, and it held for this part of that.
+/// A limit that each stream meets by itself is believed as soon as every stream, on average, was
+/// judged for so long, in time and in round trips, and it held for this part of that.
 const MIN_JUDGED: Duration = Duration::from_millis(150);
 const MIN_JUDGED_RTTS: u32 = 2;
 const CLEAR_PART: f64 = 0.6;
 /// A rate that grew by less than this factor from one window to the next is steady.
 const STEADY_FACTOR: f64 = 1.15;
 
-/// A queue of more than this part of the round trip without it, and of more than so much, is a standing one.
+/// A queue of more than this part of the round trip without it, and of more than so much, is a
+/// standing one.
 const QUEUE: (f64, Duration) = (0.15, Duration::from_millis(2));
-/// The same for losses to be none of a queue's: one that stood when the copy began looks like a part of the path, and moves.
+/// The same for losses to be none of a queue's: one that stood when the copy began looks like a
+/// part of the path, and moves.
 const MOVING_QUEUE: (f64, Duration) = (0.05, Duration::from_millis(2));
 /// The same within the first round trips, when it has had little time to move.
 const FIRST_MOVE: (f64, Duration) = (0.01, Duration::from_millis(1));
@@ -37,7 +41,8 @@ const MIN_LOSS_SIGNS: u64 = 3;
 pub(in super::super) struct View {
     /// Since the copy began.
     pub now: Duration,
-    /// Bytes that the streams' connections have moved so far. Not bytes in place: a block may take seconds to be complete.
+    /// Bytes that the streams' connections have moved so far. Not bytes in place: a block may take
+    /// seconds to be complete.
     pub moved: u64,
     /// Bytes of files found and not in place; grows while the walk goes on.
     pub left: u64,
@@ -47,26 +52,31 @@ pub(in super::super) struct View {
     pub is_unopened: bool,
     /// Streams that are open and measured.
     pub open: usize,
-    /// What limited the sending ends of all streams since the copy began, as far as it is known here.
+    /// What limited the sending ends of all streams since the copy began, as far as it is known
+    /// here.
     pub sending: Tally,
-    /// The same as the receiving ends see it, where they are on this side: they know less, and sooner.
+    /// The same as the receiving ends see it, where they are on this side: they know less, and
+    /// sooner.
     pub receiving: Tally,
     /// The mean round trip of the streams that are open, and the least one known.
     pub rtt: Duration,
     pub min_rtt: Duration,
-    /// How long what is sent now waits in the path's queue: at least, and at most, as far as the streams' round trips show it.
+    /// How long what is sent now waits in the path's queue: at least, and at most, as far as the
+    /// streams' round trips show it.
     pub queue: Queue,
     /// Payload of a segment, in bytes.
     pub mss: u32,
     /// Segments that the sending ends sent again.
     pub lost: u64,
-    /// What grows as soon as segments are lost, as far as this end sees it: sent again, or arrived out of order.
+    /// What grows as soon as segments are lost, as far as this end sees it: sent again, or arrived
+    /// out of order.
     pub loss_signs: u64,
     /// The sending ends' congestion control, where it is known and has a formula.
     pub congestion: Option<CongestionControl>,
     /// The most that one stream's window can grow to, as far as this end knows, in bytes.
     pub largest_window: Option<u64>,
-    /// What part of all that the open streams carried lately was carried by the one of them that carried least, 0 to 1; none before there is anything.
+    /// What part of all that the open streams carried lately was carried by the one of them that
+    /// carried least, 0 to 1; none before there is anything.
     pub least_share: Option<f64>,
     /// Hash of the addresses at both ends of the first hop, where they are known.
     pub addresses: Option<u64>,
@@ -97,7 +107,8 @@ impl View {
         self.is_more_than(self.queue.at_most, QUEUE)
     }
 
-    /// Whether the queue holds more than the stream that carries least has in flight, so that without it the path stays full.
+    /// Whether the queue holds more than the stream that carries least has in flight, so that
+    /// without it the path stays full.
     pub(super) fn can_spare_least(&self) -> bool {
         let in_queue = self.queue.at_least.as_secs_f64();
         let in_flight = self.min_rtt.as_secs_f64() + in_queue;
@@ -164,8 +175,8 @@ impl Window {
         self.rtt_moved |= now.rtt_moved;
     }
 
-    /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it pays, `before` what the last window
-    /// carried, in bytes a second.
+    /// What it showed, once it is long enough to say; `on_trial` where a step up must show that it
+    /// pays, `before` what the last window carried, in bytes a second.
     pub(super) fn close(&self, view: &View, on_trial: bool, before: Option<f64>) -> Option<Seen> {
         let begun = &self.begun;
         let elapsed = view.now.saturating_sub(begun.now);
@@ -202,10 +213,11 @@ impl Window {
                 }
                 Some(Limit::Growing)
             }
-            // A flow that is judged by itself takes acknowledgements that come late for a queue; the others of the same path show
-            // that there is none.
+            // A flow that is judged by itself takes acknowledgements that come late for a queue;
+            // the others of the same path show that there is none.
             Some(Limit::Path) if self.has_lost(view) && !self.had_queue => Some(Limit::Loss),
-            // What is lost while the round trip moves may be a queue that overflows, and others' as well.
+            // What is lost while the round trip moves may be a queue that overflows, and others' as
+            // well.
             Some(Limit::Loss) if self.had_queue => {
                 if !is_long {
                     return None;
@@ -234,8 +246,8 @@ impl Window {
         view.loss_signs.saturating_sub(self.begun.loss_signs) >= MIN_LOSS_SIGNS
     }
 
-    /// What limited the copy, and for which part of the time. A sending end knows what holds it, and a receiving one that receives nothing of it
-    /// in time sees some of that for itself.
+    /// What limited the copy, and for which part of the time. A sending end knows what holds it,
+    /// and a receiving one that receives nothing of it in time sees some of that for itself.
     fn limit(&self, view: &View) -> (Tally, Option<(Limit, f64)>) {
         let sending = view.sending.since(&self.begun.sending);
         let receiving = view.receiving.since(&self.begun.receiving);

@@ -109,7 +109,8 @@ impl<C: Connector> Supervisor<'_, C> {
             // Whoever knows other routes learns of it at once.
             self.next_look = Instant::now();
         }
-        // What was said of who asks, or by the hop itself, says more than a later echo. What befalls reserved ways is not what a copy ends by.
+        // What was said of who asks, or by the hop itself, says more than a later echo. What
+        // befalls reserved ways is not what a copy ends by.
         if surplus || (self.is_reserved(number) && self.ever_open) {
             return Ok(());
         }
@@ -131,8 +132,9 @@ impl<C: Connector> Supervisor<'_, C> {
         self.accepted || (self.run.patience.has_stood() && self.unaccepted_losses > 0)
     }
 
-    /// The copy is over: streams that are open close by themselves, one that hangs on a dead path is left behind, and those that are still being opened are
-    /// given up. What is returned ends when nobody needs the streams any more.
+    /// The copy is over: streams that are open close by themselves, one that hangs on a dead path
+    /// is left behind, and those that are still being opened are given up. What is returned ends
+    /// when nobody needs the streams any more.
     pub(super) async fn wind_down(&mut self) -> JoinSet<()> {
         let never_open = |slot: &&mut Slot| slot.is_running() && slot.counters.get().is_none();
         self.slots
@@ -155,8 +157,9 @@ impl<C: Connector> Supervisor<'_, C> {
             }
         };
         let _ = timeout(REPORT_WAITS_FOR_STREAMS, open).await;
-        // The last word of a push is the server's. That of a pull is said on every stream: that the connection is lost before one of several has
-        // arrived is not worth a round trip of every copy.
+        // The last word of a push is the server's. That of a pull is said on every stream: that the
+        // connection is lost before one of several has arrived is not worth a round trip of every
+        // copy.
         let needs_answer = matches!(self.side, Side::Pull(_)) && finished.len() < 2;
         let mut closing = JoinSet::new();
         for stream in finished {
@@ -178,7 +181,8 @@ impl<C: Connector> Supervisor<'_, C> {
         if needs_answer {
             closing.spawn(others);
         } else {
-            // One may be in the middle of a block that came by another one as well: it ends by itself, if there is time for that.
+            // One may be in the middle of a block that came by another one as well: it ends by
+            // itself, if there is time for that.
             tokio::spawn(others);
         }
         closing

@@ -1,4 +1,5 @@
-//! How many streams there are: looks how the copy does, opens streams and retires those that are too many.
+//! How many streams there are: looks how the copy does, opens streams and retires those that are
+//! too many.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -16,19 +17,22 @@ use crate::client::stream_count::{RoundTrips, RouteRtt, View};
 use crate::client::{Connector, Side};
 use crate::progress::Standstill;
 
-/// Streams that a client opens before the server has reported how many it allows (LH-COPY-9), or one for each route: a server that allows
-/// fewer refuses the rest, and the copy goes on without them.
+/// Streams that a client opens before the server has reported how many it allows (LH-COPY-9), or
+/// one for each route: a server that allows fewer refuses the rest, and the copy goes on without
+/// them.
 const MAX_STREAMS_BEFORE_ACCEPT: usize = 16;
 /// Total from which every route that the user gave gets a stream.
 const ALL_ROUTES_FROM_BYTES: u64 = 1 << 20;
-/// Total from which routes that were chosen for a copy are opened at once; in a smaller one when it shows that it lasts ([`joining`](crate::client::joining)).
+/// Total from which routes that were chosen for a copy are opened at once; in a smaller one when it
+/// shows that it lasts ([`joining`](crate::client::joining)).
 const CHOSEN_ROUTES_FROM_BYTES: u64 = 16 << 20;
 /// Pauses between looks at a copy whose bytes move, and at one that stands still.
 const MIN_LOOK_PAUSE: Duration = Duration::from_millis(25);
 const MAX_LOOK_PAUSE: Duration = Duration::from_secs(1);
 /// A copy that stands still is looked at after this part of the time for which it has done so.
 const LOOK_PAUSE_DIVISOR: u32 = 4;
-/// What the streams carry is compared over once to twice this time, when one of them is to be retired.
+/// What the streams carry is compared over once to twice this time, when one of them is to be
+/// retired.
 const SHARE_SPAN: Duration = Duration::from_secs(1);
 
 impl<C: Connector> Supervisor<'_, C> {
@@ -93,8 +97,8 @@ impl<C: Connector> Supervisor<'_, C> {
         self.next_look = now + still.clamp(MIN_LOOK_PAUSE, MAX_LOOK_PAUSE);
     }
 
-    /// Whether the direct route of a copy that may go by others was refused. Of its attempts that go on, none may come to anything: whoever refuses
-    /// connections seldom says so of each.
+    /// Whether the direct route of a copy that may go by others was refused. Of its attempts that
+    /// go on, none may come to anything: whoever refuses connections seldom says so of each.
     fn has_direct_failed(&self) -> bool {
         let mut direct = self.slots.iter().filter(|slot| slot.route == DIRECT);
         self.steering.is_some() && direct.any(|slot| slot.stream == SlotState::Failed)
@@ -135,8 +139,8 @@ impl<C: Connector> Supervisor<'_, C> {
                         .lost
                         .saturating_add(ends.retransmits_there.unwrap_or(0));
                     view.loss_signs = view.loss_signs.saturating_add(here.out_of_order.into());
-                    // This end's own answers go through no queue of the data's, but what acknowledges them does: later news than
-                    // the sending end's, and less of it.
+                    // This end's own answers go through no queue of the data's, but what
+                    // acknowledges them does: later news than the sending end's, and less of it.
                     if let Some(reported) = ends.there.evidence() {
                         round_trips = (
                             reported.rtt.max(here.rtt),
@@ -226,7 +230,8 @@ impl<C: Connector> Supervisor<'_, C> {
         live.count().saturating_add(*self.leaving.borrow() as usize)
     }
 
-    /// Has a stream opened on each route that has none, however many there are on others: those are of no use.
+    /// Has a stream opened on each route that has none, however many there are on others: those are
+    /// of no use.
     fn open_on_others(&mut self) {
         for route in self.used_routes() {
             let may_open = self.most_on(route) > 0 && self.counted_by_server() < self.count.most();
@@ -270,8 +275,9 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// Has the stream that carries least take no more work, of those that their route can do without: what it gives up the others take over
-    /// soonest. Streams that still open are left alone until they are.
+    /// Has the stream that carries least take no more work, of those that their route can do
+    /// without: what it gives up the others take over soonest. Streams that still open are left
+    /// alone until they are.
     fn retire_one(&mut self) -> bool {
         let mut open = BTreeMap::<usize, usize>::new();
         for slot in self.slots.iter().filter(|slot| slot.open().is_some()) {

@@ -1,4 +1,5 @@
-//! Which routes streams may go over, and how many of them over each, where somebody else than the user chose them.
+//! Which routes streams may go over, and how many of them over each, where somebody else than the
+//! user chose them.
 
 use std::time::Duration;
 
@@ -90,7 +91,8 @@ impl<C: Connector> Supervisor<'_, C> {
             look.opened |= counters.is_some();
             if let Some(open) = slot.open() {
                 look.open += 1;
-                // Of what a server has for a stream, this end knows nothing; but it reports on itself.
+                // Of what a server has for a stream, this end knows nothing; but it reports on
+                // itself.
                 look.busy |= match &self.side {
                     Side::Push(queue) => queue.carries(open.number),
                     Side::Pull(_) => true,
@@ -127,7 +129,8 @@ impl<C: Connector> Supervisor<'_, C> {
         }
     }
 
-    /// Leaves a route no more than so many streams: those that are open take no more work, others are given up.
+    /// Leaves a route no more than so many streams: those that are open take no more work, others
+    /// are given up.
     fn hold_to(&mut self, route: usize, most: usize) {
         let mut counting = self
             .slots

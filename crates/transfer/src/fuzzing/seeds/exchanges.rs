@@ -30,7 +30,8 @@ fn in_blocks(id: u64, path: &[u8]) -> Vec<Frame> {
     ]
 }
 
-/// The same, with its data in the clear. `change` is what the hash of the last block was changed by.
+/// The same, with its data in the clear. `change` is what the hash of the last block was changed
+/// by.
 fn in_clear_blocks(id: u64, path: &[u8], change: u8) -> Vec<Frame> {
     let mut frames = in_blocks(id, path);
     for frame in &mut frames {
@@ -118,7 +119,8 @@ pub(in super::super) fn senders() -> Vec<Seed> {
             extents: vec![],
         }),
     ];
-    // What is there, what is not, what is in the way; and a large one that is there, with its data behind it and between.
+    // What is there, what is not, what is in the way; and a large one that is there, with its data
+    // behind it and between.
     let offers = [
         vec![
             offered(0, b"=there", None),

@@ -10,8 +10,8 @@ use crate::wire::{Head, Meta, Written};
 const MAX_DIRECTORY_BYTES: u64 = 64 * 1024 * 1024;
 
 impl<P: Parts> Ledger<P> {
-    /// A whole entry has arrived. Whether it is to be written, and [`Self::entry_written`] to be said after; otherwise who
-    /// asked is answered, or will be with those who asked before.
+    /// A whole entry has arrived. Whether it is to be written, and [`Self::entry_written`] to be
+    /// said after; otherwise who asked is answered, or will be with those who asked before.
     pub(crate) fn entry(
         &mut self,
         head: &Head,
@@ -96,8 +96,9 @@ impl<P: Parts> Ledger<P> {
         self.settle(head, Record::Directory, outcome, out);
     }
 
-    /// FAILED: the sender could not read an entry. A file that had begun to arrive in blocks goes with it, unless it is
-    /// being given its name already: then that is what becomes of it (LH-COPY-23).
+    /// FAILED: the sender could not read an entry. A file that had begun to arrive in blocks goes
+    /// with it, unless it is being given its name already: then that is what becomes of it
+    /// (LH-COPY-23).
     pub(crate) fn failed(
         &mut self,
         head: &Head,

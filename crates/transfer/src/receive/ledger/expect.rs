@@ -1,9 +1,11 @@
-//! What a sender may send: a receiver that asked for something takes that and nothing else (LH-COPY-18).
+//! What a sender may send: a receiver that asked for something takes that and nothing else
+//! (LH-COPY-18).
 //!
-//! A client that pulls without `-r` asked for one file a source, under the name it chose itself: no directory, nothing
-//! beneath, and no symbolic link, which would stand where the user expects a file's content and lead wherever the
-//! server likes. With `-r` it asked for the source itself, whatever that is, or for a tree beneath it. A server that is
-//! pushed to takes any tree: where it may go is for its grants to say.
+//! A client that pulls without `-r` asked for one file a source, under the name it chose itself: no
+//! directory, nothing beneath, and no symbolic link, which would stand where the user expects a
+//! file's content and lead wherever the server likes. With `-r` it asked for the source itself,
+//! whatever that is, or for a tree beneath it. A server that is pushed to takes any tree: where it
+//! may go is for its grants to say.
 
 use crate::error::{Failure, FailureKind};
 use crate::part::PartFilter;
@@ -131,11 +133,13 @@ impl Expectation {
         }
         match seen.root {
             None => seen.root = Some((head.id, sent)),
-            // What is known of a file or directory that failed on one stream and not, or not yet, on another.
+            // What is known of a file or directory that failed on one stream and not, or not yet,
+            // on another.
             Some((id, Sent::Failed)) if id == head.id => seen.root = Some((head.id, sent)),
             Some((id, Sent::File)) if id == head.id && sent == Sent::Failed => {}
             Some((id, before)) if id == head.id && before == sent => {}
-            // Names in a directory that can't be carried are reported as failures of the directory, under numbers of their own.
+            // Names in a directory that can't be carried are reported as failures of the directory,
+            // under numbers of their own.
             Some((_, Sent::Directory | Sent::Failed))
                 if self.asked == Asked::Trees && sent == Sent::Failed => {}
             Some((_, Sent::Failed)) if self.asked == Asked::Trees && sent == Sent::Directory => {
@@ -298,8 +302,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is sent: without recursion no more than one file or link a source is admitted, at the source itself; with
-        /// it, nothing lies beneath what is no directory.
+        /// Whatever is sent: without recursion no more than one file or link a source is admitted,
+        /// at the source itself; with it, nothing lies beneath what is no directory.
         #[test]
         fn nothing_is_admitted_that_was_not_asked_for(entries in entries(), recursive in any::<bool>()) {
             let asked = if recursive { Asked::Trees } else { Asked::Files };

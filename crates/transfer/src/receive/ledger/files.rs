@@ -1,8 +1,10 @@
-//! Files that come in blocks: one writer at a time for each, concluded when the last block and the hash are in.
+//! Files that come in blocks: one writer at a time for each, concluded when the last block and the
+//! hash are in.
 //!
-//! A block passes through here three times: when it has arrived (who asked is answered, or the block is to be hashed),
-//! when it is hashed (it is to be written, or waits for the one who writes the file), and when it is written. Hashing goes on
-//! beside the writing; two writes into one file would only wait for each other, for its inode's lock.
+//! A block passes through here three times: when it has arrived (who asked is answered, or the
+//! block is to be hashed), when it is hashed (it is to be written, or waits for the one who writes
+//! the file), and when it is written. Hashing goes on beside the writing; two writes into one file
+//! would only wait for each other, for its inode's lock.
 
 mod conclude;
 
@@ -28,7 +30,8 @@ const RUN_BYTES: u64 = 192;
 pub(crate) enum Expected {
     /// Part of an entry that is answered for: its data may be dropped.
     Settled,
-    /// Part of a file of `size` bytes, which may or may not have its place among the open files yet.
+    /// Part of a file of `size` bytes, which may or may not have its place among the open files
+    /// yet.
     Wanted { size: u64, has_place: bool },
 }
 
@@ -81,7 +84,8 @@ impl<P: Parts> ArrivingFile<P> {
         file_bytes(&self.announced.head) + self.most_runs as u64 * RUN_BYTES
     }
 
-    /// Has the writer go on with what waits; an idle one, or one that has just come back with the file.
+    /// Has the writer go on with what waits; an idle one, or one that has just come back with the
+    /// file.
     fn write_next(&mut self, file: P::File, out: &mut Vec<Action<P>>) {
         let Some((block, hash, data)) = self.queue.pop_front() else {
             self.writer = Writer::Idle(file);
@@ -104,8 +108,8 @@ impl<P: Parts> Ledger<P> {
         (subtrees.len() as u64).saturating_mul(RUN_BYTES)
     }
 
-    /// FILE: a file that will come in blocks, of which `in_place` are written already. Nothing is created yet. What is in
-    /// place is counted as written.
+    /// FILE: a file that will come in blocks, of which `in_place` are written already. Nothing is
+    /// created yet. What is in place is counted as written.
     ///
     /// # Errors
     /// [`Rejected`] if the stream that brought it must end.
@@ -177,7 +181,8 @@ impl<P: Parts> Ledger<P> {
         })
     }
 
-    /// A file's place among those open, or why it has none. Gives it back if another one was faster.
+    /// A file's place among those open, or why it has none. Gives it back if another one was
+    /// faster.
     pub(crate) fn give_place(
         &mut self,
         id: u64,
@@ -203,8 +208,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// A block has arrived. Whether it is to be hashed, and [`Self::block_hashed`] to be said; otherwise who asked is
-    /// answered, or will be with those who asked before.
+    /// A block has arrived. Whether it is to be hashed, and [`Self::block_hashed`] to be said;
+    /// otherwise who asked is answered, or will be with those who asked before.
     pub(crate) fn block(
         &mut self,
         block: &Block,
@@ -356,7 +361,8 @@ impl<P: Parts> Ledger<P> {
     }
 }
 
-/// The tree of a file of which `in_place` is known. A journal that makes no sense of this file is no journal of it.
+/// The tree of a file of which `in_place` is known. A journal that makes no sense of this file is
+/// no journal of it.
 fn begin(size: u64, block_log2: u32, in_place: &[Subtree]) -> TreeHash {
     let mut tree = TreeHash::new(size, block_log2);
     for subtree in in_place {

@@ -1,5 +1,5 @@
-//! Files that need not travel: offered before they are sent, or said to be other names of one. The receiver looks whether that is so, one
-//! thread for each.
+//! Files that need not travel: offered before they are sent, or said to be other names of one. The
+//! receiver looks whether that is so, one thread for each.
 
 use super::{Action, Ledger, Parts, result};
 use crate::error::Failure;
@@ -61,8 +61,8 @@ impl Claim<'_> {
 }
 
 impl<P: Parts> Ledger<P> {
-    /// OFFER or HARD_LINK. Whether it is to be looked into, and [`Self::compared`] to be said after; otherwise who asked is answered, or
-    /// will be with those who asked before.
+    /// OFFER or HARD_LINK. Whether it is to be looked into, and [`Self::compared`] to be said
+    /// after; otherwise who asked is answered, or will be with those who asked before.
     pub(crate) fn claimed(
         &mut self,
         claim: Claim<'_>,

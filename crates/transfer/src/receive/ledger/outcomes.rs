@@ -1,8 +1,9 @@
-//! What became of every entry, for streams that ask again: an answer may be lost with its stream long after it was given.
+//! What became of every entry, for streams that ask again: an answer may be lost with its stream
+//! long after it was given.
 //!
-//! Most entries are written anew, and of those nothing is kept. Of the others a byte is, in pages of consecutive
-//! entries, so that what is remembered is bounded by the number of entries and not by a number of failures; the words of a
-//! failure are kept for the first [`MAX_DETAILS`].
+//! Most entries are written anew, and of those nothing is kept. Of the others a byte is, in pages
+//! of consecutive entries, so that what is remembered is bounded by the number of entries and not
+//! by a number of failures; the words of a failure are kept for the first [`MAX_DETAILS`].
 
 use std::collections::HashMap;
 

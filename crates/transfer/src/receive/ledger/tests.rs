@@ -1,4 +1,5 @@
-//! The ledger in virtual time: any interleaving of streams, hashing, writing and dying gives the same account.
+//! The ledger in virtual time: any interleaving of streams, hashing, writing and dying gives the
+//! same account.
 
 mod run;
 mod scattered;
@@ -45,8 +46,9 @@ fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded and reported once, every question
-    /// is answered, the same at any time; one thread at a time writes a file, no file stays open, and memory goes back.
+    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded
+    /// and reported once, every question is answered, the same at any time; one thread at a time
+    /// writes a file, no file stays open, and memory goes back.
     #[test]
     fn any_interleaving_concludes_each_entry_once(
         plan in prop::collection::vec(planned(), 1..7),
@@ -534,7 +536,8 @@ fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
         [Action::Answer(_, (Frame::Want { id: 1 }, None))]
     ));
     out.clear();
-    // Nothing was recorded: another stream that asks may be answered otherwise, and from then on everybody is.
+    // Nothing was recorded: another stream that asks may be answered otherwise, and from then on
+    // everybody is.
     assert!(ledger.claimed(claim, (1, Question::Offer(1)), &mut out));
     ledger.compared(claim, Ok(Comparison::InPlace), &mut out);
     let linked = result(1, Ok(Written::Linked));

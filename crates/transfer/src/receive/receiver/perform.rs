@@ -1,4 +1,5 @@
-//! What the ledger asks for, carried out: blocks written, files given their names, who asked answered.
+//! What the ledger asks for, carried out: blocks written, files given their names, who asked
+//! answered.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::store::{OnCommit, Store};
 use crate::wire::{Head, NO_ENTRY, Written};
 
 impl<S: Store> Receiver<S> {
-    /// Carries out actions and what follows from them. Blocking, but for answers, reports and counts.
+    /// Carries out actions and what follows from them. Blocking, but for answers, reports and
+    /// counts.
     pub(super) fn perform(self: &Arc<Self>, actions: Actions<S>) {
         let mut ahead = VecDeque::from(actions);
         while let Some(action) = ahead.pop_front() {

@@ -91,7 +91,8 @@ impl FrameBuffer {
         self.append_frame();
     }
 
-    /// Begins a SMALL frame: its data is to be read into [`Self::room`] and counted by [`Self::advance`].
+    /// Begins a SMALL frame: its data is to be read into [`Self::room`] and counted by
+    /// [`Self::advance`].
     pub(super) fn begin_small(&mut self, head: &Head, meta: &Meta) -> OpenSmall {
         let start = self.filled;
         self.frame.clear();

@@ -33,8 +33,9 @@ impl Schedule {
         }
     }
 
-    /// HAVE: the receiver has these parts of a file, or none, and has reported all that it has if no `more` follow. What
-    /// is in flight is left to be answered. False if the file has no such parts.
+    /// HAVE: the receiver has these parts of a file, or none, and has reported all that it has if
+    /// no `more` follow. What is in flight is left to be answered. False if the file has no such
+    /// parts.
     pub(crate) fn have(&mut self, id: u64, subtrees: &[Subtree], more: bool) -> bool {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return true;
@@ -131,8 +132,8 @@ impl Schedule {
         self.conclude();
     }
 
-    /// LH-COPY-26: everything is in place, with the receiver's hash over everything. Answers on other streams may still be on their way; they
-    /// are waited for.
+    /// LH-COPY-26: everything is in place, with the receiver's hash over everything. Answers on
+    /// other streams may still be on their way; they are waited for.
     pub(crate) fn completed(&mut self, manifest: Hash) {
         self.their_manifest = Some(manifest);
         self.drop_subject(Subject::END);

@@ -13,11 +13,13 @@ use super::work::{Part, StreamId, Subject, Work};
 const MAX_BATCH_BYTES: u64 = 512 * 1024;
 /// Bytes of blocks that go in one buffer: the largest block.
 const MAX_BLOCK_BATCH_BYTES: u64 = 1 << 20;
-/// Bytes up to which a batch may always be filled: a connection's first flight (ten segments: RFC 6928). A batch is no larger than that or than all
-/// that its stream has delivered so far: until slow start is over, others may carry it sooner.
+/// Bytes up to which a batch may always be filled: a connection's first flight (ten segments: RFC
+/// 6928). A batch is no larger than that or than all that its stream has delivered so far: until
+/// slow start is over, others may carry it sooner.
 const MIN_BATCH_BYTES: u64 = 14_600;
-/// No batch is larger than this part of what the stream is to take of all that is left: one is being written, one waits, and one is
-/// being filled, and when losses cut the stream's window, nobody else carries them.
+/// No batch is larger than this part of what the stream is to take of all that is left: one is
+/// being written, one waits, and one is being filled, and when losses cut the stream's window,
+/// nobody else carries them.
 const BATCHES_OF_SHARE: u64 = 16;
 /// Bytes that a file which is yet to be opened is taken to have in its first block.
 const FIRST_BLOCK_BYTES: u64 = 1 << 18;
@@ -34,7 +36,8 @@ enum Follows {
 }
 
 impl Schedule {
-    /// What `stream` takes, `room` of them at most; nothing at all if it already carries its share of what is left.
+    /// What `stream` takes, `room` of them at most; nothing at all if it already carries its share
+    /// of what is left.
     pub(super) fn batch(
         &mut self,
         stream: StreamId,
@@ -83,7 +86,8 @@ impl Schedule {
         Some(batch)
     }
 
-    /// What is to be taken next. What is opened goes alone, and blocks only follow each other, of no more than `fits` bytes.
+    /// What is to be taken next. What is opened goes alone, and blocks only follow each other, of
+    /// no more than `fits` bytes.
     fn pick(&mut self, follows: Follows, fits: u64) -> Option<(Subject, Work)> {
         let first = follows == Follows::Anything;
         while let Some(&subject) = self.returned.first() {
@@ -152,8 +156,9 @@ impl Schedule {
         None
     }
 
-    /// Whether another block of a file may be taken of which the receiver may have some and has not reported it: one for each stream. It reports
-    /// within a round trip, and a block takes several while a connection is new (LH-COPY-36).
+    /// Whether another block of a file may be taken of which the receiver may have some and has not
+    /// reported it: one for each stream. It reports within a round trip, and a block takes several
+    /// while a connection is new (LH-COPY-36).
     fn may_take_before_answer(&self, file: u64) -> bool {
         let taken = self
             .open_blocks(file)
@@ -161,7 +166,8 @@ impl Schedule {
         taken <= self.in_flight.streams()
     }
 
-    /// Bytes of files that nobody has taken: those that wait, and the rest of those that are being cut.
+    /// Bytes of files that nobody has taken: those that wait, and the rest of those that are being
+    /// cut.
     fn unsent_bytes(&self) -> u64 {
         let open = self.cutting.iter().filter_map(|id| self.open_blocks(*id));
         let cut: u64 = open.map(Blocks::unsent_bytes).sum();
@@ -199,8 +205,8 @@ impl Schedule {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// Whether another file may be opened. One who opens may have to wait until another file is closed, so one stream is left to
-    /// send what that takes: what came back, or is repeated.
+    /// Whether another file may be opened. One who opens may have to wait until another file is
+    /// closed, so one stream is left to send what that takes: what came back, or is repeated.
     fn may_open(&self) -> bool {
         let opening = self.in_flight.unrepeatable();
         opening < self.in_flight.streams().saturating_sub(1).max(1)

@@ -1,21 +1,24 @@
-//! An open file that goes in blocks: what of it is still to be handed out, and the tree of its hash.
+//! An open file that goes in blocks: what of it is still to be handed out, and the tree of its
+//! hash.
 
 use std::collections::BTreeMap;
 
 use crate::tree_hash::{BlockHash, Hash, Subtree, TreeHash};
 
-/// Bytes of memory that an open file takes, and each separate run of its blocks that have been read, or are still to be sent.
+/// Bytes of memory that an open file takes, and each separate run of its blocks that have been
+/// read, or are still to be sent.
 const OPEN_FILE_BYTES: u64 = 256;
 const RUN_BYTES: u64 = 112;
-/// Separate runs of blocks that a receiver may report; more of what it has travels again (LH-COPY-36).
+/// Separate runs of blocks that a receiver may report; more of what it has travels again
+/// (LH-COPY-36).
 const MAX_RUNS: usize = 64 * 1024;
 
 /// See the module.
 pub(super) struct Blocks {
     size: u64,
     block_log2: u32,
-    /// What no stream has taken yet: ends by starts, in bytes. Each begins at a multiple of the block size, and ends at another one or
-    /// with the file.
+    /// What no stream has taken yet: ends by starts, in bytes. Each begins at a multiple of the
+    /// block size, and ends at another one or with the file.
     unsent: BTreeMap<u64, u64>,
     /// The sum of that.
     unsent_bytes: u64,
@@ -24,13 +27,14 @@ pub(super) struct Blocks {
     resumed: u64,
     /// It has reported all.
     is_resumed: bool,
-    /// Blocks taken while it may have some of the file and has not answered for anything: what it has, or a block. None once it has, or
-    /// has nothing.
+    /// Blocks taken while it may have some of the file and has not answered for anything: what it
+    /// has, or a block. None once it has, or has nothing.
     taken_before_answer: Option<usize>,
 }
 
 impl Blocks {
-    /// A file of `size` bytes in blocks of `1 << block_log2` bytes, all of it to be sent; the receiver `may_have` some of it.
+    /// A file of `size` bytes in blocks of `1 << block_log2` bytes, all of it to be sent; the
+    /// receiver `may_have` some of it.
     pub(super) fn new(size: u64, block_log2: u32, may_have: bool) -> Self {
         let whole = (size > 0).then_some((0, size));
         Self {
@@ -64,8 +68,8 @@ impl Blocks {
         Some(offset)
     }
 
-    /// The block that is taken next: the first one; but the last one until the receiver has answered, since what it has of a copy that broke
-    /// off is the beginning.
+    /// The block that is taken next: the first one; but the last one until the receiver has
+    /// answered, since what it has of a copy that broke off is the beginning.
     fn next(&self) -> Option<u64> {
         let (&first, _) = self.unsent.first_key_value()?;
         if self.taken_before_answer.is_none() || first == 0 {
@@ -76,7 +80,8 @@ impl Blocks {
         Some(last.max(start))
     }
 
-    /// The receiver has said what it has, or has written a block. Whether that is the first that is known of it.
+    /// The receiver has said what it has, or has written a block. Whether that is the first that is
+    /// known of it.
     pub(super) fn answered(&mut self) -> bool {
         self.taken_before_answer.take().is_some()
     }
@@ -121,14 +126,15 @@ impl Blocks {
         (1 << self.block_log2).min(self.size.saturating_sub(offset))
     }
 
-    /// The block at `offset` has been read; again changes nothing. The hash of the file once all of it has been.
+    /// The block at `offset` has been read; again changes nothing. The hash of the file once all of
+    /// it has been.
     pub(super) fn read(&mut self, offset: u64, hash: BlockHash) -> Option<Hash> {
         self.tree.insert(offset, hash);
         self.tree.root()
     }
 
-    /// The receiver has this part of the file: it need be neither sent nor read. How many bytes of it had not been handed out; none if
-    /// the file has no such part.
+    /// The receiver has this part of the file: it need be neither sent nor read. How many bytes of
+    /// it had not been handed out; none if the file has no such part.
     pub(super) fn have(&mut self, subtree: Subtree) -> Option<u64> {
         if self.tree.held() > MAX_RUNS {
             return Some(0);
@@ -158,7 +164,8 @@ impl Blocks {
         Some(bytes)
     }
 
-    /// The receiver has reported all that it had. How many bytes that is, the first time that it is said.
+    /// The receiver has reported all that it had. How many bytes that is, the first time that it is
+    /// said.
     pub(super) fn reported_all(&mut self) -> Option<u64> {
         let first = !std::mem::replace(&mut self.is_resumed, true);
         (first && self.resumed > 0).then_some(self.resumed.min(self.size))

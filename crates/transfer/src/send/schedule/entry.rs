@@ -54,7 +54,8 @@ pub(crate) struct Entry {
     pub head: Head,
     pub meta: Meta,
     pub found: Found,
-    /// The name in place that this one is another name of the same file of, if it is to be said to be that.
+    /// The name in place that this one is another name of the same file of, if it is to be said to
+    /// be that.
     pub first: Option<Arc<Name>>,
 }
 

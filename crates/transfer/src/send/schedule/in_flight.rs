@@ -1,8 +1,9 @@
 //! What is in flight: on which streams, since when, and what of it has waited longest.
 //!
-//! What each stream carries is ordered by the time since which it is in flight, and so are the streams by the oldest of
-//! each. So the oldest that others carry is found without a look at the rest, and no operation takes more than a logarithm of
-//! what is in flight, but for those that end many.
+//! What each stream carries is ordered by the time since which it is in flight, and so are the
+//! streams by the oldest of each. So the oldest that others carry is found without a look at the
+//! rest, and no operation takes more than a logarithm of what is in flight, but for those that end
+//! many.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
@@ -12,7 +13,8 @@ use super::work::{Part, StreamId, Subject};
 
 /// How often the pause before another repetition doubles, at most.
 const MAX_DOUBLINGS: u32 = 4;
-/// A stream that carries nothing and has not asked for work for so long has no share of what is left.
+/// A stream that carries nothing and has not asked for work for so long has no share of what is
+/// left.
 const MAX_SINCE_ASKED: Duration = Duration::from_millis(100);
 
 /// See the module.
@@ -35,7 +37,8 @@ struct Flight {
     carrier: StreamId,
     /// Since when, on whatever stream.
     first: Duration,
-    /// From when on its age counts for being repeated; none as long as there is nothing to send again.
+    /// From when on its age counts for being repeated; none as long as there is nothing to send
+    /// again.
     since: Option<Duration>,
     repeats: u32,
     /// What its answer stands for: a block at most.
@@ -150,9 +153,9 @@ impl InFlight {
         }
     }
 
-    /// `stream` carries `subject` in place of the one that did. That one's answer still counts; but if either is lost, who
-    /// carries it now decides whether it comes back. It is not repeated again before it has waited longer, by `pause` and
-    /// twice as much each time.
+    /// `stream` carries `subject` in place of the one that did. That one's answer still counts; but
+    /// if either is lost, who carries it now decides whether it comes back. It is not repeated
+    /// again before it has waited longer, by `pause` and twice as much each time.
     pub(super) fn repeat(
         &mut self,
         subject: Subject,
@@ -224,8 +227,9 @@ impl InFlight {
         carrier.map_or(0, Carrier::len)
     }
 
-    /// `stream` asks: how many of the `unsent` bytes it is to take, so that all streams finish together. One that neither carries anything
-    /// nor has asked of late takes no part: nobody waits for it.
+    /// `stream` asks: how many of the `unsent` bytes it is to take, so that all streams finish
+    /// together. One that neither carries anything nor has asked of late takes no part: nobody
+    /// waits for it.
     pub(super) fn share(&mut self, stream: StreamId, unsent: u64, now: Duration) -> u64 {
         if let Some(own) = self.streams.get_mut(&stream) {
             own.asked = Some(now);
@@ -270,7 +274,8 @@ impl InFlight {
         times.max().unwrap_or_default()
     }
 
-    /// Whether all bytes that `stream` carries should be delivered within `bound`, at the rate of its answers. One without any delivers nothing.
+    /// Whether all bytes that `stream` carries should be delivered within `bound`, at the rate of
+    /// its answers. One without any delivers nothing.
     pub(super) fn delivers_within(&self, stream: StreamId, bound: Duration) -> bool {
         self.streams.get(&stream).is_some_and(|carrier| {
             let rate = carrier.rate.latest().unwrap_or_default();

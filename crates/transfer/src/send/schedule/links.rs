@@ -1,8 +1,10 @@
-//! Files with several names, where these are to be names of one file at the receiver, too (LH-COPY-45).
+//! Files with several names, where these are to be names of one file at the receiver, too
+//! (LH-COPY-45).
 //!
-//! The name that is found first goes as any file does. Those that are found later wait until it is in place, and are then said to be
-//! other names of it; the receiver may want one as a file after all. Where the first one fails, the next one takes its place. What is
-//! remembered is bounded: past that, a name is a file of its own.
+//! The name that is found first goes as any file does. Those that are found later wait until it is
+//! in place, and are then said to be other names of it; the receiver may want one as a file after
+//! all. Where the first one fails, the next one takes its place. What is remembered is bounded:
+//! past that, a name is a file of its own.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -81,7 +83,8 @@ impl Links {
         self.bytes
     }
 
-    /// A file was found that has so many `names`. The entry comes back if it may be sent; otherwise it waits.
+    /// A file was found that has so many `names`. The entry comes back if it may be sent; otherwise
+    /// it waits.
     pub(super) fn found(&mut self, inode: Inode, names: u64, mut entry: Entry) -> Option<Entry> {
         if !self.wanted {
             return Some(entry);

@@ -1,5 +1,6 @@
-//! The schedule in a model of a whole copy: streams come and go, frames and answers are lost, late or doubled, files fail, grow and
-//! change, the receiver refuses some and has parts of others before; in any order, and in virtual time.
+//! The schedule in a model of a whole copy: streams come and go, frames and answers are lost, late
+//! or doubled, files fail, grow and change, the receiver refuses some and has parts of others
+//! before; in any order, and in virtual time.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -347,8 +348,8 @@ impl World {
         if self.plans.is_empty() {
             self.schedule.walk_ended(true);
         }
-        // Where a stream asks again soon, answers that took minutes are still repeated after minutes:
-        // the longer nothing happens, the later the streams come.
+        // Where a stream asks again soon, answers that took minutes are still repeated after
+        // minutes: the longer nothing happens, the later the streams come.
         let mut pause = Duration::ZERO;
         for _ in 0..10_000 {
             if self.schedule.agreed().is_some() {

@@ -1,8 +1,10 @@
-//! Files that the receiver may have already: when each is offered before it is sent (LH-COPY-39 to LH-COPY-41).
+//! Files that the receiver may have already: when each is offered before it is sent (LH-COPY-39 to
+//! LH-COPY-41).
 //!
-//! A client that pushes does not know whether there is anything, and does not wait for the report: it begins with data, no more of it
-//! than a first round trip can carry, and offers everything else once the server has said that there may be some of it. So
-//! a copy to an empty place costs nothing, and one that was made before moves next to nothing.
+//! A client that pushes does not know whether there is anything, and does not wait for the report:
+//! it begins with data, no more of it than a first round trip can carry, and offers everything else
+//! once the server has said that there may be some of it. So a copy to an empty place costs
+//! nothing, and one that was made before moves next to nothing.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,8 +15,9 @@ use super::{MAX_ANSWER_WAIT, Schedule};
 use crate::tree_hash::Hash;
 use crate::wire::{Compare, Written};
 
-/// Bytes of files that may be handed out before the receiver has said whether there may be some of them: more than the first windows
-/// of a connection, as long as nobody has set them a hundred times as large as RFC 6928 has them.
+/// Bytes of files that may be handed out before the receiver has said whether there may be some of
+/// them: more than the first windows of a connection, as long as nobody has set them a hundred
+/// times as large as RFC 6928 has them.
 pub(super) const MAX_BYTES_BEFORE_ANSWER: u64 = 1 << 20;
 
 /// What the receiver may have of what is to be sent.
@@ -36,7 +39,8 @@ pub(super) struct Offers {
     compare: Compare,
     /// Bytes of files that were handed out before it was known.
     before_answer: u64,
-    /// Files that were offered with data behind it, and not answered for. Few: each counts among those bytes.
+    /// Files that were offered with data behind it, and not answered for. Few: each counts among
+    /// those bytes.
     questions: BTreeSet<u64>,
     /// When the receiver reported.
     reported_at: Option<Duration>,
@@ -100,7 +104,8 @@ impl Offers {
         }
     }
 
-    /// A file that was offered with data behind it was answered for, or need not be. Whether it was waited for.
+    /// A file that was offered with data behind it was answered for, or need not be. Whether it was
+    /// waited for.
     pub(super) fn answered(&mut self, file: u64) -> bool {
         self.questions.remove(&file)
     }
@@ -110,7 +115,8 @@ impl Offers {
         self.questions.clear();
     }
 
-    /// Answers that have not come by now are waited for no longer: the stream that asked may have stalled.
+    /// Answers that have not come by now are waited for no longer: the stream that asked may have
+    /// stalled.
     pub(super) fn give_up_late_questions(&mut self, now: Duration) {
         if self
             .reported_at
@@ -147,7 +153,8 @@ impl Offers {
 }
 
 impl Schedule {
-    /// What the receiver has, as far as it is known before it reports, and how files are compared. To be said first.
+    /// What the receiver has, as far as it is known before it reports, and how files are compared.
+    /// To be said first.
     pub(crate) fn expect(&mut self, presence: Presence, compare: Compare) {
         self.offers = Offers {
             presence,
@@ -156,7 +163,8 @@ impl Schedule {
         };
     }
 
-    /// The receiver has reported whether there may be some of what is to be sent. The first word counts.
+    /// The receiver has reported whether there may be some of what is to be sent. The first word
+    /// counts.
     pub(crate) fn reported_presence(&mut self, something: bool, now: Duration) {
         if self.offers.presence == Presence::Unknown {
             self.offers.reported_at = Some(now);
@@ -168,7 +176,8 @@ impl Schedule {
         }
     }
 
-    /// A file that is to be offered has been read: what is to be said of it. None if it need not be offered any more.
+    /// A file that is to be offered has been read: what is to be said of it. None if it need not be
+    /// offered any more.
     pub(crate) fn offer_read(&mut self, id: u64, size: u64, hash: Hash) -> Option<(u64, Hash)> {
         let tracked = self.tracked.get_mut(&id)?;
         if !matches!(tracked.stage, Stage::Offered) {
@@ -182,7 +191,8 @@ impl Schedule {
         Some((size, hash))
     }
 
-    /// The receiver wants a file that was offered; or it turned out that there is nothing to be offered.
+    /// The receiver wants a file that was offered; or it turned out that there is nothing to be
+    /// offered.
     pub(crate) fn wanted(&mut self, id: u64, now: Duration) {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return;

@@ -1,4 +1,5 @@
-//! What comes of reading files. A report may come late: from a stream that is gone, or about an entry that has its result.
+//! What comes of reading files. A report may come late: from a stream that is gone, or about an
+//! entry that has its result.
 
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use crate::error::{Failure, FailureKind};
 use crate::tree_hash::{BlockHash, Hash};
 
 impl Schedule {
-    /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes; the receiver may have kept some of it if it
-    /// `has_identity`. Whether it is the one that counts: a file may be opened twice, if the first stream to open it is lost meanwhile.
+    /// A file has been opened: `size` bytes, to go in blocks of `1 << block_log2` bytes; the
+    /// receiver may have kept some of it if it `has_identity`. Whether it is the one that counts: a
+    /// file may be opened twice, if the first stream to open it is lost meanwhile.
     pub(crate) fn opened(
         &mut self,
         id: u64,
@@ -48,8 +50,8 @@ impl Schedule {
         true
     }
 
-    /// A block has been read. If that was the last of its file: the file's hash, for [`Self::file_read`] if the file is still
-    /// what it was when it was opened.
+    /// A block has been read. If that was the last of its file: the file's hash, for
+    /// [`Self::file_read`] if the file is still what it was when it was opened.
     pub(crate) fn block_read(&mut self, id: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
         let tracked = self.tracked.get_mut(&id)?;
         let blocks = tracked.blocks()?;
@@ -59,7 +61,8 @@ impl Schedule {
         root.filter(|_| tracked.content.is_none())
     }
 
-    /// All blocks of a file have been read and it is unchanged. Whether that is to be said now, on `stream`.
+    /// All blocks of a file have been read and it is unchanged. Whether that is to be said now, on
+    /// `stream`.
     pub(crate) fn file_read(
         &mut self,
         stream: StreamId,
@@ -107,8 +110,8 @@ impl Schedule {
         }
     }
 
-    /// A file that was to go whole has grown too large for it: it goes in blocks, unless it was read whole before. What is to
-    /// be said of it on `stream`.
+    /// A file that was to go whole has grown too large for it: it goes in blocks, unless it was
+    /// read whole before. What is to be said of it on `stream`.
     pub(crate) fn grew(&mut self, stream: StreamId, id: u64, now: Duration) -> Say {
         let Some(tracked) = self.tracked.get_mut(&id) else {
             return Say::Nothing;
@@ -147,7 +150,8 @@ impl Schedule {
         self.carry_whole(id, stream, now);
     }
 
-    /// The end or the failure of an entry is in flight on `stream`, or comes back if there is no such stream.
+    /// The end or the failure of an entry is in flight on `stream`, or comes back if there is no
+    /// such stream.
     fn carry_whole(&mut self, id: u64, stream: StreamId, now: Duration) {
         let whole = Subject::whole(id);
         self.returned.remove(&whole);

@@ -1,8 +1,10 @@
 //! What each stream may still take of what is left, so that all of them finish together.
 //!
-//! A stream delivers in the order in which it took. One that is slow and has taken much is the last to finish, with all others idle: so
-//! what is left is dealt out as water fills vessels of different widths. At the time at which all of it could be delivered, each stream has delivered what it
-//! carries and its part of the rest; one that carries more than it delivers by then takes no more.
+//! A stream delivers in the order in which it took. One that is slow and has taken much is the last
+//! to finish, with all others idle: so what is left is dealt out as water fills vessels of
+//! different widths. At the time at which all of it could be delivered, each stream has delivered
+//! what it carries and its part of the rest; one that carries more than it delivers by then takes
+//! no more.
 
 use std::time::Duration;
 
@@ -60,8 +62,9 @@ pub(super) struct StreamLoad {
     pub rate: Option<f64>,
 }
 
-/// How many bytes `own` is to take of the `unsent` ones while the `others` take theirs. One of which nothing is known is taken to be
-/// like the mean of the others; where no rate is known, all are alike, and nobody is refused.
+/// How many bytes `own` is to take of the `unsent` ones while the `others` take theirs. One of
+/// which nothing is known is taken to be like the mean of the others; where no rate is known, all
+/// are alike, and nobody is refused.
 pub(super) fn share(own: StreamLoad, others: impl Iterator<Item = StreamLoad>, unsent: u64) -> u64 {
     let mut all: Vec<StreamLoad> = others.collect();
     all.push(own);

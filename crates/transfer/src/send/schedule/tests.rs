@@ -296,7 +296,8 @@ fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
     );
     schedule.add_stream(3);
     assert_eq!(take(&mut schedule, 3, secs(60)), ["block 1 0"]);
-    // Its own is not repeated; that of others is when it has waited again, and twice as long each time.
+    // Its own is not repeated; that of others is when it has waited again, and twice as long each
+    // time.
     assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 2"]);
     assert_eq!(take(&mut schedule, 1, secs(60)), ["entry 0"]);
     assert!(take(&mut schedule, 1, secs(60)).is_empty());
@@ -315,7 +316,8 @@ fn what_all_streams_carry_over_a_slow_path_is_sent_once() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 16 << 18, 18, false));
     while [1, 2].map(|stream| take(&mut schedule, stream, secs(0)).len()) != [0, 0] {}
-    // The first answers come late, since the path is slow: nobody knows before them how long one takes.
+    // The first answers come late, since the path is slow: nobody knows before them how long one
+    // takes.
     for stream in [1, 2] {
         assert_eq!(take(&mut schedule, stream, secs(10)), [""; 0]);
     }

@@ -1,4 +1,5 @@
-//! A file over streams of unlike speed, in virtual time: none is left behind with what the others could have carried.
+//! A file over streams of unlike speed, in virtual time: none is left behind with what the others
+//! could have carried.
 
 use std::collections::VecDeque;
 

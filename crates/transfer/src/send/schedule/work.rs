@@ -1,4 +1,5 @@
-//! The words of the schedule: what a stream is to send, what an answer is about, and what the schedule wants done.
+//! The words of the schedule: what a stream is to send, what an answer is about, and what the
+//! schedule wants done.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use crate::wire::{NO_ENTRY, Written};
 /// Which stream, within one copy.
 pub(crate) type StreamId = u32;
 
-/// What the receiver's answer will be about: the unit that is in flight, comes back, and is repeated. Ordered as the walk
-/// found the entries, a file's blocks before its end.
+/// What the receiver's answer will be about: the unit that is in flight, comes back, and is
+/// repeated. Ordered as the walk found the entries, a file's blocks before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Subject {
     /// The entry's number.
@@ -66,11 +67,13 @@ pub(crate) enum Work {
     Link(Arc<Entry>),
     /// Read a file for its hash, and offer it.
     ReadOffer(Arc<Entry>),
-    /// Open the file, report its size, and send its first block; `offered` before that, as the walk found it.
+    /// Open the file, report its size, and send its first block; `offered` before that, as the walk
+    /// found it.
     Open { file: Arc<Entry>, offered: bool },
     /// The block of an open file at `offset`.
     Block { file: Arc<Entry>, offset: u64 },
-    /// All of the file is at the receiver, which had some of it: whether it is unchanged, and then its hash.
+    /// All of the file is at the receiver, which had some of it: whether it is unchanged, and then
+    /// its hash.
     Complete { file: Arc<Entry>, hash: Hash },
     /// The hash of a file all of which was read.
     FileEnd { file: Arc<Entry>, hash: Hash },

@@ -10,8 +10,8 @@ use crate::send::walk::WalkSink;
 use crate::store::confine::Kind;
 use crate::wire::Meta;
 
-/// Hands on to `sink` the files that are of the part. Directories, links, and what can't be read is left to the copy behind the parts: it tells
-/// each of them once.
+/// Hands on to `sink` the files that are of the part. Directories, links, and what can't be read is
+/// left to the copy behind the parts: it tells each of them once.
 pub(super) struct OfPart<'a> {
     pub filter: PartFilter,
     pub sink: &'a dyn WalkSink,

@@ -5,7 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use super::Kind;
 
-/// Names in one buffer, each behind its length and what it is: no allocation, and no header of one, for each.
+/// Names in one buffer, each behind its length and what it is: no allocation, and no header of one,
+/// for each.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     buffer: Vec<u8>,
@@ -14,8 +15,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
-    /// Adds a name, of 255 bytes at most (NAME_MAX); of a longer one, which no directory has, the first 255. And what it is, where the
-    /// directory says.
+    /// Adds a name, of 255 bytes at most (NAME_MAX); of a longer one, which no directory has, the
+    /// first 255. And what it is, where the directory says.
     pub(super) fn push(&mut self, name: &[u8], kind: Option<Kind>) {
         let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
         self.begins.push(self.buffer.len());

@@ -1,9 +1,10 @@
-//! Gives files their names once their content is durable, so that a power failure at any moment leaves no file
-//! under its name that is not whole (LH-COPY-22).
+//! Gives files their names once their content is durable, so that a power failure at any moment
+//! leaves no file under its name that is not whole (LH-COPY-22).
 //!
-//! Flushing each file alone would make small files wait for the disk one by one. Files that are whole wait in a
-//! queue instead. One worker takes all that wait, flushes them together, and gives them their names. Meanwhile the
-//! next ones are written. Workers belong to the runtime's blocking threads.
+//! Flushing each file alone would make small files wait for the disk one by one. Files that are
+//! whole wait in a queue instead. One worker takes all that wait, flushes them together, and gives
+//! them their names. Meanwhile the next ones are written. Workers belong to the runtime's blocking
+//! threads.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex};
@@ -24,8 +25,8 @@ use crate::store::durability::{self, Durability};
 use crate::tree_hash::Hash;
 use crate::wire::Written;
 
-/// Files that wait for a flush while another is under way, and files of one flush, at most. A copy that is killed
-/// leaves as many temporary files.
+/// Files that wait for a flush while another is under way, and files of one flush, at most. A copy
+/// that is killed leaves as many temporary files.
 const MAX_GROUP_FILES: usize = 256;
 /// Bytes of the files of one flush after which no more join it.
 const MAX_GROUP_BYTES: u64 = 64 << 20;
@@ -152,8 +153,8 @@ impl Committer {
         }
     }
 
-    /// Returns what has to be done to make a file durable, and its device number. The file is closed if it is
-    /// flushed with others.
+    /// Returns what has to be done to make a file durable, and its device number. The file is
+    /// closed if it is flushed with others.
     fn prepare(&self, whole: &mut Whole) -> Result<(Durability, u64), Failure> {
         let device = fs::fstat(whole.file.fd()?)?.st_dev;
         let known = self.file_systems.locked().get(&device).copied();
@@ -187,8 +188,8 @@ struct QueueState {
 }
 
 impl Queue {
-    /// Adds a file. Starts a worker if there is none. If a whole group waits, commits that group here, so that a
-    /// fast sender waits for the disk.
+    /// Adds a file. Starts a worker if there is none. If a whole group waits, commits that group
+    /// here, so that a fast sender waits for the disk.
     fn push(self: Arc<Self>, queued: Queued) {
         let mut state = self.state.locked();
         state.waiting.push_back(queued);
@@ -268,8 +269,8 @@ fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Fa
     }
 }
 
-/// Measured durations of the two ways to flush a group: every file by itself, or the whole file system, where
-/// others' data may wait to be written.
+/// Measured durations of the two ways to flush a group: every file by itself, or the whole file
+/// system, where others' data may wait to be written.
 #[derive(Debug, Clone, Copy)]
 struct FlushCosts {
     each: Duration,
@@ -291,8 +292,8 @@ impl FlushCosts {
         self.each.saturating_mul(count) <= self.whole
     }
 
-    /// Records that `count` files took so long one by one. The other way becomes more attractive, so that it is
-    /// tried again in time.
+    /// Records that `count` files took so long one by one. The other way becomes more attractive,
+    /// so that it is tried again in time.
     fn note_each(&mut self, count: u32, took: Duration) {
         self.each = (self.each + took / count.max(1)) / 2;
         self.whole = self.whole * 7 / 8;

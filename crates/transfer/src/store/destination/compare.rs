@@ -23,7 +23,8 @@ use crate::wire::Offer;
 const READ_BYTES: usize = 128 * 1024;
 
 impl Destination {
-    /// Whether there is anything where the files go that they may be compared with. Nothing, to who may not know.
+    /// Whether there is anything where the files go that they may be compared with. Nothing, to who
+    /// may not know.
     pub(crate) fn has_something(&self) -> bool {
         self.may_compare && self.names.iter().any(|name| self.has_some_of(name))
     }
@@ -41,8 +42,8 @@ impl Destination {
         place.is_ok_and(|place| self.base.stat(&place).is_ok())
     }
 
-    /// Compares what is there with what is offered (LH-COPY-41). Reads it only if `offer` has a hash, as long as somebody
-    /// `is_waiting`.
+    /// Compares what is there with what is offered (LH-COPY-41). Reads it only if `offer` has a
+    /// hash, as long as somebody `is_waiting`.
     pub(super) fn compare_offered(
         &self,
         offer: &Offer,
@@ -117,7 +118,8 @@ impl Destination {
         Ok(Comparison::InPlace)
     }
 
-    /// Where an entry would be, without making anything; none if its directory is not there or may not be looked into.
+    /// Where an entry would be, without making anything; none if its directory is not there or may
+    /// not be looked into.
     pub(super) fn there(&self, place: &RelPath) -> Option<Parent> {
         let (path, name) = place.split_last()?;
         if !path.is_within(&self.within) {

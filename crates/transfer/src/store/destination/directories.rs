@@ -1,4 +1,5 @@
-//! Directories that copies make: a later copy recognises them whatever ended the earlier one, and finishes them (LH-COPY-51).
+//! Directories that copies make: a later copy recognises them whatever ended the earlier one, and
+//! finishes them (LH-COPY-51).
 //!
 //! What a directory is can be seen from the directory alone, so a kill at any moment loses nothing:
 //!
@@ -9,8 +10,9 @@
 //! | reopened | the attribute names its permissions, and the sticky bit and 0700 were added to them |
 //! | the user's | anything else |
 //!
-//! A copy reopens a finished directory before it puts the first name into it, and finishes it again at its end. Where the file
-//! system keeps no such attributes, a directory with the permissions and time of its source counts as finished.
+//! A copy reopens a finished directory before it puts the first name into it, and finishes it again
+//! at its end. Where the file system keeps no such attributes, a directory with the permissions and
+//! time of its source counts as finished.
 
 use std::ffi::{OsStr, OsString};
 use std::sync::{Arc, Mutex};
@@ -29,10 +31,11 @@ use crate::store::MadeDir;
 use crate::store::confine::Dir;
 use crate::wire::Meta;
 
-/// Mode of a directory from its making until all in it is written. No copy gives the sticky bit to a directory otherwise (LH-COPY-3),
-/// and it has no effect where only the owner may write.
+/// Mode of a directory from its making until all in it is written. No copy gives the sticky bit to
+/// a directory otherwise (LH-COPY-3), and it has no effect where only the owner may write.
 pub(super) const MARKED_DIR_MODE: u32 = 0o1700;
-/// Bits that are compared with [`MARKED_DIR_MODE`]: all but set-group-ID, which a directory inherits from the one it is in.
+/// Bits that are compared with [`MARKED_DIR_MODE`]: all but set-group-ID, which a directory
+/// inherits from the one it is in.
 const MARK_BITS: u32 = 0o5777;
 /// Permissions without which the owner cannot put names into a directory.
 const WRITE_BITS: u32 = 0o300;
@@ -47,7 +50,8 @@ const MAX_RECORD_BYTES: usize = 64;
 /// Directories that the copy remembers until they are described or finished.
 #[derive(Default, Clone)]
 pub(super) struct Directories {
-    /// Made by this copy before they were described. Needed where the file system keeps no permissions, and so no mark.
+    /// Made by this copy before they were described. Needed where the file system keeps no
+    /// permissions, and so no mark.
     pub(super) made: Arc<Mutex<Made>>,
     /// Finished by an earlier copy without a record, and not writable.
     unwritable: Arc<Mutex<Made>>,
@@ -105,7 +109,8 @@ fn recorded_mode(record: &[u8]) -> Option<u32> {
 }
 
 impl Destination {
-    /// State that a copy finds a directory in, which `meta` describes and which this copy has not made.
+    /// State that a copy finds a directory in, which `meta` describes and which this copy has not
+    /// made.
     pub(super) fn found_dir(&self, place: &RelPath, dir: &Dir, meta: &Meta) -> MadeDir {
         let Ok(stat) = fs::fstat(dir) else {
             return MadeDir::Kept;
@@ -126,12 +131,14 @@ impl Destination {
         MadeDir::Earlier
     }
 
-    /// Whether a directory that is there may be given other permissions. What a server has granted as a whole is its operator's.
+    /// Whether a directory that is there may be given other permissions. What a server has granted
+    /// as a whole is its operator's.
     fn may_describe(&self, place: &RelPath) -> bool {
         self.is_local || *place != self.within && !place.is_root()
     }
 
-    /// Puts a name into a directory. If the directory was finished by an earlier copy, it is reopened first.
+    /// Puts a name into a directory. If the directory was finished by an earlier copy, it is
+    /// reopened first.
     pub(super) fn change<T>(
         &self,
         parent: &Parent,
@@ -154,8 +161,8 @@ impl Destination {
         self.reopen(parent)
     }
 
-    /// Has a directory that is finished at the end of this copy take names until then. Whether it was changed for that. What may not be
-    /// done shows when a name is put into it.
+    /// Has a directory that is finished at the end of this copy take names until then. Whether it
+    /// was changed for that. What may not be done shows when a name is put into it.
     fn reopen(&self, parent: &Parent) -> bool {
         if !parent.is_described || self.open_dirs.is_reopened(&parent.path) {
             return false;
@@ -200,7 +207,8 @@ impl Destination {
         }
     }
 
-    /// Leaves a directory that an earlier copy finished for a later one to recognise, when the copy ends early.
+    /// Leaves a directory that an earlier copy finished for a later one to recognise, when the copy
+    /// ends early.
     pub(super) fn leave(&self, dir: &Dir, meta: &Meta) {
         if let Ok(stat) = fs::fstat(dir)
             && DirectoryState::of(dir, &stat) == DirectoryState::Own
@@ -266,7 +274,8 @@ fn set_mode(dir: &Dir, stat: &Stat, mode: u32) -> Result<(), Errno> {
     fs::fchmod(dir, Mode::from_raw_mode(stat.st_mode & SET_GROUP_ID | mode))
 }
 
-/// Gives a directory its time again if it still has the permissions that it was finished with, and is this user's.
+/// Gives a directory its time again if it still has the permissions that it was finished with, and
+/// is this user's.
 fn restore_time(dir: &Dir, stat: &Stat, meta: &Meta) -> Result<(), Failure> {
     let is_own =
         stat.st_uid == rustix::process::geteuid().as_raw() || rustix::process::geteuid().is_root();
@@ -290,7 +299,8 @@ fn finished(dir: &Dir) -> Option<Stat> {
     (DirectoryState::of(dir, &stat) == DirectoryState::Finished).then_some(stat)
 }
 
-/// Tries something in a directory that leaves no name there. One that is finished has its time again afterwards.
+/// Tries something in a directory that leaves no name there. One that is finished has its time
+/// again afterwards.
 pub(super) fn keeping_finished<T>(dir: &Dir, attempt: impl FnOnce() -> T) -> T {
     let before = finished(dir);
     let result = attempt();
@@ -312,7 +322,8 @@ fn explain(parent: &Parent, denied: Failure) -> Failure {
     }
 }
 
-/// Removes a temporary name. A directory that was finished meanwhile keeps its permissions and time.
+/// Removes a temporary name. A directory that was finished meanwhile keeps its permissions and
+/// time.
 pub(super) fn remove_temporary(dir: &Dir, name: &OsStr) {
     let Some(stat) = finished(dir) else {
         let _ = dir.remove(name);

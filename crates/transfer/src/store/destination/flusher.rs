@@ -1,7 +1,9 @@
-//! Makes durable what is written through journals, on a thread of its own, so that no writer of any file waits for the disk.
+//! Makes durable what is written through journals, on a thread of its own, so that no writer of any
+//! file waits for the disk.
 //!
-//! One thread for a destination, started with the first file that has something at risk; it sleeps until a flush is due, and without
-//! a limit while nothing is at risk. If no thread can be had, files are made durable when they are finished or left.
+//! One thread for a destination, started with the first file that has something at risk; it sleeps
+//! until a flush is due, and without a limit while nothing is at risk. If no thread can be had,
+//! files are made durable when they are finished or left.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
@@ -33,7 +35,8 @@ impl Journaled {
     /// Writes to the data file.
     ///
     /// # Errors
-    /// Those of the operating system, also for what was written earlier and has not reached the disk.
+    /// Those of the operating system, also for what was written earlier and has not reached the
+    /// disk.
     pub(super) fn write(&self, data: &[u8], offset: u64) -> Result<(), Failure> {
         match self.lost.get() {
             Some(failure) => Err(failure.clone()),

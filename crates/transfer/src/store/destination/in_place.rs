@@ -34,8 +34,8 @@ impl InPlace {
 }
 
 impl Destination {
-    /// Whether a whole file that arrived is there with the same content, and nothing about it is to be changed. Then nothing is
-    /// written, and its directory stays as it is.
+    /// Whether a whole file that arrived is there with the same content, and nothing about it is to
+    /// be changed. Then nothing is written, and its directory stays as it is.
     pub(super) fn is_unchanged(
         &self,
         parent: &Parent,
@@ -47,7 +47,8 @@ impl Destination {
         there.is_some_and(|(_, stat)| !self.options.overwrite || meta_of(&stat) == *meta)
     }
 
-    /// The same after `denied`, which kept a new file from being made: one with the same content takes what else is to be changed.
+    /// The same after `denied`, which kept a new file from being made: one with the same content
+    /// takes what else is to be changed.
     pub(super) fn update_in_place(
         &self,
         parent: &Parent,
@@ -69,7 +70,8 @@ impl Destination {
         has_content(&fd, hash, &|| true).ok()?.then_some((fd, stat))
     }
 
-    /// A file of the same size that stays where it is, if there is one; otherwise `failure` is what becomes of one that differs.
+    /// A file of the same size that stays where it is, if there is one; otherwise `failure` is what
+    /// becomes of one that differs.
     pub(super) fn file_in_place(
         &self,
         announced: &Announced,

@@ -9,8 +9,8 @@ use crate::error::Failure;
 use crate::store::journal::Journal;
 use crate::tree_hash::Subtree;
 
-/// A file in the making, written through a journal. Dropped before it is finished or discarded, what there is of it is made durable
-/// and left.
+/// A file in the making, written through a journal. Dropped before it is finished or discarded,
+/// what there is of it is made durable and left.
 pub(crate) struct KeptFile {
     /// Where it goes.
     pub(super) parent: Parent,

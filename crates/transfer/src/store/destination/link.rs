@@ -12,8 +12,9 @@ use crate::store::confine::{Dir, Kind, kind_of};
 use crate::wire::{HardLink, Head};
 
 impl Destination {
-    /// Gives the file of the first name the other one, if it is a regular file of the size that is reported, the writer may know what is
-    /// there, and the file system can. What is at the other name is replaced as far as a file would be.
+    /// Gives the file of the first name the other one, if it is a regular file of the size that is
+    /// reported, the writer may know what is there, and the file system can. What is at the other
+    /// name is replaced as far as a file would be.
     pub(super) fn give_name(&self, link: &HardLink) -> Result<Comparison, Failure> {
         if !self.may_compare {
             return Ok(Comparison::Wanted);
@@ -57,7 +58,8 @@ impl Destination {
                     return Err(errno.into());
                 }
             }
-            // The same content, or something else: to be found when it is sent. Or a file system, or its owner, that allows no more names.
+            // The same content, or something else: to be found when it is sent. Or a file system,
+            // or its owner, that allows no more names.
             Err(_) => return Ok(Comparison::Wanted),
         }
         reserved.confirm(parent.entry());

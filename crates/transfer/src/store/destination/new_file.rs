@@ -1,4 +1,5 @@
-//! A file that comes in blocks, until it is whole: kept for a later copy to go on with, or gone with this one.
+//! A file that comes in blocks, until it is whole: kept for a later copy to go on with, or gone
+//! with this one.
 
 use std::os::fd::OwnedFd;
 
@@ -62,8 +63,8 @@ impl NewFile {
         }
     }
 
-    /// Syncs what was written if that is recorded in a journal. Returns whether the file is durable, so that
-    /// [`Self::finish`] needs no flush before it.
+    /// Syncs what was written if that is recorded in a journal. Returns whether the file is
+    /// durable, so that [`Self::finish`] needs no flush before it.
     pub(super) fn settle(&self) -> Result<bool, Failure> {
         match &self.kind {
             Kind::Temporary(_) | Kind::InPlace(_) => Ok(false),

@@ -1,9 +1,11 @@
-//! The directories that a copy has open, and which of them hold names that are not forced to disk yet.
+//! The directories that a copy has open, and which of them hold names that are not forced to disk
+//! yet.
 //!
-//! A file that is forced to disk is still lost with the machine if its name is not: a rename is a change of the directory,
-//! which has to be forced to disk itself. Directories that were there before the copy, and that no entry describes, are
-//! no exception. So whoever changes a directory says so here; it is synced when it makes room for another one, or at
-//! the end, and thus once for many names.
+//! A file that is forced to disk is still lost with the machine if its name is not: a rename is a
+//! change of the directory, which has to be forced to disk itself. Directories that were there
+//! before the copy, and that no entry describes, are no exception. So whoever changes a directory
+//! says so here; it is synced when it makes room for another one, or at the end, and thus once for
+//! many names.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -120,7 +122,8 @@ impl OpenDirs {
         }
     }
 
-    /// Forces to disk what has changed, and closes all. Everything that could not be forced to disk since the beginning.
+    /// Forces to disk what has changed, and closes all. Everything that could not be forced to disk
+    /// since the beginning.
     pub(super) fn finish(&self) -> Vec<Failure> {
         let left = std::mem::take(&mut *self.open.locked());
         self.sync_changed(left);

@@ -1,4 +1,5 @@
-//! What is kept for a later copy; and what is forced to disk, seen from the directories: a power loss takes every name whose directory was not synced after it.
+//! What is kept for a later copy; and what is forced to disk, seen from the directories: a power
+//! loss takes every name whose directory was not synced after it.
 
 use std::sync::mpsc;
 

@@ -378,7 +378,8 @@ impl Destination {
         Ok(parent)
     }
 
-    /// Whether a file of `size` bytes may replace what is there, or be the same, as far as that is certain already.
+    /// Whether a file of `size` bytes may replace what is there, or be the same, as far as that is
+    /// certain already.
     pub(super) fn may_take_place_of(&self, there: &Stat, size: u64) -> Result<(), Failure> {
         match kind_of(there) {
             Kind::File | Kind::Symlink if self.options.overwrite => Ok(()),

@@ -1,23 +1,28 @@
-//! When what was written is made durable: often enough that little is at risk, seldom enough that the copy does not wait for it.
+//! When what was written is made durable: often enough that little is at risk, seldom enough that
+//! the copy does not wait for it.
 //!
-//! Pure: time is what the caller says, as the time since any moment it chose. What is written is first *at risk* (handed
-//! to the operating system, lost if the power fails); a flush makes durable what was at risk when it began.
+//! Pure: time is what the caller says, as the time since any moment it chose. What is written is
+//! first *at risk* (handed to the operating system, lost if the power fails); a flush makes durable
+//! what was at risk when it began.
 
 use std::time::Duration;
 
-/// The age that what is at risk comes to at most, while flushes take no longer than a quarter of this and are made when they are due.
+/// The age that what is at risk comes to at most, while flushes take no longer than a quarter of
+/// this and are made when they are due.
 pub const MAX_AGE_AT_RISK: Duration = Duration::from_secs(1);
-/// The age at which the first flush of a file is due: most files are whole by then, and never flushed.
+/// The age at which the first flush of a file is due: most files are whole by then, and never
+/// flushed.
 const FIRST_FLUSH_AGE: Duration = Duration::from_millis(250);
 /// The age at which later ones are due, where the disk is quick ...
 const FLUSH_AGE: Duration = Duration::from_millis(125);
 /// ... and no sooner than after so many times what the last one took ...
 const FLUSH_AGE_FACTOR: u32 = 4;
-/// ... but no later than at this age. With a flush of [`QUICK_FLUSH`] it leaves a third of [`MAX_AGE_AT_RISK`] for what else a
-/// kill costs: what was on its way, and what setting up again carries.
+/// ... but no later than at this age. With a flush of [`QUICK_FLUSH`] it leaves a third of
+/// [`MAX_AGE_AT_RISK`] for what else a kill costs: what was on its way, and what setting up again
+/// carries.
 const MAX_FLUSH_AGE: Duration = Duration::from_millis(400);
-/// A flush that takes longer than this has to wait before the next one for as long as it took, so that a slow disk spends no
-/// more than half of its time on them.
+/// A flush that takes longer than this has to wait before the next one for as long as it took, so
+/// that a slow disk spends no more than half of its time on them.
 const QUICK_FLUSH: Duration = Duration::from_millis(250);
 /// The longest such wait.
 const MAX_REST: Duration = Duration::from_secs(30);
@@ -78,7 +83,8 @@ impl FlushPolicy {
         Some((waiting.since + age).max(self.rest_until))
     }
 
-    /// Begins a flush of what is at risk, whether it is due or not. False if there is nothing, or one under way.
+    /// Begins a flush of what is at risk, whether it is due or not. False if there is nothing, or
+    /// one under way.
     pub(super) fn begin(&mut self, now: Duration) -> bool {
         if self.flushing.is_some() {
             return false;
@@ -142,7 +148,8 @@ mod tests {
         unwritten: u64,
     }
 
-    /// Writes a byte at each millisecond that `writes` says; flushes take what `costs` says, in milliseconds, one after the other.
+    /// Writes a byte at each millisecond that `writes` says; flushes take what `costs` says, in
+    /// milliseconds, one after the other.
     fn run(writes: impl Fn(u32) -> bool, costs: &[u32], milliseconds: u32) -> Run {
         let (mut policy, mut ends) = (FlushPolicy::default(), None);
         let mut run = Run {

@@ -17,10 +17,11 @@
 //! | of each: level, offset, chaining value | 1 + 8 + 32 |
 //! | checksum | 16 |
 //!
-//! Numbers are little-endian. The checksum of the header is the BLAKE3 hash of what is before it, cut off. The checksum of a record
-//! is the keyed BLAKE3 hash of the checksum before it and of its own bytes, cut off; the key is derived from the header. So
-//! a record is believed only behind the very records it was written behind: what is damaged or torn ends the journal, and
-//! nothing that stood in those disk blocks before is taken for a record.
+//! Numbers are little-endian. The checksum of the header is the BLAKE3 hash of what is before it,
+//! cut off. The checksum of a record is the keyed BLAKE3 hash of the checksum before it and of its
+//! own bytes, cut off; the key is derived from the header. So a record is believed only behind the
+//! very records it was written behind: what is damaged or torn ends the journal, and nothing that
+//! stood in those disk blocks before is taken for a record.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
@@ -141,7 +142,8 @@ pub(crate) struct Contents {
     pub valid_bytes: usize,
 }
 
-/// Reads a journal as far as it can be believed; none if that is not even its header. Takes any bytes.
+/// Reads a journal as far as it can be believed; none if that is not even its header. Takes any
+/// bytes.
 pub(crate) fn read(bytes: &[u8]) -> Option<Contents> {
     let all = bytes.get(..MAX_JOURNAL_BYTES).unwrap_or(bytes);
     let mut left = all;
@@ -312,7 +314,8 @@ mod tests {
         }
     }
 
-    /// A journal of blocks in batches, and what it holds after each record, with where the record ends.
+    /// A journal of blocks in batches, and what it holds after each record, with where the record
+    /// ends.
     fn journal(batches: &[Vec<u64>]) -> (Vec<u8>, Vec<(usize, Vec<Subtree>)>) {
         let header = header(100 << 10);
         let mut bytes = header.encode();
@@ -391,7 +394,8 @@ mod tests {
         #[test]
         fn a_record_is_believed_nowhere_else(batches in batches(), junk in prop::collection::vec(any::<u8>(), 0..200)) {
             let (bytes, states) = journal(&batches);
-            // Records of this journal, missing one before them; and anything at all behind the last.
+            // Records of this journal, missing one before them; and anything at all behind the
+            // last.
             for pair in states.windows(3) {
                 let mut gap = bytes[..pair[0].0].to_vec();
                 gap.extend_from_slice(&bytes[pair[1].0..]);

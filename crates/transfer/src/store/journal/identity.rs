@@ -9,8 +9,8 @@ pub(super) const MAX_IDENTITY_BYTES: usize = 256;
 /// Beginning of an identity made from what the operating system says of a file.
 const POSIX: &[u8] = b"posix1";
 
-/// What tells one state of one source file from every other: bytes that the sender chooses and the receiver only compares.
-/// If two are equal, the content is taken to be the same.
+/// What tells one state of one source file from every other: bytes that the sender chooses and the
+/// receiver only compares. If two are equal, the content is taken to be the same.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Identity(Box<[u8]>);
 
@@ -22,9 +22,10 @@ impl Identity {
             .then(|| Self(bytes.into()))
     }
 
-    /// Of a local file: its size, modification time, change time (both with nanoseconds) and inode number. The change time cannot
-    /// be set by a program, so a file whose content changed has another identity even if its modification time was put
-    /// back. The device number stays out, since it may be another after a reboot.
+    /// Of a local file: its size, modification time, change time (both with nanoseconds) and inode
+    /// number. The change time cannot be set by a program, so a file whose content changed has
+    /// another identity even if its modification time was put back. The device number stays out,
+    /// since it may be another after a reboot.
     pub fn of(stat: &Stat) -> Self {
         let mut bytes = POSIX.to_vec();
         for number in [

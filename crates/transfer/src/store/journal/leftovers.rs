@@ -1,4 +1,5 @@
-//! What copies that did not end left in a directory: found, reported, and removed when it is nobody's any more.
+//! What copies that did not end left in a directory: found, reported, and removed when it is
+//! nobody's any more.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -20,16 +21,19 @@ pub const MAX_LEFTOVERS: usize = 10_000;
 /// Bytes of the blocks that `st_blocks` counts (stat(2)).
 const STAT_BLOCK_BYTES: u64 = 512;
 
-/// Whether anybody still needs a leftover. Of files that belong together, the last of these that is true of any.
+/// Whether anybody still needs a leftover. Of files that belong together, the last of these that is
+/// true of any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverUse {
     /// No copy is writing it.
     Idle,
-    /// It cannot be known: files that are written whole are not locked. Only its age says something.
+    /// It cannot be known: files that are written whole are not locked. Only its age says
+    /// something.
     Unknown,
     /// A copy is writing it.
     InUse,
-    /// It is not this user's, or nothing that a copy makes. It is reported, and never opened or removed.
+    /// It is not this user's, or nothing that a copy makes. It is reported, and never opened or
+    /// removed.
     Foreign,
 }
 
@@ -38,7 +42,8 @@ pub enum LeftoverUse {
 pub struct Leftover {
     /// What they are called in the directory, the journal first.
     pub names: Vec<OsString>,
-    /// The name that the file was to have; none without a journal. Any bytes: to be made printable before it is shown.
+    /// The name that the file was to have; none without a journal. Any bytes: to be made printable
+    /// before it is shown.
     pub target: Option<Vec<u8>>,
     /// Bytes of the whole file; none without a journal.
     pub size: Option<u64>,
@@ -52,9 +57,9 @@ pub struct Leftover {
     pub usage: LeftoverUse,
 }
 
-/// The temporary files in this very directory, the first [`MAX_LEFTOVERS`] that the operating system names, in the order of their names.
-/// While one is looked at it is locked for a moment, and a copy of the same file that begins in this moment goes without a journal.
-/// Blocking.
+/// The temporary files in this very directory, the first [`MAX_LEFTOVERS`] that the operating
+/// system names, in the order of their names. While one is looked at it is locked for a moment, and
+/// a copy of the same file that begins in this moment goes without a journal. Blocking.
 ///
 /// # Errors
 /// The directory cannot be read.
@@ -148,8 +153,8 @@ fn journal(storage: &DirStorage, name: &OsStr) -> Option<format::Contents> {
     format::read(&storage.read(&file, MAX_JOURNAL_BYTES).ok()?)
 }
 
-/// What the operating system says of files that belong together; of an age without end if there are none. `is_locked_in_use`: a copy
-/// that writes them has locked them.
+/// What the operating system says of files that belong together; of an age without end if there are
+/// none. `is_locked_in_use`: a copy that writes them has locked them.
 fn look(storage: &DirStorage, names: Vec<OsString>, is_locked_in_use: bool) -> Leftover {
     let mut leftover = Leftover {
         names: Vec::new(),

@@ -1,4 +1,5 @@
-//! The journal's file: made when there is first something to record, appended to, and written anew when most of it is superseded.
+//! The journal's file: made when there is first something to record, appended to, and written anew
+//! when most of it is superseded.
 
 use rustix::io::Errno;
 
@@ -7,7 +8,8 @@ use super::format::{Durability, Encoder, Header, MAX_JOURNAL_BYTES, MAX_SUBTREES
 use super::names::Names;
 use crate::tree_hash::{Subtree, TreeHash};
 
-/// A journal of fewer bytes than this is never written anew: blocks of 256 KiB that come at 10 Gbit/s are noted for five seconds before.
+/// A journal of fewer bytes than this is never written anew: blocks of 256 KiB that come at 10
+/// Gbit/s are noted for five seconds before.
 const MIN_BYTES_TO_COMPACT: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
 /// How many times larger a journal may be than what it comes to.
 const MAX_SUPERSEDED: u64 = 4;
@@ -18,7 +20,8 @@ pub(super) enum Log<F> {
     Off,
     /// There was none of that name when the copy began.
     Absent,
-    /// There is one which says nothing of this data file. It is locked, so it is this copy's to replace.
+    /// There is one which says nothing of this data file. It is locked, so it is this copy's to
+    /// replace.
     Stale(F),
     /// It speaks of the data file.
     Open(OpenLog<F>),
@@ -46,7 +49,8 @@ pub(super) enum Recorded {
 }
 
 impl<F> Log<F> {
-    /// Records what is in `batch`, all of it synced already. On an error nothing that was recorded is lost, and it may be tried again.
+    /// Records what is in `batch`, all of it synced already. On an error nothing that was recorded
+    /// is lost, and it may be tried again.
     pub(super) fn record<S: Storage<File = F>>(
         &mut self,
         storage: &S,
@@ -84,7 +88,8 @@ impl<F> Log<F> {
         }
     }
 
-    /// Notes that these were written, without waiting for the disk. False where there is no journal for it, yet or any more.
+    /// Notes that these were written, without waiting for the disk. False where there is no journal
+    /// for it, yet or any more.
     pub(super) fn note<S: Storage<File = F>>(&mut self, storage: &S, blocks: &[Subtree]) -> bool {
         match self {
             Self::Open(log) => log.note(storage, blocks),
@@ -175,7 +180,8 @@ impl<F> OpenLog<F> {
         merged.held() <= MAX_SUBTREES
     }
 
-    /// The same in the blocks of `header`, written anew: what was recorded of smaller ones that make no whole one is left out.
+    /// The same in the blocks of `header`, written anew: what was recorded of smaller ones that
+    /// make no whole one is left out.
     pub(super) fn in_other_blocks<S: Storage<File = F>>(
         self,
         storage: &S,
@@ -203,7 +209,8 @@ impl<F> OpenLog<F> {
     }
 }
 
-/// Writes a journal under another name and has it take the place of the one there is, which is this copy's.
+/// Writes a journal under another name and has it take the place of the one there is, which is this
+/// copy's.
 fn replace<S: Storage>(
     storage: &S,
     names: &Names,

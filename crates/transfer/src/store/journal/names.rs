@@ -1,4 +1,5 @@
-//! What temporary files are called: so that the same copy finds them again, and two copies never write one file.
+//! What temporary files are called: so that the same copy finds them again, and two copies never
+//! write one file.
 //!
 //! | name | what it is |
 //! |---|---|
@@ -6,7 +7,8 @@
 //! | `.longhaul-STEM.journal.new` | the journal being written anew, until it takes the first name |
 //! | `.longhaul-STEM.DATA.part` | the file being copied: DATA is random, and in the journal's header |
 //!
-//! STEM and DATA are 16 bytes in hexadecimal. A journal can only ever be about the one file that was made together with it.
+//! STEM and DATA are 16 bytes in hexadecimal. A journal can only ever be about the one file that
+//! was made together with it.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

@@ -1,4 +1,5 @@
-//! Which blocks were written and are not noted yet: what a journal says of them before they are durable.
+//! Which blocks were written and are not noted yet: what a journal says of them before they are
+//! durable.
 //!
 //! Pure: time is what the caller says, as the time since any moment it chose.
 
@@ -6,9 +7,11 @@ use std::time::Duration;
 
 use crate::tree_hash::Subtree;
 
-/// Written blocks are noted this long after the last note was made: what a `kill -9` costs beside what was on its way.
+/// Written blocks are noted this long after the last note was made: what a `kill -9` costs beside
+/// what was on its way.
 const NOTE_INTERVAL: Duration = Duration::from_millis(50);
-/// Blocks that wait to be noted, at most: where no note can be made, because the disk is full or there is no journal yet, the next flush records them.
+/// Blocks that wait to be noted, at most: where no note can be made, because the disk is full or
+/// there is no journal yet, the next flush records them.
 const MAX_BLOCKS: usize = 1 << 14;
 
 /// See the module.

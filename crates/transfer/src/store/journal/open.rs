@@ -21,12 +21,15 @@ const MAX_OPEN_TRIES: u32 = 8;
 const READ_BACK_BYTES: usize = 256 << 10;
 
 impl<S: Storage> Journal<S> {
-    /// Goes on with the file that an earlier copy began of this source to `target`, a name in the directory of `storage`; otherwise
-    /// begins it. The file is `size` bytes long, in blocks of `1 << block_log2` bytes (10 to 63), also where the earlier copy had others: of smaller ones, those
-    /// count that make whole ones. What is not in the [`ResumePoint`] reads as zeros. Blocking.
+    /// Goes on with the file that an earlier copy began of this source to `target`, a name in the
+    /// directory of `storage`; otherwise begins it. The file is `size` bytes long, in blocks of
+    /// `1 << block_log2` bytes (10 to 63), also where the earlier copy had others: of smaller ones,
+    /// those count that make whole ones. What is not in the [`ResumePoint`] reads as zeros.
+    /// Blocking.
     ///
     /// # Errors
-    /// The data file cannot be made, or what there is cannot be read. [`FailureKind::RefusedPath`] if `target` is no plain name.
+    /// The data file cannot be made, or what there is cannot be read. [`FailureKind::RefusedPath`]
+    /// if `target` is no plain name.
     pub fn open_or_create(
         storage: S,
         target: &OsStr,
@@ -71,7 +74,8 @@ impl<S: Storage> Journal<S> {
         Self::begin(storage, header, Log::Off)
     }
 
-    /// Whether an earlier copy may have left some of this file. [`Self::open_or_create`] says what it is.
+    /// Whether an earlier copy may have left some of this file. [`Self::open_or_create`] says what
+    /// it is.
     pub fn is_there(storage: &S, target: &OsStr, identity: &Identity) -> bool {
         matches!(
             storage.open_own(&Names::of(target, identity).journal()),
@@ -102,7 +106,8 @@ impl<S: Storage> Journal<S> {
         ))
     }
 
-    /// With what the journal in `file`, which is locked, speaks of; from the beginning if that is not this file.
+    /// With what the journal in `file`, which is locked, speaks of; from the beginning if that is
+    /// not this file.
     fn go_on(storage: S, header: Header, file: S::File) -> Result<(Self, ResumePoint), Failure> {
         let names = Names::of(OsStr::from_bytes(&header.target), &header.identity);
         let Some(contents) = format::read(&storage.read(&file, MAX_JOURNAL_BYTES)?) else {
@@ -131,11 +136,13 @@ impl<S: Storage> Journal<S> {
         } = contents;
         let valid_bytes = valid_bytes as u64;
         if storage.size(&file)? > valid_bytes {
-            // What is behind a torn record might be a record that could be believed again once another stands in the torn
-            // one's place, though what it speaks of is about to be cleared.
+            // What is behind a torn record might be a record that could be believed again once
+            // another stands in the torn one's place, though what it speaks of is about to be
+            // cleared.
             storage.set_size(&file, valid_bytes)?;
         }
-        // After a `kill -9` neither the journal nor its name need be on disk yet, and what is appended relies on both.
+        // After a `kill -9` neither the journal nor its name need be on disk yet, and what is
+        // appended relies on both.
         storage.sync_data(&file)?;
         storage.sync_dir()?;
         let mut open = OpenLog {
@@ -146,7 +153,8 @@ impl<S: Storage> Journal<S> {
         };
         let proven = prove(&storage, &data, &header, &open.tree, &noted)?;
         if proven.held() > 0 {
-            // What cannot be recorded is not believed the next time either: it is cleared, and travels again.
+            // What cannot be recorded is not believed the next time either: it is cleared, and
+            // travels again.
             let _ = open.record(&storage, &names, &header, &proven);
         }
         let (header, open) = match header.block_log2 == block_log2 {
@@ -208,8 +216,8 @@ impl<S: Storage> Journal<S> {
     }
 }
 
-/// What of the noted blocks is in the data file, whole and on disk: synced, read back and hashed, since a note promises nothing. It is no more than was
-/// written between two flushes.
+/// What of the noted blocks is in the data file, whole and on disk: synced, read back and hashed,
+/// since a note promises nothing. It is no more than was written between two flushes.
 fn prove<S: Storage>(
     storage: &S,
     data: &S::File,

@@ -1,6 +1,8 @@
-//! What a journal needs of the file system: one directory, in which it makes, writes, renames and removes files.
+//! What a journal needs of the file system: one directory, in which it makes, writes, renames and
+//! removes files.
 //!
-//! A trait, so that a test can stand in for the disk and lose, when the power fails, whatever was not synced.
+//! A trait, so that a test can stand in for the disk and lose, when the power fails, whatever was
+//! not synced.
 
 use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
@@ -22,8 +24,8 @@ static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
 pub enum Found<F> {
     /// There is none.
     Missing,
-    /// There is something that may not be used: not a regular file, another user's, one that others may write to or that has
-    /// another name as well.
+    /// There is something that may not be used: not a regular file, another user's, one that others
+    /// may write to or that has another name as well.
     Foreign,
     /// A file that this user made, open for reading and writing.
     Own(F),
@@ -61,8 +63,8 @@ pub trait Storage {
     fn clear(&self, file: &Self::File, start: u64, end: u64) -> Result<(), Errno>;
     /// Reads a file from its beginning, `limit` bytes at most.
     fn read(&self, file: &Self::File, limit: usize) -> Result<Vec<u8>, Errno>;
-    /// Fills `bytes` with what a file has from `offset` on, as it is on the disk where the system can say: what was synced is read back. False if it
-    /// ends before.
+    /// Fills `bytes` with what a file has from `offset` on, as it is on the disk where the system
+    /// can say: what was synced is read back. False if it ends before.
     fn read_back(&self, file: &Self::File, bytes: &mut [u8], offset: u64) -> Result<bool, Errno>;
     /// Writes all of `data` at `offset`.
     fn write_at(&self, file: &Self::File, data: &[u8], offset: u64) -> Result<(), Errno>;
@@ -70,7 +72,8 @@ pub trait Storage {
     fn sync_data(&self, file: &Self::File) -> Result<(), Errno>;
     /// The same, and permissions and times.
     fn sync_all(&self, file: &Self::File) -> Result<(), Errno>;
-    /// Gives a file another name at one stroke; with `EXIST` if there is a file of that name and `replace` was not said.
+    /// Gives a file another name at one stroke; with `EXIST` if there is a file of that name and
+    /// `replace` was not said.
     fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno>;
     /// Removes a name.
     fn remove(&self, name: &OsStr) -> Result<(), Errno>;
@@ -94,7 +97,8 @@ impl Storage for DirStorage {
     }
 
     fn open_own(&self, name: &OsStr) -> Result<Found<OwnedFd>, Errno> {
-        // Looked at first, since opening a device may do something; and again once it is open, since names change.
+        // Looked at first, since opening a device may do something; and again once it is open,
+        // since names change.
         match self.0.stat_name(name) {
             Err(Errno::NOENT) => return Ok(Found::Missing),
             stat if !self.is_own(&stat?) => return Ok(Found::Foreign),
@@ -180,8 +184,8 @@ impl Storage for DirStorage {
     }
 
     fn read_back(&self, file: &OwnedFd, bytes: &mut [u8], offset: u64) -> Result<bool, Errno> {
-        // A page that the disk refused may be in memory still, and look as if it had been written (fsync(2)). Only advice: not every file system
-        // takes it.
+        // A page that the disk refused may be in memory still, and look as if it had been written
+        // (fsync(2)). Only advice: not every file system takes it.
         let length = std::num::NonZeroU64::new(bytes.len() as u64);
         let _ = fs::fadvise(file, offset, length, fs::Advice::DontNeed);
         Ok(read_at(file, bytes, offset)? == bytes.len())

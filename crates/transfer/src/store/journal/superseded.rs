@@ -10,8 +10,9 @@ impl<S: Storage> Journal<S> {
         named != self.replaces && named.is_some_and(|named| named.size == self.header.size)
     }
 
-    /// Removes the journal that another copy of the same left, and what it speaks of, unless a copy is writing it. The file that makes them
-    /// useless is synced before; if that cannot be, they stay. Blocking.
+    /// Removes the journal that another copy of the same left, and what it speaks of, unless a copy
+    /// is writing it. The file that makes them useless is synced before; if that cannot be, they
+    /// stay. Blocking.
     pub(super) fn remove_superseded(&self) {
         let storage = &self.storage;
         let journal = self.names.journal();

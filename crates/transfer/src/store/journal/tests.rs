@@ -1,4 +1,5 @@
-//! The journal on a disk that loses what was not synced, on real directories, and in processes that are killed.
+//! The journal on a disk that loses what was not synced, on real directories, and in processes that
+//! are killed.
 
 #![allow(clippy::single_range_in_vec_init)] // a list of ranges that has one
 

@@ -41,7 +41,8 @@ fn codel() -> Codel {
     Codel::new(&CodelSpec::RFC_8289, 1500)
 }
 
-/// Takes a segment each `spacing` from a queue in which each has waited `delay`, and gives the times of drops or marks.
+/// Takes a segment each `spacing` from a queue in which each has waited `delay`, and gives the
+/// times of drops or marks.
 fn run(
     codel: &mut Codel,
     markable: bool,
@@ -70,8 +71,8 @@ fn run(
     acted
 }
 
-/// The drop times that section 5.4 of the RFC asks for: the first after an interval above the target, each next one
-/// interval / sqrt(count) after the one before.
+/// The drop times that section 5.4 of the RFC asks for: the first after an interval above the
+/// target, each next one interval / sqrt(count) after the one before.
 fn law(first: Nanos, mut count: f64, until: Nanos) -> Vec<f64> {
     let mut at = first as f64;
     let mut all = Vec::new();
@@ -171,7 +172,8 @@ fn a_queue_that_runs_empty_ends_the_dropping() {
 }
 
 proptest! {
-    /// Whatever comes: nothing is lost from sight, order is kept, and what is dropped had waited for the target at least.
+    /// Whatever comes: nothing is lost from sight, order is kept, and what is dropped had waited
+    /// for the target at least.
     #[test]
     fn every_segment_is_sent_or_dropped_in_order(
         steps in prop::collection::vec((0_u64..30 * MS, 0_usize..6, 0_usize..6), 1..300),

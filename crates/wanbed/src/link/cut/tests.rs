@@ -72,7 +72,8 @@ fn check(sample: &Sample, packet: &[u8]) {
     assert_eq!(sample.v6, packet[0] >> 4 == 6);
 }
 
-/// Cuts the sample into runs of the given lengths, over and over, and checks each piece and their sum.
+/// Cuts the sample into runs of the given lengths, over and over, and checks each piece and their
+/// sum.
 fn cut_and_check(sample: &Sample, runs: &[u32]) {
     let (virtio, packet) = sample.packet();
     let layout = Layout::of(&virtio, &packet).unwrap();

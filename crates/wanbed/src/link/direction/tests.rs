@@ -92,7 +92,8 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 
 #[test]
 fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
-    // A packet takes 0.08 ms at this rate, and a hundredth of the delay is 2 ms: more than the most.
+    // A packet takes 0.08 ms at this rate, and a hundredth of the delay is 2 ms: more than the
+    // most.
     let mut direction = direction(Some(150_000_000), 200 * MS, 1_000_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     for _ in 0..10 {
@@ -346,7 +347,8 @@ proptest! {
             while direction.deliver(now, |delivery| {
                 let piece = delivery.piece;
                 let len = piece.headers.len() + piece.body.len();
-                // All that makes the kernel refuse a packet, or a receiver see one that the link can't carry.
+                // All that makes the kernel refuse a packet, or a receiver see one that the link
+                // can't carry.
                 assert!(usize::from(piece.virtio.header_len) <= len);
                 if piece.virtio.flags & FLAG_NEEDS_CHECKSUM != 0 {
                     let end = piece.virtio.checksum_start + piece.virtio.checksum_offset + 2;

@@ -8,7 +8,8 @@ fn band() -> Band {
     Band::new(64, ENDS, 0.25, 1e-3)
 }
 
-/// Plays values against bands that are made `ahead` values before, around the newest value; gives how many lay below and above.
+/// Plays values against bands that are made `ahead` values before, around the newest value; gives
+/// how many lay below and above.
 fn misses(values: impl Iterator<Item = f64>, ahead: usize) -> (u32, u32, u32) {
     let mut band = band();
     let (mut below, mut above, mut count) = (0, 0, 0);

@@ -56,7 +56,8 @@ proptest! {
         }
     }
 
-    /// The bound of `FixedShare`, for what the series really predicts: its own errors against those of the best predictors in hindsight.
+    /// The bound of `FixedShare`, for what the series really predicts: its own errors against those
+    /// of the best predictors in hindsight.
     #[test]
     fn the_mixture_keeps_the_bound_over_any_values(values in prop::collection::vec((0.0..=1e9_f64, 1usize..20), 2..40)) {
         let mut series = Series::new(Quantity::Rate, Detail::Full);

@@ -242,8 +242,9 @@ fn meshes() -> impl Strategy<Value = Map> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The hard rule: whatever is chosen is direct, or better than it by a margin that covers the doubt of both; direct is always
-    /// among the answers; and of all routes that are better, none is quicker by more than its depots count.
+    /// The hard rule: whatever is chosen is direct, or better than it by a margin that covers the
+    /// doubt of both; direct is always among the answers; and of all routes that are better, none
+    /// is quicker by more than its depots count.
     #[test]
     fn never_a_route_that_is_not_better_than_direct(map in meshes(), bytes in 1u64..1 << 32, streams in 1u16..32) {
         let request = Request { to: NodeId(5), transfer: Transfer { bytes, streams }, ..request(bytes) };

@@ -9,7 +9,8 @@ fn quantities() -> impl Strategy<Value = Quantiles> {
         .prop_map(|(median, below, above)| about(median, below, above))
 }
 
-/// What varies by more than what a quantile is computed to (a thousandth), so that the share below it says something.
+/// What varies by more than what a quantile is computed to (a thousandth), so that the share below
+/// it says something.
 fn varying() -> impl Strategy<Value = Quantiles> {
     (0.01..100.0f64, 0.1..0.8f64, 0.1..1.5f64)
         .prop_map(|(median, below, above)| about(median, below, above))
@@ -80,7 +81,8 @@ proptest! {
         prop_assert!((0.6..=0.95).contains(&(high - low)), "{low} {high}");
     }
 
-    /// Where hops are bad at the same time, the maximum of independent ones errs on the slow side, never on the quick one.
+    /// Where hops are bad at the same time, the maximum of independent ones errs on the slow side,
+    /// never on the quick one.
     #[test]
     fn never_below_what_varies_together(parts in prop::collection::vec(quantities(), 1..=4)) {
         let all = greatest(&parts);

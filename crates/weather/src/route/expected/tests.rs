@@ -198,7 +198,8 @@ fn age_and_few_samples_widen_and_do_not_move() {
     );
 }
 
-/// The published band: where every hop's quantities are drawn anew, independently, eight in ten of the times fall into it, or more.
+/// The published band: where every hop's quantities are drawn anew, independently, eight in ten of
+/// the times fall into it, or more.
 #[test]
 fn the_band_holds_eight_in_ten_of_what_is_drawn() {
     use crate::route::combine::at;

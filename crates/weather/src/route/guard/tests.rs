@@ -60,7 +60,8 @@ fn a_copy_far_behind_its_expectation_is_noticed_early_and_not_too_early() {
 }
 
 proptest! {
-    /// The bound: whatever a route carries, and whenever it stops, the copy takes no more than the allowance beyond direct.
+    /// The bound: whatever a route carries, and whenever it stops, the copy takes no more than the
+    /// allowance beyond direct.
     #[test]
     fn no_route_costs_more_than_the_allowance(
         whole in 10.0..10_000.0f64, restart_part in 0.0..0.02f64, rates in prop::collection::vec(0.0..3.0f64, 1..20), each in 0.01..0.5f64,

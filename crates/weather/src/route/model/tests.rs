@@ -81,7 +81,8 @@ fn in_the_long_run_it_is_mathis_and_rfc_9438() {
 
 #[test]
 fn the_window_comes_down_by_one_loss_at_a_time() {
-    // A full window of 8632 segments, an average of 387 under this loss: the first losses come at far more than that.
+    // A full window of 8632 segments, an average of 387 under this loss: the first losses come at
+    // far more than that.
     let hop = Hop { loss: 1e-5, ..HOP };
     let bytes = 300_000.0 * SEGMENT;
     let course = hop.course(bytes, MEDIAN_FIRST_LOSS);

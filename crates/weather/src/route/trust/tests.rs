@@ -109,8 +109,9 @@ fn honest() -> impl Strategy<Value = Vec<(NodeId, NodeId, NodeId, HopForecast)>>
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever a depot reports, of whatever hop: between ends that are not it, the choice is what it would be if the depot were not
-    /// there, or passes the depot. No route is moved to another one that does not pass it.
+    /// Whatever a depot reports, of whatever hop: between ends that are not it, the choice is what
+    /// it would be if the depot were not there, or passes the depot. No route is moved to another
+    /// one that does not pass it.
     #[test]
     fn a_liar_moves_nothing_that_does_not_pass_it(
         honest in honest(), bytes in 1u64 << 19..1 << 32,
@@ -142,7 +143,8 @@ proptest! {
         prop_assert_eq!(chosen(&praised, &outcomes, bytes), chosen(&honest, &outcomes, bytes));
     }
 
-    /// Reports of outcomes by somebody who is not an end of the transfer are not taken, so they move nothing.
+    /// Reports of outcomes by somebody who is not an end of the transfer are not taken, so they
+    /// move nothing.
     #[test]
     fn outcomes_of_others_are_not_taken(reporter in 1..5u32, took in 0.1..1e6f64) {
         let mut outcomes = Outcomes::default();
@@ -154,7 +156,8 @@ proptest! {
     }
 }
 
-/// The bound on what a depot costs that measures well and carries badly: transfers over it in a year, one an hour.
+/// The bound on what a depot costs that measures well and carries badly: transfers over it in a
+/// year, one an hour.
 #[test]
 fn a_depot_that_carries_badly_is_left() {
     let mut outcomes = Outcomes::default();

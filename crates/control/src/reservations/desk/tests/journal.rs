@@ -62,8 +62,9 @@ fn up_to_date(desk: &Desk, following: &mut Following) {
 }
 
 proptest! {
-    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, the journal makes the same desk, and whoever follows it by its
-    /// changes knows the same as whoever looks at all of it.
+    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, the journal makes
+    /// the same desk, and whoever follows it by its changes knows the same as whoever looks at all
+    /// of it.
     #[test]
     fn the_same_journal_makes_the_same_desk(steps in proptest::collection::vec(step(), 1..40)) {
         let mut kept = Kept::new(&map(10e9));

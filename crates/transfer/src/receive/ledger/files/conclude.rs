@@ -1,4 +1,5 @@
-//! The end of a file that came in blocks: it is given its name, or given up; whoever asked is answered.
+//! The end of a file that came in blocks: it is given its name, or given up; whoever asked is
+//! answered.
 
 use super::{UNDESCRIBED, Writer, answers, block_answer};
 use crate::error::{Failure, FailureKind};
@@ -44,7 +45,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its name (LH-COPY-22).
+    /// If all blocks are in and the hash is known: compares, and asks for the file to be given its
+    /// name (LH-COPY-22).
     pub(super) fn conclude_file(&mut self, id: u64, out: &mut Vec<Action<P>>) {
         let Some(file) = self.files.get_mut(&id) else {
             return;
@@ -120,7 +122,8 @@ impl<P: Parts> Ledger<P> {
         }
     }
 
-    /// Answers whoever waits for anything of a file, removes what was written of it unless it has its name, and forgets it.
+    /// Answers whoever waits for anything of a file, removes what was written of it unless it has
+    /// its name, and forgets it.
     fn forget(&mut self, id: u64, outcome: &Result<Written, Failure>, out: &mut Vec<Action<P>>) {
         let Some(file) = self.files.remove(&id) else {
             return;

@@ -1,4 +1,5 @@
-//! A sender with streams that die, and a receiver whose threads go on in any order, in virtual time.
+//! A sender with streams that die, and a receiver whose threads go on in any order, in virtual
+//! time.
 
 use std::collections::{HashMap, HashSet};
 

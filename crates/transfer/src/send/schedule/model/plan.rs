@@ -26,7 +26,8 @@ pub(super) enum Plan {
         inode: Option<u8>,
         /// Whether the receiver can make it another name when it is asked for the n-th time.
         can_link: Vec<bool>,
-        /// It is at the receiver, of these sizes and contents when it is compared for the n-th time.
+        /// It is at the receiver, of these sizes and contents when it is compared for the n-th
+        /// time.
         there: Option<Vec<(u64, u8)>>,
     },
 }

@@ -1,4 +1,5 @@
-//! The receiver's half of the model: what arrives is written once and answered as often as it is asked for.
+//! The receiver's half of the model: what arrives is written once and answered as often as it is
+//! asked for.
 
 use super::sender::nth;
 use super::*;

@@ -1,4 +1,5 @@
-//! The sender's half of the model: work is read as planned, and what comes of it is reported and sent.
+//! The sender's half of the model: work is read as planned, and what comes of it is reported and
+//! sent.
 
 use super::*;
 

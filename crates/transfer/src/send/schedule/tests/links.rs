@@ -58,7 +58,8 @@ fn other_names_wait_until_the_first_is_in_place() {
         answer(&mut schedule, id, Ok(Written::Linked));
     }
     assert_eq!(schedule.bytes_done(), 4 * 9);
-    // All of its names were found: what is remembered of it is gone, and the next of that number is another file.
+    // All of its names were found: what is remembered of it is gone, and the next of that number is
+    // another file.
     assert_eq!(schedule.memory(), Memory::default());
     find(&mut schedule, 7, 2, 9);
     write(&mut schedule, 4, 9);

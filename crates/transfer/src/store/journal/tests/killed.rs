@@ -14,7 +14,8 @@ use crate::store::journal::{Action, DirStorage, Flushed, Journal};
 const SIZE: usize = 1500 * super::BLOCK + 3;
 /// How often the process is killed, at most.
 const KILLS: usize = 50;
-/// Blocks that the process may write after the one at which it is to be killed: so that it dies in the midst of something.
+/// Blocks that the process may write after the one at which it is to be killed: so that it dies in
+/// the midst of something.
 const BLOCKS_AHEAD: usize = 20;
 /// Says to the process that is killed where it writes.
 const DIR_VARIABLE: &str = "LONGHAUL_TEST_JOURNAL_DIR";

@@ -1,4 +1,5 @@
-//! A copy that ends at any moment and goes on: what is promised is there, and nothing is believed that is not.
+//! A copy that ends at any moment and goes on: what is promised is there, and nothing is believed
+//! that is not.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -32,7 +33,8 @@ struct Copy {
     promised: Vec<usize>,
     /// And those that must be if it was killed: what was noted, too.
     noted: Vec<usize>,
-    /// A life without a journal, which syncs nothing, gave the file its name: after a power loss it may hold anything.
+    /// A life without a journal, which syncs nothing, gave the file its name: after a power loss it
+    /// may hold anything.
     is_target_doubtful: bool,
     /// How many blocks there are between two flushes, on average.
     blocks_per_flush: usize,
@@ -55,7 +57,8 @@ impl Copy {
         self.content.len().div_ceil(BLOCK)
     }
 
-    /// One life, which ends as told with its `last_step`-th change. Whether the file was finished, as far as the copy knows.
+    /// One life, which ends as told with its `last_step`-th change. Whether the file was finished,
+    /// as far as the copy knows.
     fn live(&mut self, last_step: Option<u32>, end: End) -> bool {
         self.disk.end_at(last_step);
         let finished = self.run().is_ok();
@@ -135,7 +138,8 @@ impl Copy {
         journal.write_at(first, start)
     }
 
-    /// What the journal says is true, and is all that was promised; what it does not speak of is zeros.
+    /// What the journal says is true, and is all that was promised; what it does not speak of is
+    /// zeros.
     fn check(&self, subtrees: &[crate::tree_hash::Subtree], is_in: impl Fn(usize) -> bool) {
         let data = self.disk.names().into_iter().find(|name| {
             // Others are left of lives that ended before their journal was made.
@@ -236,7 +240,8 @@ fn a_copy_goes_on_after_every_single_step() {
     }
 }
 
-/// Writes a file front to back with a flush for each block, until the journal has become shorter. The steps during which it did.
+/// Writes a file front to back with a flush for each block, until the journal has become shorter.
+/// The steps during which it did.
 fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
     let (disk, size) = (copy.disk.clone(), copy.content.len() as u64);
     let (journal, _) =

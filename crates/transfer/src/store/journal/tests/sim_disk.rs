@@ -1,8 +1,9 @@
-//! A directory on a disk that keeps, when the power fails, only what was synced, and any part of the rest.
+//! A directory on a disk that keeps, when the power fails, only what was synced, and any part of
+//! the rest.
 //!
-//! Of what was written and not synced each write may be there or not, whole, torn, or as zeros, in any order; of names that were
-//! made, changed or removed, any. It is harsher than any file system that keeps its own order. The numbers of removed files are
-//! given to new ones at once.
+//! Of what was written and not synced each write may be there or not, whole, torn, or as zeros, in
+//! any order; of names that were made, changed or removed, any. It is harsher than any file system
+//! that keeps its own order. The numbers of removed files are given to new ones at once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};

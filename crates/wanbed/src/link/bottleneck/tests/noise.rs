@@ -174,7 +174,8 @@ fn cross_traffic_takes_the_time_it_takes_from_the_others() {
     let before = passed.iter().filter(|p| p.due <= 20_021 * MS).count() as u64 * SEGMENT;
     let crossed = neck.crossed();
     let rate = 12_000_000 / 8 * 20;
-    // Full all the time: what both got is the rate. Twice as much as the rate is offered of one, half of the rate of the other.
+    // Full all the time: what both got is the rate. Twice as much as the rate is offered of one,
+    // half of the rate of the other.
     let both = before + crossed.bytes;
     assert!(both.abs_diff(rate) < rate / 30, "{both} of {rate}");
     assert!(
@@ -214,7 +215,8 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
         (spec.aqm, spec.ecn) = (Some(CodelSpec::RFC_8289), true);
         let mut neck = of(&spec);
         let (mut passed, mut seen, mut sent, mut window) = (Vec::new(), 0, 0, 30.0_f64);
-        // A flow with a window that answers a drop or a mark by halving it, and whose answers come at once.
+        // A flow with a window that answers a drop or a mark by halving it, and whose answers come
+        // at once.
         for now in (0..30_000 * MS).step_by(MS as usize / 4) {
             passed.extend(neck.until(now));
             let (mut arrived, mut answered) = (0, false);
@@ -250,7 +252,8 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
         assert_eq!(dropped == 0, markable, "{dropped}");
         assert_eq!(marked == 0, !markable, "{marked}");
         assert!(passed.len() > 25_000, "nearly the rate: {}", passed.len());
-        // Without it the window would grow to the 30,000 segments of the 30 s, or to the queue's limit.
+        // Without it the window would grow to the 30,000 segments of the 30 s, or to the queue's
+        // limit.
         assert!(neck.queue_peak() < 60 * SEGMENT, "{}", neck.queue_peak());
     }
 }
@@ -267,7 +270,8 @@ fn what_the_queue_has_no_room_for_is_still_dropped_at_its_tail() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// What happens depends on when packets come, never on when anyone looks; nothing is lost from sight.
+    /// What happens depends on when packets come, never on when anyone looks; nothing is lost from
+    /// sight.
     #[test]
     fn looking_changes_nothing_with_noise_either(
         arrivals in prop::collection::vec((0_u64..2_000_000, 1_u32..60, 1_u32..1_500, any::<bool>()), 1..40),
@@ -296,7 +300,8 @@ proptest! {
                 let promised = watched.next_event();
                 let passed = watched.until(look);
                 let arrived = passed.iter().filter(|p| matches!(p.fate, Fate::Arrives { .. }));
-                // A change, or catching up, may come first; nothing that is due comes before it is promised.
+                // A change, or catching up, may come first; nothing that is due comes before it is
+                // promised.
                 for piece in arrived {
                     prop_assert!(promised.is_some_and(|promised| promised <= piece.due));
                 }

@@ -102,7 +102,8 @@ fn marked_segments_are_cut_out_and_the_others_arrive_unmarked() {
     });
     let ce = |packet: &[u8]| packet[1] & 3 == 3;
     let (mut marked, mut got) = (0, 0);
-    // A super-packet each 4 ms, which takes 4 ms: with 100 ms of them at the start, the queue stands at 100 ms.
+    // A super-packet each 4 ms, which takes 4 ms: with 100 ms of them at the start, the queue
+    // stands at 100 ms.
     for round in 0_u64..500 {
         for _ in 0..if round == 0 { 25 } else { 1 } {
             let (virtio, mut packet) = Sample::segments(40).packet();
