@@ -234,7 +234,7 @@ fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
             // The first line of a preference says only that it is used.
             Some(slot) => match word_after(line, "flowid") {
                 Some(class) if class == class_of(numbers, slot) => {
-                    drop(interface.filters.insert(slot))
+                    interface.filters.insert(slot);
                 }
                 Some(_) => interface.shared = true,
                 None => {}
