@@ -7,11 +7,12 @@
 mod hook;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_jobs::{End, Event, Limits, Wish};
 use longhaul_proto::SigningKey;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::{Instant, sleep_until, timeout};
@@ -256,10 +257,7 @@ impl Agent {
 
     fn progress(&self) -> MutexGuard<'_, BTreeMap<i64, watch::Receiver<Option<Progress>>>> {
         // What is in there is whole at any moment.
-        self.shared
-            .progress
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shared.progress.lock()
     }
 
     /// Something has changed, and something may be to be done.

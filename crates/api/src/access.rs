@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Request, State};
@@ -25,6 +25,7 @@ use blake3::Hash;
 use data_encoding::BASE64URL_NOPAD;
 use longhaul_hop::Payer;
 use longhaul_proto::PublicKey;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::key_gate::take_account;
 use crate::listen::source;
@@ -146,7 +147,7 @@ pub const COOKIE: &str = "longhaul";
 impl Sessions {
     fn inner(&self) -> MutexGuard<'_, SessionsInner> {
         // What is in there is whole at any moment.
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.lock()
     }
 
     /// A ticket for a page that is about to be opened.

@@ -5,9 +5,10 @@ mod checkpoints;
 
 use std::path::Path;
 use std::str::FromStr;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use parking_lot::RwLock;
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::migrate::Migrator;
 use sqlx::{Any, AnyConnection, AnyPool, Connection, Executor, Row, Transaction};
@@ -143,10 +144,7 @@ impl Database {
     /// For queries that change nothing.
     pub fn pool(&self) -> AnyPool {
         // A pool is whole at any moment.
-        self.pool
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.pool.read().clone()
     }
 
     /// A connection beside the pool, that goes when it is dropped. `settings` are made in its
@@ -168,10 +166,7 @@ impl Database {
     /// What is asked next is asked over new ones.
     pub fn give_up(&self) {
         let new = pool(&self.options, self.kind);
-        let old = std::mem::replace(
-            &mut *self.pool.write().unwrap_or_else(PoisonError::into_inner),
-            new,
-        );
+        let old = std::mem::replace(&mut *self.pool.write(), new);
         self.given_up.send_modify(|times| *times += 1);
         tokio::spawn(async move {
             // Those that hang are closed when the system gives them up.

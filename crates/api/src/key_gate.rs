@@ -14,7 +14,7 @@
 //!
 //! Nothing else lets anybody in: no token, no cookie, no page of another site or of this one.
 
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -25,6 +25,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use longhaul_hop::{Payer, Place};
 use longhaul_proto::{PublicKey, ReplayError, ReplayMemory, SessionId, check_time};
+use parking_lot::{Mutex, RwLock};
 use tokio::time::timeout;
 
 use crate::access::Caller;
@@ -106,7 +107,7 @@ impl KeyGate {
 
     /// These keys are let in from now on.
     pub fn replace_keys(&self, keys: AuthorizedKeys) {
-        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
+        *self.keys.write() = Arc::new(keys);
     }
 
     /// Whether a request may be, as far as that shows before its body. `now` is in milliseconds
@@ -148,11 +149,7 @@ impl KeyGate {
                 "signed before this service started: sign again, or check both clocks",
             ));
         }
-        let keys = self
-            .keys
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
+        let keys = self.keys.read().clone();
         let Some(authorized) = keys.get(&presented.key) else {
             let detail = format!("the key {} is not let in here", presented.key);
             return Err(unauthenticated(&detail));
@@ -186,7 +183,7 @@ impl KeyGate {
         } else if !body.is_empty() {
             return Err(SignatureError::Uncovered("content-digest").into());
         }
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let created = presented.created.saturating_mul(1000);
         seen.admit(&presented.key, nonce_id(presented), created, now)?;
         Ok(Caller {
@@ -268,7 +265,7 @@ pub(crate) fn take_account(request: &Extensions, payer: Payer) -> Result<(), Pro
     let Some(place) = request.get::<SharedPlace>() else {
         return Ok(());
     };
-    let mut place = place.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut place = place.lock();
     place
         .verified(payer)
         .map_err(|full| Problem::new(ProblemKind::TooMany, format!("connections: {full}")))

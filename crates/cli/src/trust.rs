@@ -2,7 +2,7 @@
 //! person.
 
 use std::io::{BufRead, IsTerminal};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use anyhow::{Result, bail};
 use longhaul_control_client::ClientError;
@@ -13,6 +13,7 @@ use longhaul_session::{
     connect,
 };
 use longhaul_transfer::{ConnectError, Connector, Reserved, RoutePlan, SessionConnector};
+use parking_lot::Mutex;
 
 use crate::home;
 
@@ -150,7 +151,7 @@ fn first_use(
     }));
     let first = FirstUse(Some(Arc::clone(&state)));
     let trust = ServerTrust::Callback(Arc::new(move |_, found| {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock();
         match *state.key.get_or_insert(*found) {
             expected if expected == *found => Verdict::Trusted,
             expected => Verdict::Mismatch { expected },
@@ -163,7 +164,7 @@ impl FirstUse {
     /// To be called once a session stands: writes the server's key down, the first time.
     pub fn proved(&self) {
         let Some(state) = &self.0 else { return };
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = state.lock();
         let Some(key) = state.key.filter(|_| !state.written) else {
             return;
         };

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::io::IsTerminal;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use longhaul_output::message;
 use longhaul_proto::text::printable;
 use longhaul_transfer::{Event, Failure, FailureKind, Hash, Observer, Progress, is_reserved};
+use parking_lot::{Mutex, MutexGuard};
 use quantities::{ByteCount, Time};
 use serde_json::{Value, json};
 
@@ -148,7 +149,7 @@ impl Watch {
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
+        self.seen.lock()
     }
 
     fn look(&self, rates: &mut Rates, drawn: bool) {

@@ -5,8 +5,8 @@ mod following;
 mod leading;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use longhaul_api::database::system_now;
@@ -18,6 +18,7 @@ use longhaul_proto::{PublicKey, SigningKey};
 use longhaul_setup::conductor::Conductor;
 use longhaul_setup::nodes::{SetupConfig, SetupFault};
 use longhaul_setup::reconcile::Reconciler;
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
@@ -128,17 +129,17 @@ pub struct Work {
 
 impl Inner {
     fn file(&self) -> MutexGuard<'_, Sources> {
-        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+        self.file.lock()
     }
 }
 
 fn read<T: Clone>(lock: &RwLock<T>) -> T {
     // What is in there is whole at any moment.
-    lock.read().unwrap_or_else(PoisonError::into_inner).clone()
+    lock.read().clone()
 }
 
 fn set<T>(lock: &RwLock<T>, value: T) {
-    *lock.write().unwrap_or_else(PoisonError::into_inner) = value;
+    *lock.write() = value;
 }
 
 impl Controller {
@@ -289,10 +290,7 @@ impl Controller {
 
     /// What the network is like. Hold it shortly.
     pub fn weather(&self) -> MutexGuard<'_, Weather> {
-        self.0
-            .weather
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.0.weather.lock()
     }
 
     /// When it started.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use longhaul_hop::{
     Conn, EventLog, Gate, Life, Listen, ListenError, Listener, Phases, check_congestion,
@@ -12,6 +12,7 @@ use longhaul_hop::{
 use longhaul_metrics::Page;
 use longhaul_policy::{InForce, OwnAddressReader, Reloaded};
 use longhaul_proto::{Admission, LogRate, ReplayMemory};
+use parking_lot::Mutex;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::JoinSet;

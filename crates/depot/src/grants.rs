@@ -20,11 +20,12 @@ mod standing;
 mod tests;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longhaul_hop::RateLimit;
 use longhaul_policy::{Policy, RateLimits};
 use longhaul_proto::{CircuitGrant, Open, PublicKey, StatusCode, payload_rate};
+use parking_lot::{Mutex, MutexGuard};
 use quantities::Rate;
 use tokio::sync::{Notify, watch};
 
@@ -72,7 +73,7 @@ struct Holder {
 
 impl Grants {
     fn accounts(&self) -> MutexGuard<'_, HashMap<AccountKey, Account>> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.accounts.lock()
     }
 
     /// Admits the session of an OPEN whose signature was verified to its circuit. `None` if it

@@ -61,7 +61,6 @@ pub(crate) async fn serve(
     shared
         .replays
         .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner)
         .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
         .map_err(|why| Refused::from(Refusal::from(why)).on_account_of(payer))?;
     let mut status = Status::of_acceptor(StatusCode::Ok, open.position());

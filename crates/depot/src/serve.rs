@@ -2,11 +2,12 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use longhaul_hop::{Conn, Entered, EventLog, Gate, Payer, Phase, Phases};
 use longhaul_policy::InForce;
 use longhaul_proto::{Admission, ReplayMemory, SigningKey};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::config::Timeouts;

@@ -6,7 +6,6 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -194,10 +193,7 @@ fn enter(
     now_unix_ms: u64,
 ) -> Result<(), Refused> {
     place.verified(payer)?;
-    let mut replays = shared
-        .replays
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut replays = shared.replays.lock();
     replays
         .admit(&payer, open.session_id, open.signed_at_unix_ms, now_unix_ms)
         .map_err(Refusal::from)?;

@@ -2,10 +2,11 @@
 //! a count of what was left out.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+
 use std::time::{Duration, Instant};
 
 use longhaul_proto::LogRate;
+use parking_lot::Mutex;
 
 use crate::Payer;
 
@@ -56,7 +57,7 @@ impl EventLog {
 
     fn admit(&self, payer: Option<Payer>) -> Option<u64> {
         let now = self.began.elapsed();
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let Some(payer) = payer else {
             return state.strangers.admit(now);
         };
@@ -113,6 +114,6 @@ mod tests {
         for number in 0..2 * MAX_PAYERS as u32 {
             let _ = log.admit(Some(key(number)));
         }
-        assert_eq!(log.state.lock().unwrap().payers.len(), MAX_PAYERS);
+        assert_eq!(log.state.lock().payers.len(), MAX_PAYERS);
     }
 }

@@ -1,9 +1,10 @@
 //! Places that many ask for, each given back by itself when it is no longer held.
 
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longhaul_proto::{Full, Shares};
+use parking_lot::{Mutex, MutexGuard};
 
 /// So many places, shared so that whoever takes many is who goes without ([`Shares`]).
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl<K: Eq + Hash + Clone> SharedPlaces<K> {
     }
 
     fn shares(&self) -> MutexGuard<'_, Shares<K>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

@@ -1,9 +1,10 @@
 //! A token bucket: at most so many bytes a second, for all that draw from it in one direction.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// How much may pass at once after a pause: a tenth of a second's worth, and never less than this
@@ -81,7 +82,7 @@ impl RateLimit {
     }
 
     fn bucket(&self) -> MutexGuard<'_, Bucket> {
-        self.bucket.lock().unwrap_or_else(PoisonError::into_inner)
+        self.bucket.lock()
     }
 }
 

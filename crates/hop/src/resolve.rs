@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use hickory_resolver::config::{LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig};
@@ -14,6 +14,7 @@ use hickory_resolver::proto::op::Query;
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::{Hosts, TokioResolver};
 use longhaul_proto::{Endpoint, Host};
+use parking_lot::Mutex;
 
 /// Addresses of a name that are looked at.
 const MAX_ADDRESSES: usize = 32;
@@ -115,7 +116,7 @@ impl Resolver {
                 .and_then(|found| found.modified())
                 .ok()
         });
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut current = self.current.lock();
         if let Some(current) = current
             .as_ref()
             .filter(|current| current.written == written)
@@ -220,7 +221,7 @@ mod tests {
             ["192.0.2.1:7".parse::<SocketAddr>().unwrap()]
         );
         assert!(
-            resolver.current.lock().unwrap().is_none(),
+            resolver.current.lock().is_none(),
             "no file was read for that"
         );
         let local = resolver.addresses(&at("localhost:80")).await.unwrap();

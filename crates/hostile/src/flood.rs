@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_proto::StatusCode;
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Interval, MissedTickBehavior, interval, timeout};
 
@@ -68,9 +69,9 @@ impl Flood {
                 loop {
                     pace.wait().await;
                     let Some(bytes) = make() else { return };
-                    counts.lock().unwrap_or_else(PoisonError::into_inner).sent += 1;
+                    counts.lock().sent += 1;
                     let reported = opens::ask(target, source, &bytes, ANSWER).await;
-                    let mut counts = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut counts = counts.lock();
                     match reported {
                         Ok(reported) => *counts.answers.entry(reported.code).or_default() += 1,
                         Err(_) => counts.without_answer += 1,
@@ -84,23 +85,20 @@ impl Flood {
     /// OPENs that were sent or are being sent.
     #[must_use]
     pub fn sent(&self) -> u64 {
-        self.counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .sent
+        self.counts.lock().sent
     }
 
     /// How often `code` was the answer.
     #[must_use]
     pub fn answered(&self, code: StatusCode) -> u64 {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock();
         counts.answers.get(&code).copied().unwrap_or_default()
     }
 
     /// All answers so far, and how many OPENs had none.
     #[must_use]
     pub fn tally(&self) -> (HashMap<StatusCode, u64>, u64) {
-        let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = self.counts.lock();
         (counts.answers.clone(), counts.without_answer)
     }
 

@@ -3,10 +3,11 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{Conn, Entered, Gate, ListenError, Listener, Options, Phases, Place};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::time::sleep;
 
@@ -53,7 +54,7 @@ impl Held {
     /// Puts the connection on its client's account: it has shown that it may be here, and what it
     /// wants. Until then it may be reset at any moment to make room.
     pub(crate) fn admit(&self) -> Result<(), Failed> {
-        let mut place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut place = self.place.lock();
         place
             .verified(self.asker.payer())
             .map_err(|full| Failed::new(Errno::AGAIN, format!("the on-ramp carries {full}")))
@@ -63,7 +64,7 @@ impl Held {
     async fn overdue(&self, header: Duration) {
         sleep(header).await;
         let is_verified = {
-            let place = self.place.lock().unwrap_or_else(PoisonError::into_inner);
+            let place = self.place.lock();
             place.is_verified()
         };
         if is_verified {

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_config::routes::{Author, RouteRule, SessionEnd};
@@ -14,6 +14,7 @@ use longhaul_session::{
     AddressFilter, Buffers, ConnectOptions, End, Ending, Error, Far, Identity, Join, JoinOptions,
     Joined, KnownHosts, ServerTrust, Service, Silence, Verdict, connect, errno_of,
 };
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -579,8 +580,8 @@ impl Engine {
             .measured(address, rtt.min(LONGEST_ROUND_TRIP), now);
     }
 
-    pub(crate) fn memory(&self) -> std::sync::MutexGuard<'_, Destinations> {
-        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn memory(&self) -> parking_lot::MutexGuard<'_, Destinations> {
+        self.memory.lock()
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -98,7 +99,7 @@ impl Metrics {
     }
 
     pub(crate) fn count_many(&self, entry: &'static str, outcome: Outcome, connections: u64) {
-        let mut listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = self.listed.lock();
         let counted = listed.entry((entry, outcome)).or_default();
         *counted = counted.saturating_add(connections);
     }
@@ -114,10 +115,7 @@ impl Metrics {
 
     /// How many connections were asked for, by entry and outcome.
     pub(crate) fn connections(&self) -> BTreeMap<(&'static str, Outcome), u64> {
-        self.listed
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.listed.lock().clone()
     }
 
     /// The page, with so many rules in force.

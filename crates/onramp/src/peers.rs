@@ -3,7 +3,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use longhaul_hop::read_trusted_file;
 use longhaul_proto::PublicKey;
@@ -41,7 +42,7 @@ impl Peers {
             return true;
         }
         let stamp = FileStamp::read(&self.file);
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.read.lock();
         if stamp != read.stamp {
             let before = std::mem::take(&mut read.keys);
             let keys = match read_trusted_file(&self.file) {

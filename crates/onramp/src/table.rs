@@ -2,10 +2,11 @@
 //! nothing.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use longhaul_config::routes::{Author, RouteTable, RoutesError};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::file_stamp::FileStamp;
@@ -72,7 +73,7 @@ impl Table {
     /// What is to be said of it.
     pub(crate) fn reported(&self) -> Reported {
         let rules = self.current().rules().len();
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         Reported {
             file: self.file.clone(),
             rules,
@@ -89,7 +90,7 @@ impl Table {
 
     /// The rules in force.
     pub(crate) fn current(&self) -> Arc<RouteTable> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.looked.elapsed() >= LOOK_EVERY {
             state.looked = Instant::now();
             let found = FileStamp::read(&self.file);
@@ -103,7 +104,7 @@ impl Table {
 
     /// Reads the file again, changed or not.
     pub(crate) fn reload(&self) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.stamp = FileStamp::read(&self.file);
         self.load(&mut state);
     }
@@ -154,7 +155,7 @@ mod tests {
         );
         // As if a second had gone by.
         std::fs::write(&file, rule.repeat(2)).unwrap();
-        table.state.lock().unwrap().looked -= LOOK_EVERY;
+        table.state.lock().looked -= LOOK_EVERY;
         assert_eq!(table.current().rules().len(), 2);
     }
 }

@@ -5,10 +5,11 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_hop::{Entered, EventLog, Gate, GateLimits, ListenError, Listener, Options, Place};
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -238,8 +239,8 @@ impl WaitingRoom {
         });
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

@@ -8,8 +8,9 @@
 use std::fmt::{Arguments, Write as _};
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
+use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -47,7 +48,7 @@ pub fn write_line(text: Arguments<'_>) {
 
 /// Writes `text` to standard error, without a newline.
 pub fn prompt(text: &str) {
-    let _one_at_a_time = STDERR.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = STDERR.lock();
     // There is nowhere else to report it.
     let _ = write_all(rustix::stdio::stderr(), text.as_bytes());
 }
@@ -60,7 +61,7 @@ pub fn print(text: &str) -> bool {
 
 /// Does the same for bytes.
 pub fn print_bytes(bytes: &[u8]) -> bool {
-    let _one_at_a_time = STDOUT.lock().unwrap_or_else(PoisonError::into_inner);
+    let _one_at_a_time = STDOUT.lock();
     if STDOUT_ERROR.get().is_some() {
         return false;
     }
@@ -83,7 +84,7 @@ pub struct Messages;
 
 impl io::Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let _one_at_a_time = STDERR.lock().unwrap_or_else(PoisonError::into_inner);
+        let _one_at_a_time = STDERR.lock();
         let _ = write_all(rustix::stdio::stderr(), bytes);
         Ok(bytes.len())
     }

@@ -1,13 +1,10 @@
 //! The end that is asked: takes measurements within its limits, each on sessions of one key.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use longhaul_hop::{HeldPlace, SharedPlaces};
 use longhaul_session::{PublicKey, Session};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::mpsc,
     time::{Instant, timeout, timeout_at},
@@ -245,7 +242,7 @@ impl Server {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -1,7 +1,9 @@
 //! The policy in force, read again from its file.
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
 
 use crate::{Live, Policy, PolicyError};
 
@@ -48,7 +50,7 @@ impl InForce {
     /// The policy that is in force now.
     #[must_use]
     pub fn policy(&self) -> Arc<Policy> {
-        Arc::clone(&self.policy.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.policy.read())
     }
 
     /// What is under way by its rules.
@@ -66,7 +68,7 @@ impl InForce {
                 let policy = Arc::new(policy);
                 // First, so that a rule that can be found can be entered.
                 self.live.reload(&policy);
-                *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&policy);
+                *self.policy.write() = Arc::clone(&policy);
                 Reloaded::Loaded(policy)
             }
             Ok(Err(error)) => Reloaded::Refused(error),

@@ -9,9 +9,10 @@
 mod counts;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longhaul_hop::RateLimit;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{Policy, Rule};
 use counts::Counts;
@@ -85,7 +86,7 @@ impl Live {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

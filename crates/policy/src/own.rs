@@ -1,9 +1,10 @@
 //! Reads the addresses of the machine from the kernel, for the policy.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::OwnAddresses;
@@ -40,7 +41,7 @@ impl OwnAddressReader {
 
     /// The addresses. When they cannot be read again, the last that were read stay.
     pub fn addresses(&self) -> Arc<OwnAddresses> {
-        let mut latest = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.0.lock();
         if latest.read.elapsed() >= MAX_AGE {
             match read() {
                 Ok(addresses) => latest.addresses = Arc::new(addresses),

@@ -1,11 +1,12 @@
 //! The streams of a copy with one far side: the way is found once, and each stream then takes it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use longhaul_proto::{Host, PublicKey};
 use longhaul_session::{ConnectOptions, Endpoint, Identity, Route, ServerTrust, Service, Session};
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::{ConnectError, ConnectFailure, Connector, SessionConnector};
+use parking_lot::Mutex;
 use tokio::process::Child;
 
 #[cfg(doc)]
@@ -200,11 +201,7 @@ impl Connector for LoginConnector {
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
-        let first = self
-            .first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let first = self.first.lock().take();
         if let Some(session) = first {
             return Ok(session);
         }

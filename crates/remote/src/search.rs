@@ -1,7 +1,6 @@
 //! Looking for a way to one far side, as [`Ways`] decides.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use longhaul_proto::Host;
@@ -9,6 +8,7 @@ use longhaul_proto::text::printable;
 use longhaul_session::{ConnectOptions, Endpoint, Session, connect, connect_over};
 use longhaul_transfer::SessionConnector;
 use longhaul_transfer::path::RelPath;
+use parking_lot::Mutex;
 
 use crate::connector::{Found, Link, LoginConnector, Serve};
 use crate::dial::AddressFamily;

@@ -1,10 +1,11 @@
 //! Standard error of an ssh connection.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_output::message;
 use longhaul_proto::text::printable;
+use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
@@ -50,7 +51,7 @@ impl Errors {
                     if text.is_empty() {
                         continue;
                     }
-                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    let mut kept = kept.lock();
                     if let Some(before) = kept.last.replace(text) {
                         message!("{before}");
                     }
@@ -70,7 +71,7 @@ impl Errors {
 
     /// The far side runs: nothing is held back any more.
     pub(crate) fn begun(&self) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock();
         kept.begun = true;
         if let Some(text) = kept.last.take() {
             message!("{text}");
@@ -79,18 +80,10 @@ impl Errors {
 
     /// The last line, which has not been shown.
     pub(crate) async fn last(&self) -> Option<String> {
-        let reading = self
-            .reading
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let reading = self.reading.lock().take();
         if let Some(reading) = reading {
             let _ = timeout(READ_TIME_LIMIT, reading).await;
         }
-        self.kept
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .last
-            .take()
+        self.kept.lock().last.take()
     }
 }

@@ -1,17 +1,14 @@
 //! The acceptor's side of one set-up: read the OPEN, check it, answer, and complete the TLS
 //! handshake.
 
-use std::{
-    io,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 use longhaul_hop::{Conn, NoOpen, NoRoom, Payer, answer_and_linger, receive_open, unix_ms};
 use longhaul_proto::{
     Admission, Open, PublicKey, Refusal, ReplayMemory, Service, Status, StatusCode,
 };
+use parking_lot::Mutex;
 use rustls::server::UnbufferedServerConnection;
 use tokio::{
     io::{AsyncRead, AsyncWrite, AsyncWriteExt},
@@ -174,7 +171,7 @@ impl Acceptor {
             )
             .map_err(NotAdmitted::Refused)?;
         let payer = decide(open)?;
-        let mut replays = self.replays.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut replays = self.replays.lock();
         replays
             .admit(&payer, open.session_id, open.signed_at_unix_ms, now)
             .map_err(|error| NotAdmitted::Refused(error.into()))

@@ -6,10 +6,7 @@
 
 use std::{
     os::fd::AsFd,
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -17,6 +14,7 @@ use drs::{
     Advice, Applied, CongestionName, Flow, FlowGuard, Host, Mode, RateFitter, SAMPLE_PERIOD,
     Sample, Side, Tally,
 };
+use parking_lot::Mutex;
 
 /// Most actions that are kept for the report.
 const MOST_ACTIONS: usize = 32;
@@ -221,8 +219,8 @@ impl FlowWatch {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Watched> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> parking_lot::MutexGuard<'_, Watched> {
+        self.watched.lock()
     }
 }
 

@@ -4,10 +4,11 @@
 mod tests;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use longhaul_circuits::time::Moment;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::task::{Id, JoinSet};
 use tokio::time::timeout;
@@ -76,9 +77,7 @@ impl Conductor {
     fn locked(&self) -> MutexGuard<'_, Reconciler> {
         // What a panic left is no worse than what a crash leaves, and is put right by the next
         // list.
-        self.reconciler
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.reconciler.lock()
     }
 
     /// Asks what is to be asked as time goes on, several drivers at once, until `stop` is true or

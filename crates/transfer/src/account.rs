@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use longhaul_proto::{LogRate, PublicKey};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, Semaphore};
 use tokio::time::{Instant, timeout};
 
@@ -17,7 +18,6 @@ use crate::error::Failure;
 use crate::frame_io::Buffers;
 use crate::hole_hash::HoleHasher;
 use crate::limits::Limits;
-use crate::lock::Locked;
 use crate::process_limits::ProcessLimits;
 
 mod ledger;
@@ -89,7 +89,7 @@ impl Accounts {
 
     /// The account of `key`, opened if need be.
     pub(crate) fn of(&self, key: PublicKey) -> Arc<Account> {
-        let mut accounts = self.of.locked();
+        let mut accounts = self.of.lock();
         let account = accounts
             .entry(key)
             .or_insert_with(|| self.open(key, Some(Semaphore::new(1)), None));
@@ -107,7 +107,7 @@ impl Accounts {
             log: Mutex::new(LogRate::new(LOG_BURST, LOG_PER_SECOND)),
             log_pending: AtomicBool::new(false),
         });
-        self.shared.accounts.locked().push(Arc::downgrade(&account));
+        self.shared.accounts.lock().push(Arc::downgrade(&account));
         account
     }
 }
@@ -124,7 +124,7 @@ impl Account {
 
     /// Takes `units` now or not at all.
     pub(crate) fn take(self: &Arc<Self>, what: Resource, units: u64) -> Result<Held, Exhausted> {
-        self.shared.ledger.locked().take(what, &self.key, units)?;
+        self.shared.ledger.lock().take(what, &self.key, units)?;
         Ok(Held {
             account: self.clone(),
             what,
@@ -177,7 +177,7 @@ impl Account {
     }
 
     fn admit_log(&self) -> Option<u64> {
-        self.log.locked().admit(self.shared.started.elapsed())
+        self.log.lock().admit(self.shared.started.elapsed())
     }
 
     fn report_left_out(&self, left_out: u64) {
@@ -202,7 +202,7 @@ impl Account {
 
     #[cfg(test)]
     pub(crate) fn held(&self, what: Resource) -> u64 {
-        self.shared.ledger.locked().shares(what).held(&self.key)
+        self.shared.ledger.lock().shares(what).held(&self.key)
     }
 }
 
@@ -219,7 +219,7 @@ impl Held {
         let shared = &self.account.shared;
         shared
             .ledger
-            .locked()
+            .lock()
             .take(self.what, &self.account.key, units)?;
         self.units += units;
         Ok(())
@@ -233,12 +233,12 @@ impl Held {
         let index = self.what as usize;
         shared
             .ledger
-            .locked()
+            .lock()
             .shares(self.what)
             .give_back(&account.key, units);
         // What one gives back may be had by any: each has its own share of what is free.
         if shared.waiting[index].load(Ordering::SeqCst) > 0 {
-            for account in shared.accounts.locked().iter().filter_map(Weak::upgrade) {
+            for account in shared.accounts.lock().iter().filter_map(Weak::upgrade) {
                 account.freed[index].notify_one();
             }
         }
@@ -362,7 +362,7 @@ mod tests {
         assert!(account.log_pending.load(Ordering::Relaxed));
         tokio::time::sleep(2 * MAX_LOG_SILENCE).await;
         assert_eq!(
-            account.log.locked().take_left_out(),
+            account.log.lock().take_left_out(),
             0,
             "reported without another line"
         );

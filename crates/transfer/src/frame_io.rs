@@ -4,15 +4,15 @@
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use longhaul_session::Clear;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use crate::error::Error;
-use crate::lock::Locked;
 use crate::tree_hash::BlockHash;
 use crate::wire::{
     BLOCK_FIXED, BLOCK_LOG2, Block, FRAME_HEAD, Frame, FrameType, MAX_BODY, MAX_HELLO, WireError,
@@ -255,12 +255,12 @@ const MIN_IDLE_BUFFER_BYTES: usize = 64 * 1024;
 impl Buffers {
     /// A buffer with whatever content and length it had.
     pub(crate) fn take(&self) -> Vec<u8> {
-        self.0.locked().pop().unwrap_or_default()
+        self.0.lock().pop().unwrap_or_default()
     }
 
     /// For the next one.
     pub(crate) fn give(&self, buffer: Vec<u8>) {
-        let mut idle = self.0.locked();
+        let mut idle = self.0.lock();
         if idle.len() < MAX_IDLE_BUFFERS && buffer.len() >= MIN_IDLE_BUFFER_BYTES {
             idle.push(buffer);
         }

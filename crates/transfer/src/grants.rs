@@ -4,11 +4,12 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use longhaul_proto::PublicKey;
 use longhaul_proto::text::printable;
 use longhaul_session::read_trusted_file;
+use parking_lot::RwLock;
 use serde::Deserialize;
 
 use crate::path::RelPath;
@@ -215,15 +216,12 @@ impl GrantsInForce {
 
     /// Those in force now.
     pub fn now(&self) -> Arc<Grants> {
-        self.0
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.0.read().clone()
     }
 
     /// `grants` are in force from now on.
     pub fn replace(&self, grants: Grants) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(grants);
+        *self.0.write() = Arc::new(grants);
     }
 }
 

@@ -10,12 +10,12 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::num::NonZero;
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::error::Error;
-use crate::lock::Locked;
 use crate::tree_hash::{BlockHash, BlockHasher};
 use crate::wire::Block;
 
@@ -86,7 +86,7 @@ fn start() -> mpsc::Sender<Job> {
             // Of this thread alone: to Linux, threads are processes here.
             let _ = rustix::process::setpriority_process(None, NICE);
             loop {
-                let job = jobs.locked().recv();
+                let job = jobs.lock().recv();
                 match job {
                     Ok(job) => job(),
                     Err(_) => return,

@@ -15,7 +15,6 @@ mod hole_hash;
 mod limits;
 mod listening;
 mod local;
-mod lock;
 mod manifest;
 mod over_sessions;
 mod part;

@@ -3,17 +3,17 @@
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use longhaul_proto::text::printable;
 use longhaul_proto::{CircuitGrant, PublicKey, Route};
 use longhaul_session::{Clear, ConnectOptions, FlowWatch, Session, connect};
+use parking_lot::Mutex;
 
 use tokio::sync::watch;
 
 use crate::client::{ConnectError, ConnectFailure, Connector, RoutePlan, Transport};
 use crate::error::Error;
-use crate::lock::Locked;
 use crate::server::Server;
 
 /// Between the depots of a route and the address that it begins at, in its name.
@@ -261,7 +261,7 @@ impl SessionConnector {
 
     fn use_ways(&self, set: impl FnOnce(&mut Paths, Option<IpAddr>)) {
         let Some(plan) = &self.plan else { return };
-        let mut paths = self.paths.locked();
+        let mut paths = self.paths.lock();
         set(&mut paths, self.base.source);
         let planned = paths.plan();
         drop(paths);
@@ -274,7 +274,7 @@ impl SessionConnector {
 
     /// The key the server showed, if it was refused for not being known.
     pub fn unknown_server(&self) -> Option<PublicKey> {
-        *self.unknown.locked()
+        *self.unknown.lock()
     }
 }
 
@@ -291,7 +291,7 @@ impl Connector for SessionConnector {
             (None, None) => path.route.to_string(),
             (None, Some(source)) => format!("{}{FROM}{source}", path.route),
         };
-        self.paths.locked().all.iter().map(name).collect()
+        self.paths.lock().all.iter().map(name).collect()
     }
 
     fn plan(&self) -> Option<watch::Receiver<RoutePlan>> {
@@ -300,7 +300,7 @@ impl Connector for SessionConnector {
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
         let mut options = self.base.clone();
-        let path = self.paths.locked().all.get(route).cloned();
+        let path = self.paths.lock().all.get(route).cloned();
         if let Some(path) = path {
             (options.route, options.source) = (path.route, path.source);
             match path.mark {
@@ -313,7 +313,7 @@ impl Connector for SessionConnector {
         }
         connect(&options).await.map_err(|error| {
             if let longhaul_session::Error::UnknownServer { found, .. } = &error {
-                *self.unknown.locked() = Some(*found);
+                *self.unknown.lock() = Some(*found);
             }
             ConnectError {
                 kind: match &error {

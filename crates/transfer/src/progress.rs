@@ -5,14 +5,14 @@ mod events;
 mod not_kept;
 mod streams;
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use longhaul_session::FlowWatch;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use crate::lock::Locked;
 use crate::wire::Written;
 
 use earlier::Earlier;
@@ -68,7 +68,7 @@ pub struct Progress {
 impl Progress {
     /// So many bytes more were in place already.
     pub(crate) fn resumed(&self, bytes: u64) {
-        let before_run = self.earlier.locked().take_resumed(bytes);
+        let before_run = self.earlier.lock().take_resumed(bytes);
         self.bytes_resumed.fetch_add(before_run, Ordering::Relaxed);
     }
 
@@ -80,7 +80,7 @@ impl Progress {
             Written::Linked => (&self.files_linked, &self.bytes_linked),
         };
         let (before_run, bytes) = match written {
-            Written::Unchanged => self.earlier.locked().take_unchanged(bytes),
+            Written::Unchanged => self.earlier.lock().take_unchanged(bytes),
             _ => (1, bytes),
         };
         files.fetch_add(before_run, Ordering::Relaxed);
@@ -95,7 +95,7 @@ impl Progress {
         let files = take(&self.files_done)
             .saturating_sub(take(&self.files_unchanged))
             .saturating_sub(take(&self.files_linked));
-        self.earlier.locked().add(files, travelled);
+        self.earlier.lock().add(files, travelled);
         for counter in [
             &self.entries_found,
             &self.bytes_found,
@@ -184,7 +184,7 @@ impl Progress {
 
     /// The counters of every stream opened so far, in the order in which they were opened first.
     pub fn streams(&self) -> Vec<Arc<StreamCounters>> {
-        self.streams.locked().clone()
+        self.streams.lock().clone()
     }
 
     /// Counters of a new stream over `route`, watched by `flow`; `reports` at a server's end.
@@ -194,7 +194,7 @@ impl Progress {
         flow: Option<Arc<FlowWatch>>,
         reports: bool,
     ) -> Arc<StreamCounters> {
-        let mut streams = self.streams.locked();
+        let mut streams = self.streams.lock();
         let counters = Arc::new(StreamCounters::new(
             streams.len() as u32,
             route,
@@ -210,7 +210,7 @@ impl Progress {
     /// Forgets a stream that has ended, where nobody asks for it any more.
     pub(crate) fn remove_stream(&self, counters: &Arc<StreamCounters>) {
         self.streams
-            .locked()
+            .lock()
             .retain(|one| !Arc::ptr_eq(one, counters));
     }
 

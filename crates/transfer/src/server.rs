@@ -3,10 +3,11 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
 use longhaul_proto::PublicKey;
+use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::time::timeout;
 
@@ -18,7 +19,6 @@ use crate::frame_io::{FrameReader, Incoming};
 use crate::grants::{Grants, GrantsInForce};
 use crate::limits::Limits;
 use crate::listening::Listening;
-use crate::lock::Locked;
 use crate::part::Portion;
 use crate::receive::{AfterDone, StreamEnd, receive_stream};
 use crate::send::{ClearData, send_stream};
@@ -108,7 +108,7 @@ impl Server {
     /// Ends those copies under way that `is_ended` names.
     fn end_copies(&self, why: EarlyEnd, is_ended: impl Fn(&Copy) -> bool) {
         let ended: Vec<_> = {
-            let copies = self.copies.locked();
+            let copies = self.copies.lock();
             let ended = copies.running.values().filter(|copy| is_ended(copy));
             ended.cloned().collect()
         };
@@ -131,7 +131,7 @@ impl Server {
 
     /// Copies under way.
     pub fn copies(&self) -> usize {
-        self.copies.locked().running.len()
+        self.copies.lock().running.len()
     }
 
     /// Serves one stream of an authenticated principal to its end.
@@ -296,7 +296,7 @@ impl Server {
     }
 
     fn forget(&self, token: Token) {
-        let copy = self.copies.locked().end(token);
+        let copy = self.copies.lock().end(token);
         // What it leaves behind is removed from the disk, or made durable, with nobody waiting for
         // it.
         match tokio::runtime::Handle::try_current() {

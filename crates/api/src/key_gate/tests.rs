@@ -152,11 +152,7 @@ fn what_is_not_of_now_is_refused() {
             word,
         );
     }
-    let young = KeyGate::new(
-        bench.gate.keys.read().unwrap().as_ref().clone(),
-        ["dtn:443"],
-        NOW,
-    );
+    let young = KeyGate::new(bench.gate.keys.read().as_ref().clone(), ["dtn:443"], NOW);
     let bench = Bench {
         gate: young,
         ..bench
@@ -326,7 +322,7 @@ fn no_token_cookie_or_page_lets_anybody_in() {
 #[test]
 fn a_key_that_asks_too_often_is_refused_and_the_others_are_not() {
     let bench = Bench::new();
-    *bench.gate.seen.lock().unwrap() = ReplayMemory::with_entries(18);
+    *bench.gate.seen.lock() = ReplayMemory::with_entries(18);
     let get = |key| Ask {
         key,
         method: "GET",

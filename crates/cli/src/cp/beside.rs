@@ -1,10 +1,11 @@
 //! What goes on beside a copy with a server, and is brought to an end with it.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use longhaul_control_client::Controller;
+use parking_lot::Mutex;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -43,19 +44,12 @@ impl Beside {
         }
         let controller = controller.clone();
         let giving_back = tokio::spawn(async move { deadline::give_back(left, &controller).await });
-        *self
-            .giving_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(giving_back);
+        *self.giving_back.lock() = Some(giving_back);
     }
 
     /// Waits for that, for a while.
     pub async fn end(&self) {
-        let giving_back = self
-            .giving_back
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let giving_back = self.giving_back.lock().take();
         if let Some(giving_back) = giving_back {
             let _ = timeout(GIVE_BACK_TIMEOUT, giving_back).await;
         }

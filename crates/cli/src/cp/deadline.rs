@@ -7,8 +7,8 @@
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use jiff::{Timestamp, Zoned};
@@ -17,6 +17,7 @@ use longhaul_control_client::Controller;
 use longhaul_deadline::{Action, Event, Mode, Outlook, Planner};
 use longhaul_hop::unix_ms;
 use longhaul_proto::Endpoint;
+use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::watch as flag;
 use tokio::task::JoinHandle;
@@ -133,11 +134,7 @@ impl Deadline {
     pub async fn end(&self, is_done: bool) -> DeadlineReport {
         let ended = Timestamp::now();
         self.over.send_replace(true);
-        let task = self
-            .task
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let task = self.task.lock().take();
         let is_clear = self.with(|shared| shared.planner.is_clear());
         let within = if is_clear {
             CLEAR_END_TIMEOUT
@@ -153,7 +150,7 @@ impl Deadline {
     }
 
     fn with<T>(&self, what: impl FnOnce(&Shared) -> T) -> T {
-        what(&self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+        what(&self.shared.lock())
     }
 
     fn report(&self, shared: &Shared, ended: Timestamp, is_done: bool) -> DeadlineReport {
@@ -273,7 +270,7 @@ impl Keeper {
     }
 
     fn with<T>(&self, what: impl FnOnce(&mut Shared) -> T) -> T {
-        what(&mut self.shared.lock().unwrap_or_else(PoisonError::into_inner))
+        what(&mut self.shared.lock())
     }
 
     /// Reports to the planner, and does what follows.

@@ -10,8 +10,8 @@ mod report;
 mod reported;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use longhaul_control_client::Controller;
@@ -20,6 +20,7 @@ use longhaul_proto::{Endpoint, Route, SigningKey};
 use longhaul_route_source::belief::SMALL_BYTES;
 use longhaul_route_source::{Choice, ClientSource, NoRoutes, Origin, Question, Spread};
 use longhaul_transfer::Progress;
+use parking_lot::{Mutex, MutexGuard};
 pub use report::{Judged, RoutingReport};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -269,11 +270,11 @@ impl Routing {
     }
 
     fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+        self.said.lock()
     }
 
     fn asking(&self) -> MutexGuard<'_, Option<Asking>> {
-        self.asking.lock().unwrap_or_else(PoisonError::into_inner)
+        self.asking.lock()
     }
 
     fn go_by(&self, choice: Choice, question: &Question, connector: &Remembering) {

@@ -5,7 +5,7 @@
 //! controller answers or not.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -21,6 +21,7 @@ use longhaul_hop::unix_ms;
 use longhaul_policy::{OwnAddressReader, is_local};
 use longhaul_proto::text::printable_within;
 use longhaul_proto::{DEPOT_PORT, Endpoint, MAX_PROBE_BYTES, PublicKey, SigningKey};
+use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::hops::HopSums;
@@ -151,7 +152,7 @@ impl Registered {
     pub fn observer(&self) -> HopObserver {
         let sums = Arc::clone(&self.sums);
         HopObserver(Arc::new(move |report| {
-            let mut sums = sums.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sums = sums.lock();
             sums.add(&report, unix_ms());
         }))
     }
@@ -243,7 +244,7 @@ impl Registered {
     fn put(&self) {
         let Some(spool) = &self.spool else { return };
         let seen = {
-            let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut sums = self.sums.lock();
             // By its key, which the controller knows it by whatever it is called there.
             sums.take(&self.key.public().to_string(), unix_ms())
         };

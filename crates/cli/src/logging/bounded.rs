@@ -6,10 +6,11 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+
 use std::time::Instant;
 
 use longhaul_proto::LogRate;
+use parking_lot::Mutex;
 use tracing::Metadata;
 use tracing::callsite::Identifier;
 use tracing_subscriber::fmt::MakeWriter;
@@ -46,7 +47,7 @@ impl<F> Bounded<F> {
     /// out since the last.
     fn admit(&self, place: Identifier) -> Option<u64> {
         let now = self.began.elapsed();
-        let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut rates = self.rates.lock();
         let fresh = || LogRate::new(MAX_BURST_LINES, LINES_PER_SECOND);
         rates.entry(place).or_insert_with(fresh).admit(now)
     }

@@ -1,13 +1,14 @@
 //! What is known of circuits at the moment, for whoever shows reservations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use longhaul_circuits::ledger::ReservationId;
 use longhaul_control_api::reservations::{Carried, Circuit, CircuitStanding, Reservation};
 use longhaul_setup::circuit::PartId;
 use longhaul_setup::reconcile::SETUP_LEAD_MS;
 use longhaul_setup::streams::Prefix;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::plan::{circuit_name, streams_of};
 use crate::reservations::reported;
@@ -38,7 +39,7 @@ pub struct Counts {
 impl CircuitsView {
     fn known(&self) -> MutexGuard<'_, Known> {
         // What is in there is whole at any moment.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Takes how reservations and circuits stand now: all circuits that there are.

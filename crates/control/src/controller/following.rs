@@ -1,8 +1,8 @@
 //! Following the store: the map, the rights, and what is measured.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use longhaul_control_api::map::Registration;
@@ -36,11 +36,7 @@ impl Controller {
     /// The store does not answer, or has what cannot be read.
     pub async fn follow(&self) -> Result<(), StoreError> {
         let changes = self.0.store.changes().await?;
-        let known = *self
-            .0
-            .changes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let known = *self.0.changes.lock();
         if known == Some(changes) {
             return Ok(());
         }
@@ -67,11 +63,7 @@ impl Controller {
             file.names = names;
         }
         self.make_places();
-        *self
-            .0
-            .changes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(changes);
+        *self.0.changes.lock() = Some(changes);
         Ok(())
     }
 

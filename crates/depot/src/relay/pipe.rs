@@ -3,9 +3,10 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 /// What a pipe holds if it cannot be made larger: 16 pages.
@@ -58,11 +59,7 @@ impl PipePool {
 
     /// An empty pipe, or `None` when the bound or the machine's limits allow no more: copy then.
     pub(crate) fn take(self: &Arc<Self>) -> Option<Pipe> {
-        let spare = self
-            .spare
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let spare = self.spare.lock().pop();
         let raw = match spare {
             Some(raw) => raw,
             None => self.make()?,
@@ -124,7 +121,7 @@ impl PipePool {
     }
 
     fn give_back(&self, raw: RawPipe) {
-        let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spare = self.spare.lock();
         if spare.len() < self.bounds.spare {
             spare.push(raw);
         } else {

@@ -3,8 +3,8 @@
 
 use std::future::Future;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use data_encoding::HEXLOWER;
@@ -15,6 +15,7 @@ use longhaul_transfer::{
     Client, Compare, ConnectError, Connector, DEFAULT_PATIENCE, Destination, Error, Event, Hello,
     Observer, Outcome, Portion, Progress, Request, SessionConnector, Sources, Token, WriteOptions,
 };
+use parking_lot::Mutex;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::resolve;
@@ -93,11 +94,7 @@ impl Connector for Reached {
     }
 
     async fn connect(&self, route: usize) -> Result<Session, ConnectError> {
-        let first = self
-            .first
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let first = self.first.lock().take();
         match first {
             Some(session) => Ok(session),
             None => self.sessions.connect(route).await,

@@ -1,6 +1,8 @@
 //! Both ends of a set-up over an in-memory pipe, in virtual time.
 
-use std::{sync::Mutex, time::Duration};
+use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use longhaul_proto::{Chain, Endpoint, FailureKind, Progress, Route, SessionId};
 use tokio::{
@@ -452,5 +454,5 @@ async fn without_room_the_principal_is_informed() {
     let (set_up, verdict) = tokio::join!(no_room, verdict(near, &open));
     assert!(matches!(set_up, Err(Error::NoRoom(NoRoom::Share))));
     assert_eq!(verdict, Err(FailureKind::Acceptor(StatusCode::Overloaded)));
-    assert!(server.replays.lock().unwrap().is_empty());
+    assert!(server.replays.lock().is_empty());
 }

@@ -1,7 +1,9 @@
 //! Buffers that joined sessions share: one is held while bytes are in it, so that idle sessions
 //! hold none.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// Bytes of a buffer: as much as a session reads ahead and seals at once.
 pub(super) const SIZE: usize = 128 * 1024;
@@ -69,7 +71,7 @@ impl Buffers {
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
-        self.pool.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pool.lock()
     }
 }
 

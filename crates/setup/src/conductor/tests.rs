@@ -41,7 +41,7 @@ impl Driver for Slow {
             {
                 panic!("as it was told to");
             }
-            let mut there = self.there.lock().unwrap();
+            let mut there = self.there.lock();
             match request {
                 Request::SetUp { part } => there.insert(part.id.clone()),
                 Request::TearDown { id, .. } => there.remove(id),
@@ -114,7 +114,7 @@ async fn drivers_are_asked_until_all_is_there_and_again_when_it_changes() {
     let conductor = conductor(Arc::clone(&a) as _, Some(Arc::clone(&b) as _));
     let standing = until(&conductor, |standing| *standing == Standing::Provisioned).await;
     assert_eq!(standing, Standing::Provisioned);
-    let there = || [&a, &b].map(|driver| driver.there.lock().unwrap().len());
+    let there = || [&a, &b].map(|driver| driver.there.lock().len());
     assert_eq!(there(), [1, 1]);
 
     conductor.with(|reconciler| reconciler.want([circuit(1)]));

@@ -1,16 +1,16 @@
 //! What each stream of a copy has carried, and how its connections do.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use drs::Tally;
 use longhaul_session::{FlowWatch, Seen};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::flow_report::ReportSchedule;
-use crate::lock::Locked;
 use crate::wire::FlowReport;
 
 /// Counters of one stream, over all the connections that it had: one that is lost and opened again
@@ -168,35 +168,35 @@ impl StreamCounters {
     }
 
     pub(crate) fn receive(&self, report: FlowReport) {
-        self.ends.locked().reported = Some(report);
+        self.ends.lock().reported = Some(report);
     }
 
     /// How this end does, where that is reported to the other one.
     pub(crate) fn report(&self) -> Option<FlowReport> {
-        let ends = self.ends.locked();
+        let ends = self.ends.lock();
         let watch = ends.watch.as_ref().filter(|_| self.reports)?;
         Some(FlowReport::of(&watch.seen()))
     }
 
     /// The same, when it is time to report it.
     pub(crate) fn due_report(&self) -> Option<FlowReport> {
-        let due = self.reports() && self.ends.locked().schedule.is_due(Instant::now());
+        let due = self.reports() && self.ends.lock().schedule.is_due(Instant::now());
         due.then(|| self.report()).flatten()
     }
 
     /// Whether there is something to report.
     pub(crate) fn reports(&self) -> bool {
-        self.reports && self.ends.locked().watch.is_some()
+        self.reports && self.ends.lock().watch.is_some()
     }
 
     /// What both ends have seen.
     pub fn ends(&self) -> Ends {
-        self.ends.locked().all()
+        self.ends.lock().all()
     }
 
     /// The stream goes on over another connection, watched by `watch`.
     pub(crate) fn reopen(&self, watch: Option<Arc<FlowWatch>>) {
-        let mut ends = self.ends.locked();
+        let mut ends = self.ends.lock();
         let ended = ends.all();
         *ends = KnownEnds {
             ended,

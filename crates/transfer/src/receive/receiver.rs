@@ -9,8 +9,9 @@
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, mpsc};
 
+use parking_lot::Mutex;
 use tokio::sync::mpsc::OwnedPermit;
 use tokio::sync::{Notify, OwnedSemaphorePermit};
 
@@ -18,7 +19,6 @@ use crate::account::{Account, Held, Resource};
 use crate::error::{Error, Failure, FailureKind};
 use crate::frame_io::Buffers;
 use crate::hole_hash::hash_block;
-use crate::lock::Locked;
 use crate::manifest::Record;
 use crate::path::RelPath;
 use crate::progress::{Event, Observer, Progress};
@@ -147,7 +147,7 @@ impl<S: Store> Receiver<S> {
     /// What ends, as a channel without a sender, when this receiver is gone and has let go of its
     /// files. For who asks first.
     pub(crate) fn ended(&self) -> Option<mpsc::Receiver<()>> {
-        self.ended.locked().take()
+        self.ended.lock().take()
     }
 
     /// Reports something to the ledger that makes it remember no more than `EVENT_BYTES`, and
@@ -158,7 +158,7 @@ impl<S: Store> Receiver<S> {
         event: impl FnOnce(&mut Ledger<Carried<S>>, &mut Actions<S>) -> R,
     ) -> (R, Actions<S>) {
         let mut out = Vec::new();
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         let wanted = state.ledger.bytes() + EVENT_BYTES + more;
         let refusal = state.held.set_in_steps(wanted).err();
         if refusal.is_none() {
@@ -215,7 +215,7 @@ impl<S: Store> Receiver<S> {
 
     /// Once all is in place: whether that is all of what was asked for.
     pub(crate) fn check_complete(&self) -> Result<(), Error> {
-        match self.state.locked().ledger.missing() {
+        match self.state.lock().ledger.missing() {
             None => Ok(()),
             Some(source) => {
                 let label = (self.label)(&Head {
@@ -315,7 +315,7 @@ impl<S: Store> Receiver<S> {
             .comparing
             .as_ref()
             .filter(|_| offer.hash.is_some());
-        let _one_at_a_time = reading.map(|comparing| comparing.locked());
+        let _one_at_a_time = reading.map(|comparing| comparing.lock());
         self.store.compare(offer, is_waiting)
     }
 
@@ -439,7 +439,7 @@ impl<S: Store> Receiver<S> {
     /// [`Error::CopyLost`] if it is another copy than before: its entries may be numbered otherwise
     /// (LH-COPY-38).
     pub(crate) fn accepted(&self, instance: Option<CopyInstance>) -> Result<(), Error> {
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         let known = state.instance;
         state.instance = known.or(instance);
         match instance.is_some_and(|instance| state.instance != Some(instance)) {
@@ -450,7 +450,7 @@ impl<S: Store> Receiver<S> {
 
     /// HAVE: see [`Ledger::have`].
     pub(crate) fn have(&self, id: u64, from: u64) -> Option<(Frame, Option<u64>)> {
-        self.state.locked().ledger.have(id, from)
+        self.state.lock().ledger.have(id, from)
     }
 
     /// Whether a block is what its file's description allows, and if so how large the file is; none
@@ -521,12 +521,12 @@ impl<S: Store> Receiver<S> {
 
     /// The hash over everything, once everything is in place.
     pub(crate) fn conclusion(&self) -> Option<Hash> {
-        self.state.locked().ledger.conclusion()
+        self.state.lock().ledger.conclusion()
     }
 
     /// What is to be said at the end, on every stream.
     pub(crate) fn closing_frames(&self) -> Vec<Frame> {
-        self.state.locked().ledger.closing_frames()
+        self.state.lock().ledger.closing_frames()
     }
 
     /// Resolves when everything is in place.
@@ -548,10 +548,7 @@ impl<S: Store> Drop for Receiver<S> {
     /// A copy that ended early: what it made is left as the sender had it, for the next one to
     /// fill.
     fn drop(&mut self) {
-        let state = self
-            .state
-            .get_mut()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let state = self.state.get_mut();
         // Before their directories may be closed to us.
         state.ledger.drop_files();
         for Directory { head, meta, made } in state.ledger.unfinished() {

@@ -6,12 +6,13 @@
 //! place.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::account::Account;
 use crate::error::{Failure, FailureKind};
 use crate::frame_io::FrameReader;
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, receive_stream};
@@ -121,12 +122,12 @@ impl Store for Keeper {
     }
 
     fn write(&self, (): &(), block: &Block, data: &[u8], _: BlockHash) -> Result<(), Failure> {
-        self.0.blocks.locked().insert(block.offset, data.to_vec());
+        self.0.blocks.lock().insert(block.offset, data.to_vec());
         Ok(())
     }
 
     fn commit(&self, (): (), _: &Meta, size: u64, hash: &Hash, done: OnCommit) {
-        *self.0.placed.locked() = Some((size, *hash));
+        *self.0.placed.lock() = Some((size, *hash));
         done(Ok(Written::New));
     }
 
@@ -213,7 +214,7 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
 
     let mut tree = TreeHash::new(SIZE, BLOCK_LOG2);
     assert!(tree.insert_subtree(there()));
-    let blocks = kept.blocks.locked();
+    let blocks = kept.blocks.lock();
     let mut offset = THERE;
     while offset < SIZE {
         let len = BLOCK.min(SIZE - offset);
@@ -226,7 +227,7 @@ async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
     }
     // Nothing else was written: what was begun with at the start of the file was there.
     assert_eq!(blocks.len(), 5);
-    assert_eq!(*kept.placed.locked(), Some((SIZE, tree.root().unwrap())));
+    assert_eq!(*kept.placed.lock(), Some((SIZE, tree.root().unwrap())));
     assert_eq!(
         progress
             .bytes_resumed

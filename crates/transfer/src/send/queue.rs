@@ -6,9 +6,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::fs::Stat;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -16,7 +17,6 @@ use tokio::time::Instant;
 
 use crate::account::{Account, Exhausted, Held, Resource};
 use crate::error::{Error, Failure};
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::progress::{Event, NotKeptCounts, Observer, Progress};
 use crate::send::read::{OpenFile, Reports};
@@ -179,7 +179,7 @@ impl Queue {
     /// Walks all sources into the queue. Blocking; returns early when the queue is closed.
     pub(crate) fn walk(&self) {
         let complete = self.sources.walk(self);
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         state.schedule.walk_ended(complete);
         let found = state.schedule.totals();
         self.progress
@@ -214,12 +214,12 @@ impl Queue {
 
     /// Whether the stream carries something that has no answer yet.
     pub(crate) fn carries(&self, stream: StreamId) -> bool {
-        self.state.locked().schedule.carries(stream)
+        self.state.lock().schedule.carries(stream)
     }
 
     /// Work for `stream`.
     pub(crate) fn take(&self, stream: StreamId) -> Taken {
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         let now = self.started.elapsed();
         let room = state.room();
         if let Some(most) = self.account.max_open_files() {
@@ -325,22 +325,22 @@ impl Queue {
 
     /// Whether the receiver has said that everything is in place.
     pub(crate) fn said_done(&self) -> bool {
-        self.state.locked().schedule.is_completed()
+        self.state.lock().schedule.is_completed()
     }
 
     /// Once everything is in place: whether both sides agree on what that is.
     pub(crate) fn conclusion(&self) -> Option<bool> {
-        self.state.locked().schedule.agreed()
+        self.state.lock().schedule.agreed()
     }
 
     /// The hash over all entries, once done.
     pub(crate) fn manifest(&self) -> Hash {
-        self.state.locked().schedule.manifest()
+        self.state.lock().schedule.manifest()
     }
 
     /// What the walk has found so far.
     pub(crate) fn totals(&self) -> Frame {
-        let found = self.state.locked().schedule.totals();
+        let found = self.state.lock().schedule.totals();
         Frame::Totals {
             entries: found.entries,
             bytes: found.bytes,
@@ -350,7 +350,7 @@ impl Queue {
 
     /// An event for the schedule, and what follows from it.
     fn on<T>(&self, event: impl FnOnce(&mut Schedule, Duration) -> T) -> T {
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         let answer = event(&mut state.schedule, self.started.elapsed());
         self.act(state);
         answer
@@ -476,7 +476,7 @@ impl Queue {
     /// The walk found what takes `cost` bytes of memory; waits for room. False if the queue is
     /// closed.
     fn take_in(&self, cost: u64, event: impl FnOnce(&mut Schedule)) -> bool {
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         loop {
             if state.schedule.is_closed() {
                 return false;
@@ -485,8 +485,7 @@ impl Queue {
                 break;
             }
             // Memory may be given back by other copies, which nobody reports.
-            let waited = self.room.wait_timeout(state, MEMORY_POLL_INTERVAL);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            self.room.wait_for(&mut state, MEMORY_POLL_INTERVAL);
         }
         event(&mut state.schedule);
         let found = state.schedule.totals();
@@ -498,11 +497,11 @@ impl Queue {
 
 impl Reports for Queue {
     fn open_file(&self, id: u64) -> Option<Arc<OpenFile>> {
-        self.state.locked().open_files.get(&id).cloned()
+        self.state.lock().open_files.get(&id).cloned()
     }
 
     fn opened(&self, id: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         let file = Arc::new(file);
         if state
             .schedule
@@ -536,7 +535,7 @@ impl Reports for Queue {
     }
 
     fn is_over(&self) -> bool {
-        self.state.locked().schedule.is_closed()
+        self.state.lock().schedule.is_closed()
     }
 
     fn not_offered(&self, id: u64) {

@@ -2,15 +2,15 @@
 //! while, in virtual time.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::io::DuplexStream;
 
 use crate::account::{Account, Resource};
 use crate::error::{Error, Failure};
 use crate::frame_io::FrameReader;
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::progress::Progress;
 use crate::receive::{AfterDone, Asked, Receiver, StreamEnd, receive_stream};
@@ -96,12 +96,12 @@ impl Store for Keeper {
     }
 
     fn write(&self, (): &(), block: &Block, _: &[u8], _: BlockHash) -> Result<(), Failure> {
-        self.0.blocks.locked().insert(block.offset);
+        self.0.blocks.lock().insert(block.offset);
         Ok(())
     }
 
     fn commit(&self, (): (), _: &Meta, _: u64, hash: &Hash, done: OnCommit) {
-        *self.0.placed.locked() = Some(*hash);
+        *self.0.placed.lock() = Some(*hash);
         done(Ok(Written::New));
     }
 
@@ -199,7 +199,7 @@ async fn lh_copy_30_a_hole_waits_for_the_stream_that_is_behind() {
     let stalled = async {
         // Only what does not wait for a block of this stream can be done meanwhile.
         tokio::time::sleep(STALL).await;
-        let written = kept.blocks.locked().len() as u64;
+        let written = kept.blocks.lock().len() as u64;
         assert!(
             0 < written && written < 2 * AHEAD,
             "{written} blocks ahead of the first"
@@ -218,6 +218,6 @@ async fn lh_copy_30_a_hole_waits_for_the_stream_that_is_behind() {
     assert_eq!(queue.conclusion(), Some(true));
     let mut whole = BlockHasher::new(0, SIZE, SIZE);
     whole.update_zeros(SIZE);
-    let placed = kept.placed.locked().unwrap();
+    let placed = kept.placed.lock().unwrap();
     assert_eq!(placed, *whole.finish().as_bytes());
 }

@@ -253,15 +253,16 @@ pub(crate) fn meta_of(stat: &Stat) -> Meta {
 
 #[cfg(test)]
 mod tests {
+    use parking_lot::Mutex;
+
     use super::*;
-    use std::sync::Mutex;
 
     #[derive(Default)]
     struct List(Mutex<Vec<(String, Found)>>);
 
     impl WalkSink for List {
         fn found(&self, _: u32, path: RelPath, _: Meta, found: Found) -> bool {
-            self.0.lock().unwrap().push((path.to_string(), found));
+            self.0.lock().push((path.to_string(), found));
             true
         }
     }
@@ -290,7 +291,7 @@ mod tests {
             path: RelPath::from_bytes(b"s").unwrap(),
         };
         assert!(walk(0, &source, true, &list));
-        let found = list.0.into_inner().unwrap();
+        let found = list.0.into_inner();
         let names: Vec<&str> = found.iter().map(|(p, _)| p.as_str()).collect();
         assert_eq!(
             names,
@@ -336,7 +337,7 @@ mod tests {
             path: RelPath::from_bytes(b"link").unwrap(),
         };
         walk(2, &link, false, &list);
-        let found = list.0.into_inner().unwrap();
+        let found = list.0.into_inner();
         let kinds = [
             FailureKind::IsDirectory,
             FailureKind::NotFound,

@@ -13,7 +13,6 @@ use super::{Refusal, Server, full, refusal};
 use crate::account::{Account, Held, Resource};
 use crate::error::Error;
 use crate::grants::Access;
-use crate::lock::Locked;
 use crate::progress::{Event, Observer, Progress, StreamCounters};
 use crate::receive::StreamEnd;
 use crate::receive::{Asked, Receiver};
@@ -182,7 +181,7 @@ impl Server {
         self.require_root().await?;
         let token = hello.token;
         let copy = {
-            let mut copies = self.copies.locked();
+            let mut copies = self.copies.lock();
             if copies.over.contains(&token) {
                 return Err(refusal("this copy is over"));
             }
@@ -228,7 +227,7 @@ impl Server {
             Ok(()) => Ok(copy),
             Err(error) => {
                 copy.streams.fetch_sub(1, Ordering::Relaxed);
-                self.copies.locked().running.remove(&token);
+                self.copies.lock().running.remove(&token);
                 Err(Refusal::for_error(&error))
             }
         }

@@ -14,7 +14,6 @@ use longhaul_proto::PublicKey;
 use super::copy::{Copy, EarlyEnd};
 use super::{Copies, Ending, Server};
 use crate::frame_io::KEEP_ALIVE;
-use crate::lock::Locked;
 use crate::part::Portion;
 use crate::store::{Rival, Rivals};
 use crate::wire::Request;
@@ -64,7 +63,7 @@ impl Server {
     /// Ends the rivals of `copy` whose client is gone. The states of all that it may have to wait
     /// for; it looked for them first `looking` ago. Blocking.
     fn dismiss_rivals(&self, copy: &Copy, looking: Duration) -> Vec<Rival> {
-        let mut copies = self.copies.locked();
+        let mut copies = self.copies.lock();
         let mut states = Vec::new();
         let mut gone = Vec::new();
         for rival in rivals(&copies, copy) {

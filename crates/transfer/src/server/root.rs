@@ -6,9 +6,10 @@
 //! complete. While it leads elsewhere, copies and questions about files are refused.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::fs;
 use rustix::io::Errno;
 use tokio::time::{MissedTickBehavior, interval};
@@ -16,7 +17,6 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::copy::EarlyEnd;
 use super::{Refusal, Server};
 use crate::error::{Error, Failure};
-use crate::lock::Locked;
 use crate::store::confine::{Dir, DirIdentity};
 use crate::workers::blocking;
 
@@ -76,21 +76,21 @@ impl ServedRoot {
 
     /// Returns the open directory.
     pub fn dir(&self) -> Arc<Dir> {
-        self.state.locked().dir.clone()
+        self.state.lock().dir.clone()
     }
 
     /// Returns whether the path led to `dir` at the last check, and `dir` is what is served.
     fn is_current(&self, dir: &Arc<Dir>) -> bool {
-        let state = self.state.locked();
+        let state = self.state.lock();
         state.leads == PathLeads::ToServed && Arc::ptr_eq(&state.dir, dir)
     }
 
     /// Looks up the path. Returns where it leads, if that has changed. Blocking.
     fn check(&self) -> Option<PathLeads> {
         let path = self.path.as_deref()?;
-        let _one_at_a_time = self.checking.locked();
+        let _one_at_a_time = self.checking.lock();
         let at_path = fs::stat(path).map(|stat| DirIdentity::from(&stat));
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         let served = state.dir.identity().ok()?;
         let leads = state.leads.after(served, at_path);
         let has_changed = leads != std::mem::replace(&mut state.leads, leads);
@@ -102,10 +102,10 @@ impl ServedRoot {
         let Some(path) = &self.path else {
             return Ok(false);
         };
-        let _one_at_a_time = self.checking.locked();
+        let _one_at_a_time = self.checking.lock();
         let dir = Dir::open(path)?;
         let identity = dir.identity()?;
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         state.leads = PathLeads::ToServed;
         if state.dir.identity() == Ok(identity) {
             return Ok(false);

@@ -9,14 +9,14 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::error::{Error, Failure, FailureKind};
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, Kind, kind_of};
 use crate::store::contest::{Contest, Patience, Rival};
@@ -166,7 +166,7 @@ impl Destination {
                         .make_dir(OsStr::from_bytes(name), mode)
                         .map_err(|errno| Error::path(&target, Failure::for_name(errno, name)))?;
                     if is_described {
-                        directories.made.locked().insert(&target);
+                        directories.made.lock().insert(&target);
                     }
                     if options.fsync {
                         parent_dir.sync().map_err(|errno| {
@@ -234,7 +234,7 @@ impl Destination {
     /// once this copy has waited long enough for others.
     fn contest_pause(&self, contest: Contest) -> Option<Duration> {
         let now = self.began.elapsed();
-        let mut patience = self.patience.locked();
+        let mut patience = self.patience.lock();
         let looking = patience.since_first_look(now);
         let rivals = self.rivals.as_ref().map(|rivals| rivals(looking));
         patience.pause(contest, &rivals.unwrap_or_default(), now)
@@ -388,7 +388,7 @@ impl Destination {
         self.reopen_above(parent);
         // Locked while they are made, so that another thread that finds one knows that this copy
         // made it.
-        let mut made = self.directories.made.locked();
+        let mut made = self.directories.made.lock();
         let mut changed = Vec::new();
         let result = self.base.make_dirs(parent, MARKED_DIR_MODE, &mut |path| {
             made.insert(path);

@@ -41,9 +41,9 @@ mod tests;
 
 use std::ffi::OsString;
 use std::ops::Range;
-use std::sync::Mutex;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 pub use crate::tree_hash::Subtree;
@@ -53,7 +53,6 @@ pub use leftovers::{Leftover, LeftoverUse, MAX_LEFTOVERS, leftovers, remove_left
 pub use storage::{DirStorage, Found, Named, Storage};
 
 use crate::error::{Failure, FailureKind};
-use crate::lock::Locked;
 use crate::tree_hash::TreeHash;
 use flush::FlushPolicy;
 use format::Header;
@@ -158,7 +157,7 @@ impl<S: Storage> Journal<S> {
     /// Whether what is written is recorded, or will be: not in a file of one block, beside another
     /// copy of the same, or after the journal could not be written.
     pub fn is_recording(&self) -> bool {
-        self.pace.locked().recording
+        self.pace.lock().recording
     }
 
     /// Whether nothing is recorded because another copy of the same has the journal.
@@ -170,7 +169,7 @@ impl<S: Storage> Journal<S> {
     /// excepted), by calls to [`Self::write_at`] that have returned. Whether it is time for
     /// [`Self::note`].
     pub fn written(&self, now: Duration, subtree: Subtree) -> bool {
-        let mut pace = self.pace.locked();
+        let mut pace = self.pace.lock();
         if !pace.recording || !pace.batch.insert_subtree(subtree) {
             return false;
         }
@@ -183,24 +182,24 @@ impl<S: Storage> Journal<S> {
     /// `kill -9` the next copy finds it by that. It waits for nothing: not for the disk, and not
     /// for another that writes to the journal. Whether it was noted.
     pub fn note(&self, now: Duration) -> bool {
-        let Some(mut disk) = self.disk.locked_if_free() else {
+        let Some(mut disk) = self.disk.try_lock() else {
             return false;
         };
-        let blocks = match self.pace.locked() {
+        let blocks = match self.pace.lock() {
             mut pace if pace.recording => pace.notes.take(now),
             _ => return false,
         };
         if disk.log.note(&self.storage, &blocks) {
             return true;
         }
-        self.pace.locked().notes.put_back(blocks);
+        self.pace.lock().notes.put_back(blocks);
         false
     }
 
     /// What is to be done at `now`. To be asked after something was written, at the time it names,
     /// and after a flush.
     pub fn poll(&self, now: Duration) -> Action {
-        let mut pace = self.pace.locked();
+        let mut pace = self.pace.lock();
         match pace.policy.due() {
             _ if !pace.recording => Action::Nothing,
             None => Action::Nothing,
@@ -220,14 +219,14 @@ impl<S: Storage> Journal<S> {
     /// What was written may not have reached the disk and cannot be trusted: the file has to fail.
     /// What was recorded before still holds, and the next copy goes on from there.
     pub fn flush(&self, clock: impl FnOnce() -> Duration) -> Result<Flushed, Failure> {
-        let _syncing = self.syncing.locked();
-        let Some(batch) = self.pace.locked().flushing.take() else {
+        let _syncing = self.syncing.lock();
+        let Some(batch) = self.pace.lock().flushing.take() else {
             return Ok(Flushed::Nothing);
         };
         self.sync_data()?;
-        let mut disk = self.disk.locked();
+        let mut disk = self.disk.lock();
         let flushed = self.record(&mut disk, &batch);
-        let mut pace = self.pace.locked();
+        let mut pace = self.pace.lock();
         match &flushed {
             Flushed::Unrecorded(_) if pace.recording => {
                 for subtree in batch.subtrees() {
@@ -243,7 +242,7 @@ impl<S: Storage> Journal<S> {
     /// What would be lost if the power failed now; nothing if nothing is recorded
     /// ([`Self::is_recording`]).
     pub fn at_risk(&self, now: Duration) -> AtRisk {
-        self.pace.locked().policy.at_risk(now)
+        self.pace.lock().policy.at_risk(now)
     }
 
     /// Syncs what was written if there is a journal, so that [`Self::finish`] takes less time.
@@ -254,8 +253,8 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// As for [`Self::flush`].
     pub fn settle(&self) -> Result<bool, Failure> {
-        let _syncing = self.syncing.locked();
-        let has_journal = matches!(self.disk.locked().log, Log::Open(_));
+        let _syncing = self.syncing.lock();
+        let has_journal = matches!(self.disk.lock().log, Log::Open(_));
         if has_journal {
             self.sync_data()?;
         } else {
@@ -275,8 +274,8 @@ impl<S: Storage> Journal<S> {
     /// operating system says. Unless it was the directory that could not be synced, all is left as
     /// it was: to be tried again, or given up with [`Self::discard`].
     pub fn finish(&self, replace: bool) -> Result<(), Failure> {
-        let _syncing = self.syncing.locked();
-        let mut disk = self.disk.locked();
+        let _syncing = self.syncing.lock();
+        let mut disk = self.disk.lock();
         if let Some(failure) = &disk.data_lost {
             return Err(failure.clone());
         }
@@ -311,13 +310,13 @@ impl<S: Storage> Journal<S> {
     /// # Errors
     /// As for [`Self::flush`].
     pub fn leave(&self) -> Result<Flushed, Failure> {
-        let _syncing = self.syncing.locked();
+        let _syncing = self.syncing.lock();
         let batch = self.stop_recording();
-        if batch.held() == 0 || self.disk.locked().data_gone {
+        if batch.held() == 0 || self.disk.lock().data_gone {
             return Ok(Flushed::Nothing);
         }
         self.sync_data()?;
-        Ok(self.record(&mut self.disk.locked(), &batch))
+        Ok(self.record(&mut self.disk.lock(), &batch))
     }
 
     /// [`Self::leave`], and lets go of the files: another copy may go on with them from now on, and
@@ -327,15 +326,15 @@ impl<S: Storage> Journal<S> {
     /// As for [`Self::flush`].
     pub fn let_go(&self) -> Result<Flushed, Failure> {
         let left = self.leave();
-        let _syncing = self.syncing.locked();
-        self.close(&mut self.disk.locked());
+        let _syncing = self.syncing.lock();
+        self.close(&mut self.disk.lock());
         left
     }
 
     /// Removes the data file and the journal: what is there is wrong, or nobody wants it. Blocking.
     pub fn discard(&self) {
-        let _syncing = self.syncing.locked();
-        let mut disk = self.disk.locked();
+        let _syncing = self.syncing.lock();
+        let mut disk = self.disk.lock();
         self.stop_recording();
         disk.log.remove(&self.storage, &self.names);
         self.remove_data(&mut disk);
@@ -361,7 +360,7 @@ impl<S: Storage> Journal<S> {
     /// Called with `syncing`, and without `disk`.
     fn sync_data(&self) -> Result<(), Failure> {
         let synced = self.storage.sync_data(&self.data);
-        synced.map_err(|errno| self.lose_data(&mut self.disk.locked(), errno))
+        synced.map_err(|errno| self.lose_data(&mut self.disk.lock(), errno))
     }
 
     /// The kernel reports a failed write once; a later sync that succeeds says nothing of it
@@ -397,7 +396,7 @@ impl<S: Storage> Journal<S> {
     /// Nothing that is written from now on is recorded. What was written before and is not yet, is
     /// returned.
     fn stop_recording(&self) -> TreeHash {
-        let mut pace = self.pace.locked();
+        let mut pace = self.pace.lock();
         pace.recording = false;
         pace.policy = FlushPolicy::default();
         pace.notes = Notes::default();
@@ -422,7 +421,7 @@ impl<S: Storage> Journal<S> {
 
 impl<S: Storage> Drop for Journal<S> {
     fn drop(&mut self) {
-        self.close(&mut self.disk.locked());
+        self.close(&mut self.disk.lock());
     }
 }
 

@@ -3,9 +3,10 @@
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use longhaul_transfer::*;
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::harness::*;
@@ -327,7 +328,7 @@ impl Connector for Hostile {
     async fn connect(&self, _: usize) -> Result<DuplexStream, ConnectError> {
         let (ours, mut theirs) = tokio::io::duplex(1 << 20);
         let bytes = self.0.clone();
-        self.1.lock().unwrap().push(tokio::spawn(async move {
+        self.1.lock().push(tokio::spawn(async move {
             let mut received = [0; 1024];
             let _ = theirs.read(&mut received).await;
             let _ = theirs.write_all(&bytes).await;

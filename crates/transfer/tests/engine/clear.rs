@@ -181,7 +181,7 @@ async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
     bench.server.allow_clear();
     let pipes = bench.pipes();
     // Two blocks of the file do not fit.
-    *pipes.cuts.lock().unwrap() = vec![100_000];
+    *pipes.cuts.lock() = vec![100_000];
     let from = bench.local("f");
     std::fs::write(&from, noise(3_000_000, 1)).unwrap();
     let (found, names) = Sources::local(std::slice::from_ref(&from), true).unwrap();

@@ -46,7 +46,7 @@ async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
     for (n, cut) in cuts().into_iter().enumerate() {
         let pipes = bench.pipes();
         // The second is cut as well, a little further on.
-        *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
+        *pipes.cuts.lock() = vec![cut, cut / 2 + 1000];
         let run = bench
             .push(
                 pipes,
@@ -70,7 +70,7 @@ async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
     let whole = describe(&bench.root("s"));
     for (n, cut) in cuts().into_iter().enumerate() {
         let pipes = bench.pipes();
-        *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
+        *pipes.cuts.lock() = vec![cut, cut / 2 + 1000];
         let run = bench
             .pull(pipes, &["s"], &n.to_string(), WriteOptions::default())
             .await;
@@ -92,7 +92,7 @@ async fn several_streams_that_die_one_after_the_other_lose_nothing() {
     std::fs::write(bench.local("f"), noise(6_000_000, 7)).unwrap();
     for seed in 0..12u64 {
         let pipes = bench.pipes();
-        *pipes.cuts.lock().unwrap() = (0..9)
+        *pipes.cuts.lock() = (0..9)
             .map(|n| 50_000 + (seed * 7919 + n * 104_729) % 1_500_000)
             .collect();
         let to = format!("/f{seed}");
@@ -121,7 +121,7 @@ async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
     std::fs::write(bench.local("f"), noise(8_000_000, 7)).unwrap();
     let mut pipes = bench.pipes();
     pipes.stalls = true;
-    *pipes.cuts.lock().unwrap() = vec![900_000];
+    *pipes.cuts.lock() = vec![900_000];
     let started = tokio::time::Instant::now();
     let run = bench
         .push_with(
@@ -150,7 +150,7 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
         let pipes = bench.pipes();
         let mut cuts = vec![0; 1000];
         cuts[0] = 1_000_000;
-        *pipes.cuts.lock().unwrap() = cuts;
+        *pipes.cuts.lock() = cuts;
         let started = tokio::time::Instant::now();
         let run = match push {
             true => {
@@ -189,7 +189,7 @@ async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), "x").unwrap();
     let pipes = bench.pipes();
-    *pipes.cuts.lock().unwrap() = vec![0; 10];
+    *pipes.cuts.lock() = vec![0; 10];
     let run = bench
         .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())
         .await;
@@ -200,7 +200,7 @@ async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
     );
     let mut pipes = bench.pipes();
     pipes.routes = vec!["a".into(), "b".into()];
-    *pipes.cuts.lock().unwrap() = vec![0];
+    *pipes.cuts.lock() = vec![0];
     bench
         .push(pipes, &[bench.local("f")], "/f", WriteOptions::default())
         .await
@@ -239,7 +239,7 @@ async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
             }
         };
         // Long before its end can have been read: at most a few blocks of 256 KiB are under way.
-        *pipes.hook.lock().unwrap() = Some((1_000_000, Box::new(hook)));
+        *pipes.hook.lock() = Some((1_000_000, Box::new(hook)));
         let run = bench
             .push(pipes, &[bench.local("s/.")], "/", WriteOptions::default())
             .await;
@@ -265,7 +265,7 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
     }
     let pipes = bench.pipes();
     let gone = [bench.root("s/b"), bench.root("s/d")];
-    *pipes.hook.lock().unwrap() = Some((
+    *pipes.hook.lock() = Some((
         1_000_000,
         Box::new(move || gone.iter().for_each(|f| std::fs::remove_file(f).unwrap())),
     ));

@@ -135,7 +135,7 @@ async fn streams_that_are_lost_lose_no_name() {
             let (from, to) = way.places(&bench);
             tree(&from);
             let pipes = bench.pipes();
-            *pipes.cuts.lock().unwrap() = vec![cut, cut / 2];
+            *pipes.cuts.lock() = vec![cut, cut / 2];
             let run = way.copy(&bench, pipes, options(false)).await;
             run.ok();
             assert!(describe(&to) == describe(&from), "{way:?} {cut}");

@@ -4,8 +4,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use longhaul_proto::PublicKey;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::store::confine::Dir;
 use longhaul_transfer::*;
+use parking_lot::Mutex;
 use rustix::fs::{AtFlags, CWD, Timespec, Timestamps};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadBuf};
 use tokio::time::Instant;
@@ -210,7 +211,7 @@ pub async fn finish(
         }
         Err(error) => Err(error),
     };
-    let events = std::mem::take(&mut *events.0.lock().unwrap());
+    let events = std::mem::take(&mut *events.0.lock());
     Run {
         result,
         ended,
@@ -225,7 +226,7 @@ pub struct Events(Mutex<Vec<Event>>);
 impl Events {
     /// Streams lost so far.
     pub fn streams_lost(&self) -> usize {
-        let events = self.0.lock().unwrap();
+        let events = self.0.lock();
         let lost = |event: &&Event| matches!(event, Event::StreamLost { .. });
         events.iter().filter(lost).count()
     }
@@ -236,13 +237,13 @@ impl Events {
             Event::Failed { failure, .. } => Some(failure.clone()),
             _ => None,
         };
-        self.0.lock().unwrap().iter().filter_map(failure).collect()
+        self.0.lock().iter().filter_map(failure).collect()
     }
 }
 
 impl Observer for Events {
     fn event(&self, event: Event) {
-        self.0.lock().unwrap().push(event);
+        self.0.lock().push(event);
     }
 }
 
@@ -370,13 +371,7 @@ impl Connector for Pipes {
 
     async fn connect(&self, _: usize) -> Result<Cut, ConnectError> {
         let number = self.opened.fetch_add(1, Ordering::SeqCst);
-        let left = self
-            .cuts
-            .lock()
-            .unwrap()
-            .get(number)
-            .copied()
-            .unwrap_or(u64::MAX);
+        let left = self.cuts.lock().get(number).copied().unwrap_or(u64::MAX);
         if left == 0 {
             return Err(ConnectError {
                 message: "depot d:1 does not answer".into(),
@@ -399,7 +394,7 @@ impl Connector for Pipes {
             carried: Arc::default(),
         };
         tokio::spawn(async move { server.serve(theirs, principal).await });
-        let hook = self.hook.lock().unwrap().take();
+        let hook = self.hook.lock().take();
         Ok(Cut {
             inner: ours,
             budget,
@@ -433,7 +428,7 @@ impl Restarting {
         grants.add(access, &key(1).to_string()).unwrap();
         let root = Dir::open(&bench.root("")).unwrap();
         let first = bench.pipes();
-        *first.cuts.lock().unwrap() = vec![cut];
+        *first.cuts.lock() = vec![cut];
         let first = Pipes {
             server: Server::new(root, grants, Limits::default()),
             ..first
@@ -450,7 +445,7 @@ impl Connector for Restarting {
     }
 
     async fn connect(&self, route: usize) -> Result<Cut, ConnectError> {
-        let first = self.first.lock().unwrap().take();
+        let first = self.first.lock().take();
         match first {
             Some(first) => first.connect(route).await,
             None => self.second.connect(route).await,

@@ -48,7 +48,7 @@ fn with_outage(bench: &Bench, cut: u64, attempts: usize) -> Pipes {
     };
     let mut cuts = vec![0; attempts + 1];
     cuts[0] = cut;
-    *pipes.cuts.lock().unwrap() = cuts;
+    *pipes.cuts.lock() = cuts;
     pipes
 }
 
@@ -143,7 +143,7 @@ async fn pull_notices_what_changed_while_its_server_was_away() {
     };
     let new = bench.root("s/!first");
     let (tx, rx) = std::sync::mpsc::channel();
-    *first.hook.lock().unwrap() = Some((
+    *first.hook.lock() = Some((
         // Some of what passes before the cut is read after it, or not at all.
         1_000_000,
         Box::new(move || {
@@ -174,7 +174,7 @@ async fn server_that_loses_each_copy_is_given_up() {
     let pipes = bench.pipes();
     // Each stream breaks at the same place, and the next one comes after the server has dropped the
     // copy.
-    *pipes.cuts.lock().unwrap() = (0..4000)
+    *pipes.cuts.lock() = (0..4000)
         .map(|n| if n % 8 == 0 { 200_000 } else { 0 })
         .collect();
     let from = [bench.local("f")];

@@ -201,12 +201,12 @@ async fn lh_copy_51_whatever_breaks_off_the_rest_mends_it_and_directories_come_o
             // Two parts never run, one breaks off for good.
             for (part, cut) in parts().zip([u64::MAX, cut, u64::MAX]) {
                 let pipes = bench.pipes();
-                *pipes.cuts.lock().unwrap() = [&[cut][..], &[0; 100]].concat();
+                *pipes.cuts.lock() = [&[cut][..], &[0; 100]].concat();
                 let run = bring(&bench, way, pipes, part).await;
                 assert_eq!(run.result.is_err(), cut != u64::MAX, "{way:?} {cut}");
             }
             let pipes = bench.pipes();
-            *pipes.cuts.lock().unwrap() = [&[cut][..], &[0; 100]].concat();
+            *pipes.cuts.lock() = [&[cut][..], &[0; 100]].concat();
             let broken = bring(&bench, way, pipes, Portion::Rest).await;
             assert!(broken.result.is_err(), "{way:?} {cut}");
             bring(&bench, way, bench.pipes(), Portion::Rest).await.ok();

@@ -95,7 +95,7 @@ fn cut_for_good(bench: &Bench, at: u64) -> Pipes {
     let pipes = bench.pipes();
     let mut cuts = vec![0; 100];
     cuts[0] = at;
-    *pipes.cuts.lock().unwrap() = cuts;
+    *pipes.cuts.lock() = cuts;
     pipes
 }
 
@@ -167,7 +167,7 @@ fn once_carried(pipes: &Pipes, bytes: u64) -> oneshot::Receiver<()> {
     let hook = move || {
         let _ = carried.send(());
     };
-    *pipes.hook.lock().unwrap() = Some((bytes, Box::new(hook)));
+    *pipes.hook.lock() = Some((bytes, Box::new(hook)));
     is_carried
 }
 
@@ -405,7 +405,7 @@ async fn a_copy_whose_client_fell_silent_lets_go_of_its_files() {
     let from = [bench.local("f")];
     let mut pipes = bench.pipes();
     pipes.stalls = true;
-    *pipes.cuts.lock().unwrap() = vec![8 * BLOCK];
+    *pipes.cuts.lock() = vec![8 * BLOCK];
     let copy = bench.push(pipes, &from, "/f", options());
     assert!(
         tokio::time::timeout(Duration::from_secs(1), copy)

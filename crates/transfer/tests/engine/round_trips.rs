@@ -2,10 +2,10 @@
 //! verified end.
 
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::Duration;
 
 use longhaul_transfer::*;
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use crate::harness::*;

@@ -303,7 +303,7 @@ async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
             set_mtime(&from.join("f3"), 1_000_000_000 + n as i64, 0);
             set_mtime(&from.join("sub/large"), 1_000_000_000 + n as i64, 0);
             let pipes = bench.pipes();
-            *pipes.cuts.lock().unwrap() = vec![cut, cut + 800];
+            *pipes.cuts.lock() = vec![cut, cut + 800];
             let run = way.copy(&bench, pipes, overwriting()).await;
             run.ok();
             lost += run.streams_lost();
@@ -322,7 +322,7 @@ async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
         tree(&from);
         for cut in [500_000, 2_000_000, 6_000_000] {
             let pipes = bench.pipes();
-            *pipes.cuts.lock().unwrap() = [vec![cut], vec![0; 100]].concat();
+            *pipes.cuts.lock() = [vec![cut], vec![0; 100]].concat();
             let first = way.copy(&bench, pipes, overwriting()).await;
             assert!(first.result.is_err());
             tokio::time::sleep(Limits::default().grace * 2).await;

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use anyhow::{Context, Result};
 use rand::{RngExt, SeedableRng};
@@ -131,7 +132,7 @@ impl Sources {
     /// # Errors
     /// It cannot be written.
     pub fn of(&self, tools: &Tools, data: Data) -> Result<Source> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock();
         if let Some(source) = made.get(&data.name()) {
             return Ok(source.clone());
         }

@@ -42,7 +42,7 @@ impl Store for Held {
             "two threads write one file"
         );
         self.begun.send(block.offset).unwrap();
-        self.go.locked().recv_timeout(DEADLINE).unwrap();
+        self.go.lock().recv_timeout(DEADLINE).unwrap();
         self.writing.fetch_sub(1, Ordering::SeqCst);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Reading from a source that does as it is told.
 
-use std::sync::Mutex;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::limits::BUFFER_BYTES;
@@ -64,7 +64,7 @@ struct Received {
 
 impl Received {
     fn say(&self, what: impl Into<String>) {
-        self.said.lock().unwrap().push(what.into());
+        self.said.lock().push(what.into());
     }
 }
 
@@ -83,21 +83,21 @@ impl Reports for Received {
     }
 
     fn open_file(&self, _: u64) -> Option<Arc<OpenFile>> {
-        self.open.lock().unwrap().clone()
+        self.open.lock().clone()
     }
 
     fn opened(&self, _: u64, file: OpenFile) -> Option<Arc<OpenFile>> {
         self.say(format!("opened {}", file.size()));
         let tree = crate::tree_hash::TreeHash::new(file.size(), file.block_log2);
-        *self.tree.lock().unwrap() = Some(tree);
+        *self.tree.lock() = Some(tree);
         let file = Arc::new(file);
-        *self.open.lock().unwrap() = Some(file.clone());
+        *self.open.lock() = Some(file.clone());
         Some(file)
     }
 
     fn block_read(&self, _: u64, offset: u64, hash: BlockHash) -> Option<Hash> {
         self.say(format!("block {offset}"));
-        let mut tree = self.tree.lock().unwrap();
+        let mut tree = self.tree.lock();
         let tree = tree.as_mut().unwrap();
         tree.insert(offset, hash);
         tree.root()
@@ -173,7 +173,7 @@ fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
         framed.extend_from_slice(out.filled());
         assert_eq!(out.into_bytes().len(), BUFFER_BYTES, "it never grows");
     }
-    (framed, received.said.into_inner().unwrap())
+    (framed, received.said.into_inner())
 }
 
 fn hash_of(data: &[u8]) -> Hash {

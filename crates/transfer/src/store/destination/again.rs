@@ -1,8 +1,9 @@
 //! The same destination for another copy: one that takes the place of a copy that the server has
 //! lost, in the same run.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::{Committer, Destination, Flusher, Grains, OpenDirs, temp_prefix};

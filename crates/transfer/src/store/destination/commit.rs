@@ -7,9 +7,10 @@
 //! threads.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::fs;
 
 use super::directories::reopen_finished;
@@ -19,7 +20,6 @@ use super::new_file::NewFile;
 use super::open_dirs::OpenDirs;
 use super::write::is_same;
 use crate::error::{Failure, FailureKind};
-use crate::lock::Locked;
 use crate::store::OnCommit;
 use crate::store::durability::{self, Durability};
 use crate::tree_hash::Hash;
@@ -157,12 +157,12 @@ impl Committer {
     /// closed if it is flushed with others.
     fn prepare(&self, whole: &mut Whole) -> Result<(Durability, u64), Failure> {
         let device = fs::fstat(whole.file.fd()?)?.st_dev;
-        let known = self.file_systems.locked().get(&device).copied();
+        let known = self.file_systems.lock().get(&device).copied();
         let durability = match known {
             Some(durability) => durability,
             None => {
                 let found = Durability::from_file(whole.file.fd()?)?;
-                self.file_systems.locked().insert(device, found);
+                self.file_systems.lock().insert(device, found);
                 found
             }
         };
@@ -191,7 +191,7 @@ impl Queue {
     /// Adds a file. Starts a worker if there is none. If a whole group waits, commits that group
     /// here, so that a fast sender waits for the disk.
     fn push(self: Arc<Self>, queued: Queued) {
-        let mut state = self.state.locked();
+        let mut state = self.state.lock();
         state.waiting.push_back(queued);
         if state.waiting.len() >= MAX_GROUP_FILES {
             let group = state.take_group();
@@ -210,7 +210,7 @@ impl Queue {
     /// Commits groups until none are left.
     fn run(&self) {
         loop {
-            let mut state = self.state.locked();
+            let mut state = self.state.lock();
             let group = state.take_group();
             state.has_worker = !group.is_empty();
             drop(state);
@@ -252,16 +252,16 @@ fn flush_group(files: &[Queued], costs: &Mutex<FlushCosts>) -> Vec<Result<(), Fa
     let each = || files.iter().map(|queued| queued.whole.flush()).collect();
     let started = Instant::now();
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
-    let prefers_each = costs.locked().prefers_each(count);
+    let prefers_each = costs.lock().prefers_each(count);
     if prefers_each {
         let flushed = each();
-        costs.locked().note_each(count, started.elapsed());
+        costs.lock().note_each(count, started.elapsed());
         return flushed;
     }
     let synced = files.first().map_or(Ok(()), |queued| {
         fs::syncfs(&*queued.whole.file.parent().dir)
     });
-    costs.locked().note_whole(started.elapsed());
+    costs.lock().note_whole(started.elapsed());
     match synced {
         Ok(()) => files.iter().map(|_| Ok(())).collect(),
         // Of any file of the file system: each says whether it was one of these.

@@ -15,8 +15,9 @@
 //! time of its source counts as finished.
 
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::fs::{self, Mode, Stat, XattrFlags};
 use rustix::io::Errno;
 
@@ -24,7 +25,6 @@ use super::made::Made;
 use super::write::metadata_failure;
 use super::{Destination, Parent, times};
 use crate::error::{Failure, FailureKind};
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::send::meta_of;
 use crate::store::MadeDir;
@@ -126,7 +126,7 @@ impl Destination {
             return MadeDir::Kept;
         }
         if stat.st_mode & WRITE_BITS != WRITE_BITS {
-            self.directories.unwritable.locked().insert(place);
+            self.directories.unwritable.lock().insert(place);
         }
         MadeDir::Earlier
     }
@@ -175,7 +175,7 @@ impl Destination {
             DirectoryState::Finished => Some(stat.st_mode & 0o777 | MARKED_DIR_MODE),
             DirectoryState::Own if is_writable => None,
             DirectoryState::Own if self.options.overwrite => Some(stat.st_mode & 0o777 | 0o700),
-            DirectoryState::Own if self.directories.unwritable.locked().contains(&parent.path) => {
+            DirectoryState::Own if self.directories.unwritable.lock().contains(&parent.path) => {
                 Some(MARKED_DIR_MODE)
             }
             _ => None,

@@ -12,13 +12,12 @@ use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, RandomState};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard};
 
 use longhaul_proto::text::printable;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::Parent;
 use crate::error::{Failure, FailureKind};
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Dir, folded};
 
@@ -152,7 +151,7 @@ impl NamesInPlace {
     /// To be called before an entry takes its name, and [`Reserved::confirm`] behind it.
     pub(super) fn reserve(&self, entry: Entry<'_>) -> Result<Reserved<'_>, Failure> {
         let is_plain = !self.sources_overlap && entry.dir.distinguishes(entry.name);
-        let names = (!is_plain).then(|| self.names.locked());
+        let names = (!is_plain).then(|| self.names.lock());
         if let Some(names) = &names {
             self.refuse_other(names, entry)?;
         }
@@ -377,7 +376,7 @@ mod tests {
         for name in ["A.txt", "a.txt", "A.txt"] {
             directory.put(&names, name, 0).unwrap();
         }
-        assert!(names.names.locked().owners.is_empty());
+        assert!(names.names.lock().owners.is_empty());
         assert!(!names.has_folding());
     }
 
@@ -418,7 +417,7 @@ mod tests {
         for number in 0..2 * MAX_NAMES {
             directory.put(&names, &format!("n{number}"), 0).unwrap();
         }
-        assert_eq!(names.names.locked().owners.len(), MAX_NAMES);
+        assert_eq!(names.names.lock().owners.len(), MAX_NAMES);
         directory.put(&names, "same", 0).unwrap();
         let last = format!("N{}", 2 * MAX_NAMES - 1);
         for other in [last.as_str(), "old"] {

@@ -8,14 +8,15 @@
 //! many names.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 #[cfg(test)]
 use rustix::fs;
 use rustix::io::Errno;
 
 use crate::error::{Failure, FailureKind};
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::process_limits::ProcessLimits;
 use crate::store::confine::{Dir, cannot_sync};
@@ -64,11 +65,11 @@ impl OpenDirs {
     }
 
     pub(super) fn get(&self, path: &RelPath) -> Option<Arc<Dir>> {
-        self.open.locked().get(path).map(|open| open.dir.clone())
+        self.open.lock().get(path).map(|open| open.dir.clone())
     }
 
     pub(super) fn insert(&self, path: RelPath, dir: Arc<Dir>) {
-        let mut open = self.open.locked();
+        let mut open = self.open.lock();
         let full = open.len() >= self.max_open;
         let left = if full {
             std::mem::take(&mut *open)
@@ -87,13 +88,13 @@ impl OpenDirs {
     /// Whether a directory is known to take names until this copy finishes it.
     pub(super) fn is_reopened(&self, path: &RelPath) -> bool {
         self.open
-            .locked()
+            .lock()
             .get(path)
             .is_some_and(|open| open.is_reopened)
     }
 
     pub(super) fn set_reopened(&self, path: &RelPath, is_reopened: bool) {
-        if let Some(open) = self.open.locked().get_mut(path) {
+        if let Some(open) = self.open.lock().get_mut(path) {
             open.is_reopened = is_reopened;
         }
     }
@@ -104,7 +105,7 @@ impl OpenDirs {
         if !self.fsync {
             return;
         }
-        match self.open.locked().get_mut(path) {
+        match self.open.lock().get_mut(path) {
             Some(open) => open.changed = true,
             // It has made room for another one since it was taken.
             None => self.sync(path, dir),
@@ -125,9 +126,9 @@ impl OpenDirs {
     /// Forces to disk what has changed, and closes all. Everything that could not be forced to disk
     /// since the beginning.
     pub(super) fn finish(&self) -> Vec<Failure> {
-        let left = std::mem::take(&mut *self.open.locked());
+        let left = std::mem::take(&mut *self.open.lock());
         self.sync_changed(left);
-        std::mem::take(&mut *self.failed.locked())
+        std::mem::take(&mut *self.failed.lock())
     }
 
     fn sync_changed(&self, dirs: HashMap<RelPath, Open>) {
@@ -144,7 +145,7 @@ impl OpenDirs {
     }
 
     fn fail(&self, path: &RelPath, errno: Errno) {
-        let mut failed = self.failed.locked();
+        let mut failed = self.failed.lock();
         if failed.len() < MAX_SYNC_FAILURES {
             let failure = sync_failure(errno);
             let detail = format!("the directory /{path} could not be forced to disk: {failure}");
@@ -163,7 +164,7 @@ impl OpenDirs {
         } else {
             Event::Changed
         };
-        self.log.locked().push((event, inode));
+        self.log.lock().push((event, inode));
     }
 }
 

@@ -36,7 +36,7 @@ impl Copy {
 
     /// The inodes of directories in which a name would be lost.
     fn lost(&self) -> Vec<u64> {
-        let log = self.destination.open_dirs.log.locked().clone();
+        let log = self.destination.open_dirs.log.lock().clone();
         let lost = log.iter().enumerate().filter(|(at, (event, inode))| {
             *event == Event::Changed && !log[*at..].contains(&(Event::Synced, *inode))
         });
@@ -133,7 +133,7 @@ fn without_fsync_nothing_is_forced_to_disk() {
     let mut copy = copy_into(tmp.path(), false);
     copy.small("made/file");
     assert_eq!(copy.destination.finish(), []);
-    let log = copy.destination.open_dirs.log.locked().clone();
+    let log = copy.destination.open_dirs.log.lock().clone();
     assert!(log.iter().all(|(event, _)| *event == Event::Changed));
 }
 

@@ -6,15 +6,14 @@
 
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use parking_lot::Mutex;
 use rustix::fs::{self, AtFlags, Stat, Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::write::metadata_failure;
 use crate::error::{Failure, FailureKind};
-use crate::lock::Locked;
 use crate::store::confine::Dir;
 use crate::wire::Meta;
 
@@ -81,7 +80,7 @@ impl Grains {
     }
 
     fn find(&self, device: u64, dir: &Dir, temp: &OsStr) -> Option<Grain> {
-        let mut known = self.0.locked();
+        let mut known = self.0.lock();
         if let Some((_, grain)) = known.iter().find(|(known, _)| *known == device) {
             return *grain;
         }

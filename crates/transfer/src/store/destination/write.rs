@@ -17,7 +17,6 @@ use super::open_dirs::sync_failure;
 use super::temp_file::TempFile;
 use super::{Destination, MARKED_DIR_MODE, Parent, times};
 use crate::error::{Failure, FailureKind, refuses_name};
-use crate::lock::Locked;
 use crate::path::RelPath;
 use crate::store::confine::{Kind, kind_of};
 use crate::store::contest::Contest;
@@ -218,7 +217,7 @@ impl Store for Destination {
             ..parent.entry()
         };
         let reserved = self.names_in_place.reserve(entry)?;
-        let mut made = self.directories.made.locked();
+        let mut made = self.directories.made.lock();
         let new = self.make_named_dir(&parent)?;
         let was_made = made.remove(&place);
         drop(made);

@@ -2,8 +2,8 @@
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::flush::FlushPolicy;

@@ -7,12 +7,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::{OsStr, OsString};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rustix::io::Errno;
 
 use super::Random;
-use crate::lock::Locked;
 use crate::store::journal::{Found, Named, Storage};
 
 #[derive(Clone, Default)]
@@ -79,7 +79,7 @@ pub(super) struct SimFile {
 
 impl Drop for SimFile {
     fn drop(&mut self) {
-        let mut state = self.disk.0.locked();
+        let mut state = self.disk.0.lock();
         state.open.remove(&self.id);
         if state.locks.get(&self.inode) == Some(&self.id) {
             state.locks.remove(&self.inode);
@@ -90,23 +90,23 @@ impl Drop for SimFile {
 impl SimDisk {
     /// Whoever uses the disk ends with its `step`-th change from now on, which may still happen.
     pub(super) fn end_at(&self, step: Option<u32>) {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         state.steps = 0;
         state.last_step = step;
     }
 
     /// Changes and syncs since [`Self::end_at`].
     pub(super) fn steps(&self) -> u32 {
-        self.0.locked().steps
+        self.0.lock().steps
     }
 
     pub(super) fn set_trouble(&self, trouble: Trouble) {
-        self.0.locked().trouble = trouble;
+        self.0.lock().trouble = trouble;
     }
 
     /// Loses what was not synced.
     pub(super) fn fail_power(&self, random: &mut Random) {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         assert!(state.open.is_empty(), "the processes have ended");
         for inode in state.inodes.values_mut() {
             let mut unsynced = std::mem::take(&mut inode.unsynced);
@@ -140,13 +140,13 @@ impl SimDisk {
 
     /// What is read under a name.
     pub(super) fn content(&self, name: &str) -> Option<Vec<u8>> {
-        let state = self.0.locked();
+        let state = self.0.lock();
         let inode = state.names.get(OsStr::new(name))?;
         Some(state.inodes[inode].now.clone())
     }
 
     pub(super) fn names(&self) -> Vec<String> {
-        let state = self.0.locked();
+        let state = self.0.lock();
         state
             .names
             .keys()
@@ -164,7 +164,7 @@ impl SimDisk {
     }
 
     fn change(&self, file: &SimFile, change: Change) -> Result<(), Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         let goes_on = Self::step(&mut state)?;
         if state.trouble == Trouble::DiskFull {
             return Err(Errno::NOSPC);
@@ -211,7 +211,7 @@ impl Storage for SimDisk {
     type File = SimFile;
 
     fn create_new(&self, name: &OsStr) -> Result<SimFile, Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         if state.names.contains_key(name) {
             return Err(Errno::EXIST);
         }
@@ -240,7 +240,7 @@ impl Storage for SimDisk {
     }
 
     fn open_own(&self, name: &OsStr) -> Result<Found<SimFile>, Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         match state.names.get(name).copied() {
             None => Ok(Found::Missing),
             Some(inode) => Ok(Found::Own(self.open(inode, &mut state))),
@@ -248,15 +248,15 @@ impl Storage for SimDisk {
     }
 
     fn lock(&self, file: &SimFile) -> Result<bool, Errno> {
-        Ok(*self.0.locked().locks.entry(file.inode).or_insert(file.id) == file.id)
+        Ok(*self.0.lock().locks.entry(file.inode).or_insert(file.id) == file.id)
     }
 
     fn is_named(&self, file: &SimFile, name: &OsStr) -> Result<bool, Errno> {
-        Ok(self.0.locked().names.get(name) == Some(&file.inode))
+        Ok(self.0.lock().names.get(name) == Some(&file.inode))
     }
 
     fn named(&self, name: &OsStr) -> Result<Option<Named>, Errno> {
-        let state = self.0.locked();
+        let state = self.0.lock();
         Ok(state.names.get(name).map(|inode| Named {
             inode: *inode,
             size: state.inodes[inode].now.len() as u64,
@@ -264,7 +264,7 @@ impl Storage for SimDisk {
     }
 
     fn size(&self, file: &SimFile) -> Result<u64, Errno> {
-        Ok(self.0.locked().inodes[&file.inode].now.len() as u64)
+        Ok(self.0.lock().inodes[&file.inode].now.len() as u64)
     }
 
     fn set_size(&self, file: &SimFile, size: u64) -> Result<(), Errno> {
@@ -279,12 +279,12 @@ impl Storage for SimDisk {
     }
 
     fn read(&self, file: &SimFile, limit: usize) -> Result<Vec<u8>, Errno> {
-        let bytes = &self.0.locked().inodes[&file.inode].now;
+        let bytes = &self.0.lock().inodes[&file.inode].now;
         Ok(bytes[..bytes.len().min(limit)].to_vec())
     }
 
     fn read_back(&self, file: &SimFile, bytes: &mut [u8], offset: u64) -> Result<bool, Errno> {
-        let there = &self.0.locked().inodes[&file.inode].now;
+        let there = &self.0.lock().inodes[&file.inode].now;
         let Some(there) = there.get(offset as usize..offset as usize + bytes.len()) else {
             return Ok(false);
         };
@@ -297,7 +297,7 @@ impl Storage for SimDisk {
     }
 
     fn sync_data(&self, file: &SimFile) -> Result<(), Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         if !Self::step(&mut state)? || state.trouble == Trouble::SyncFails {
             return Err(Errno::IO);
         }
@@ -313,7 +313,7 @@ impl Storage for SimDisk {
     }
 
     fn rename(&self, from: &OsStr, to: &OsStr, replace: bool) -> Result<(), Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         if !replace && state.names.contains_key(to) {
             return Err(Errno::EXIST);
         }
@@ -325,7 +325,7 @@ impl Storage for SimDisk {
     }
 
     fn remove(&self, name: &OsStr) -> Result<(), Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         if !state.names.contains_key(name) {
             return Err(Errno::NOENT);
         }
@@ -333,7 +333,7 @@ impl Storage for SimDisk {
     }
 
     fn sync_dir(&self) -> Result<(), Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         if !Self::step(&mut state)? || state.trouble == Trouble::SyncFails {
             return Err(Errno::IO);
         }
@@ -345,7 +345,7 @@ impl Storage for SimDisk {
     }
 
     fn unique(&self) -> Result<[u8; 16], Errno> {
-        let mut state = self.0.locked();
+        let mut state = self.0.lock();
         state.counter += 1;
         Ok(u128::from(state.counter).to_be_bytes())
     }
