@@ -8,6 +8,7 @@
 #   make test-api  a running agent against its API's description, with schemathesis, in a sandbox; EXAMPLES=1000 SEED=7 asks more, and other things
 #   make figures   the plan of every published measurement, with tables and plots in docs/results/; NAMES="lsr depots" measures some; other runs stay
 #   make bench     the relay beside HAProxy; what a copy costs, beside GridFTP and rsync (written to docs/results/engine.md)
+#   make docs      the documentation as a book, in target/book
 #   make fuzz      every parser of what strangers and operators write, ten minutes each
 #
 # Beyond the Rust toolchain these need iproute2; `make bench` needs haproxy, `make figures` iperf3 and the programs that are compared.
@@ -22,7 +23,7 @@ FIGURES := $(PROGRAMS)/longhaul-figures
 # Tests that take long mostly wait, for paths and for time limits: twice as many go at a time as there are processors.
 export RUST_TEST_THREADS ?= $(shell expr 2 \* $$(nproc))
 
-.PHONY: demo demo-small test test-trees test-power test-api test-page web figures figures-check bench deps bench-deps build lint deny machete advisories fuzz seeds clean
+.PHONY: demo demo-small test test-trees test-power test-api test-page web figures figures-check docs bench deps bench-deps build lint deny machete advisories fuzz seeds clean
 
 demo: deps build
 	$(FIGURES) demo --out $(TARGET_DIR)/demo
@@ -87,6 +88,11 @@ machete:
 # Known vulnerabilities, where the data base of advisories can be had.
 advisories:
 	scripts/advisories
+
+# The documentation as a book. `mdbook` is installed into target/tools once.
+docs:
+	@test -x $(TARGET_DIR)/tools/bin/mdbook || $(CARGO) install --locked --quiet mdbook --root $(TARGET_DIR)/tools --debug
+	$(TARGET_DIR)/tools/bin/mdbook build --dest-dir $(TARGET_DIR)/book
 
 # Every parser that the network or an operator's file reaches, for ten minutes each; FUZZ_SECONDS and FUZZ_JOBS (how many at a time)
 # say otherwise, FUZZ_TARGETS names some. `make test` replays the corpora without fuzzing.

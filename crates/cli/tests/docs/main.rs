@@ -1,6 +1,6 @@
 //! The documentation: every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
 //! lab, or says why not and is held against the programs' own arguments; messages, metrics and
-//! layers are those of the sources.
+//! layers are those of the sources; links lead somewhere.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
@@ -8,6 +8,7 @@ mod bounds;
 #[path = "../common/mod.rs"]
 mod common;
 mod layers;
+mod links;
 mod messages;
 mod page;
 mod pages;
