@@ -19,7 +19,7 @@ use crate::exit::Exit;
 use crate::failure;
 use crate::watch::Watch;
 
-/// How a copy went. Field for field what `--json` prints last; documented in `docs/copying.md`.
+/// How a copy went. Field for field what `--json` prints last; documented in `docs/json.md`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     event: &'static str,

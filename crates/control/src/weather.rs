@@ -30,7 +30,7 @@ use crate::store::measurements::SeriesKey;
 /// For how long what is assumed is taken for new, in seconds.
 const ASSUMED_FOR_S: f64 = 60.0;
 /// Streams of a transfer that does not say how many: as many as a copy begins with on a path where
-/// they matter (`docs/copying.md`).
+/// they matter (`docs/routes.md`).
 const USUAL_STREAMS: u16 = 16;
 
 /// A series and its newest value.

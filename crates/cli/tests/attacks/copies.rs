@@ -11,10 +11,10 @@ use crate::world::*;
 /// How long an attack may go on here.
 const ATTACK: Duration = Duration::from_secs(6);
 /// Descriptors that a server may hold while one key opens all it can: two for each of its 2,048
-/// files, and what else it needs (docs/copying.md).
+/// files, and what else it needs (docs/serving.md).
 const MAX_DESCRIPTORS_UNDER_ONE_KEY: u64 = 2 * 2_048 + 256;
 /// Memory, in bytes, by which one key may make a server grow: 128 MiB are its share of what is
-/// remembered, and allocators round up (docs/copying.md).
+/// remembered, and allocators round up (docs/serving.md).
 const MAX_MEMORY_OF_ONE_KEY: u64 = 192 << 20;
 /// Lines and bytes of log that one key may cause within some seconds.
 const MAX_LOG_LINES: usize = 2_000;
