@@ -28,7 +28,7 @@ pub fn start(default: &str) {
         .with_writer(Bounded::new(|| longhaul_output::Messages))
         .with_target(false)
         .try_init();
-    // Only fails when logging has been started before.
+    // Only fails if logging has been started before.
     drop(started);
 }
 
@@ -36,8 +36,8 @@ fn coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
     terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Whatever a field holds of other people's words, it stays on its line, is not long, and does not
-/// steer a terminal.
+/// Writes a field. Text from other parties stays on its line, is shortened, and cannot control a
+/// terminal.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let value = printable_within(format!("{value:?}").as_bytes(), MAX_FIELD_BYTES);
     match field.name() {
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// What a log of these bounds has after `events` have written into it.
+    /// Returns the content of a log with these bounds after `events` have written to it.
     fn logged(events: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();

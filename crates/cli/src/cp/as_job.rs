@@ -1,4 +1,4 @@
-//! A command line of `cp` as a job's request, and a job's request as a command line.
+//! Conversion of a `cp` command line to a job's request, and back.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,23 +15,23 @@ use super::Cp;
 use crate::target::Target;
 use crate::{failure, home};
 
-/// How long an attempt of a job waits out an outage; the job is tried again after that.
+/// Time for which one attempt of a job tolerates an outage. The job is retried after that.
 pub const ATTEMPT_PATIENCE: Time = Time(Duration::from_secs(40));
 
-/// Whose the paths of a command line are.
+/// The machine that the paths of a command line belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathsOf {
-    /// That of the command: those that do not begin with a slash begin where it was typed.
+    /// This machine. Relative paths begin in the current directory.
     ThisMachine,
-    /// Another, whose directories this one knows nothing of.
+    /// Another machine, whose directories are unknown here.
     AnotherMachine,
 }
 
 impl Cp {
-    /// What it asks for, as a job: with paths that mean the same wherever the agent was started.
+    /// Converts the command line to a job. Its paths mean the same wherever the agent was started.
     ///
     /// # Errors
-    /// It makes no sense, or names what cannot be said in JSON.
+    /// The command line is invalid, or names something that JSON cannot express.
     pub fn request(&self, of: PathsOf) -> Result<JobRequest> {
         self.understood()?;
         if self.patience.is_some() {
@@ -95,16 +95,16 @@ impl Cp {
         })
     }
 
-    /// To be reported in JSON.
+    /// Returns true if the report is to be JSON.
     pub fn wants_json(&self) -> bool {
         self.json
     }
 }
 
-/// Whether `longhaul cp` makes sense of a request.
+/// Checks that `longhaul cp` accepts a request.
 ///
 /// # Errors
-/// Says what it does not understand, in one line.
+/// Describes in one line what it does not accept.
 pub fn is_understood(request: &JobRequest) -> Result<(), String> {
     let command = Cp::augment_args(Command::new("cp").no_binary_name(true)).disable_help_flag(true);
     let matches = command
@@ -120,10 +120,10 @@ pub fn is_understood(request: &JobRequest) -> Result<(), String> {
         .map_err(|error| failure::line(&error))
 }
 
-/// A path of the command line, as it is understood from anywhere.
+/// Makes a path of the command line absolute.
 fn absolute(path: &OsStr, of: PathsOf) -> Result<String> {
     match Target::parse(path)? {
-        // Joined, not cleaned: a slash or a dot at the end means something.
+        // Joined, not cleaned: a slash or a dot at the end is significant.
         Target::Local(path) => absolute_file(&path, of),
         Target::Login(_) | Target::Remote(_) => text(path),
     }

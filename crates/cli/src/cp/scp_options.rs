@@ -1,16 +1,16 @@
-//! Flags of scp that `cp` takes, so that fingers and scripts need not relearn: those that hold
-//! anyway, and those that it does not do, each with what to use instead.
+//! Flags of scp that `cp` accepts for familiarity. Some hold anyway; the others are refused with a
+//! hint what to use instead.
 
 use anyhow::{Result, bail};
 use clap::Args;
 
-/// As of scp.
+/// Flags of scp.
 #[derive(Args)]
 pub struct ScpOptions {
-    /// Keep permissions and modification times. They always are; for those who are used to scp.
+    /// Keep permissions and modification times. They always are; this is for scp users.
     #[arg(short = 'p')]
     keep_times: bool,
-    /// Tell what ssh does, and what is decided on the way.
+    /// Print what ssh does, and the decisions of the copy.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     #[arg(short = 'C', hide = true)]
@@ -38,10 +38,10 @@ pub struct ScpOptions {
 }
 
 impl ScpOptions {
-    /// Refuses what is asked for and not done.
+    /// Refuses flags that `cp` does not support.
     ///
     /// # Errors
-    /// One of these is given; it says what to use.
+    /// One of these flags is given. The message says what to use.
     pub fn check(&self) -> Result<()> {
         let flags = [
             (

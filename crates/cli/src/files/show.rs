@@ -1,4 +1,4 @@
-//! Lines about files, for people and programs.
+//! Formats files for people and programs.
 
 use longhaul_proto::text::printable;
 use longhaul_transfer::TEMP_PREFIX;
@@ -10,24 +10,24 @@ use serde_json::json;
 
 use crate::place::Location;
 
-/// How entries are shown.
+/// Options for showing entries.
 #[derive(Clone, Copy)]
 pub struct Show {
-    /// One JSON object a line.
+    /// Print JSON, one object per line.
     pub json: bool,
-    /// With permissions, size and time.
+    /// Show permissions, size and time.
     pub long: bool,
-    /// Also what copies keep under names of their own.
+    /// Include entries that copies keep under names of their own.
     pub all: bool,
 }
 
 impl Show {
-    /// Whether `entry` is shown in a list.
+    /// Returns true if a list shows `entry`.
     pub fn lists(self, entry: &Entry) -> bool {
         self.all || !entry.name.0.starts_with(TEMP_PREFIX.as_bytes())
     }
 
-    /// Its line.
+    /// Formats the line of an entry.
     pub fn line(self, entry: &Entry) -> String {
         let name = printable(&entry.name.0);
         let target = entry.target.as_ref().map(|target| printable(&target.0));
@@ -57,12 +57,12 @@ impl Show {
     }
 }
 
-/// A name was changed, as a program receives it.
+/// Formats a success for programs.
 pub fn done(path: &str) -> String {
     json!({ "event": "done", "path": path }).to_string()
 }
 
-/// What failed, as a program receives it.
+/// Formats a failure for programs.
 pub fn failed(location: &Location, failure: &FilesFailure) -> String {
     json!({
         "event": "failed", "path": printable(&failure.path.0), "kind": failure.kind, "message": location.failed(failure),
@@ -70,7 +70,7 @@ pub fn failed(location: &Location, failure: &FilesFailure) -> String {
     .to_string()
 }
 
-/// What copies left in `directory`.
+/// Formats what a copy left in `directory`.
 pub fn leftover(
     leftover: &FoundLeftover,
     location: &Location,
@@ -108,7 +108,7 @@ pub fn leftover(
     format!("{size:>12} {age:>10} {place}: {what}")
 }
 
-/// `name` in `directory`.
+/// Joins `directory` and `name`.
 pub fn beneath(directory: &PathBytes, name: &[u8]) -> PathBytes {
     match directory.0.last() {
         None | Some(b'/') => PathBytes([&directory.0, name].concat()),

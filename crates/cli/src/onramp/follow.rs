@@ -1,5 +1,5 @@
-//! The rules of a controller in place of a person's: asked for again and again, and kept in a file,
-//! from which the on-ramp reads them. Keys of off-ramps are not a controller's to name.
+//! Follows a controller's rules instead of a user's: fetches them regularly, and keeps them in the
+//! file that the on-ramp reads. The controller cannot name keys of off-ramps.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,25 +14,24 @@ use tokio::time::sleep;
 
 use crate::home;
 
-/// How often the controller is asked.
+/// Interval between fetches.
 const FETCH_INTERVAL: Duration = Duration::from_secs(30);
-/// How old a file of the same rules may become before it is written again, which says that they
-/// hold.
+/// Age at which a file of unchanged rules is written again, to show that they still hold.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
-/// Rules that no controller has said for so long hold no longer.
+/// Age at which rules that no controller has confirmed are dropped.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// The file, in the state directory.
+/// The file of rules, in the state directory.
 const FILE: &str = "control/routes.toml";
 
-/// Keeps a file of the controller's rules.
+/// Maintainer of a file of the controller's rules.
 pub struct Follower {
     controller: Controller,
     file: PathBuf,
     known_hosts: PathBuf,
 }
 
-/// Why there are no new rules.
+/// Reasons why there are no new rules.
 #[derive(Debug, thiserror::Error)]
 enum NotFetched {
     #[error(transparent)]
@@ -47,10 +46,10 @@ enum NotFetched {
 }
 
 impl Follower {
-    /// Of the controller that is asked by default.
+    /// Creates a follower of the default controller.
     ///
     /// # Errors
-    /// None is asked, or there is no place for the file.
+    /// No controller is configured, or there is no directory for the file.
     pub fn new(identity: &Identity) -> Result<Self> {
         let known = home::make_dir()?.join(settings::FILE);
         let settings = Settings::load(&known)?.ok_or_else(|| {
@@ -71,12 +70,12 @@ impl Follower {
         })
     }
 
-    /// Where the rules are.
+    /// Returns the file of rules.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Asks for the rules, again and again.
+    /// Fetches the rules regularly.
     pub async fn run(self) -> std::convert::Infallible {
         loop {
             self.step().await;
@@ -84,8 +83,8 @@ impl Follower {
         }
     }
 
-    /// Asks once. A controller that does not answer changes nothing, until its last rules are too
-    /// old.
+    /// Fetches once. While the controller does not answer, nothing changes until its last rules are
+    /// too old.
     pub async fn step(&self) {
         let Err(error) = self.fetch().await else {
             return;
@@ -112,7 +111,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Says in the log which off-ramps of new rules are not used.
+    /// Logs which off-ramps of new rules are not used.
     fn report_unknown(&self, rules: &RouteTable) {
         let known = KnownHosts::open(&self.known_hosts).ok();
         for rule in rules.rules() {
@@ -128,8 +127,7 @@ impl Follower {
     }
 }
 
-/// How long ago a file was written; none where there is no file, or the clock was set back behind
-/// it.
+/// Returns the age of a file, or `None` if it does not exist or lies in the future.
 fn age(file: &Path) -> Option<Duration> {
     let written = std::fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()
