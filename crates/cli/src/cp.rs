@@ -157,7 +157,7 @@ pub struct Cp {
     ssh: SshOptions,
 }
 
-/// A copy that finished, and the remote sides still to be ended.
+/// A copy that finished, and the far sides still to be ended.
 struct Carried {
     outcome: Outcome,
     far: over_ssh::Far,

@@ -107,7 +107,7 @@ impl Exit {
         }
     }
 
-    /// Returns the code for an error of a remote side.
+    /// Returns the code for an error of a far side.
     fn of_far_side(error: &RemoteError) -> Self {
         use RemoteError::*;
         match error {

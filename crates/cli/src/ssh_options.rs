@@ -47,7 +47,7 @@ pub struct SshOptions {
 }
 
 impl SshOptions {
-    /// Returns the options for starting remote sides.
+    /// Returns the options for starting far sides.
     pub fn start(&self) -> Start {
         let mut options: Vec<OsString> = Vec::new();
         let mut add = |flag: &str, value: OsString| options.extend([flag.into(), value]);

@@ -1,4 +1,4 @@
-//! docs/results/engine.md.
+//! Writes docs/results/engine.md.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::profile::Parts;
 use crate::rates::Rate;
 use crate::{Copied, Measured, Options};
 
-/// The page's text.
+/// Returns the page's text.
 pub fn write(
     options: &Options,
     measured: &[Measured],
@@ -38,7 +38,8 @@ fn head(options: &Options) -> String {
     )
 }
 
-/// The last commit that changed the code, if git knows it and nothing has been changed since.
+/// Returns the last commit that changed the code, if git knows it and nothing has been changed
+/// since.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let code = ["--", "crates", "Cargo.lock"];
@@ -93,7 +94,7 @@ fn copies(text: &mut String, options: &Options, measured: &[Measured]) {
     }
 }
 
-/// This build by the other one, copy by copy in the order in which they were made.
+/// Compares this build with the other one, copy by copy in order.
 fn pairs(text: &mut String, options: &Options, measured: &[Measured]) {
     let (Some((name, _)), [this, other, ..]) = (&options.against, measured) else {
         return;

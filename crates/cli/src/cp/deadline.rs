@@ -182,7 +182,7 @@ struct Keeper {
     watch: Arc<Watch>,
     is_over: flag::Receiver<bool>,
     mode: Mode,
-    /// True once the planner knows that the copy has received everything.
+    /// True once the planner was told that the copy is over.
     received_over: bool,
 }
 

@@ -19,9 +19,9 @@ use crate::watch::Watch;
 pub enum Far {
     /// There are none.
     None,
-    /// The remote side of a copy from or to this machine.
+    /// The far side of a copy from or to this machine.
     One(Arc<LoginConnector>),
-    /// Both remote sides of a copy between two hosts.
+    /// Both far sides of a copy between two hosts.
     Two(Box<[FarSide; 2]>),
 }
 
@@ -160,7 +160,7 @@ impl Cp {
         Ok(Carried { outcome, far })
     }
 
-    /// Returns the options for starting remote sides.
+    /// Returns the options for starting far sides.
     fn start(&self) -> Start {
         let mut start = self.ssh.start();
         if self.scp.verbose {

@@ -1,4 +1,4 @@
-//! Servers that answer a pull with what was not asked for.
+//! Servers that answer a pull with something else than was requested.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,8 +8,7 @@ use longhaul_hostile::{Answer, HostileServer, frames};
 
 use crate::world::*;
 
-/// Runs `cp` from a server that says `said`, with these arguments; its sources are put behind the
-/// server's address.
+/// Runs `cp` from a server that sends `said`. `sources` are appended to the server's address.
 fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &str) -> Output {
     let answer = Answer {
         frames: said.concat(),
@@ -32,7 +31,7 @@ fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &
     output.expect("a copy from a hostile server did not end")
 }
 
-/// The names beneath `dir`, in order.
+/// Returns the names beneath `dir`, in order.
 fn found(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(dir)
         .unwrap()
@@ -42,7 +41,7 @@ fn found(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A tree with files that a shell and a server of logins would read.
+/// A tree with files that a shell and an ssh server would read.
 fn tree() -> Vec<Vec<u8>> {
     vec![
         frames::directory(0, b""),

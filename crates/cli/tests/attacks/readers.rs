@@ -46,7 +46,7 @@ fn a_read_only_key_has_the_agent_connect_nowhere() {
     }
     let came = listener.accept();
     assert!(came.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
-    // It may see directories of the agent's machine.
+    // It may list directories of the agent's machine.
     let here = format!("{}/", world.stage.path("root").display());
     assert_eq!(list(&reader, &here), 200);
     assert_eq!(list(&all, &here), 200);

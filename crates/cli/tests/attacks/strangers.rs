@@ -1,4 +1,4 @@
-//! Who has no key: idle, slow and senseless connections, and what they write into logs.
+//! Attackers without a key: idle, slow and invalid connections, and what they cause in logs.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use longhaul_hostile::{Manner, Usage};
 
 use crate::world::*;
 
-/// Strangers that hold connections: more than any gate has places, from four addresses.
+/// Hostile connections: more than any gate has permits for, from four addresses.
 const STRANGERS: usize = 1400;
-/// They come so many a second, and again when they are closed.
+/// New connections per second; closed ones are opened again.
 const PER_SECOND: u32 = 1500;
-/// What a server or a depot may hold while strangers come.
+/// Maximum descriptors of a server or a depot during the flood.
 const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 1_600;
-/// Memory, in bytes, that a server or a depot of the test build may take under strangers.
+/// Maximum memory of a server or a depot of the test build during the flood, in bytes.
 const MAX_MEMORY_UNDER_STRANGERS: u64 = 96 << 20;
-/// Lines and bytes of log that some thousand senseless connections may leave within some seconds.
+/// Maximum lines and bytes of log that some thousand invalid connections may cause within some
+/// seconds.
 const MAX_LOG_LINES: usize = 300;
 const MAX_LOG_BYTES: usize = 64 * 1024;
 
@@ -89,7 +90,7 @@ fn garbage_keeps_no_copy_from_a_depot() {
     a_copy_over_a_depot_under(Manner::Garbage);
 }
 
-/// Garbage for a while; then what the log came to.
+/// Sends garbage for a while, and returns the log.
 fn log_of_garbage(world: &World, who: &str, address: &str) -> String {
     let crowd = world.strangers(address, 200, 2000, Manner::Garbage);
     let enough = world

@@ -1,4 +1,4 @@
-//! Files that say who is trusted, where others may write them.
+//! Files that define trust, in places that others may write to.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;

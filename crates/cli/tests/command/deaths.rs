@@ -1,5 +1,5 @@
-//! Depots, servers and clients that die in mid-copy. The depots are slowed by their own policy, so
-//! that there is a middle.
+//! Depots, servers and clients that die in the middle of a copy. The depots' policies limit the
+//! rate, so that the copy lasts long enough.
 
 use std::time::{Duration, Instant};
 
@@ -99,8 +99,8 @@ fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
         "{error}"
     );
     assert!(!stage.path("root/f").exists());
-    // The server lets go of what nobody came back for when it is told to stop, at the latest; it is
-    // kept to go on with.
+    // At the latest when it is told to stop, the server makes the unfinished file durable, so that
+    // it can be resumed.
     assert_eq!(server.terminate(), Some(0));
     let server = stage.serve(&[]);
     let there = format!("lh://{}/f", server.address);

@@ -25,7 +25,7 @@ impl Shop {
         run.output().unwrap()
     }
 
-    /// `@path` is that path at the server.
+    /// Replaces `@path` by that path at the server.
     fn there(&self, argument: &str) -> String {
         match argument.strip_prefix('@') {
             Some(path) => format!("lh://{}/{path}", self.server.address),

@@ -1,4 +1,5 @@
-//! Logins that print, refuse or keep another time: a copy works, or ends with the host's own words.
+//! Logins that print, refuse or have a different clock: a copy works, or ends with the host's own
+//! message.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -154,7 +155,7 @@ fn clock_of_a_host_may_be_off_by_days() {
         let script = format!("#!/bin/sh\nexec faketime -f {offset} {longhaul} \"$@\"\n");
         world.login.runs_longhaul_by(&script);
         world.assert_copies(name);
-        // The files' times are the source's, whatever the clock there.
+        // Files keep the source's times, whatever the clock there.
         let again = world.cp(&["f", &format!("host:{name}")]);
         assert_eq!(report(&again)["unchanged_files"], 1, "{}", errors(&again));
         let between = world.cp(&[&format!("host:{name}"), &format!("host:{name}2")]);

@@ -1,7 +1,6 @@
-//! Copies whose routes a controller chooses: one that is dead, slow, lying, from last week. Each
-//! copy completes, with the right bytes, over the direct route where another leads nowhere. Nothing
-//! here depends on how long anything takes: a copy that waited for what never comes would never
-//! end.
+//! Copies whose routes a controller chooses: one that is dead, slow, lying, or outdated. Each copy
+//! completes with the right bytes, over the direct route if another leads nowhere. No assertion
+//! depends on time: a copy that waited in vain would never end.
 
 mod real;
 mod scripted;
@@ -42,7 +41,7 @@ fn spread(p50: f64) -> Value {
     json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 })
 }
 
-/// A route by one depot, or directly.
+/// Returns a route over one depot, or the direct one.
 fn option(depot: Option<&str>) -> Value {
     let via: Vec<Value> = depot
         .iter()
@@ -69,7 +68,7 @@ fn answer_of(depot: &str) -> Value {
     })
 }
 
-/// Has a table for what is sent lie in the cache, of the controller at the socket `controller`.
+/// Stores a table for sending in the cache, as from the controller at the socket `controller`.
 fn keep(stage: &Stage, content: &[u8]) {
     keep_as(stage, "routes.json", content);
 }
@@ -87,7 +86,7 @@ fn kept(stage: &Stage, table: &Value) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Nobody is there.
+/// Configures a controller that does not run.
 fn dead(stage: &Stage) {
     use_controller(
         stage,
@@ -95,7 +94,7 @@ fn dead(stage: &Stage) {
     );
 }
 
-/// A copy of so many bytes to the server, and what it said.
+/// Copies this many bytes to the server, and returns the report and the events.
 fn copied(stage: &Stage, server: &Service, name: &str) -> (Value, Vec<Value>) {
     let data = stage.noise("here/data", BYTES);
     let there = format!("lh://{}/{name}", server.address);
@@ -123,7 +122,7 @@ fn copied(stage: &Stage, server: &Service, name: &str) -> (Value, Vec<Value>) {
     report
 }
 
-/// The bytes that went by each route.
+/// Returns the bytes that each route carried.
 fn carried(report: &Value) -> BTreeMap<String, u64> {
     let routes = report["routes"].as_array().unwrap();
     let of = routes.iter().map(|sum| {
@@ -145,7 +144,7 @@ fn a_controller_that_is_not_there_changes_nothing() {
         assert_eq!(report["routing"]["by"], "nobody", "{report}");
         assert_eq!(carried(&report).keys().collect::<Vec<_>>(), ["direct"]);
     }
-    // What was to be reported to it waits, in a bounded place.
+    // Reports to it wait in a bounded directory.
     let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
     assert!((2..=4).contains(&waiting.count()));
 }
@@ -155,7 +154,7 @@ fn a_controller_that_never_answers_is_not_waited_for() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     dead(&stage);
-    // It accepts, and says nothing for as long as the test runs.
+    // It accepts, and stays silent during the whole test.
     let listener = UnixListener::bind(stage.path("controller")).unwrap();
     let held: Arc<Mutex<Vec<UnixStream>>> = Arc::default();
     let holding = held.clone();
@@ -184,15 +183,15 @@ fn a_controller_that_never_answers_is_not_waited_for() {
 fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    // Nobody listens there any more.
+    // The listener is gone.
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .to_string();
-    // Accepts, and never says a word.
+    // Accepts, and stays silent.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // A depot that lets somebody else in.
+    // A depot that only admits another key.
     let refusing = {
         let policy = format!(
             "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
@@ -219,7 +218,7 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
             "{name}: {carried:?}"
         );
         if name == "itself" {
-            // A route by way of the server itself makes no sense, and is not even tried.
+            // A route through the server itself makes no sense, and is not even tried.
             assert_eq!(report["routing"]["by"], "nobody", "{report}");
             continue;
         }
@@ -229,7 +228,7 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
                 .iter()
                 .any(|event| event["event"] == "route" && event["standing"] == "joined")
         );
-        // Where that showed before all was there, it is remembered.
+        // It is remembered if it showed before the copy was complete.
         let judged = report["routing"]["judged"].as_array().unwrap();
         let bad = judged
             .iter()
@@ -266,7 +265,7 @@ fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
         assert_eq!(report["routing"]["by"], "nobody", "{name}: {report}");
         assert_eq!(carried(&report).len(), 1);
     }
-    // Yesterday's is gone by with doubt, and beside the direct route as any.
+    // Yesterday's table is used with doubt, in addition to the direct route.
     keep(
         &stage,
         &kept(&stage, &table(&depot.address, now_ms() - DAY_MS / 2)),
@@ -313,10 +312,9 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     let joined = |event: &Value| event["event"] == "route" && event["standing"] == "joined";
     assert!(events.iter().any(joined), "{events:?}");
     assert_eq!(report["routing"]["chosen"], json!(["the-depot"]));
-    // More, where one route repeats what has long been in flight on the other.
+    // More if one route repeats blocks that were long in flight on the other.
     assert!(carried(&report).values().sum::<u64>() >= BYTES as u64);
-    // It may have been asked after the copy was over; what a copy can't report in time, a later one
-    // reports.
+    // It may be asked only after the copy is over. A later copy reports what this one could not.
     let mut more = 0..100;
     let has_received = |what| !scripted.received(what).is_empty();
     while !(has_received("POST /api/v1/transfers") && has_received("POST /api/v1/measurements")) {
@@ -351,8 +349,8 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     );
 }
 
-/// What is reported to a controller when a copy has ended comes from a process that goes on behind
-/// it, and so does the table for the next one.
+/// A background process reports an ended copy to the controller, and fetches the table for the next
+/// copy.
 #[test]
 fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     let stage = Stage::new();
@@ -393,8 +391,8 @@ fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     assert!(stage.path("me/state/control/routes.json").exists());
 }
 
-/// A table has the times of the direct route, so that a copy promises when it begins, and a small
-/// one asks nobody.
+/// A table has the times of the direct route, so a copy promises a duration at its start, and a
+/// small copy asks nobody.
 #[test]
 fn a_copy_promises_by_the_table_before_it_asks_anybody() {
     let stage = Stage::new();

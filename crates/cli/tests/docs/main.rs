@@ -1,5 +1,5 @@
-//! The documentation: every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
-//! lab, or says why not and is held against the programs' own arguments; messages, metrics and
+//! The documentation. Every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
+//! lab, or says why not and is checked against the programs' own arguments. Messages, metrics and
 //! layers are those of the sources.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.

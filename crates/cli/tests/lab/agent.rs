@@ -1,4 +1,4 @@
-//! An agent on one machine, and the commands on another.
+//! An agent on one machine, and commands on another.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};

@@ -1,4 +1,4 @@
-//! The number that a program's connect is to give, and what was reported to whom.
+//! The errno that a program's connect returns, and the reason that is reported.
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::Error;
@@ -32,7 +32,7 @@ fn each_failure_has_the_number_that_the_kernel_has_for_it() {
                     StatusCode::DialRefused,
                     Errno::CONNREFUSED,
                 ),
-                // The rule lets it there, and the gateway has no way.
+                // The rule permits it, but the gateway has no route.
                 (
                     "192.0.2.1:5999".to_owned(),
                     StatusCode::DialUnreachable,

@@ -1,4 +1,4 @@
-//! `longhaul run --isolate`: programs that nothing can be loaded before.
+//! `longhaul run --isolate`: programs for which no object can be preloaded.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,8 +11,8 @@ use crate::path::{Bed, served};
 use crate::support::{refused, reported};
 use crate::{REPORTED_WISHES, WISHES, compiled, run};
 
-/// `longhaul run --isolate`, up to the program; `None`, with the reason printed, where this machine
-/// has no such networks.
+/// Returns `longhaul run --isolate` up to the program. Prints why and returns `None` if this
+/// machine has no such networks.
 fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     let mut possible = run(onramp, &["--isolate"]);
     let tried = possible.arg("true").output().unwrap();
@@ -28,7 +28,7 @@ fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     Some(run(onramp, &[&["--isolate"], options].concat()))
 }
 
-/// The program of the preload object's tests, statically linked where there is a C library for
+/// Builds the program of the preload object's tests, statically linked if there is a C library for
 /// that.
 fn static_program(folder: &Path) -> PathBuf {
     compiled(folder, &routed_sources(), &["-static"]).unwrap_or_else(|| {
@@ -65,7 +65,7 @@ fn a_static_program_gets_onto_routes_with_what_it_is_for() {
     assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
 }
 
-/// What `connect` comes to, for each address.
+/// Prints the result of `connect` for each address.
 const CONNECT: &str = r#"
 import socket, sys, errno
 for host in sys.argv[1:]:
@@ -100,7 +100,7 @@ fn what_fails_fails_as_in_a_network() {
         reported(&output)
     );
     assert_eq!(onramp.asked().len(), 5, "what is near is not asked for");
-    // Nobody answers there.
+    // An address that does not answer.
     let Some(mut command) = isolated(&onramp, &["--closed"]) else {
         return;
     };
@@ -186,7 +186,7 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
     if !rustix::process::geteuid().is_root() || isolated(&onramp, &[]).is_none() {
         return;
     }
-    // Root without the right to make namespaces needs one of users, and stays root in it.
+    // Root without the right to make namespaces needs a user namespace, and stays root in it.
     let options = [
         "--bounding-set",
         "-sys_admin,-net_admin",
@@ -220,7 +220,7 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
             reported(&output)
         );
     }
-    // Another user, who may not open the device here, or makes a namespace.
+    // Another user, who may not open the device here, or who makes a namespace.
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command
@@ -238,7 +238,7 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
     );
 }
 
-/// A server: what it does with a connection follows from the first byte.
+/// A server that handles a connection according to its first byte.
 const SERVER: &str = r#"
 import socket, struct, sys, threading
 noted = []
@@ -278,7 +278,7 @@ while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 "#;
 
-/// A client, which fails where something is not as it should be.
+/// A client, which fails if anything is not as expected.
 const CLIENT: &str = r#"
 import socket, struct, sys, threading
 host = sys.argv[1]
@@ -347,7 +347,7 @@ fn connections_end_as_they_would_in_a_network() {
         } else {
             &["--isolate"]
         };
-        // By the route to what is inside, directly to the gateway.
+        // Over the route to the internal network, directly to the gateway.
         let output = bed.run(closed, &["python3", client.to_str().unwrap(), &address]);
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),
@@ -396,7 +396,7 @@ fn curl_fetches_by_the_route_and_what_is_refused_is_refused() {
     );
 }
 
-/// A name server that knows one name, of the address that it is given.
+/// A name server that knows one name, with the address that it is given.
 const NAME_SERVER: &str = r#"
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -455,7 +455,7 @@ fn the_onramp_learns_how_far_a_direct_destination_is() {
     command
         .args(longhaul.get_args())
         .env("LONGHAUL_ONRAMP", &onramp.socket);
-    // It answers that all other ports than 80 are direct.
+    // It answers that all ports except 80 are direct.
     let url = format!("http://{inside}:5080/file");
     let output = command
         .args(["curl", "--silent", "--output", "/dev/null", &url])

@@ -1,4 +1,4 @@
-//! Which way the data takes, and what is said of it.
+//! The route that the data takes, and the messages about it.
 
 use crate::hosts::{Hosts, PORTS, noise, same};
 
@@ -24,7 +24,7 @@ fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
         "{:?}",
         reverse.notices
     );
-    // Known from last time, so that nothing is waited for.
+    // Remembered from last time, so that nothing is waited for.
     let again = copy(&["alpha:two", "here/two"]);
     assert_eq!(again.routes[0], "from the host");
     assert!(
@@ -61,7 +61,7 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
     };
     noise(&hosts.path("here/big"), 3 << 20);
     let copied = hosts.cp(&["-o", "ProxyJump=hub", "here/big", "alpha:"]);
-    // ssh hands its settings file on to the jump only since it is named with -F.
+    // ssh passes its settings file on to the jump only because it is named with -F.
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct");
     assert!(same(
@@ -136,7 +136,7 @@ fn flags_of_scp_are_taken_or_say_what_to_use() {
     let compressed = hosts.files("cp", &["-C", "here/big", "alpha:never"]);
     assert_eq!(compressed.0, Some(2));
     assert!(compressed.2.contains("scp's -C: "), "{}", compressed.2);
-    // What copies left there: nothing.
+    // Copies left nothing there.
     let (code, out, errors) = hosts.files("leftovers", &["-r", "alpha:"]);
     assert_eq!((code, out.as_str()), (Some(0), ""), "{errors}");
 }

@@ -1,4 +1,4 @@
-//! An on-ramp on the gateway of a network, whose machines were told nothing.
+//! An on-ramp on the gateway of a network whose machines are not configured for it.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     ]);
     let held = onramp.descriptors();
     let get = || world.run("pc", "curl", &["-sS", "--max-time", "60", &world.url()]);
-    // `redirect` leads to the address of the interface that a packet comes in by, and the lab's
-    // interfaces have none.
+    // `redirect` leads to the address of a packet's incoming interface, and the lab's interfaces
+    // have none.
     let found = world.run(
         "laptop",
         "ip",
@@ -73,7 +73,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     onramp.logged(&["asked for", "entry=\"tproxy\"", "way=route"]);
     nft(&world, "laptop", "delete table ip lab\n");
 
-    // IPv6, which the lab has switched off: the destination is seen, and the connection is reset.
+    // IPv6, which the lab has switched off: the destination is recognized, and the connection is
+    // reset.
     let redirect_v6 = onramp.places["redirect"][1]
         .as_str()
         .unwrap()
@@ -116,7 +117,7 @@ fn a_gateway_brings_a_whole_laboratory() {
         "destination=[2001:db8::1]:80",
     ]);
 
-    // Nobody brought this one.
+    // This connection was not redirected.
     let own = format!("{}:{redirect}", world.address("laptop"));
     assert!(
         !world
