@@ -1,4 +1,4 @@
-//! A page for a person.
+//! Formats reports for people.
 
 use std::fmt::{Display, Write};
 
@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::findings::{Finding, Severity, Side, bytes, rate, seconds};
 use crate::path::{Discovery, Path, Source};
 
-/// The path that costs are reckoned on, in a line or two.
+/// Formats the path that costs are calculated for, in a line or two.
 pub fn path(path: &Path) -> String {
     let from = |source, named: &str| match source {
         Source::Given => "given".to_owned(),
@@ -66,7 +66,7 @@ pub fn path(path: &Path) -> String {
     text
 }
 
-/// What is known of a machine.
+/// Formats the facts of a machine.
 pub fn facts(facts: &Facts) -> String {
     let mut text = String::new();
     let tcp = &facts.tcp;
@@ -198,7 +198,7 @@ fn links_line(text: &mut String, link: &crate::facts::Link) {
     );
 }
 
-/// What was found, each with its cost and what mends it.
+/// Formats the findings, each with its cost and its fixes.
 pub fn findings(found: &[Finding]) -> String {
     let mut text = String::new();
     for finding in found {

@@ -1,10 +1,11 @@
-//! The machine behind the network: processors, clock, limits, disk.
+//! Findings about the machine itself: processors, clock, limits, disk.
 
 use longhaul_proto::{SIGNING_AHEAD, SIGNING_WINDOW};
 
 use super::{Cost, List, Mend, Severity, Side, rate, seconds};
 
-/// A copy holds a file open for every one under way, a depot several descriptors for every session.
+/// Descriptors that should be available: a copy holds one per open file, a depot several per
+/// session.
 const DESCRIPTORS: u64 = 4096;
 
 pub(super) fn look(list: &mut List<'_>) {
@@ -86,15 +87,14 @@ fn clock(list: &mut List<'_>) {
         .filter(|_| list.side == Side::Here);
     if let Some(skew) = skew {
         let apart = skew.seconds.abs();
-        // What is signed here is from the past for a clock that is ahead, and from the future for
-        // one that is behind (LH-SIGN-2).
+        // Signatures made here appear old to a clock that is ahead, and in the future to one that
+        // is behind (LH-SIGN-2).
         let window = if skew.seconds > 0.0 {
             SIGNING_WINDOW
         } else {
             SIGNING_AHEAD
         };
-        // Half the window is left for the time a set-up takes and for what the clocks go on to
-        // drift.
+        // Half the window is reserved for the set-up time and for further drift of the clocks.
         if apart - skew.uncertainty_seconds > window.as_secs_f64() / 2.0 {
             let what = format!(
                 "the far clock is {} {} this one",
