@@ -8,7 +8,8 @@
 //! without the object in the same round (`of_plain`, and its minimum and maximum,
 //! `of_plain_by_round`).
 //!
-//!     cargo build --release -p longhaul-cli -p longhaul-preload-object && cargo bench -p longhaul-cli --bench connect
+//!     cargo build --release -p longhaul-cli -p longhaul-preload-object
+//!     cargo bench -p longhaul-cli --bench connect
 //!
 //! The answer for a destination is cached for some seconds. To make the process ask the on-ramp for
 //! each connection, some variants use so many ports that the answer has expired when a port is used
@@ -71,7 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(
         &rules,
         format!(
-            "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
+            "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\n\
+             offramp = \"gateway.example\"\n",
         ),
     )?;
     let way = |name, run: &[&OsStr], host, ports| Way {
@@ -154,7 +156,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|(median, plain)| median - at(plain, 50));
         let (least, most) = least_and_most(added);
         println!(
-            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
+            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\
+             \"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
             way.name,
             at(&times, 50),
             at(&times, 10),
@@ -168,7 +171,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let ratios: Vec<f64> = by_round.map(|(rate, plain)| rate / plain).collect();
         let (least, most) = least_and_most(ratios.iter().copied());
         println!(
-            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\"of_plain_by_round\":[{least:.3},{most:.3}]}}",
+            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\
+             \"of_plain_by_round\":[{least:.3},{most:.3}]}}",
             way.name,
             at(&way.rates, 50),
             at(&ratios, 50),

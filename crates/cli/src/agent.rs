@@ -213,9 +213,10 @@ impl Resident {
             let [http, https] =
                 [http, https].map(|address| address.map(|address| address.to_string()));
             let key = key.to_string();
-            answer::line(
-                json!({"event": "ready", "name": name, "socket": socket, "http": http, "https": https, "key": key}),
-            );
+            answer::line(json!({
+                "event": "ready", "name": name, "socket": socket, "http": http, "https": https,
+                "key": key
+            }));
             return;
         }
         answer::line(format!("agent {name} is ready at {socket}"));

@@ -83,7 +83,12 @@ struct Service {
     name: Option<String>,
     /// Days for which single measurements are kept; after that they are merged into spans of five
     /// minutes for 90 days, and of an hour for two years.
-    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 7,
+        value_parser = clap::value_parser!(u16).range(1..=3650),
+    )]
     keep: u16,
     /// The nodes provisioned for circuits, and their settings [default: control.toml in the
     /// controller's directory, if it exists].
@@ -159,7 +164,8 @@ impl Control {
 /// Returns the directory of the controller's own files.
 pub fn control_dir() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its state",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its \
+         state",
     )?;
     Ok(state.join("control"))
 }

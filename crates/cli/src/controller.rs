@@ -181,7 +181,8 @@ impl Use {
                     (None, Some(key)) => KnownBy::Key(key),
                     (None, None) => {
                         return Err(anyhow!(
-                            "the controller shows a certificate of an authority: name that authority's file with --ca FILE"
+                            "the controller shows a certificate of an authority: name that \
+                             authority's file with --ca FILE"
                         ));
                     }
                 };
@@ -203,7 +204,8 @@ impl Use {
                 settings.others.retain(|other| other.url != url);
                 if settings.sites().count() >= MAX_CONTROLLERS {
                     return Err(anyhow!(
-                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul controller use URL"
+                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul \
+                         controller use URL"
                     ));
                 }
                 settings.others.push(site);
@@ -218,7 +220,8 @@ impl Use {
             }
             // It is the right controller; whether it accepts this key is its operator's business.
             Err(error) => answer::line(format_args!(
-                "{url} is asked from now on; for now it says: {error}\nits operator lets this key in with: longhaul control grant {} client",
+                "{url} is asked from now on; for now it says: {error}\n\
+                 its operator lets this key in with: longhaul control grant {} client",
                 identity.public()
             )),
         }

@@ -101,7 +101,11 @@ pub struct Cp {
     #[arg(long, value_name = "ADDRESS")]
     source: Vec<IpAddr>,
     /// Streams in all [default: one per route at first, and more while they make the copy faster].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)),
+    )]
     streams: Option<u32>,
     /// TCP congestion control of this host's connections [default: the system's].
     #[arg(long, value_name = "NAME")]
@@ -200,7 +204,8 @@ impl Cp {
         let job = Job::read(&self.paths)?;
         if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
             bail!(
-                "--source is for lh:// only: over ssh the two hosts find the addresses by themselves"
+                "--source is for lh:// only: over ssh the two hosts find the addresses by \
+                 themselves"
             );
         }
         if job.is_with_server()
@@ -210,7 +215,8 @@ impl Cp {
         }
         if self.deadline.is_there() && !job.is_with_server() {
             bail!(
-                "--by and --reserve are for lh:// only: of other copies no two ends are known that bandwidth could be reserved between"
+                "--by and --reserve are for lh:// only: of other copies no two ends are known that \
+                 bandwidth could be reserved between"
             );
         }
         self.deadline.wanted(&Zoned::now())?;
@@ -247,7 +253,8 @@ impl Cp {
             !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
         if self.no_encrypt && report.encrypted == Some(true) && report.ok() {
             watch.notice(
-                "nothing went unencrypted: the server does not allow it (longhaul serve --allow-no-encrypt), or no file was large enough",
+                "nothing went unencrypted: the server does not allow it (longhaul serve \
+                 --allow-no-encrypt), or no file was large enough",
             );
         }
         let judged = watch.judged();

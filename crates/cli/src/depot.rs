@@ -108,7 +108,8 @@ impl Relay {
         let settings = self.register.settings()?;
         if has_controllers && settings.is_none() {
             tracing::warn!(
-                "the policy trusts controllers, and none is known here that renews their grants: they lapse after a \
+                "the policy trusts controllers, and none is known here that renews their grants: \
+                 they lapse after a \
                  minute; run longhaul controller use URL, or give --controller URL"
             );
         }
@@ -136,7 +137,10 @@ impl Relay {
             depot.metrics_address().map(|a| a.to_string()),
         );
         if self.json {
-            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "offramps": offramps, "key": key, "metrics": metrics });
+            let line = serde_json::json!({
+                "event": "listening", "addresses": addresses, "offramps": offramps, "key": key,
+                "metrics": metrics
+            });
             answer::line(line);
         } else {
             for address in addresses {

@@ -25,14 +25,18 @@ mod far;
 pub use far::Answering;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is wrong; 3 the host does not answer; \
-4 the server does not let this key ask, or its key is not the expected one; 5 its answer did not arrive; 6 its answer is not understood.
+Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is \
+wrong; 3 the host does not answer; \
+4 the server does not let this key ask, or its key is not the expected one; 5 its answer did not \
+arrive; 6 its answer is not understood.
 
 Examples:
   longhaul doctor                                  this machine, for 1 Gbit/s x 100 ms
   longhaul doctor --rate 10Gbit/s --rtt 88ms       this machine, for another path
-  longhaul doctor store.example --rate 10Gbit/s    and the path there: round trip, path MTU, what TCP agrees on
-  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` reports on";
+  longhaul doctor store.example --rate 10Gbit/s    and the path there: round trip, path MTU, what \
+  TCP agrees on
+  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` \
+  reports on";
 
 /// Find what holds transfers back, what it costs, and the command that fixes it.
 ///

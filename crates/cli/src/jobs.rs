@@ -24,7 +24,13 @@ const PAGE_JOBS: u32 = 500;
 pub struct Jobs {
     /// Only jobs in this state: queued, split (its parts run), running, paused, waiting, done,
     /// failed or cancelled.
-    #[arg(long, value_name = "STATE", value_parser = ["queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"])]
+    #[arg(
+        long,
+        value_name = "STATE",
+        value_parser = [
+            "queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"
+        ],
+    )]
     state: Option<String>,
     /// Maximum number of jobs to list [default: 50].
     #[arg(

@@ -98,7 +98,9 @@ mod tests {
     fn no_line_is_longer_than_the_bound() {
         let words = "w".repeat(2 << 20);
         let log = logged(|| {
-            tracing::info!(a = words, b = words, c = ?[&words, &words], d = words, e = words, "{words}");
+            tracing::info!(
+                a = words, b = words, c = ?[&words, &words], d = words, e = words, "{words}"
+            );
         });
         assert!(log.len() <= bounded::MAX_LINE_BYTES, "{} bytes", log.len());
         assert_eq!(log.lines().count(), 1);

@@ -60,12 +60,15 @@ mod ui;
 mod watch;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something costs bandwidth); 2 the command line or a \
-file it names is wrong; 3 no route led to the server; 4 a depot or the server does not let this key, or the server's key is not the \
+Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something \
+costs bandwidth); 2 the command line or a \
+file it names is wrong; 3 no route led to the server; 4 a depot or the server does not let this \
+key, or the server's key is not the \
 expected one; 5 the copy or measurement broke off; \
 6 the two sides disagree or do not understand each other; 130 interrupted.
 
-Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else $XDG_CONFIG_HOME/longhaul).";
+Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else \
+$XDG_CONFIG_HOME/longhaul).";
 
 /// Moves bulk data over long-haul networks, through depots where that is faster.
 #[derive(Parser)]

@@ -140,7 +140,8 @@ fn json(text: &str, path: &Path) -> Result<Map> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(prefix) = name.strip_suffix("devices.json") else {
         bail!(
-            "{}: neither a map as longhaul map --json prints it ({error}) nor ESnet's ...devices.json",
+            "{}: neither a map as longhaul map --json prints it ({error}) nor ESnet's \
+             ...devices.json",
             home::shown(path)
         );
     };

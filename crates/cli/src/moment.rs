@@ -7,7 +7,8 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
 /// Accepted forms of a moment, for messages.
-const FORMS: &str = "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h or now";
+const FORMS: &str = "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', \
+    2026-11-27T18:00:00Z, +2h or now";
 
 /// Parses a moment. A time without a day is the next such time, and a day without a time is its
 /// midnight.

@@ -81,7 +81,10 @@ impl Ramp {
             .collect();
         let metrics = offramp.metrics_address().map(|address| address.to_string());
         if self.json {
-            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "key": key.to_string(), "metrics": metrics });
+            let line = serde_json::json!({
+                "event": "listening", "addresses": addresses, "key": key.to_string(),
+                "metrics": metrics
+            });
             answer::line(line);
         } else {
             for address in addresses {

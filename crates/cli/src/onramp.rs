@@ -170,7 +170,8 @@ pub fn asked_socket() -> Result<PathBuf> {
 /// Returns the path where programs look for the on-ramp by default.
 pub fn default_socket() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with --socket",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with \
+         --socket",
     )?;
     Ok(state.join(longhaul_ramp::SOCKET_IN_STATE))
 }

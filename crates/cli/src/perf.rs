@@ -28,7 +28,8 @@ pub use serve::answer;
 /// says what limits the flow.
 #[derive(Args)]
 #[command(
-    override_usage = "longhaul perf [OPTIONS] <SERVER>\n       longhaul perf --serve --allow KEY [OPTIONS]\n       \
+    override_usage = "longhaul perf [OPTIONS] <SERVER>\n       longhaul perf --serve --allow KEY \
+        [OPTIONS]\n       \
                       longhaul perf --plan --rate RATE --rtt TIME [OPTIONS]"
 )]
 pub struct Perf {
@@ -72,19 +73,31 @@ struct Measure {
     )]
     time: Time,
     /// Send this many bytes in each direction instead (1 K is 1024).
-    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "omit", value_parser = some_bytes)]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "SIZE",
+        conflicts_with = "omit",
+        value_parser = some_bytes,
+    )]
     bytes: Option<ByteCount>,
     /// Streams in each direction.
-    #[arg(short = 'P', long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=i64::from(longhaul_perf::wire::MAX_STREAMS)))]
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16)
+            .range(1..=i64::from(longhaul_perf::wire::MAX_STREAMS)),
+    )]
     parallel: u16,
     /// Measure from the server to this host.
     #[arg(short = 'R', long)]
     reverse: bool,
-    /// Leave this much of the beginning out of the result; it is added to the time.
+    /// Measure both directions at once, on streams of their own.
     #[arg(long, visible_alias = "bidir", conflicts_with = "reverse")]
     both: bool,
-    /// Leave this much of the beginning out of the count; it comes on top of the time.
+    /// Leave this much of the beginning out of the result; it is added to the time.
     #[arg(short = 'O', long, value_name = "TIME", value_parser = some_time)]
     omit: Option<Time>,
     /// Interval between reports.
@@ -130,13 +143,24 @@ struct Serve {
     #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().streams)]
     max_streams: u16,
     /// Maximum time of a measurement.
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "1h", value_parser = some_time)]
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "serve",
+        default_value = "1h",
+        value_parser = some_time,
+    )]
     max_time: Time,
     /// Maximum simultaneous measurements.
     #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().at_once)]
     max_tests: usize,
     /// Measurements that one key may begin per minute.
-    #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().per_minute)]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "serve",
+        default_value_t = Limits::default().per_minute,
+    )]
     max_per_minute: u32,
 }
 
@@ -153,7 +177,13 @@ struct Plan {
     #[arg(long, value_name = "TIME", requires = "plan", value_parser = some_time)]
     rtt: Option<Time>,
     /// The path MTU, in bytes.
-    #[arg(long, value_name = "BYTES", requires = "plan", default_value = "1500", value_parser = mtu)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "plan",
+        default_value = "1500",
+        value_parser = mtu,
+    )]
     mtu: Mtu,
     /// The hosts' congestion control: reno or cubic.
     #[arg(long, value_name = "NAME", requires = "plan", default_value = "reno")]

@@ -62,10 +62,21 @@ pub struct Reserve {
     #[arg(long = "for", value_name = "TIME", value_parser = some_time, conflicts_with = "until")]
     for_time: Option<Time>,
     /// Maximum number of simultaneous paths.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=8),
+    )]
     paths: u32,
     /// Paths share no link; with =sites, no site between the ends either.
-    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "links")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "links",
+    )]
     disjoint: Option<Shared>,
     /// Path to prefer if one is enough.
     #[arg(long, value_name = "WHAT", default_value = "hops")]

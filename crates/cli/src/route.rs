@@ -74,13 +74,21 @@ impl RouteCommand {
         };
         if self.json {
             let routes = |routes: &[ChosenRoute]| -> Vec<_> {
-                let shown = |chosen: &ChosenRoute| json!({ "route": chosen.route.to_string(), "depots": chosen.depots, "seconds": chosen.seconds });
+                let shown = |chosen: &ChosenRoute| {
+                    json!({
+                        "route": chosen.route.to_string(), "depots": chosen.depots,
+                        "seconds": chosen.seconds
+                    })
+                };
                 routes.iter().map(shown).collect()
             };
             answer::line(json!({
-                "destination": question.destination.to_string(), "bytes": question.bytes, "by": choice.origin.word(),
-                "routes": routes(choice.used()), "others": routes(choice.routes.get(choice.at_once..).unwrap_or_default()),
-                "seconds": choice.seconds, "why": lines(&choice, away.as_deref()), "controller_error": away,
+                "destination": question.destination.to_string(), "bytes": question.bytes,
+                "by": choice.origin.word(),
+                "routes": routes(choice.used()),
+                "others": routes(choice.routes.get(choice.at_once..).unwrap_or_default()),
+                "seconds": choice.seconds, "why": lines(&choice, away.as_deref()),
+                "controller_error": away,
             }));
         } else {
             for line in lines(&choice, away.as_deref()) {

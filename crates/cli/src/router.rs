@@ -106,7 +106,8 @@ fn read(file: &Path) -> Result<RouterConfig> {
         .len();
     if size > MAX_CONFIG_BYTES {
         bail!(
-            "{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} are read"
+            "{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} \
+             are read"
         );
     }
     let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;

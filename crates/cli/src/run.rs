@@ -27,11 +27,13 @@ const OBJECT_VARIABLE: &str = "LONGHAUL_PRELOAD";
 
 const STARTER: launch::Starter = launch::Starter {
     name: "longhaul",
-    instead: "run it with --isolate, give it the on-ramp as its SOCKS or HTTP proxy, or run a dynamically linked build",
+    instead: "run it with --isolate, give it the on-ramp as its SOCKS or HTTP proxy, or run a \
+        dynamically linked build",
 };
 
 const AFTER_HELP: &str = "\
-Exit status: the program's, or 128 and the number of the signal that ended it; 125 if longhaul itself fails, 126 if the program cannot be run so, \
+Exit status: the program's, or 128 and the number of the signal that ended it; 125 if longhaul \
+itself fails, 126 if the program cannot be run so, \
 127 if there is none.";
 
 /// Run a program with its connections on routes.
@@ -220,7 +222,8 @@ impl Own {
         if !ready.ends_with('\n') {
             let status = child.wait().context("cannot wait for the on-ramp")?;
             bail!(
-                "no on-ramp runs, and the one that was started ended ({status}): try longhaul onramp by itself"
+                "no on-ramp runs, and the one that was started ended ({status}): try longhaul \
+                 onramp by itself"
             );
         }
         Ok(Self {

@@ -26,7 +26,8 @@ pub enum StartError {
     /// The system allows this process too few threads, or no memory for them. Raise the limit on
     /// processes (`ulimit -u`, TasksMax= of the unit) or on address space (`ulimit -v`).
     #[error(
-        "starting threads failed: {possible} of {needed} could be started: {source}; raise the limit \
+        "starting threads failed: {possible} of {needed} could be started: {source}; raise the \
+         limit \
          on processes (ulimit -u, TasksMax=) or on memory (ulimit -v)"
     )]
     Threads {

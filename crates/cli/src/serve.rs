@@ -87,7 +87,12 @@ pub struct Serve {
     max_open_files: usize,
     /// Memory for the state of copies, in addition to the buffers of their streams: 512MiB; a bare
     /// number is MiB.
-    #[arg(long, value_name = "SIZE", default_value_t = ByteCount(Limits::default().bookkeeping as u64), value_parser = memory)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value_t = ByteCount(Limits::default().bookkeeping as u64),
+        value_parser = memory,
+    )]
     max_memory: ByteCount,
     /// Let clients that ask for it (`cp --no-encrypt`) send and receive the content of large files
     /// unencrypted.
@@ -149,7 +154,8 @@ impl Serve {
             }
             Err(needed) => {
                 tracing::warn!(
-                    "this process may have {descriptors} descriptors, and needs {needed} for what it is to bear: raise the limit on \
+                    "this process may have {descriptors} descriptors, and needs {needed} for what \
+                     it is to bear: raise the limit on \
                      open files (ulimit -n), or lower --max-copies"
                 );
                 // Too few for any guarantee: work waits for a free one.
@@ -170,7 +176,8 @@ impl Serve {
         let grants = self.grants()?;
         if grants.is_empty() {
             bail!(
-                "nobody may do anything yet: name a key with --read, --create, --write or --grants (a client's is shown by: longhaul keys show)"
+                "nobody may do anything yet: name a key with --read, --create, --write or --grants \
+                 (a client's is shown by: longhaul keys show)"
             );
         }
         let served = home::shown(root);
@@ -178,7 +185,8 @@ impl Serve {
             .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         if root.dir().is_resolved_in_steps() {
             tracing::warn!(
-                "this system lacks openat2 or forbids it (Linux before 5.6, or a container's seccomp filter): paths are \
+                "this system lacks openat2 or forbids it (Linux before 5.6, or a container's \
+                 seccomp filter): paths are \
                  resolved one directory after the other, which confines as well and takes longer"
             );
         }
@@ -307,15 +315,16 @@ impl Serve {
     fn announce(&self, root: &str, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
         if self.json {
-            answer::line(
-                serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),
-            );
+            answer::line(serde_json::json!({
+                "event": "listening", "address": address, "key": key, "root": root
+            }));
         } else {
             answer::line(format_args!("listening on {address}"));
             answer::line(format_args!("key {key}"));
             let host = answer::reachable(addr);
             message!(
-                "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/"
+                "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE \
+                 lh://{host}/"
             );
         }
     }

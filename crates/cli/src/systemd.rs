@@ -34,7 +34,8 @@ pub fn install(unit: &Unit<'_>) -> Result<Exit> {
         .with_context(|| format!("cannot write {}", home::shown(&file)))?;
     answer::line(format!("wrote {}", home::shown(&file)));
     answer::line(format!(
-        "start it, now and at each login: systemctl --user daemon-reload && systemctl --user enable --now {name}"
+        "start it, now and at each login: systemctl --user daemon-reload && systemctl --user \
+         enable --now {name}"
     ));
     answer::line("to have it run while you are not logged in as well: loginctl enable-linger");
     Ok(Exit::Success)

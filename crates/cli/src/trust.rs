@@ -117,7 +117,8 @@ pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
 
 async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Result<bool> {
     longhaul_output::prompt(&format!(
-        "The server {server} is not known yet. It shows the key\n  {found}\nCompare it with what `{program}` printed there. \
+        "The server {server} is not known yet. It shows the key\n  {found}\n\
+         Compare it with what `{program}` printed there. \
          Trust it from now on? [y/N] "
     ));
     let answer = typed_line().await?;

@@ -164,9 +164,11 @@ impl Watch {
                 .map(|(route, bps)| (route.clone(), bps.round()))
                 .collect();
             self.line(json!({
-                "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done, "bytes_found": found,
+                "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done,
+                "bytes_found": found,
                 "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
-                "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
+                "entries_found": progress.entries_found.load(Ordering::Relaxed),
+                "bps": speed.round(), "routes_bps": routes,
                 "waiting_seconds": progress.silence().map(|silence| silence.as_secs()),
             }));
         } else if drawn
@@ -323,9 +325,10 @@ impl Observer for Watch {
                     }
                 }
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
-                    );
+                    self.line(json!({
+                        "event": "stream_lost", "stream": stream, "route": route,
+                        "reason": reason
+                    }));
                 } else if stream.is_some()
                     && !is_silent
                     && !self.show.quiet
@@ -340,12 +343,14 @@ impl Observer for Watch {
                 let patience_seconds = patience.as_secs();
                 if self.show.json {
                     self.line(json!({
-                        "event": "waiting", "for": server, "seconds": seconds, "patience_seconds": patience_seconds,
+                        "event": "waiting", "for": server, "seconds": seconds,
+                        "patience_seconds": patience_seconds,
                     }));
                 } else {
                     let patience = Time(Duration::from_secs(patience_seconds));
                     self.say(&format!(
-                        "no data for {seconds} s: waiting up to {patience} for {server} (--patience)"
+                        "no data for {seconds} s: waiting up to {patience} for {server} \
+                         (--patience)"
                     ));
                 }
             }
@@ -382,9 +387,9 @@ impl Observer for Watch {
             } => {
                 let (route, reason) = (shown(route), shown(reason));
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "route", "route": route, "standing": standing, "reason": reason }),
-                    );
+                    self.line(json!({
+                        "event": "route", "route": route, "standing": standing, "reason": reason
+                    }));
                 }
                 let mut seen = self.seen();
                 if seen.judged.len() < MAX_JUDGED {
@@ -424,15 +429,18 @@ impl Observer for Watch {
                 }
                 if self.show.json {
                     let hash = hash.map(|hash| hex(&hash));
-                    self.line(json!({ "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same }));
+                    self.line(json!({
+                        "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same
+                    }));
                 }
             }
             Event::Failed { path, failure } => {
                 let (path, message) = (shown(path), shown(self.failure_text(&failure)));
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
-                    );
+                    self.line(json!({
+                        "event": "failed", "path": path, "kind": failure.kind,
+                        "message": message
+                    }));
                 } else if !self.has_said(&path, &message) {
                     self.bar.suspend(|| message!("longhaul: {path}: {message}"));
                 }

@@ -60,13 +60,15 @@ pub enum AskError {
     Stream(#[from] io::Error),
     /// The far machine stopped answering.
     #[error(
-        "the far machine's answer did not arrive in {} s: it is busy, or large packets from there vanish on the way",
+        "the far machine's answer did not arrive in {} s: it is busy, or large packets from there \
+         vanish on the way",
         MESSAGE_TIMEOUT.as_secs()
     )]
     Silent,
     /// The far machine sent an unexpected answer.
     #[error(
-        "the far machine does not answer as a doctor's question is answered: does it run the same release?"
+        "the far machine does not answer as a doctor's question is answered: does it run the same \
+         release?"
     )]
     NotUnderstood,
 }

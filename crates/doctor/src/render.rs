@@ -38,14 +38,16 @@ pub fn path(path: &Path) -> String {
     line(&mut text, "path MTU", &mtu);
     let negotiated = measured.negotiated.clone().map(|agreed| {
         format!(
-            "window scaling {}, selective acknowledgement {}, timestamps {}, segments of {} bytes, {}",
+            "window scaling {}, selective acknowledgement {}, timestamps {}, segments of {} bytes, \
+             {}",
             on(agreed.window_scaling),
             on(agreed.sack),
             on(agreed.timestamps),
             agreed.send_mss,
             agreed
                 .congestion
-                .map_or("congestion control unknown".to_owned(), |name| name.to_string())
+                .map_or("congestion control unknown".to_owned(), |name| name
+                    .to_string())
         )
     });
     line(&mut text, "agreed", &negotiated);
@@ -289,7 +291,8 @@ COSTS: on the far machine: tcp_sack 0 [sack-off]
 
     #[test]
     fn the_path_says_where_its_numbers_come_from() {
-        let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a host); 11.9 MiB under way fill it\n";
+        let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a \
+            host); 11.9 MiB under way fill it\n";
         assert_eq!(path(&Path::table()), expected);
     }
 }

@@ -259,16 +259,24 @@ mod tests {
         ) {
             let name = |number: u8| char::from(b'a' + number).to_string();
             let jobs: Vec<_> = jobs.iter().enumerate()
-                .map(|(id, (user, place, priority))| job(id as i64, &name(*user), &name(*place), *priority)).collect();
-            let busy: Vec<_> = busy.iter().map(|(user, place)| load(&name(*user), &name(*place))).collect();
+                .map(|(id, (user, place, priority))|
+                    job(id as i64, &name(*user), &name(*place), *priority))
+                .collect();
+            let busy: Vec<_> = busy
+                .iter()
+                .map(|(user, place)| load(&name(*user), &name(*place)))
+                .collect();
             let limits = Limits { in_all, per_place, per_user };
             let chosen = choose(&jobs, &busy, &BTreeMap::new(), &limits);
             let mut all: Vec<Load> = busy.clone();
             for id in &chosen {
                 let job = &jobs[*id as usize];
-                let before = |key: fn(&Load) -> &String, value: &String| all.iter().filter(|load| key(load) == value).count();
+                let before = |key: fn(&Load) -> &String, value: &String|
+                    all.iter().filter(|load| key(load) == value).count();
                 prop_assert!(before(|load| &load.place, &job.place) < per_place);
-                prop_assert!(per_user.is_none_or(|most| before(|load| &load.user, &job.user) < most));
+                prop_assert!(
+                    per_user.is_none_or(|most| before(|load| &load.user, &job.user) < most)
+                );
                 all.push(load(&job.user, &job.place));
             }
             prop_assert!(chosen.is_empty() || all.len() <= in_all);
@@ -276,9 +284,11 @@ mod tests {
             prop_assert_eq!(unique.len(), chosen.len());
             if all.len() < in_all {
                 for job in jobs.iter().filter(|job| !chosen.contains(&job.id)) {
-                    let count = |key: fn(&Load) -> &String, value: &String| all.iter().filter(|load| key(load) == value).count();
+                    let count = |key: fn(&Load) -> &String, value: &String|
+                        all.iter().filter(|load| key(load) == value).count();
                     let place_full = count(|load| &load.place, &job.place) >= per_place;
-                    let user_full = per_user.is_some_and(|most| count(|load| &load.user, &job.user) >= most);
+                    let user_full =
+                        per_user.is_some_and(|most| count(|load| &load.user, &job.user) >= most);
                     prop_assert!(place_full || user_full);
                 }
             }

@@ -69,7 +69,9 @@ mod tests {
         }
 
         #[test]
-        fn no_policy_overflows(first in any::<i64>(), most in any::<i64>(), in_vain: u32, seed: u64) {
+        fn no_policy_overflows(
+            first in any::<i64>(), most in any::<i64>(), in_vain: u32, seed: u64
+        ) {
             let policy = RetryPolicy { first_pause: first, max_pause: most, max_in_vain: u32::MAX };
             prop_assert!(policy.pause(in_vain, seed).unwrap() >= 0);
         }

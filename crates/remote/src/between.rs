@@ -84,7 +84,8 @@ impl Between {
             Ok(manifest) => Ok(Ended {
                 manifest,
                 notice: Some(format!(
-                    "{} can't be connected to from {} ({to_destination}); it connects to {} instead",
+                    "{} can't be connected to from {} ({to_destination}); it connects to {} \
+                     instead",
                     destination.host, source.host, source.host
                 )),
             }),

@@ -72,7 +72,8 @@ pub(crate) fn script(own: &Program, bring: bool) -> String {
     let Program { hash, size } = own;
     let mut script = format!(
         "echo {}; d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
-         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; ",
+         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; \
+         }} 2>/dev/null | cut -c1-64; }}; ",
         quoted(BEGUN)
     );
     if !bring {
@@ -88,10 +89,13 @@ pub(crate) fn script(own: &Program, bring: bool) -> String {
     let (damaged, unfit) = (quoted(DAMAGED), quoted(UNFIT));
     if bring {
         script += &format!(
-            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo {damaged}; exit 1; }}; t=\"$d/new.$$\"; \
+            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo \
+             {damaged}; exit 1; }}; t=\"$d/new.$$\"; \
              head -c {size} > \"$t\"; \
-             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; else rm -f \"$t\"; echo {damaged}; exit 1; fi; \
-             \"$p\" --version >/dev/null 2>&1 || {{ echo {unfit}; exit 1; }}; exec \"$p\" {ARGUMENTS}"
+             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; \
+             else rm -f \"$t\"; echo {damaged}; exit 1; fi; \
+             \"$p\" --version >/dev/null 2>&1 || {{ echo {unfit}; exit 1; }}; exec \"$p\" \
+             {ARGUMENTS}"
         );
     } else {
         script += "exit 127";

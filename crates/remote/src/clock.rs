@@ -67,7 +67,8 @@ mod tests {
     proptest! {
         #[test]
         fn offset_is_off_by_half_a_round_trip_at_most(
-            ahead in -3 * DAY..3 * DAY, there in 0..9000_u64, here in 0..100_000_u64, back in 0..9000_u64,
+            ahead in -3 * DAY..3 * DAY, there in 0..9000_u64, here in 0..100_000_u64,
+            back in 0..9000_u64,
         ) {
             // The far side's clock is taken as true.
             let client = |ms: u64| ms.saturating_add_signed(ahead);

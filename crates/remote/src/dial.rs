@@ -166,7 +166,9 @@ where
         tokio::select! {
             ended = under_way.join_next() => match ended {
                 Some(Ok((address, Ok(done)))) => return Ok((done, address)),
-                Some(Ok((address, Err(reason)))) => failed.0.push(Attempt { address: Some(address), reason }),
+                Some(Ok((address, Err(reason)))) => failed.0.push(Attempt {
+                    address: Some(address), reason
+                }),
                 Some(Err(_)) => {}
                 None if next.is_none() => return Err(failed),
                 None => {}

@@ -38,7 +38,8 @@ pub enum Error {
     /// The login succeeded, but the host does not run the command: the account has no shell, or is
     /// for something else. Use another account.
     #[error(
-        "{host} runs no command for this login: {reason}; use an account there that may run programs"
+        "{host} runs no command for this login: {reason}; use an account there that may run \
+         programs"
     )]
     NoCommand {
         /// Host.
@@ -48,7 +49,8 @@ pub enum Error {
     },
     /// The login succeeded, but its command does not start: see what its startup files wait for.
     #[error(
-        "the login at {host} does not come to its command: {reason}; see what its startup files wait for"
+        "the login at {host} does not come to its command: {reason}; see what its startup files \
+         wait for"
     )]
     Stuck {
         /// Host.
@@ -58,7 +60,8 @@ pub enum Error {
     },
     /// The login prints endlessly: have its startup files print to terminals only.
     #[error(
-        "the login at {host} prints too much before its command: {reason}; have its startup files print to terminals only"
+        "the login at {host} prints too much before its command: {reason}; have its startup files \
+         print to terminals only"
     )]
     Noisy {
         /// Host.
@@ -68,7 +71,8 @@ pub enum Error {
     },
     /// The host has no longhaul. Use --bootstrap, or install it in the login's PATH.
     #[error(
-        "{host} has no longhaul: give --bootstrap to have this one copied there, or install it in the login's PATH"
+        "{host} has no longhaul: give --bootstrap to have this one copied there, or install it in \
+         the login's PATH"
     )]
     Missing {
         /// Host.
@@ -77,7 +81,8 @@ pub enum Error {
     /// The host has another system or processor, so this program does not run there. Install one
     /// that does.
     #[error(
-        "{host} is {there} and this is {here}: this longhaul does not run there; install one that does"
+        "{host} is {there} and this is {here}: this longhaul does not run there; install one that \
+         does"
     )]
     OtherMachine {
         /// Host.
@@ -90,7 +95,8 @@ pub enum Error {
     /// The program was copied there and does not run. Use a static build, or install longhaul
     /// there.
     #[error(
-        "this longhaul does not run on {host} (another C library?): use a static build of it, or install longhaul there"
+        "this longhaul does not run on {host} (another C library?): use a static build of it, or \
+         install longhaul there"
     )]
     Unfit {
         /// Host.
@@ -109,7 +115,8 @@ pub enum Error {
     OwnProgram(#[source] io::Error),
     /// The far side speaks another version. Use --bootstrap to run this one there.
     #[error(
-        "{host} runs longhaul {there}, which does not understand this one ({here}): give --bootstrap to use this one there"
+        "{host} runs longhaul {there}, which does not understand this one ({here}): give \
+         --bootstrap to use this one there"
     )]
     Version {
         /// Host.
@@ -146,7 +153,8 @@ pub enum Error {
     /// Neither of two hosts reaches the other. Open a port at one of them (--port-range), or copy
     /// through this machine.
     #[error(
-        "{source_host} and {destination_host} do not reach each other ({reason}): open a port at one of them (--port-range), or copy by way of this machine in two steps"
+        "{source_host} and {destination_host} do not reach each other ({reason}): open a port at \
+         one of them (--port-range), or copy by way of this machine in two steps"
     )]
     Apart {
         /// Host of the sources.

@@ -283,7 +283,10 @@ mod tests {
         #[test]
         fn any_noise_is_read_without_a_panic(line: Vec<u8>, marker in 0..6_usize) {
             let (_, ready) = ready();
-            let markers = [&b""[..], ready.as_slice(), NEEDS.as_bytes(), UNFIT.as_bytes(), DAMAGED.as_bytes(), READY];
+            let markers = [
+                &b""[..], ready.as_slice(), NEEDS.as_bytes(), UNFIT.as_bytes(), DAMAGED.as_bytes(),
+                READY
+            ];
             let mut greeter = Greeter::default();
             let line = [line.as_slice(), markers[marker]].concat();
             let greeting = greeter.read(&line);

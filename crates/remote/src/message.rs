@@ -403,7 +403,9 @@ mod tests {
         assert_eq!(
             line,
             format!(
-                "{{\"ask\":\"serve\",\"client\":\"{}\",\"access\":\"create\",\"paths\":[\"Yf8=\"],\"follow\":true,\"ports\":\"50000-50010\",\"congestion\":null}}",
+                "{{\"ask\":\"serve\",\"client\":\"{}\",\"access\":\"create\",\
+                 \"paths\":[\"Yf8=\"],\"follow\":true,\"ports\":\"50000-50010\",\
+                 \"congestion\":null}}",
                 PublicKey::from_bytes([1; 32])
             )
         );

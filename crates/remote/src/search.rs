@@ -129,7 +129,8 @@ impl Search<'_> {
                 let session = reverse.session().await;
                 let far = tokio::sync::Mutex::new(self.far);
                 let notice = format!(
-                    "{host} can't be connected to from here ({to_failed}); it connects to this machine instead"
+                    "{host} can't be connected to from here ({to_failed}); it connects to this \
+                     machine instead"
                 );
                 let link = Link::From {
                     reverse,
@@ -157,7 +158,8 @@ impl Search<'_> {
                     None => "a port (choose some with --port-range)".into(),
                 };
                 let notice = format!(
-                    "no connection with {host} but ssh's (to it: {to_failed}; from it: {from_failed}): the data goes inside that, in one \
+                    "no connection with {host} but ssh's (to it: {to_failed}; from it: \
+                     {from_failed}): the data goes inside that, in one \
                      stream; let {ports} through the firewall of either side to be faster"
                 );
                 let link = Link::Inside(tokio::sync::Mutex::new(Some(child)));

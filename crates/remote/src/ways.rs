@@ -189,8 +189,13 @@ mod tests {
     proptest! {
         #[test]
         fn it_asks_once_decides_once_and_goes_inside_ssh_only_when_both_failed(
-            last_time in prop::option::of(prop::sample::select(vec![Way::ToHost, Way::FromHost, Way::InsideSsh])),
-            order in Just(vec![WayEvent::ToHostFailed, WayEvent::HeadStartOver, WayEvent::FromHostFailed, WayEvent::ToHostStands, WayEvent::FromHostStands])
+            last_time in prop::option::of(prop::sample::select(vec![
+                Way::ToHost, Way::FromHost, Way::InsideSsh
+            ])),
+            order in Just(vec![
+                WayEvent::ToHostFailed, WayEvent::HeadStartOver, WayEvent::FromHostFailed,
+                WayEvent::ToHostStands, WayEvent::FromHostStands
+            ])
                 .prop_shuffle(),
         ) {
             let mut ways = Ways::new(last_time);
@@ -203,9 +208,13 @@ mod tests {
                     Step::Take(way) => {
                         prop_assert_eq!(*taken.get_or_insert(way), way);
                         if received.len() == 1 {
-                            prop_assert!(matches!(event, WayEvent::ToHostStands | WayEvent::FromHostStands));
+                            prop_assert!(matches!(
+                                event, WayEvent::ToHostStands | WayEvent::FromHostStands
+                            ));
                         }
-                        let failed = [WayEvent::ToHostFailed, WayEvent::FromHostFailed].iter().all(|event| received.contains(event));
+                        let failed = [WayEvent::ToHostFailed, WayEvent::FromHostFailed]
+                            .iter()
+                            .all(|event| received.contains(event));
                         prop_assert!(way != Way::InsideSsh || failed);
                     }
                     Step::Wait => {}

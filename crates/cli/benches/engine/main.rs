@@ -9,7 +9,8 @@
 //! `longhaul`.
 //!
 //! ```sh
-//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
+//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] \
+//!     [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
 //! ```
 //!
 //! Needs `globus-url-copy`, `globus-gridftp-server` and `rsync` for the others (`make bench-deps`),

@@ -233,7 +233,8 @@ impl<'a> Bench<'a> {
                 let port = free_port();
                 let settings = self.folder.join("rsyncd.conf");
                 let text = format!(
-                    "use chroot = no\nreverse lookup = no\nuid = {0}\ngid = {1}\n[served]\npath = {2}\nread only = no\n",
+                    "use chroot = no\nreverse lookup = no\nuid = {0}\ngid = {1}\n[served]\n\
+                     path = {2}\nread only = no\n",
                     rustix::process::getuid().as_raw(),
                     rustix::process::getgid().as_raw(),
                     served.display()

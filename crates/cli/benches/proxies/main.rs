@@ -5,7 +5,8 @@
 //! `cargo bench -p longhaul-cli --bench proxies`. Dante (`danted`, Debian's dante-server) is left
 //! out, with a message, if it is not installed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a benchmark that can't go on has failed
+// A benchmark that can't go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod proxy;
 mod server;

@@ -166,8 +166,10 @@ fn dante(dir: &tempfile::TempDir) -> Option<(SocketAddr, Child)> {
         .unwrap();
     let config = dir.path().join("danted.conf");
     let text = format!(
-        "internal: 127.0.0.1 port = {}\nexternal: 127.0.0.1\nsocksmethod: none\nclientmethod: none\nuser.unprivileged: nobody\n\
-         client pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\nsocks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n",
+        "internal: 127.0.0.1 port = {}\nexternal: 127.0.0.1\nsocksmethod: none\n\
+         clientmethod: none\nuser.unprivileged: nobody\n\
+         client pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n\
+         socks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n",
         at.port()
     );
     fs::write(&config, text).unwrap();

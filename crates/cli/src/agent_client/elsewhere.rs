@@ -27,7 +27,12 @@ pub struct AgentOptions {
     #[arg(long, conflicts_with = "host_key", global = true)]
     accept_new: bool,
     /// Trust only agents whose certificates an authority in this file has signed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["host_key", "accept_new"], global = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["host_key", "accept_new"],
+        global = true,
+    )]
     ca: Option<PathBuf>,
     /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE", global = true)]

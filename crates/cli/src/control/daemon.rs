@@ -336,9 +336,10 @@ fn report_ready(
         let [https, metrics, archive] =
             [https, metrics, archive].map(|address| address.map(|address| address.to_string()));
         let key = key.to_string();
-        answer::line(
-            json!({"event": "ready", "name": name, "socket": socket, "https": https, "metrics": metrics, "archive": archive, "key": key}),
-        );
+        answer::line(json!({
+            "event": "ready", "name": name, "socket": socket, "https": https,
+            "metrics": metrics, "archive": archive, "key": key
+        }));
         return;
     }
     answer::line(format!("controller {name} is ready at {socket}"));

@@ -36,7 +36,8 @@ impl Cp {
         self.understood()?;
         if self.patience.is_some() {
             bail!(
-                "--patience is for copies that you wait for: attempts of a job give up after {ATTEMPT_PATIENCE} and are tried again"
+                "--patience is for copies that you wait for: attempts of a job give up after \
+                 {ATTEMPT_PATIENCE} and are tried again"
             );
         }
         let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path, of)).collect();
@@ -144,7 +145,10 @@ fn text(value: &OsStr) -> Result<String> {
     let text = value.to_str().map(str::to_owned);
     text.ok_or_else(|| {
         let shown = printable(value.as_encoded_bytes());
-        anyhow!("{shown}: a job's names must be UTF-8: copy it with longhaul cp, or name the directory that it is in")
+        anyhow!(
+            "{shown}: a job's names must be UTF-8: copy it with longhaul cp, or name the \
+            directory that it is in"
+        )
     })
 }
 

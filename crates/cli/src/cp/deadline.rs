@@ -257,7 +257,8 @@ impl Keeper {
                 "way-failed"
             };
             self.watch.event(json!({
-                "event": "deadline", "state": state, "reservation": self.book.id(), "message": changed.line, "error": null,
+                "event": "deadline", "state": state, "reservation": self.book.id(),
+                "message": changed.line, "error": null,
             }));
             let (path, works) = (changed.path, changed.works);
             self.handle(Event::Path { path, works }).await;
@@ -330,7 +331,8 @@ impl Keeper {
         }
         if let Some(state) = done.state {
             self.watch.event(json!({
-                "event": "deadline", "state": state, "reservation": reservation, "message": line, "error": done.error,
+                "event": "deadline", "state": state, "reservation": reservation, "message": line,
+                "error": done.error,
             }));
         }
     }
@@ -365,8 +367,10 @@ impl Keeper {
         self.with(|shared| shared.steps.push(line.clone()));
         self.watch.notice(&line);
         self.watch.event(json!({
-            "event": "deadline", "state": "at-risk", "is_missed": outlook.is_missed, "message": line,
-            "expected_end_ms": outlook.expected_end, "later_ms": outlook.instead.later, "volume_bytes": outlook.instead.volume,
+            "event": "deadline", "state": "at-risk", "is_missed": outlook.is_missed,
+            "message": line,
+            "expected_end_ms": outlook.expected_end, "later_ms": outlook.instead.later,
+            "volume_bytes": outlook.instead.volume,
         }));
     }
 }

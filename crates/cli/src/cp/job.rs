@@ -122,7 +122,8 @@ impl Job {
             }
             (_, true, ..) => {
                 bail!(
-                    "lh:// and user@host: in one copy: run this on the one host with the other's path"
+                    "lh:// and user@host: in one copy: run this on the one host with the other's \
+                     path"
                 )
             }
         }

@@ -52,12 +52,14 @@ impl ScpOptions {
             (
                 self.limit.is_some(),
                 "-l",
-                "a copy has no limit of its own: a depot on the --route has one (max_rate), and beside other traffic a copy retires streams",
+                "a copy has no limit of its own: a depot on the --route has one (max_rate), and \
+                 beside other traffic a copy retires streams",
             ),
             (
                 self.through_here,
                 "-3",
-                "data between two hosts goes directly: copy here first, then on, to have it pass through here",
+                "data between two hosts goes directly: copy here first, then on, to have it pass \
+                 through here",
             ),
             (
                 self.forward_agent,
@@ -67,7 +69,8 @@ impl ScpOptions {
             (
                 self.cipher.is_some(),
                 "-c",
-                "the data does not go through ssh but over TLS 1.3, which chooses its cipher: for the login use -o Ciphers=...",
+                "the data does not go through ssh but over TLS 1.3, which chooses its cipher: for \
+                 the login use -o Ciphers=...",
             ),
             (
                 self.scp_protocol
@@ -75,7 +78,8 @@ impl ScpOptions {
                     || self.sftp_server.is_some()
                     || self.sftp_option.is_some(),
                 "-D, -O, -s and -X",
-                "longhaul speaks a protocol of its own, and needs longhaul or --bootstrap at the host: leave it out",
+                "longhaul speaks a protocol of its own, and needs longhaul or --bootstrap at the \
+                 host: leave it out",
             ),
             (
                 self.from_source,
@@ -85,7 +89,8 @@ impl ScpOptions {
             (
                 self.lax_names,
                 "-T",
-                "names are bytes and no shell reads them, so there is nothing to relax: leave it out",
+                "names are bytes and no shell reads them, so there is nothing to relax: leave it \
+                 out",
             ),
         ];
         match flags.into_iter().find(|(given, ..)| *given) {

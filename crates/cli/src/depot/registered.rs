@@ -172,7 +172,8 @@ impl Registered {
         }
         if self.advertise.is_empty() {
             tracing::error!(
-                "not registered: the depot listens at every address; say with --advertise where others reach it"
+                "not registered: the depot listens at every address; say with --advertise where \
+                 others reach it"
             );
             return;
         }

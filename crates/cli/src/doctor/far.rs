@@ -91,7 +91,10 @@ impl Answering {
         };
         self.events.log(Some(Payer::Key(key)), |left_out| {
             let error = closed.err().map(tracing::field::display);
-            tracing::info!(session = %id, peer = %key, error, left_out, "a doctor's session is over");
+            tracing::info!(
+                session = %id, peer = %key, error, left_out,
+                "a doctor's session is over"
+            );
         });
     }
 }

@@ -35,7 +35,8 @@ impl Show {
         if self.json {
             let modified = modified.map(|time| time.to_string());
             return json!({
-                "event": "entry", "name": name, "kind": entry.kind, "bytes": entry.size, "mode": format!("{:04o}", entry.mode),
+                "event": "entry", "name": name, "kind": entry.kind, "bytes": entry.size,
+                "mode": format!("{:04o}", entry.mode),
                 "modified": modified, "target": target,
             })
             .to_string();
@@ -65,7 +66,8 @@ pub fn done(path: &str) -> String {
 /// Formats a failure for programs.
 pub fn failed(location: &Location, failure: &FilesFailure) -> String {
     json!({
-        "event": "failed", "path": printable(&failure.path.0), "kind": failure.kind, "message": location.failed(failure),
+        "event": "failed", "path": printable(&failure.path.0), "kind": failure.kind,
+        "message": location.failed(failure),
     })
     .to_string()
 }
@@ -81,9 +83,12 @@ pub fn leftover(
     let target = leftover.target.as_ref().map(|target| printable(&target.0));
     if json {
         return json!({
-            "event": "leftover", "directory": printable(&directory.0), "names": names.collect::<Vec<_>>(), "target": target,
-            "size": leftover.size, "durable_bytes": leftover.durable_bytes, "disk_bytes": leftover.disk_bytes,
-            "age_seconds": leftover.age_seconds, "usage": leftover.usage, "outcome": leftover.outcome,
+            "event": "leftover", "directory": printable(&directory.0),
+            "names": names.collect::<Vec<_>>(), "target": target,
+            "size": leftover.size, "durable_bytes": leftover.durable_bytes,
+            "disk_bytes": leftover.disk_bytes,
+            "age_seconds": leftover.age_seconds, "usage": leftover.usage,
+            "outcome": leftover.outcome,
         })
         .to_string();
     }

@@ -309,7 +309,8 @@ mod tests {
             line.contains("--socks 127.0.0.1:1080") && line.contains("--drain 120"),
             "{line}"
         );
-        let forward = "--forward 127.0.0.1:2811=archive.example:2811,purpose=nightly,size=10737418240,rate=1000000000,duration=3600";
+        let forward = "--forward 127.0.0.1:2811=archive.example:2811,purpose=nightly,\
+            size=10737418240,rate=1000000000,duration=3600";
         assert!(line.contains(forward), "{line}");
     }
 

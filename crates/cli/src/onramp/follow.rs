@@ -56,7 +56,8 @@ impl Follower {
             anyhow!("no controller is asked: name one with longhaul controller use URL")
         })?;
         let state = home::state_dir().context(
-            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the controller's rules",
+            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the \
+             controller's rules",
         )?;
         let file = state.join(FILE);
         if let Some(dir) = file.parent() {
@@ -92,7 +93,10 @@ impl Follower {
         if age(&self.file).is_some_and(|age| age > MAX_AGE)
             && std::fs::remove_file(&self.file).is_ok()
         {
-            tracing::warn!(%error, "the controller's last rules are too old: connections are made directly");
+            tracing::warn!(
+                %error,
+                "the controller's last rules are too old: connections are made directly"
+            );
         } else {
             tracing::info!(%error, "the rules that the controller gave before stay");
         }
@@ -120,7 +124,8 @@ impl Follower {
             {
                 tracing::warn!(
                     offramp = %at,
-                    "the key of the controller's off-ramp is not in known_hosts: its destinations are connected to directly"
+                    "the key of the controller's off-ramp is not in known_hosts: its destinations \
+                     are connected to directly"
                 );
             }
         }

@@ -150,11 +150,21 @@ mod tests {
         let status = json!({
             "connections": [{ "entry": "socks", "outcome": "route", "count": 12 }],
             "carried": 2,
-            "routes": { "file": "/r", "rules": 3, "read_seconds_ago": 7, "problem": "/r:1: \u{1b}" },
-            "hosts": [{ "address": "192.0.2.1", "round_trip_seconds": 0.08, "measured_seconds_ago": 5 }],
+            "routes": {
+                "file": "/r", "rules": 3, "read_seconds_ago": 7, "problem": "/r:1: \u{1b}"
+            },
+            "hosts": [{
+                "address": "192.0.2.1", "round_trip_seconds": 0.08, "measured_seconds_ago": 5
+            }],
             "destinations": [
-                { "host": "h.example", "port": 80, "connections": 4, "usually_below_bytes": 1024, "largest_bytes": 4096 },
-                { "host": "h.example", "port": 81, "connections": 1, "usually_below_bytes": null, "largest_bytes": 7 },
+                {
+                    "host": "h.example", "port": 80, "connections": 4, "usually_below_bytes": 1024,
+                    "largest_bytes": 4096
+                },
+                {
+                    "host": "h.example", "port": 81, "connections": 1, "usually_below_bytes": null,
+                    "largest_bytes": 7
+                },
             ],
         });
         let shown = lines(&status).join("\n");

@@ -14,7 +14,8 @@ use crate::answer;
 pub(super) fn interval(interval: &Interval, header: bool) {
     if header {
         answer::line(
-            "[  ID] interval           moved        rate             retr  window      rtt         limit",
+            "[  ID] interval           moved        rate             retr  window      rtt         \
+             limit",
         );
     }
     for stream in &interval.streams {

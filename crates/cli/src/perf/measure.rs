@@ -89,7 +89,8 @@ async fn measure(
     let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
         message!(
-            "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the counts are protected"
+            "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the \
+             counts are protected"
         );
     }
     let mut setting = Setting {

@@ -21,7 +21,8 @@ pub(super) fn run(perf: &Perf) -> Result<Exit> {
     logging::start("info");
     if perf.serve.allow.is_empty() {
         bail!(
-            "nobody may measure yet: name a key with --allow (a client's is shown by: longhaul keys show)"
+            "nobody may measure yet: name a key with --allow (a client's is shown by: longhaul \
+             keys show)"
         );
     }
     let runtime = crate::runtime::start()?;
@@ -84,7 +85,10 @@ pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
         let error = server.serve(session).await.err();
         events.log(Some(Payer::Key(peer)), |left_out| {
             let error = error.map(tracing::field::display);
-            tracing::info!(session = %id, %peer, error, left_out, "a measurement's session is over");
+            tracing::info!(
+                session = %id, %peer, error, left_out,
+                "a measurement's session is over"
+            );
         });
     });
 }

@@ -354,12 +354,18 @@ mod tests {
 
     fn reservation(id: u64, hours: std::ops::Range<u64>) -> Reservation {
         let day_ms = 1_795_737_600_000; // 2026-11-27, a Friday
-        let piece = serde_json::json!({"start_ms": 1, "end_ms": 2, "paths": [{"rate_bps": 1e9 as u64,
-            "links": [{"link": "a", "from": "west", "to": "north"}, {"link": "b", "from": "north", "to": "east"}]}]});
+        let piece = serde_json::json!({"start_ms": 1, "end_ms": 2, "paths": [{
+            "rate_bps": 1e9 as u64, "links": [
+                {"link": "a", "from": "west", "to": "north"},
+                {"link": "b", "from": "north", "to": "east"}
+            ]
+        }]});
         serde_json::from_value(serde_json::json!({
-            "id": id, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1e9 as u64}},
+            "id": id, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store",
+            "wish": {"rate": {"rate_bps": 1e9 as u64}},
             "start_ms": day_ms + hours.start * 3_600_000, "end_ms": day_ms + hours.end * 3_600_000,
-            "paths": 1, "disjoint": "no", "preference": "fewest-hops", "pieces": [piece], "created_ms": 0,
+            "paths": 1, "disjoint": "no", "preference": "fewest-hops", "pieces": [piece],
+            "created_ms": 0,
             "state": {"reserve": "start", "provision": "released", "life": "created"}
         }))
         .unwrap()
@@ -401,9 +407,14 @@ mod tests {
         let refused: Refusal = serde_json::from_value(serde_json::json!({
             "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64,
             "proof": {"kind": "cut", "rate_bps": 5, "until_ms": 1_795_741_200_000_u64, "links": [
-                {"link": "a", "from": "west", "to": "north", "left_bps": 5, "at_ms": 1, "by": [7], "by_others": 2}]},
-            "offers": {"slower": {"pieces": [], "request": {"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5}},
-                "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64}}}
+                {
+                    "link": "a", "from": "west", "to": "north", "left_bps": 5, "at_ms": 1,
+                    "by": [7], "by_others": 2
+                }]},
+            "offers": {"slower": {"pieces": [], "request": {
+                "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5}},
+                "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64
+            }}}
         }))
         .unwrap();
         assert_eq!(
@@ -411,7 +422,8 @@ mod tests {
             [
                 "a from west to north: 5 bit/s left, taken by reservation 7, 2 of others",
                 "full until Fri 27 Nov 01:00",
-                "offer, slower: --rate 5 (5 bit/s) --from 2026-11-27T00:00:00Z --until 2026-11-27T01:00:00Z, Fri 27 Nov 00:00 - 01:00",
+                "offer, slower: --rate 5 (5 bit/s) --from 2026-11-27T00:00:00Z --until \
+                 2026-11-27T01:00:00Z, Fri 27 Nov 00:00 - 01:00",
             ]
         );
         let busy = Refusal {

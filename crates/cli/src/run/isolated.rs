@@ -19,7 +19,8 @@ const NO_SOCKET: &str = "/dev/null";
 /// The program gains privileges, which has no effect in a user's namespace.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{program} is {how}, which has no effect where this user makes the namespace: run it as the user that it would become"
+    "{program} is {how}, which has no effect where this user makes the namespace: run it as the \
+     user that it would become"
 )]
 struct Powerless {
     program: String,

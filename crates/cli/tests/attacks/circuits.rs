@@ -97,7 +97,10 @@ impl Bed {
                 "addresses": [{"endpoint": "192.0.2.3:7510"}],
             }],
             "links": [
-                {"name": "w-e", "from": "west", "to": "east", "forward": capacity, "backward": capacity},
+                {
+                    "name": "w-e", "from": "west", "to": "east", "forward": capacity,
+                    "backward": capacity
+                },
             ],
         });
         std::fs::write(stage.path("map.json"), map.to_string()).unwrap();

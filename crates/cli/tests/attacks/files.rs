@@ -91,7 +91,9 @@ fn all_about(place: &str) -> [Value; 7] {
         json!({"files": "rename", "from": path(place), "to": path("in/taken"), "overwrite": true}),
         json!({"files": "rename", "from": path("in/f"), "to": path(place), "overwrite": true}),
         json!({"files": "remove", "path": path(place), "recursive": true}),
-        json!({"files": "leftovers", "path": path(place), "after": null, "remove_older_than_seconds": 0}),
+        json!({
+            "files": "leftovers", "path": path(place), "after": null, "remove_older_than_seconds": 0
+        }),
     ]
 }
 
@@ -179,7 +181,10 @@ fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_noth
     let questions = [
         json!({"files": "look", "path": path("in"), "list": true, "after": null}),
         json!({"files": "look", "path": path("in/f"), "list": false, "after": null}),
-        json!({"files": "leftovers", "path": path("in"), "after": null, "remove_older_than_seconds": null}),
+        json!({
+            "files": "leftovers", "path": path("in"), "after": null,
+            "remove_older_than_seconds": null
+        }),
     ];
     for answer in ask(&world, &server, &questions) {
         assert_eq!(answer["kind"], "not_granted", "{answer}");
@@ -199,7 +204,9 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
         .unwrap();
     }
     let server = serve(&world);
-    let huge = json!({"files": "look", "path": path("in/d"), "list": true, "after": null, "limit": u32::MAX});
+    let huge = json!({
+        "files": "look", "path": path("in/d"), "list": true, "after": null, "limit": u32::MAX
+    });
     let answers = ask(&world, &server, &vec![huge.clone(); 5]);
     assert_eq!(answers.len(), 5);
     for answer in &answers {

@@ -40,7 +40,8 @@ fn the_list_of_known_servers_is_not_written_through_a_link() {
     std::fs::write(&precious, "precious").unwrap();
     // The command inherits the shell's process number: guessable names exist already, as links.
     let script = format!(
-        "for n in known_hosts.$$.new .known_hosts.$$.new known_hosts.new known_hosts.tmp; do ln -s {} \"$LONGHAUL_HOME/$n\"; done; \
+        "for n in known_hosts.$$.new .known_hosts.$$.new known_hosts.new known_hosts.tmp; do ln -s \
+         {} \"$LONGHAUL_HOME/$n\"; done; \
          exec {} cp --accept-new here/f lh://{}/f",
         precious.display(),
         env!("CARGO_BIN_EXE_longhaul"),

@@ -2,7 +2,8 @@
 //! if an attack needs addresses or a name server of its own. Every attack is bounded, and each test
 //! says what must hold under it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that can't go on has failed.
+// A test that can't go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod circuits;
 #[path = "../common/mod.rs"]

@@ -12,8 +12,10 @@ fn register(controller: &Controller<'_>, principal: &Principal, name: &str) -> (
 }
 
 fn measured(from: &str, to: &str) -> Value {
-    json!({"measurements": [{"from": from, "to": to, "quantity": "rtt", "at_ms": unix_ms(), "value": 0.1,
-        "source": "relay"}]})
+    json!({"measurements": [{
+        "from": from, "to": to, "quantity": "rtt", "at_ms": unix_ms(), "value": 0.1,
+        "source": "relay"
+    }]})
 }
 
 /// Returns the key of the depot of this name on the map, if there is one.

@@ -12,7 +12,8 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::has_labs;
 use crate::world::*;
 
-const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {}, other = {} }\n[links]\nl = { ends = [\"depot\", \"other\"], delay = \"1 ms\", rate = \"unlimited\" }\n";
+const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {}, other = {} }\n\
+    [links]\nl = { ends = [\"depot\", \"other\"], delay = \"1 ms\", rate = \"unlimited\" }\n";
 /// Set by the lab for processes in a node.
 const IN_A_NODE: &str = "WANBED_NODE";
 const ANSWER: Duration = Duration::from_secs(4);

@@ -138,7 +138,8 @@ fn a_controller_leads_nobody_to_an_offramp_of_its_own() {
     evil.set_nonblocking(true).unwrap();
     let at = evil.local_addr().unwrap();
     let rules = format!(
-        "[[route]]\nto = [\"*\", \"0.0.0.0/0\", \"127.0.0.0/8\"]\nofframp = \"{key}@{at}\"\nalways = true\nfall_back = false\n"
+        "[[route]]\nto = [\"*\", \"0.0.0.0/0\", \"127.0.0.0/8\"]\nofframp = \"{key}@{at}\"\n\
+         always = true\nfall_back = false\n"
     );
     hostile_controller(stage, &rules);
     let (_onramp, socks, file) = onramp(stage);

@@ -298,7 +298,8 @@ fn idle_strangers_shut_no_onramp_with_login() {
     stream.read_exact(&mut reply[..1]).unwrap();
     assert_eq!(reply[0], b'!');
     let authorized = format!(
-        "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\nProxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
+        "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\n\
+         Proxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
     );
     let (status, text) = answer(onramp.at("http"), &authorized, |text| {
         text.contains("\r\n\r\n")

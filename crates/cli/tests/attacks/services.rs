@@ -90,7 +90,8 @@ fn unfinished_bodies_cost_the_agent_bounded_memory() {
     let agent = agent(&world);
     let at: SocketAddr = agent.address.parse().unwrap();
     let head = format!(
-        "POST /api/v1/session HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /api/v1/session HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
         BODY_BYTES + 1
     );
     let body = vec![b' '; BODY_BYTES];
@@ -128,7 +129,8 @@ fn idle_strangers_keep_nobody_from_the_archive() {
     let control = world.stage.service(command, "archive");
     let _crowd = world.strangers(&control.address, STRANGERS, PER_SECOND, Manner::Idle);
     let post = format!(
-        "POST /api/v1/pscheduler HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n{}\r\n",
+        "POST /api/v1/pscheduler HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\
+         {}\r\n",
         control.address,
         bearer(&world, "control/state/control/token"),
     );

@@ -18,7 +18,10 @@ const EACH_DAY_OF_A_YEAR: u64 = 366;
 
 /// A small request from `dtn1` to `store` that ends this far ahead.
 fn request(ahead_ms: u64) -> Value {
-    json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1000}}, "end_ms": unix_ms() + ahead_ms})
+    json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1000}},
+        "end_ms": unix_ms() + ahead_ms
+    })
 }
 
 fn reserve(controller: &Controller<'_>, principal: &Principal, request: &Value) -> (u16, Value) {

@@ -181,7 +181,8 @@ pub fn addresses(count: u8) -> Vec<IpAddr> {
 /// Returns a policy that lets `keys` go to `to`, any port, directly or through it.
 pub fn policy(keys: &[String], to: &str) -> String {
     format!(
-        "[[allow]]\nprincipals = {keys:?}\nto = [\"{to}\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"{to}\"]\n"
+        "[[allow]]\nprincipals = {keys:?}\nto = [\"{to}\"]\nports = [\"any\"]\n\
+         next_hops = [\"direct\", \"{to}\"]\n"
     )
 }
 
@@ -196,7 +197,11 @@ pub fn servers(keys: &[String], servers: &[&str]) -> String {
 pub fn steering(text: &str) -> Vec<char> {
     let steers = |c: &char| {
         (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
-            || matches!(*c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{61c}')
+            || matches!(
+                *c,
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+                    | '\u{feff}' | '\u{61c}'
+            )
     };
     text.chars().filter(steers).collect()
 }

@@ -119,7 +119,8 @@ pub fn ask(
     let mut stream = stream.ok()?;
     let length = body.len();
     let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
@@ -143,7 +144,12 @@ fn post(
             return;
         }
         let measurements: Vec<Value> = (batch * BATCH..(batch + 1) * BATCH)
-            .map(|at| json!({"from": from, "to": "z", "quantity": "rate", "at_ms": base + at, "value": 1.0, "source": "relay"}))
+            .map(|at| {
+                json!({
+                    "from": from, "to": "z", "quantity": "rate", "at_ms": base + at, "value": 1.0,
+                    "source": "relay"
+                })
+            })
             .collect();
         let body = json!({"measurements": measurements}).to_string();
         match ask(socket, false, "POST", "/measurements", &body) {
@@ -282,10 +288,15 @@ fn nobody_is_refused_while_it_starts_anew() {
         let posting = scope.spawn(|| {
             let mut posted = 0_u64;
             while !done.load(Ordering::Relaxed) {
-                let body = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": base + posted, "value": 0.1, "source": "probe"}]});
+                let body = json!({"measurements": [{
+                    "from": "a", "to": "b", "quantity": "rtt", "at_ms": base + posted, "value": 0.1,
+                    "source": "probe"
+                }]});
                 // A request that broke off is repeated, as by any client; it may have been stored
                 // already.
-                if let Some((status, answer)) = ask(&socket, true, "POST", "/measurements", &body.to_string()) {
+                if let Some((status, answer)) =
+                    ask(&socket, true, "POST", "/measurements", &body.to_string())
+                {
                     assert_eq!(status, 200, "{answer}");
                     posted += 1;
                 }
@@ -360,7 +371,8 @@ fn a_map_is_imported_and_printed() {
             .unwrap()
     };
     let file = stage.path("map.toml");
-    let text = "[[site]]\nname = \"west\"\n\n[[site]]\nname = \"east\"\n\n[[link]]\nbetween = [\"west\", \"east\"]\ncapacity = \"10 Gbit/s\"\n";
+    let text = "[[site]]\nname = \"west\"\n\n[[site]]\nname = \"east\"\n\n[[link]]\n\
+        between = [\"west\", \"east\"]\ncapacity = \"10 Gbit/s\"\n";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     assert!(errors(&run(&[])).contains("no controller runs here"));

@@ -59,7 +59,10 @@ impl World {
         let each = |quantity: &str, value: f64| {
             let quantity = quantity.to_owned();
             (0..SAMPLES).map(move |step| {
-                json!({"from": "dtn1", "to": "store", "quantity": quantity, "at_ms": now_ms() - 60_000 + step * 1000, "value": value, "source": "probe"})
+                json!({
+                    "from": "dtn1", "to": "store", "quantity": quantity,
+                    "at_ms": now_ms() - 60_000 + step * 1000, "value": value, "source": "probe"
+                })
             })
         };
         let measured: Vec<Value> = each("rtt", 0.01)
@@ -212,7 +215,10 @@ fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
 fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
     let world = World::new(1e6, &["client", "reserver"]);
     // The whole reservable rate is taken for an hour.
-    let taken = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": now_ms() + 3_600_000});
+    let taken = json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}},
+        "end_ms": now_ms() + 3_600_000
+    });
     let (status, answer) = world.ask("POST", "/reservations", &taken.to_string());
     assert_eq!(status, 201, "{answer}");
     let mut copy = world.start(&["--by", "+20s"], true);

@@ -299,7 +299,8 @@ fn a_site_s_certificate_is_known_by_its_authority() {
     )
     .unwrap();
     openssl(
-        "x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out tls.pem -days 2 -extfile names",
+        "x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out tls.pem -days 2 \
+         -extfile names",
     );
     let keys = [format!("{} ana all", stage.key("me"))];
     let remote = Remote::start(

@@ -142,7 +142,8 @@ fn answer(
     let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
     let length = body.len();
     let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{key}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         {key}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
@@ -285,8 +286,10 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
     }
     // Each record exists once, none is missing, and no record of an older writer follows one of a
     // newer.
-    let query = "SELECT count(*) = max(number) AND min(number) = 1 AND bool_and(epoch >= before) FROM \
-        (SELECT number, epoch, lag(epoch, 1, epoch) OVER (ORDER BY number) AS before FROM reservation_journal) AS journal";
+    let query = "SELECT count(*) = max(number) AND min(number) = 1 AND bool_and(epoch >= before) \
+        FROM \
+        (SELECT number, epoch, lag(epoch, 1, epoch) OVER (ORDER BY number) AS before FROM \
+        reservation_journal) AS journal";
     let said = Command::new("psql")
         .args(["-U", "agent", "-At", "-c", query, "-h"])
         .arg(postgres_dir(&fleet.server.lock().unwrap()))
@@ -522,7 +525,9 @@ esac
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
     let end = u64::try_from(now.as_millis()).unwrap() + SLOT_MS;
-    let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end});
+    let body = json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end
+    });
     let body = body.to_string();
     let (status, reserved) =
         ask(&fleet.socket(leader), true, "POST", "/reservations", &body).unwrap();

@@ -321,8 +321,10 @@ fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<S
                             break;
                         }
                         let name = format!("{round}-{asker}-{number}");
-                        let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}},
-                            "start_ms": FAR_MS, "end_ms": FAR_MS + 1000, "description": name});
+                        let body = json!({
+                            "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}},
+                            "start_ms": FAR_MS, "end_ms": FAR_MS + 1000, "description": name
+                        });
                         match ask(socket, false, "POST", "/reservations", &body.to_string()) {
                             Some((201, _)) => acknowledged.push(name),
                             _ => break,
@@ -387,8 +389,10 @@ fn what_was_promised_survives_the_death_of_postgresql() {
     let controller = controller(&stage, &["--store", &server.url_of("control")]);
     let acknowledged = acknowledged_until(&controller.socket, 0, || server.crash_and_restart());
     // The first request may use a dead connection.
-    let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}}, "start_ms": FAR_MS,
-        "end_ms": FAR_MS + 1000, "description": "after"});
+    let body = json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}}, "start_ms": FAR_MS,
+        "end_ms": FAR_MS + 1000, "description": "after"
+    });
     while ask(
         &controller.socket,
         true,

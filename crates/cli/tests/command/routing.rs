@@ -48,22 +48,26 @@ fn option(depot: Option<&str>) -> Value {
         .map(|address| json!({ "depot": "the-depot", "address": address }))
         .collect();
     json!({
-        "via": via, "route": depot.unwrap_or("direct"), "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0,
+        "via": via, "route": depot.unwrap_or("direct"), "seconds": spread(1.0),
+        "rate_bps": spread(1e8), "share": 1.0,
     })
 }
 
 fn table(depot: &str, made_ms: u64) -> Value {
     json!({
-        "from": "me", "map_version": 1, "made_ms": made_ms, "valid_until_ms": made_ms + 600_000, "next": null,
+        "from": "me", "map_version": 1, "made_ms": made_ms, "valid_until_ms": made_ms + 600_000,
+        "next": null,
         "destinations": [{
-            "to": "store", "addresses": ["127.0.0.0/8"], "sizes": [{ "at_least_bytes": 0, "routes": [option(Some(depot))] }],
+            "to": "store", "addresses": ["127.0.0.0/8"],
+            "sizes": [{ "at_least_bytes": 0, "routes": [option(Some(depot))] }],
         }],
     })
 }
 
 fn answer_of(depot: &str) -> Value {
     json!({
-        "routes": [option(Some(depot))], "others": [], "fall_back": [option(None)], "seconds": spread(1.0), "why": ["one", "two", "three", "four", "five"],
+        "routes": [option(Some(depot))], "others": [], "fall_back": [option(None)],
+        "seconds": spread(1.0), "why": ["one", "two", "three", "four", "five"],
         "map_version": 1, "made_ms": now_ms(), "valid_until_ms": now_ms() + 60_000,
     })
 }
@@ -403,7 +407,10 @@ fn a_copy_promises_by_the_table_before_it_asks_anybody() {
         table["receives"] = json!(receives);
         let store = &mut table["destinations"][0];
         store["sizes"] = json!([]);
-        store["direct"] = json!([{ "bytes": 1 << 17, "seconds": spread(1.0) }, { "bytes": 1 << 30, "seconds": spread(9.0) }]);
+        store["direct"] = json!([
+            { "bytes": 1 << 17, "seconds": spread(1.0) },
+            { "bytes": 1 << 30, "seconds": spread(9.0) }
+        ]);
         keep_as(
             &stage,
             ["routes.json", "fetching.json"][usize::from(receives)],

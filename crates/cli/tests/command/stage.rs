@@ -183,7 +183,8 @@ impl Stage {
     pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
         let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{rate}",
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+             next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{rate}",
             self.key("me")
         );
         let file = self.path(&format!("{name}.toml"));

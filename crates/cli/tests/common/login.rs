@@ -30,8 +30,10 @@ impl Login {
     pub fn begins_with(&self, script: &str) {
         let dir = self.dir.display();
         let ssh = format!(
-            "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname 127.0.0.1; exit; }}\nfor command; do :; done\n\
-             export HOME={dir}/home PATH={dir}/bin:/usr/bin:/bin\ncd\n{script}\nexec /bin/sh -c \"$command\"\n"
+            "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname 127.0.0.1; exit; }}\n\
+             for command; do :; done\n\
+             export HOME={dir}/home PATH={dir}/bin:/usr/bin:/bin\ncd\n{script}\n\
+             exec /bin/sh -c \"$command\"\n"
         );
         write_program(&self.dir.join("ssh"), &ssh);
     }

@@ -239,7 +239,8 @@ fn every_listener_log_registry_and_connection_is_bounded() {
 #[test]
 fn a_list_that_lacks_or_misnames_a_source_is_found_out() {
     let page = "\n## Listeners\n| source | who | gate |\n|---|---|---|\n\
-        | `a.rs`, `b.rs` | all | gate |\n| `c.rs` | all | gate of `a.rs` |\n| `gone.rs` | all | hope |\n\n## Next\n| `e.rs` | x | gate |\n";
+        | `a.rs`, `b.rs` | all | gate |\n| `c.rs` | all | gate of `a.rs` |\n\
+        | `gone.rs` | all | hope |\n\n## Next\n| `e.rs` | x | gate |\n";
     let source = |path: &str, code: &str| (path.to_owned(), code.to_owned());
     let sources = BTreeMap::from([
         source("a.rs", "listener.accept(); gate.enter(ip)"),

@@ -219,7 +219,8 @@ fn every_metric_is_explained() {
 
 #[test]
 fn texts_are_found_with_what_stands_before_them() {
-    let source = "// \"no\"\n#[error(\"a {b:?}{c} \\\n   d\")] x('\"') => \"e \\\"f\\\"\"\n#[cfg(test)]\nmod tests { \"g\" }";
+    let source = "// \"no\"\n#[error(\"a {b:?}{c} \\\n   d\")] x('\"') => \"e \\\"f\\\"\"\n\
+        #[cfg(test)]\nmod tests { \"g\" }";
     let literal = |before: &str, template: &str| Literal {
         before: before.to_owned(),
         template: template.to_owned(),

@@ -309,7 +309,8 @@ mod tests {
 
     #[test]
     fn comments_are_about_the_next_fence_only() {
-        let text = "<!-- not run: installs -->\n```sh\nmake\n# why\nlist 'a\nb'\n```\n\n<!-- exit status 4 -->\n\n```console\n$ x\n```\n\n```console\n$ y\n```\n";
+        let text = "<!-- not run: installs -->\n```sh\nmake\n# why\nlist 'a\nb'\n```\n\n\
+            <!-- exit status 4 -->\n\n```console\n$ x\n```\n\n```console\n$ y\n```\n";
         let parts = read(text, &[]).unwrap().parts;
         assert_eq!(parts[0].not_run.as_deref(), Some("installs"));
         let steps = vec![
@@ -330,7 +331,8 @@ mod tests {
 
     #[test]
     fn files_and_indented_commands_are_found() {
-        let text = "<!-- file: depot policy.toml -->\n```toml\na = 1\n```\n\n    make demo\n\ntext\n\n    no command\n";
+        let text = "<!-- file: depot policy.toml -->\n```toml\na = 1\n```\n\n    make demo\n\n\
+            text\n\n    no command\n";
         let parts = read(text, &["make"]).unwrap().parts;
         let file = Kind::File {
             machine: "depot".to_owned(),

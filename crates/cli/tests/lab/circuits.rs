@@ -150,7 +150,11 @@ impl Bed {
     }
 
     fn map(&self) -> Value {
-        let link = |name: &str, from: &str, to: &str| serde_json::json!({"name": name, "from": from, "to": to, "forward": {"capacity": {"rate_bps": 8e8}}});
+        let link = |name: &str, from: &str, to: &str| {
+            serde_json::json!({
+                "name": name, "from": from, "to": to, "forward": {"capacity": {"rate_bps": 8e8}}
+            })
+        };
         serde_json::json!({
             "sites": [{"name": "west"}, {"name": "middle"}, {"name": "east"}],
             "hosts": [
@@ -336,7 +340,8 @@ fn a_driver_that_refuses_ends_the_reservation_and_gives_back_what_it_took() {
     let script = bed.path("refuse.sh");
     fs::write(&script, REFUSES).unwrap();
     let setup = format!(
-        "[setup.nodes.west]\nagent = \"unix:{}\"\n[setup.nodes.middle]\nprogram = [\"/bin/sh\", \"{}\"]\n",
+        "[setup.nodes.west]\nagent = \"unix:{}\"\n[setup.nodes.middle]\n\
+         program = [\"/bin/sh\", \"{}\"]\n",
         bed.socket("west").display(),
         script.display()
     );

@@ -77,7 +77,8 @@ impl LongPath {
     fn start_servers(&mut self) {
         let policy = self.dir.path().join("policy.toml");
         let rule = format!(
-            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\n\
+             next_hops = [\"direct\", \"10.77.0.0/16\"]\n",
             self.client_key
         );
         fs::write(&policy, rule).unwrap();

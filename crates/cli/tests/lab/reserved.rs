@@ -154,7 +154,8 @@ impl Bed {
         let controller = self.key(if trusts_it { CONTROLLER } else { "server" });
         let policy = self.home("policy.toml");
         let rule = format!(
-            "controllers = [\"{controller}\"]\n[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
+            "controllers = [\"{controller}\"]\n[[allow]]\nprincipals = [\"{client}\"]\n\
+             to = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
         );
         fs::write(&policy, rule).unwrap();
         for node in ["near", "far"] {
@@ -231,8 +232,18 @@ impl Bed {
     /// Returns a map that overstates the last link, so that every request is granted.
     fn map(&self) -> Value {
         let capacity = |bps: f64| json!({"capacity": {"rate_bps": bps}});
-        let link = |name: &str, from: &str, to: &str, bps: f64| json!({"name": name, "from": from, "to": to, "forward": capacity(bps), "backward": capacity(bps)});
-        let depot = |node: &str, site: &str| json!({"name": node, "key": self.key(node), "site": site, "addresses": [{"endpoint": format!("{}:7510", self.address(node))}]});
+        let link = |name: &str, from: &str, to: &str, bps: f64| {
+            json!({
+                "name": name, "from": from, "to": to, "forward": capacity(bps),
+                "backward": capacity(bps)
+            })
+        };
+        let depot = |node: &str, site: &str| {
+            json!({
+                "name": node, "key": self.key(node), "site": site,
+                "addresses": [{"endpoint": format!("{}:7510", self.address(node))}]
+            })
+        };
         json!({
             "sites": [{"name": "west"}, {"name": "middle"}, {"name": "mountain"}, {"name": "east"}],
             "hosts": [
@@ -241,7 +252,8 @@ impl Bed {
             ],
             "depots": [depot("far", "mountain"), depot("near", "middle")],
             "links": [
-                link("first", "west", "middle", 1e9), link("middle", "middle", "mountain", 1e9), link("last", "mountain", "east", 1e9),
+                link("first", "west", "middle", 1e9), link("middle", "middle", "mountain", 1e9),
+                link("last", "mountain", "east", 1e9),
             ],
         })
     }

@@ -53,7 +53,8 @@ fn a_byte_arrives_as_soon_through_depots_as_direct() {
     for (depots, through) in routes.iter().zip(fastest) {
         assert!(
             is_as_soon(through, direct),
-            "direct {direct:.3} s, through {depots:?} {through:.3} s: more than half a hop's round trip apart"
+            "direct {direct:.3} s, through {depots:?} {through:.3} s: more than half a hop's round \
+             trip apart"
         );
     }
 }
@@ -90,7 +91,8 @@ fn twenty_kilobytes_arrive_as_soon_as_one_byte() {
         let [byte, kilobytes] = fastest(&path, copies, are_as_soon);
         assert!(
             are_as_soon(&[byte, kilobytes]),
-            "through {depots:?}: a byte in {byte:.3} s, {TWO_WINDOWS_BYTES} bytes in {kilobytes:.3} s"
+            "through {depots:?}: a byte in {byte:.3} s, {TWO_WINDOWS_BYTES} bytes in \
+             {kilobytes:.3} s"
         );
     }
 }

@@ -24,10 +24,13 @@ fn table(route: &str) -> Value {
         .unwrap()
         .as_millis() as u64;
     let spread = |p50: f64| json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 });
-    let option = json!({ "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0 });
+    let option = json!({
+        "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0
+    });
     let sizes = json!([{ "at_least_bytes": 0, "routes": [option] }]);
     json!({
-        "from": "client", "receives": true, "map_version": 1, "made_ms": now, "valid_until_ms": now + 600_000, "next": null,
+        "from": "client", "receives": true, "map_version": 1, "made_ms": now,
+        "valid_until_ms": now + 600_000, "next": null,
         "destinations": [{ "to": "server", "addresses": ["10.77.0.0/16"], "sizes": sizes }],
     })
 }

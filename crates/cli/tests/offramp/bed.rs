@@ -185,8 +185,10 @@ impl Bed {
         let policy = directory.path().join("policy.toml");
         let inside = lab.address("inside").unwrap();
         let rules = format!(
-            "[[allow]]\nname = \"through\"\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\nports = [{OFFRAMP}]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n\
-             [[allow]]\nname = \"off\"\nprincipals = [\"{client}\"]\nservers = [\"127.0.0.1\", \"{inside}\", \"192.0.2.0/24\"]\nports = [\"5000-5999\"]\n"
+            "[[allow]]\nname = \"through\"\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\n\
+             ports = [{OFFRAMP}]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n\
+             [[allow]]\nname = \"off\"\nprincipals = [\"{client}\"]\n\
+             servers = [\"127.0.0.1\", \"{inside}\", \"192.0.2.0/24\"]\nports = [\"5000-5999\"]\n"
         );
         fs::write(&policy, rules).unwrap();
         let start = |node: &str, arguments: &[&str]| {

@@ -61,7 +61,9 @@ fn each_failure_has_the_number_that_the_kernel_has_for_it() {
             ] {
                 let error = me.connect(&server).await.unwrap_err();
                 assert!(
-                    matches!(&error, Error::Hop(failure) if failure.kind == FailureKind::Acceptor(code)),
+                    matches!(
+                        &error, Error::Hop(failure) if failure.kind == FailureKind::Acceptor(code)
+                    ),
                     "{server}: {error}"
                 );
                 assert_eq!(error.errno(), errno.raw_os_error(), "{server}: {error}");

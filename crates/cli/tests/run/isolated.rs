@@ -95,7 +95,8 @@ fn what_fails_fails_as_in_a_network() {
         .unwrap();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "192.0.2.2 ECONNREFUSED\n192.0.2.3 EHOSTUNREACH\n2001:db8::2 ECONNREFUSED\n2001:db8::3 EHOSTUNREACH\n127.0.0.1 ECONNREFUSED\n192.0.0.3 ECONNREFUSED\n192.0.2.1 0\n",
+        "192.0.2.2 ECONNREFUSED\n192.0.2.3 EHOSTUNREACH\n2001:db8::2 ECONNREFUSED\n\
+         2001:db8::3 EHOSTUNREACH\n127.0.0.1 ECONNREFUSED\n192.0.0.3 ECONNREFUSED\n192.0.2.1 0\n",
         "{}",
         reported(&output)
     );
@@ -134,7 +135,8 @@ fn codes_signals_arguments_user_and_place_are_the_programs() {
     assert_eq!(sh("exit 42").status.code(), Some(42));
     assert_eq!(sh("kill -9 $$").status.code(), Some(128 + 9));
     assert_eq!(sh("echo \"$0 $1\"").stdout, b"name argument\n");
-    let script = "ulimit -Sn; id -u; id -g; pwd; tty; ps -o pgid= -p $$ | tr -d ' ' | sed \"s/^$PPID\\$/the caller's/\"; echo $LD_PRELOAD";
+    let script = "ulimit -Sn; id -u; id -g; pwd; tty; ps -o pgid= -p $$ | tr -d ' ' | sed \
+        \"s/^$PPID\\$/the caller's/\"; echo $LD_PRELOAD";
     let plain = Command::new("sh")
         .args(["-c", "ulimit -Sn; id -u; id -g; pwd; tty"])
         .output()

@@ -45,11 +45,13 @@ impl Bed {
         let gateway = key_of(&at("gateway"));
         let [inside, offramp] = ["inside", "gateway"].map(|node| lab.address(node).unwrap());
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"{inside}\"]\nports = [\"5000-5999\"]\n"
+            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"{inside}\"]\n\
+             ports = [\"5000-5999\"]\n"
         );
         fs::write(at("policy.toml"), policy).unwrap();
         let routes = format!(
-            "[[route]]\nto = [\"{inside}\"]\nvia = \"direct\"\nofframp = \"{gateway}@{offramp}:7512\"\nalways = true\n"
+            "[[route]]\nto = [\"{inside}\"]\nvia = \"direct\"\n\
+             offramp = \"{gateway}@{offramp}:7512\"\nalways = true\n"
         );
         fs::write(at("client/routes.toml"), routes).unwrap();
         fs::create_dir(at("www")).unwrap();

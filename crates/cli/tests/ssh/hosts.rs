@@ -96,7 +96,8 @@ impl Hosts {
         }
         let at = hosts.dir.path().display().to_string();
         config += &format!(
-            "Host *\nPort {SSH_PORT}\nUser {USER}\nIdentityFile {at}/user\nIdentitiesOnly yes\nUserKnownHostsFile {at}/known_hosts\n\
+            "Host *\nPort {SSH_PORT}\nUser {USER}\nIdentityFile {at}/user\nIdentitiesOnly yes\n\
+             UserKnownHostsFile {at}/known_hosts\n\
              GlobalKnownHostsFile none\nStrictHostKeyChecking yes\nBatchMode yes\n"
         );
         fs::write(hosts.path("config"), config).unwrap();
@@ -151,8 +152,10 @@ impl Hosts {
         };
         let authorized = self.path("user.pub");
         let config = format!(
-            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
-             PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\nSetEnv PATH={path}\n",
+            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\n\
+             AuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
+             PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             PrintMotd no\nSetEnv PATH={path}\n",
             authorized.display()
         );
         fs::write(settings.join("sshd_config"), config).unwrap();

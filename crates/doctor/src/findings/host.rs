@@ -27,7 +27,8 @@ fn ciphers(list: &mut List<'_>) {
             let cost = Cost::bound(bps, list.path);
             let text = match streams <= cores as f64 {
                 true => format!(
-                    "{}; {streams:.0} streams (--streams {streams:.0}) use as many of the {cores} cores",
+                    "{}; {streams:.0} streams (--streams {streams:.0}) use as many of the {cores} \
+                     cores",
                     cost.text
                 ),
                 false => format!(
@@ -47,7 +48,8 @@ fn ciphers(list: &mut List<'_>) {
     }
     if cpu.aes.known() == Some(&false) {
         let cost = Cost::words(
-            "AES is computed in plain instructions, some ten times slower than with the processor's own",
+            "AES is computed in plain instructions, some ten times slower than with the \
+             processor's own",
         );
         list.add(
             "no-aes",
@@ -65,10 +67,12 @@ fn governor(list: &mut List<'_>) {
     };
     if matches!(governor.as_str(), "powersave" | "conservative") {
         let cost = Cost::words(
-            "cores run slower than they can while packets come in bursts; rates above cannot be counted on",
+            "cores run slower than they can while packets come in bursts; rates above cannot be \
+             counted on",
         );
         let mends = vec![Mend::command(
-            "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $f; done",
+            "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > \
+             $f; done",
         )];
         list.add(
             "governor",
@@ -140,7 +144,8 @@ fn descriptors(list: &mut List<'_>) {
     };
     if limit < DESCRIPTORS {
         let cost = Cost::words(format!(
-            "copies of many files, and depots, need up to {DESCRIPTORS}: they wait or are refused beyond {limit}"
+            "copies of many files, and depots, need up to {DESCRIPTORS}: they wait or are refused \
+             beyond {limit}"
         ));
         let mend = Mend {
             now: format!("ulimit -Hn {DESCRIPTORS}"),

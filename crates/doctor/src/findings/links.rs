@@ -98,7 +98,8 @@ fn queues(list: &mut List<'_>, link: &Link) {
         }
         if queue.kind.as_str() == "netem" {
             let cost = Cost::words(
-                "delays, loses or reorders packets as it was told to: an emulator's queue has no place on a machine at work",
+                "delays, loses or reorders packets as it was told to: an emulator's queue has no \
+                 place on a machine at work",
             );
             let mends = vec![Mend::command(format!(
                 "tc qdisc del dev {} root",

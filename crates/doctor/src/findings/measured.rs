@@ -51,7 +51,9 @@ fn black_hole(list: &mut List<'_>, measured: &Measured, mtu: PathMtu) {
         list.add("mtu-black-hole", Severity::Advice, what, cost, mends);
     } else {
         let cost = Cost {
-            text: "transfers stop at the first full packet and time out after minutes; small answers get through, so logins seem to work".to_owned(),
+            text: "transfers stop at the first full packet and time out after minutes; small \
+                answers get through, so logins seem to work"
+                .to_owned(),
             limit_bps: Some(0.0),
         };
         mends.push(Mend::sysctl("net.ipv4.tcp_mtu_probing", 1).noting(format!(

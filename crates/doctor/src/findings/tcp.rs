@@ -51,7 +51,8 @@ pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
         ""
     };
     let text = format!(
-        "the round trip is measured once a window instead of with every acknowledgement, and at {} sequence numbers come round every {}{end}",
+        "the round trip is measured once a window instead of with every acknowledgement, and at {} \
+         sequence numbers come round every {}{end}",
         rate(bps),
         seconds(wrap)
     );
@@ -81,7 +82,8 @@ fn sack(list: &mut List<'_>) {
 /// 6582).
 pub(super) fn without_sack(rtt: f64) -> Cost {
     Cost::words(format!(
-        "one loss is repaired each round trip: {EXAMPLE_LOSSES:.0} losses in a window take {} instead of {}",
+        "one loss is repaired each round trip: {EXAMPLE_LOSSES:.0} losses in a window take {} \
+         instead of {}",
         seconds(EXAMPLE_LOSSES * rtt),
         seconds(rtt)
     ))
@@ -117,7 +119,8 @@ fn congestion(list: &mut List<'_>) {
             let reno = under(CongestionControl::Reno);
             let recovery = reno.recovery().as_secs_f64();
             let text = format!(
-                "after a single loss reno takes {} to come back to {}: it fills the path only if fewer than one segment in {} is lost",
+                "after a single loss reno takes {} to come back to {}: it fills the path only if \
+                 fewer than one segment in {} is lost",
                 seconds(recovery),
                 rate(list.path.rate_bps),
                 count(one_in(&reno))
@@ -148,7 +151,8 @@ fn congestion(list: &mut List<'_>) {
                 && let Some(mend) = change_to(list, &["bbr"], &current)
             {
                 let text = format!(
-                    "cubic fills {} only if fewer than one segment in {} is lost; bbr does not slow down for single losses",
+                    "cubic fills {} only if fewer than one segment in {} is lost; bbr does not \
+                     slow down for single losses",
                     rate(list.path.rate_bps),
                     count(one_in)
                 );
@@ -188,8 +192,15 @@ fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
         && let Some(to) = route.to
     {
         return Some(
-            Mend::command(super::links::replace_route(to, route, Some(name), route.mtu)).noting(
-                "the route names a congestion control, which goes before net.ipv4.tcp_congestion_control",
+            Mend::command(super::links::replace_route(
+                to,
+                route,
+                Some(name),
+                route.mtu,
+            ))
+            .noting(
+                "the route names a congestion control, which goes before \
+                 net.ipv4.tcp_congestion_control",
             ),
         );
     }
@@ -223,7 +234,8 @@ fn memory_of_hosts(list: &mut List<'_>) {
         if ssthresh < window {
             let rounds = window - ssthresh;
             let text = format!(
-                "every new connection leaves slow start at {ssthresh:.0} of {window:.0} segments; growing by one each round trip, the rest takes {}",
+                "every new connection leaves slow start at {ssthresh:.0} of {window:.0} segments; \
+                 growing by one each round trip, the rest takes {}",
                 seconds(rounds * list.path.rtt_seconds)
             );
             let what = format!(
@@ -269,7 +281,8 @@ fn idle(list: &mut List<'_>) {
     // Less than half a second is not noticeable.
     if lost >= 0.5 {
         let text = format!(
-            "a stream that paused for longer than its retransmission timeout begins again with {INITIAL_WINDOW} segments: {rounds} round trips, {}, until it is back at {}",
+            "a stream that paused for longer than its retransmission timeout begins again with \
+             {INITIAL_WINDOW} segments: {rounds} round trips, {}, until it is back at {}",
             seconds(lost),
             rate(list.path.rate_bps)
         );

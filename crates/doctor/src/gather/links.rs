@@ -245,7 +245,10 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (link(&(NEW_LINK, bytes.clone())), queue(&(NEW_QDISC, bytes.clone())), tbf_rate(&bytes), counters(&bytes));
+            let _ = (
+                link(&(NEW_LINK, bytes.clone())), queue(&(NEW_QDISC, bytes.clone())),
+                tbf_rate(&bytes), counters(&bytes)
+            );
         }
     }
 }

@@ -226,7 +226,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), skip in 0usize..40) {
+        fn garbage_never_panics(
+            bytes in prop::collection::vec(any::<u8>(), 0..300), skip in 0usize..40
+        ) {
             let _ = read_datagram(&bytes, 0, &mut Vec::new());
             for (_, value) in attributes(&bytes, skip) {
                 let _ = (text_of(&value), u32_of(&value), attributes(&value, 0));

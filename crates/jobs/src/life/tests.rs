@@ -188,7 +188,9 @@ proptest! {
     /// In every order of events, a lease exists exactly while the job runs, and fences only grow. A
     /// wish to stop lasts unless the job is resumed, and every state can reach an end state.
     #[test]
-    fn whatever_happens_it_stays_whole(events in prop::collection::vec((events(), 0i64..5000), 1..60)) {
+    fn whatever_happens_it_stays_whole(
+        events in prop::collection::vec((events(), 0i64..5000), 1..60)
+    ) {
         let (mut life, mut now) = (Life::new(0), 0);
         for (event, later) in events {
             now += later;

@@ -203,7 +203,9 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => Just(Step::ClaimWhole),
         2 => end().prop_map(Step::EndWhole),
         1 => Just(Step::LostWhole),
-        2 => prop_oneof![Just(Event::Pause), Just(Event::Resume), Just(Event::Cancel), Just(Event::Retry)].prop_map(Step::Ask),
+        2 => prop_oneof![
+            Just(Event::Pause), Just(Event::Resume), Just(Event::Cancel), Just(Event::Retry)
+        ].prop_map(Step::Ask),
     ]
 }
 
@@ -264,7 +266,9 @@ proptest! {
     /// In every order of events, the job runs only when none of its parts can, and a part that is
     /// done stays done. The job can reach its end from every state; only resuming needs a user.
     #[test]
-    fn whatever_happens_a_job_and_its_parts_fit_together(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)) {
+    fn whatever_happens_a_job_and_its_parts_fit_together(
+        count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)
+    ) {
         let mut job = Job::new(count);
         job.check()?;
         for (step, later) in steps {
@@ -276,7 +280,9 @@ proptest! {
                 prop_assert!(was.state != State::Done || part.state == State::Done);
             }
         }
-        if matches!((job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)) {
+        if matches!(
+            (job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)
+        ) {
             job.ask(Event::Resume).unwrap();
         }
         // From here on agents do what they can, one step after the other, until nothing is left.
@@ -299,7 +305,9 @@ proptest! {
 
     /// A job that is to stop stops once its agents know, and nothing begins meanwhile.
     #[test]
-    fn once_it_is_cancelled_nothing_begins(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)) {
+    fn once_it_is_cancelled_nothing_begins(
+        count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)
+    ) {
         let mut job = Job::new(count);
         for (step, later) in steps {
             job.now += later;

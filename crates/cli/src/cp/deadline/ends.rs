@@ -25,7 +25,8 @@ pub enum EndsError {
     Asked(#[from] ClientError),
     /// This machine is not on the map.
     #[error(
-        "this machine is not on the controller's map: its operator adds a host with its address, or grants this key under the name of a host"
+        "this machine is not on the controller's map: its operator adds a host with its address, \
+         or grants this key under the name of a host"
     )]
     NotOnMap,
 }
@@ -120,7 +121,9 @@ mod tests {
     fn ends_are_known_by_names_and_by_addresses() {
         let map: Map = serde_json::from_value(serde_json::json!({
             "sites": [{"name": "west"}],
-            "hosts": [{"name": "dtn1", "site": "west", "addresses": ["192.0.2.0/24", "*.west.example"]}]
+            "hosts": [{
+                "name": "dtn1", "site": "west", "addresses": ["192.0.2.0/24", "*.west.example"]
+            }]
         }))
         .unwrap();
         for known in ["dtn1", "west", "192.0.2.7", "a.west.example"] {

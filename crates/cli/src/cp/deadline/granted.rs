@@ -241,8 +241,10 @@ mod tests {
 
     fn reservation(pieces: serde_json::Value) -> Reservation {
         serde_json::from_value(serde_json::json!({
-            "id": 1, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"volume": {"bytes": 5}},
-            "start_ms": 1, "end_ms": 9, "paths": 2, "disjoint": "no", "preference": "fewest-hops", "pieces": pieces, "created_ms": 0,
+            "id": 1, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store",
+            "wish": {"volume": {"bytes": 5}},
+            "start_ms": 1, "end_ms": 9, "paths": 2, "disjoint": "no", "preference": "fewest-hops",
+            "pieces": pieces, "created_ms": 0,
             "state": {"reserve": "start", "provision": "provisioned", "life": "created"}
         }))
         .unwrap()
@@ -253,9 +255,16 @@ mod tests {
         let link = |name: &str| serde_json::json!([{"link": name, "from": "west", "to": "east"}]);
         let granted = reservation(serde_json::json!([
             {"start_ms": 1, "end_ms": 5, "paths": [
-                {"rate_bps": 10, "links": link("a"), "source_ports": {"first": 10240, "last": 10303}}, {"rate_bps": 5, "links": link("b")}]},
+                {
+                    "rate_bps": 10, "links": link("a"),
+                    "source_ports": {"first": 10240, "last": 10303}
+                },
+                {"rate_bps": 5, "links": link("b")}]},
             {"start_ms": 5, "end_ms": 9, "paths": [
-                {"rate_bps": 20, "links": link("a"), "source_ports": {"first": 10240, "last": 10303}}]}
+                {
+                    "rate_bps": 20, "links": link("a"),
+                    "source_ports": {"first": 10240, "last": 10303}
+                }]}
         ]));
         let mut paths = Paths::new(server(), true, true);
         let pieces = paths.pieces(&granted);
@@ -293,7 +302,9 @@ mod tests {
     fn a_path_with_granted_depots_is_a_way_over_them_for_as_long_as_the_grant_lasts() {
         let [controller, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
         let links = serde_json::json!([{"link": "a", "from": "west", "to": "east"}]);
-        let path = serde_json::json!({"rate_bps": 10, "links": links, "source_ports": {"first": 10240, "last": 10303}});
+        let path = serde_json::json!({
+            "rate_bps": 10, "links": links, "source_ports": {"first": 10240, "last": 10303}
+        });
         let granted =
             reservation(serde_json::json!([{"start_ms": 0, "end_ms": 80_000, "paths": [path]}]));
         let mut grant = CircuitGrant {
@@ -313,8 +324,13 @@ mod tests {
         let [one, two] = [&depot, &other].map(|key| format!("{}@depot.example:7510", key.public()));
         let at_server = format!("{}@store.example:7510", holder.public());
         let granted_by = |grant: &CircuitGrant| -> PathGrants {
-            serde_json::from_value(serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
-                {"path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"), "grant": grant.to_text().unwrap()}]}))
+            serde_json::from_value(
+                serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
+                {
+                    "path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"),
+                    "grant": grant.to_text().unwrap()
+                }]}),
+            )
             .unwrap()
         };
         let grants = granted_by(&grant);

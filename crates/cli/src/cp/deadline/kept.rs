@@ -99,7 +99,10 @@ pub async fn give_back(left: Vec<(Reserved, Kept)>, controller: &Controller) {
             .await
         {
             Err(error) if error.is_passing() => {
-                tracing::info!(id = reserved.id, %error, "what a copy has left reserved is not given back yet");
+                tracing::info!(
+                    id = reserved.id, %error,
+                    "what a copy has left reserved is not given back yet"
+                );
             }
             // The controller does not know it, or it is over: there is nothing to return.
             _ => kept.forget(),

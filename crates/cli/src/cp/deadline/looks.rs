@@ -212,16 +212,18 @@ mod tests {
                 "direct" => Vec::new(),
                 depot => vec![serde_json::json!({"depot": "d", "address": depot})],
             };
-            serde_json::json!({"via": via, "route": route, "seconds": null, "rate_bps": spread, "share": share})
+            serde_json::json!({
+                "via": via, "route": route, "seconds": null, "rate_bps": spread, "share": share
+            })
         };
-        let answer = |routes: Vec<serde_json::Value>,
-                      others: Vec<serde_json::Value>|
-         -> RouteAnswer {
-            serde_json::from_value(serde_json::json!({
-                "routes": routes, "others": others, "fall_back": [], "seconds": null, "why": [], "map_version": 1, "made_ms": 1, "valid_until_ms": 2
-            }))
-            .unwrap()
-        };
+        let answer =
+            |routes: Vec<serde_json::Value>, others: Vec<serde_json::Value>| -> RouteAnswer {
+                serde_json::from_value(serde_json::json!({
+                    "routes": routes, "others": others, "fall_back": [], "seconds": null, "why": [],
+                    "map_version": 1, "made_ms": 1, "valid_until_ms": 2
+                }))
+                .unwrap()
+            };
         let p50 = |answer: &RouteAnswer, named: &[&str]| {
             let named: Vec<Route> = named.iter().map(|route| route.parse().unwrap()).collect();
             of_answer(answer, &named).map(|rates| rates.p50)

@@ -58,7 +58,8 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
         .unwrap();
     assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
     run("me", &["controller", "use", "--host-key", key, &url]);
-    let map = "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
+    let map = "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\n\
+        addresses = [\"192.0.2.7\"]\n";
     std::fs::write(stage.path("map.toml"), map).unwrap();
     run("control", &["map", "import", "map.toml"]);
     follows(&stage, &run("me", &["controller", "routes"]));

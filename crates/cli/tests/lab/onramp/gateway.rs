@@ -40,7 +40,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     );
     let redirect = onramp.port("redirect");
     let ruleset = format!(
-        "table ip lab {{ chain c {{ type nat hook prerouting priority dstnat; tcp dport {WEB_PORT} redirect to :{redirect}; }}; }}\n"
+        "table ip lab {{ chain c {{ type nat hook prerouting priority dstnat; tcp dport {WEB_PORT} \
+         redirect to :{redirect}; }}; }}\n"
     );
     nft(&world, "laptop", &ruleset);
     world.is_the_file(&get(), "redirected");
@@ -66,7 +67,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     }
     let tproxy = onramp.port("tproxy");
     let ruleset = format!(
-        "table ip lab {{ chain c {{ type filter hook prerouting priority mangle; iifname != \"lo\" tcp dport {WEB_PORT} tproxy to :{tproxy} meta mark set 1 accept; }}; }}\n"
+        "table ip lab {{ chain c {{ type filter hook prerouting priority mangle; iifname != \"lo\" \
+         tcp dport {WEB_PORT} tproxy to :{tproxy} meta mark set 1 accept; }}; }}\n"
     );
     nft(&world, "laptop", &ruleset);
     world.is_the_file(&get(), "handed over");
@@ -99,7 +101,8 @@ fn a_gateway_brings_a_whole_laboratory() {
         assert!(world.run("laptop", "ip", arguments).status.success());
     }
     let ruleset = format!(
-        "table ip6 lab {{ chain c {{ type nat hook output priority -100; ip6 daddr 2001:db8::1 tcp dport 80 redirect to :{redirect_v6}; }}; }}\n"
+        "table ip6 lab {{ chain c {{ type nat hook output priority -100; ip6 daddr 2001:db8::1 tcp \
+         dport 80 redirect to :{redirect_v6}; }}; }}\n"
     );
     nft(&world, "laptop", &ruleset);
     let rule = format!(

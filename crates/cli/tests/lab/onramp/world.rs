@@ -92,11 +92,13 @@ impl World {
         // permits.
         let far = world.address("far");
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\", \"{far}\"]\nports = [7512]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
+            "[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\", \"{far}\"]\n\
+             ports = [7512]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
         );
         fs::write(world.file("depot.toml"), policy).unwrap();
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"10.77.0.0/16\"]\nports = [{WEB_PORT}, {CLOSED_PORT}, 22]\n"
+            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"10.77.0.0/16\"]\n\
+             ports = [{WEB_PORT}, {CLOSED_PORT}, 22]\n"
         );
         fs::write(world.file("offramp.toml"), policy).unwrap();
         for server in ["near", "far", "offramp", "web"] {
@@ -177,7 +179,8 @@ impl World {
     pub fn rules(&self, more: &str) {
         let (near, far) = (self.address("near"), self.address("far"));
         let rule = format!(
-            "[[route]]\nto = [\"10.77.0.0/16\", \"server\"]\nvia = \"{near},{far}\"\nofframp = \"{}@{far}\"\n{more}\n",
+            "[[route]]\nto = [\"10.77.0.0/16\", \"server\"]\nvia = \"{near},{far}\"\n\
+             offramp = \"{}@{far}\"\n{more}\n",
             self.offramp_key
         );
         fs::write(self.file("laptop/routes.toml"), rule).unwrap();
