@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn each_cause_appears_once() {
         let missing = anyhow!(Identity::load("/nowhere/identity".as_ref()).unwrap_err());
         assert_eq!(
             line(&missing),

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_and_for_those_who_want_them() {
+    fn colours_need_a_terminal_and_no_no_color() {
         for (terminal, no_color, expected) in [
             (true, None, true),
             (true, Some(""), true),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peers_words_stay_in_their_field() {
+    fn text_from_peers_stays_in_its_field() {
         let words = "a\u{1b}[2J\n\u{202e}\u{200b}\u{2028}\u{2029}b";
         let error = std::io::Error::other(words);
         let written = logged(|| {

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn moments_parse_as_people_write_them() {
         for (text, expected) in [
             ("now", "2026-11-25T12:30:00"),
             ("18:00", "2026-11-25T18:00:00"),

@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_of_one_place_are_taken() {
+    fn paths_of_several_places_are_refused() {
         let parse = |paths: &[&str]| {
             let paths: Vec<OsString> = paths.iter().map(OsString::from).collect();
             Spot::parse_all(&paths)

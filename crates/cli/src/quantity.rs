@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_of_perf_are_read_as_ever() {
+    fn quantities_of_perf_parse() {
         let rate = |text| some_rate(text).map(Rate::bits_per_second);
         for text in [
             "2.4 Gbit/s",
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_in_mebibytes_unless_it_says_otherwise() {
+    fn bare_memory_sizes_are_mebibytes() {
         for text in ["256", "256MiB", "256 MB", "0.25G"] {
             assert_eq!(memory(text), Ok(ByteCount(256 << 20)), "{text}");
         }
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_doctor_are_read_as_ever() {
+    fn quantities_of_doctor_parse() {
         let rate = |text| path_rate(text).map(Rate::bits_per_second);
         for (text, bps) in [
             ("10Gbit/s", 1e10),

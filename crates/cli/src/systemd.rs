@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_names_the_program_and_where_it_keeps_what_is_its_own() {
+    fn a_unit_names_the_program_and_its_directories() {
         let kept = [
             ("LONGHAUL_HOME", Some("/a \"b\" $c 100%".to_owned())),
             ("LONGHAUL_STATE", None),

@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_written_down_when_it_is_proved_and_not_when_it_is_shown() {
+    fn a_key_is_remembered_once_it_is_proved() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("known_hosts");
         let server: Endpoint = "h:1".parse().unwrap();

@@ -536,7 +536,7 @@ mod tests {
 
     /// Samples as during a copy whose server has reported an absurd number of bytes.
     #[test]
-    fn a_server_that_reports_any_number_of_bytes_is_watched_to_the_end() {
+    fn absurd_byte_counts_do_not_break_the_progress_line() {
         for json in [false, true] {
             let watch = Watch {
                 progress: Arc::default(),
@@ -572,7 +572,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_names_its_end_and_what_helps() {
+    fn failures_name_their_end_and_a_remedy() {
         let watch = |suggests_overwrite| Watch {
             progress: Arc::default(),
             show: Show {
@@ -603,7 +603,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_bytes_to_come_is_borne() {
+    fn time_left_handles_any_number_of_bytes() {
         assert_eq!(time_left(1_000_000, 8e6), Some(Duration::from_secs(1)));
         for (bytes, bps) in [
             (u64::MAX, 1.0),

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_and_clocks_come_across() {
+    fn facts_and_clocks_are_transferred() {
         let (facts, clocks) = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = Server::default();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_refused_receives_the_reason() {
+    fn a_refused_client_receives_the_reason() {
         let error = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = Server::default();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_ahead_by_what_the_middle_lacks() {
+    fn skew_is_measured_from_the_middle_of_the_round_trip() {
         let clocks = Clocks {
             asked: 1_000_000,
             far: 3_100_000,

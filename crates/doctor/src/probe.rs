@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_route_leads_that_is_said() {
+    fn an_unreachable_host_is_reported() {
         let error = measure((Ipv4Addr::BROADCAST, 9).into())
             .unwrap_err()
             .to_string();

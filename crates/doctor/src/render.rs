@@ -290,7 +290,7 @@ COSTS: on the far machine: tcp_sack 0 [sack-off]
     }
 
     #[test]
-    fn the_path_says_where_its_numbers_come_from() {
+    fn the_path_names_the_sources_of_its_numbers() {
         let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a \
             host); 11.9 MiB under way fill it\n";
         assert_eq!(path(&Path::table()), expected);

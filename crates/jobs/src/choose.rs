@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_place_keeps_nobody_else_waiting() {
+    fn a_full_place_delays_no_other_place() {
         let jobs = [
             job(1, "ana", "slow", 0),
             job(2, "ana", "slow", 0),
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_takes_one_part_of_a_job_and_limits_count_the_job_once() {
+    fn an_agent_runs_one_part_and_limits_count_the_job_once() {
         let parts: Vec<_> = (0..9).map(|id| part(id, 100, "ana", "dtn")).collect();
         let limits = Limits {
             per_place: 1,
@@ -252,7 +252,7 @@ mod tests {
         /// Limits are never exceeded, a job is chosen at most once, and every job that fits is
         /// chosen.
         #[test]
-        fn limits_hold_and_no_room_is_left_unused(
+        fn limits_hold_and_capacity_is_used(
             jobs in prop::collection::vec((0u8..5, 0u8..5, 0i64..3), 0..40),
             busy in prop::collection::vec((0u8..5, 0u8..5), 0..6),
             in_all in 0usize..10, per_place in 1usize..4, per_user in prop::option::of(1usize..4),

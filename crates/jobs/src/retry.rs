@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_one_fault_ended_come_back_at_different_moments() {
+    fn retries_after_one_fault_are_spread_in_time() {
         let pauses: std::collections::HashSet<_> = (0..100)
             .map(|seed| RetryPolicy::DEFAULT.pause(3, seed))
             .collect();

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonblocking_stream_is_waited_for() {
+    fn nonblocking_streams_are_awaited() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::ioctl_fionbio(&writer, true).unwrap();
         let text = vec![b'x'; 1 << 20];

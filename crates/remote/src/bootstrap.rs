@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_asked_for_brought_once_and_checked_each_time() {
+    fn a_program_is_brought_once_and_checked_each_time() {
         let login = Login::new();
         let needs = format!("{NEEDS}{}\n", machine());
         assert_eq!(
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_damaged_or_cut_short_is_not_run_and_not_kept() {
+    fn damaged_programs_are_neither_run_nor_kept() {
         let login = Login::new();
         for bytes in [
             &STAND_IN.as_bytes()[1..],
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longhaul_of_the_path_goes_first_unless_another_is_brought() {
+    fn longhaul_in_path_is_preferred_unless_bringing() {
         let login = Login::new();
         let programs = login.home.path().join("bin");
         std::fs::create_dir(&programs).unwrap();

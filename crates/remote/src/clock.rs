@@ -87,7 +87,7 @@ mod tests {
         }
 
         #[test]
-        fn any_readings_are_borne(ready_ms: u64, asked_ms: u64, said: u64, heard: u64) {
+        fn any_clock_readings_are_handled(ready_ms: u64, asked_ms: u64, said: u64, heard: u64) {
             let clock = ClientClock { ready_ms, asked_ms };
             let _ = clock.ahead_of(said, heard);
             let _ = clock.on(said, heard);

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_black_hole_holds_the_right_address_up_for_a_moment_only() {
+    async fn a_silent_address_delays_the_right_one_briefly() {
         let begun = Instant::now();
         let (found, address) = race(
             vec![at(1), at(2), at(3)],

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sshd_says_of_its_connection_is_read() {
+    fn sshd_connection_addresses_are_parsed() {
         let (client, server) = ssh_addresses(Some("192.0.2.1 5000 2001:db8::2 22"));
         assert_eq!(client, Some([192, 0, 2, 1].into()));
         assert_eq!(server, Some("2001:db8::2".parse().unwrap()));

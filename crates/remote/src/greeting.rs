@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_timed_before_the_login_stands() {
+    fn time_counts_only_after_authentication() {
         let mut greeter = Greeter::default();
         assert_eq!(greeter.deadline(), None);
         let now = Instant::now();

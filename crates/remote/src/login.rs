@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_what_is_copied() {
+    fn names_are_the_last_components_of_paths() {
         for (path, name, directory) in [
             ("a/b", "b", false),
             ("a/b/", "b", true),
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_typed_is_read_without_a_panic_and_no_host_is_an_option(text: Vec<u8>) {
+        fn any_text_parses_without_panic_and_no_host_is_an_option(text: Vec<u8>) {
             if let Ok(Some(login)) = Login::parse(&text) {
                 prop_assert!(!login.host.starts_with('-') && !login.host.is_empty());
             }

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_host_has_its_way() {
+    async fn each_host_has_its_own_remembered_route() {
         let folder = tempfile::tempdir().unwrap();
         let of = |host: &str| WayMemory {
             file: folder.path().join("ways"),

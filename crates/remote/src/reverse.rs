@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn idle_strangers_keep_no_far_side_out() {
+    async fn idle_connections_do_not_block_the_far_side() {
         let [near, far] = [(); 2].map(|()| Arc::new(Identity::generate().unwrap()));
         let (client, server) = (near.public(), far.public());
         let to: Endpoint = "far.example:7511".parse().unwrap();

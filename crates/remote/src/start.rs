@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn silent_login_is_given_up_once_it_has_said_something() {
+    async fn a_login_that_falls_silent_is_abandoned() {
         let (channel, theirs) = Channel::pair().unwrap();
         let start = Start {
             ssh: Ssh::default(),

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_worked_last_time_is_tried_first_and_the_other_still_is() {
+    fn the_last_route_is_tried_first_then_the_other() {
         let ways = Ways::new(Some(Way::FromHost));
         assert!(ways.tries_from_host() && !ways.tries_to_host());
         let mut ways = Ways::new(Some(Way::FromHost));
@@ -188,7 +188,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_asks_once_decides_once_and_goes_inside_ssh_only_when_both_failed(
+        fn ssh_carries_the_data_only_if_both_directions_failed(
             last_time in prop::option::of(prop::sample::select(vec![
                 Way::ToHost, Way::FromHost, Way::InsideSsh
             ])),

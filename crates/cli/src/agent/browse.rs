@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn directories_here_are_listed_in_pages_and_changed() {
+    async fn local_directories_are_listed_in_pages_and_changed() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c"] {
             std::fs::write(dir.path().join(name), name).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_may_be_larger_than_those_of_a_place_and_end_anywhere() {
+    async fn pages_can_be_gathered_and_end_at_any_entry() {
         use std::os::unix::ffi::OsStrExt;
         let dir = tempfile::tempdir().unwrap();
         for n in 0..6000 {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_leads_out_of_a_directory_by_a_link() {
+    async fn links_cannot_escape_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc", dir.path().join("link")).unwrap();
         let places = Places::default();

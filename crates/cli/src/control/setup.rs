@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn roots_are_read_beside_the_file_that_names_them() {
+    fn roots_are_relative_to_their_file() {
         let roots = |text| format!("{:?}", said(text).unwrap().roots);
         let none = format!("{:?}", Roots::default());
         assert_eq!(roots(""), none);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_it_is_reported_with_the_name_of_the_file() {
+    fn configuration_errors_name_the_file() {
         for (text, word) in [
             ("[reservations]\nroots = \"missing.pem\"\n", "missing.pem"),
             (

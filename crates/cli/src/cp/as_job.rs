@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_line_asks_for_is_what_its_job_asks_for() {
+    fn a_command_line_survives_conversion_to_a_job() {
         let all = [
             "-r",
             "--overwrite",
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_mean_the_same_from_anywhere_and_keep_their_ends() {
+    fn job_paths_are_absolute_and_keep_trailing_characters() {
         let here = std::env::current_dir().unwrap();
         let asked = request(&["a", "./b:c", "/d/", "e/."]).unwrap();
         let here = |path: &str| here.join(path).to_str().unwrap().to_owned();
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_another_machine_are_not_made_of_this_ones_directories() {
+    fn relative_paths_are_refused_for_another_machine() {
         let asked = |line: &[&str]| {
             let command = Cp::augment_args(Command::new("cp").no_binary_name(true));
             let matches = command.try_get_matches_from(line).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cp_does_not_understand_is_reported_before_it_is_a_job() {
+    fn invalid_jobs_are_refused_at_submission() {
         let mut asked = request(&["/a", "lh://dtn.example/b"]).unwrap();
         asked.options.ssh_jump = Some("jump".into());
         assert!(is_understood(&asked).unwrap_err().contains("-J"));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scp_takes_is_understood_and_what_is_not_done_says_what_to_use() {
+    fn flags_of_scp_are_accepted_or_refused_with_a_hint() {
         let check = |flags: &[&str]| {
             let words = std::iter::once("cp").chain(flags.iter().copied());
             Line::try_parse_from(words).unwrap().options.check()

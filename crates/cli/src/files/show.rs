@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_lines_whatever_they_are_called() {
+    fn entries_with_any_name_are_one_line() {
         let entry = Entry {
             name: PathBytes(b"a\nb\x1b".to_vec()),
             kind: EntryKind::Symlink,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_lines_that_say_what_can_be_done_with_them() {
+    fn leftover_lines_say_what_can_be_done() {
         let found = FoundLeftover {
             names: vec![PathBytes(b".longhaul-1".to_vec())],
             target: Some(PathBytes(b"big\n.dat".to_vec())),

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_and_say_what_was_left_out() {
+    fn long_lines_are_truncated_and_dropped_ones_counted() {
         assert_eq!(written(0, "a line\n"), "a line\n");
         assert_eq!(
             written(7, "a line\n"),

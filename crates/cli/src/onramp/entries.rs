@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_says_what_the_command_line_said() {
+    fn a_unit_repeats_the_command_line() {
         let given = [
             "--socket=/run/s",
             "--socks=1080",
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_forward_is_reported() {
+    fn invalid_forwards_are_reported() {
         for (text, problem) in [
             ("2811", "write LISTEN=HOST:PORT"),
             ("2811=h", "names no port"),
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_others_may_read_is_not_taken() {
+    fn a_password_file_readable_by_others_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("login");

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn line_of_many_streams_is_said_once() {
+    fn one_event_on_many_streams_is_one_line() {
         let (mut recent, began) = (RecentLines::default(), Instant::now());
         let at = |secs| began + Duration::from_secs(secs);
         let said = (0..36).filter(|_| recent.is_new("lost", began)).count();

@@ -97,7 +97,7 @@ fn a_key_cannot_take_every_descriptor() {
 }
 
 #[test]
-fn failures_that_a_client_reports_fill_neither_log_nor_memory() {
+fn reported_failures_fill_neither_log_nor_memory() {
     const FAILURES: u64 = 60_000;
     let world = World::new();
     let server = serve(&world, "--write");
@@ -122,7 +122,7 @@ fn failures_that_a_client_reports_fill_neither_log_nor_memory() {
 /// BLAKE3 chunks carry their numbers, so holes must be hashed, and 27 bytes request a megabyte of
 /// hashing. Low-priority threads hash one hole at a time.
 #[test]
-fn holes_are_hashed_in_nobodys_way() {
+fn hashing_holes_does_not_delay_others() {
     const BLOCKS: u64 = 16_000;
     let world = World::new();
     let server = serve(&world, "--write");

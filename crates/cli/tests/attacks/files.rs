@@ -98,7 +98,7 @@ fn all_about(place: &str) -> [Value; 7] {
 }
 
 #[test]
-fn nobody_comes_out_of_the_root_or_past_a_grant() {
+fn nothing_escapes_the_root_or_a_grant() {
     let world = world();
     let server = serve(&world);
     for place in [
@@ -164,7 +164,7 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
 }
 
 #[test]
-fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_nothing() {
+fn keys_without_read_grant_receive_nothing() {
     let world = world();
     let me = world.stage.key("me");
     let server = world.serve(&["--read", &me, "--write", &me]);
@@ -192,7 +192,7 @@ fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_noth
 }
 
 #[test]
-fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
+fn floods_of_file_questions_cost_only_their_sender() {
     let world = world();
     for n in 0..3000 {
         std::fs::write(

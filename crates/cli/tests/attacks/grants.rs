@@ -111,7 +111,7 @@ fn a_directory_that_exists_keeps_its_mode() {
 }
 
 #[test]
-fn who_may_not_read_does_not_learn_what_a_file_holds() {
+fn write_only_keys_cannot_probe_file_contents() {
     let world = World::new();
     let server = serve(&world, "incoming");
     std::fs::write(world.stage.path("root/incoming/secret"), "the password").unwrap();

@@ -9,7 +9,7 @@ use crate::stage::errors;
 use crate::world::*;
 
 #[test]
-fn a_key_that_is_not_proved_is_not_written_down() {
+fn an_unproved_key_is_not_remembered() {
     let world = World::new();
     let victim = world.stage.key("victim");
     let impostor = world
@@ -57,7 +57,7 @@ fn the_list_of_known_servers_is_not_written_through_a_link() {
 }
 
 #[test]
-fn a_key_file_of_somebody_else_is_refused() {
+fn a_key_file_of_another_user_is_refused() {
     let world = World::new();
     world.stage.key("me");
     let file = world.stage.path("me/identity");

@@ -37,7 +37,7 @@ fn push_over(world: &World, server: &Service, route: &str, more: &[&str]) -> Out
 }
 
 #[test]
-fn the_words_of_a_depot_do_not_steer_the_terminal() {
+fn text_of_a_depot_cannot_control_the_terminal() {
     let world = World::new();
     let server = serve(&world);
     let depot = lying(
@@ -77,7 +77,7 @@ fn a_depot_cannot_fail_in_the_name_of_another() {
 }
 
 #[test]
-fn a_route_that_names_keys_takes_no_failure_without_their_signature() {
+fn unsigned_failures_are_ignored_if_the_route_names_keys() {
     let world = World::new();
     let server = serve(&world);
     let honest = world.open_depot();
@@ -111,7 +111,7 @@ fn a_route_that_names_keys_takes_no_other_depot() {
 }
 
 #[test]
-fn a_depot_that_says_nothing_went_on_makes_no_session_of_a_false_one() {
+fn false_reports_of_nothing_forwarded_corrupt_no_copy() {
     let world = World::new();
     let server = serve(&world);
     let depot = lying(&world, Lie::NothingWentOn);

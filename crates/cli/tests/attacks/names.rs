@@ -31,7 +31,7 @@ fn key_of(controller: &Controller<'_>, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_depot_key_takes_over_no_name() {
+fn a_depot_key_cannot_take_over_names() {
     let world = World::new();
     let controller = Controller::new(&world);
     let client = controller.principal(&["client"], "dtn1");
@@ -99,7 +99,7 @@ fn a_depot_key_takes_over_no_name() {
 }
 
 #[test]
-fn a_revoked_depot_is_gone_and_its_name_is_nobodys() {
+fn a_revoked_depot_is_gone_and_its_name_is_free() {
     let world = World::new();
     let controller = Controller::new(&world);
     let depot = controller.principal(&["depot"], "");
@@ -122,7 +122,7 @@ fn a_revoked_depot_is_gone_and_its_name_is_nobodys() {
 }
 
 #[test]
-fn an_ended_registration_speaks_for_nobody() {
+fn an_expired_registration_has_no_rights() {
     let world = World::new();
     let controller = Controller::new(&world);
     let depot = controller.principal(&["depot"], "");

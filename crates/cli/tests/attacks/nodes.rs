@@ -109,25 +109,19 @@ fn strangers_of_ipv6(count: u32, apart: u128) {
 }
 
 #[test]
-fn four_networks_of_ipv6_keep_no_copy_from_a_depot() {
-    in_a_node(
-        "nodes::four_networks_of_ipv6_keep_no_copy_from_a_depot",
-        |_| {
-            // Each in its own /32.
-            strangers_of_ipv6(4, 1 << 96);
-        },
-    );
+fn four_ipv6_networks_do_not_block_a_depot() {
+    in_a_node("nodes::four_ipv6_networks_do_not_block_a_depot", |_| {
+        // Each in its own /32.
+        strangers_of_ipv6(4, 1 << 96);
+    });
 }
 
 #[test]
-fn a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot() {
-    in_a_node(
-        "nodes::a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot",
-        |_| {
-            // All in one /48.
-            strangers_of_ipv6(1400, 1 << 64);
-        },
-    );
+fn a_wide_ipv6_prefix_does_not_block_a_depot() {
+    in_a_node("nodes::a_wide_ipv6_prefix_does_not_block_a_depot", |_| {
+        // All in one /48.
+        strangers_of_ipv6(1400, 1 << 64);
+    });
 }
 
 /// Loopback, link-local and never-dialled addresses, and their IPv6 forms.
@@ -151,25 +145,22 @@ const CARRIED: [&str; 4] = [
 ];
 
 #[test]
-fn a_rule_for_everywhere_leads_to_no_local_address() {
-    in_a_node(
-        "nodes::a_rule_for_everywhere_leads_to_no_local_address",
-        |_| {
-            let world = World::new();
-            let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
-            let depot = depot.address.parse().unwrap();
-            for text in HELD {
-                let host = Host::Ip(text.parse().unwrap());
-                assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
-            }
-        },
-    );
+fn a_catch_all_rule_excludes_local_addresses() {
+    in_a_node("nodes::a_catch_all_rule_excludes_local_addresses", |_| {
+        let world = World::new();
+        let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
+        let depot = depot.address.parse().unwrap();
+        for text in HELD {
+            let host = Host::Ip(text.parse().unwrap());
+            assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
+        }
+    });
 }
 
 #[test]
-fn a_rule_for_everywhere_leads_to_no_address_of_the_depot() {
+fn a_catch_all_rule_excludes_the_depots_addresses() {
     in_a_node(
-        "nodes::a_rule_for_everywhere_leads_to_no_address_of_the_depot",
+        "nodes::a_catch_all_rule_excludes_the_depots_addresses",
         |own| {
             let world = World::new();
             let depot = world.depot("depot", "0.0.0.0:0", &everywhere(&world));
@@ -185,9 +176,9 @@ fn a_rule_for_everywhere_leads_to_no_address_of_the_depot() {
 }
 
 #[test]
-fn translated_and_teredo_addresses_are_to_be_named() {
+fn translated_and_teredo_addresses_need_explicit_rules() {
     in_a_node(
-        "nodes::translated_and_teredo_addresses_are_to_be_named",
+        "nodes::translated_and_teredo_addresses_need_explicit_rules",
         |_| {
             let world = World::new();
             let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
@@ -201,9 +192,9 @@ fn translated_and_teredo_addresses_are_to_be_named() {
 }
 
 #[test]
-fn names_lead_to_no_inside_address_in_any_clothes() {
+fn names_cannot_lead_to_internal_addresses_in_any_form() {
     in_a_node(
-        "nodes::names_lead_to_no_inside_address_in_any_clothes",
+        "nodes::names_cannot_lead_to_internal_addresses_in_any_form",
         |own| {
             let world = World::new();
             let own = own.to_string();
@@ -289,17 +280,16 @@ fn slow_names(to: &str) {
 }
 
 #[test]
-fn slow_names_that_no_rule_can_grant_keep_no_copy_from_a_depot() {
+fn slow_names_without_a_rule_do_not_block_a_depot() {
     in_a_node(
-        "nodes::slow_names_that_no_rule_can_grant_keep_no_copy_from_a_depot",
+        "nodes::slow_names_without_a_rule_do_not_block_a_depot",
         |_| slow_names("192.0.2.0/24"),
     );
 }
 
 #[test]
-fn slow_names_that_a_rule_grants_keep_no_copy_from_a_depot() {
-    in_a_node(
-        "nodes::slow_names_that_a_rule_grants_keep_no_copy_from_a_depot",
-        |_| slow_names("*.example.net"),
-    );
+fn slow_names_with_a_rule_do_not_block_a_depot() {
+    in_a_node("nodes::slow_names_with_a_rule_do_not_block_a_depot", |_| {
+        slow_names("*.example.net")
+    });
 }

@@ -60,7 +60,7 @@ fn assert_honest(world: &World, offramp: &Service, listener: &TcpListener, serve
 
 /// A rule for all addresses and names still permits nothing on this machine or next to it.
 #[test]
-fn a_rule_for_everywhere_leads_to_nothing_inside() {
+fn a_catch_all_rule_excludes_internal_addresses() {
     let world = World::new();
     let me = world.identity("me");
     let offramp = world.offramp(&servers(
@@ -98,7 +98,7 @@ fn a_rule_for_everywhere_leads_to_nothing_inside() {
 }
 
 #[test]
-fn another_s_name_another_server_and_another_time_reach_nobody() {
+fn redirected_and_replayed_offramp_opens_are_refused() {
     let world = World::new();
     let (me, attacker) = (world.identity("me"), world.identity("attacker"));
     let offramp = world.offramp(&servers(&[world.stage.key("me")], &["127.0.0.1"]));
@@ -150,7 +150,7 @@ fn another_s_name_another_server_and_another_time_reach_nobody() {
 /// An unsigned request gets the same answer for an open port as for a closed one, so it reveals
 /// nothing about internal servers.
 #[test]
-fn strangers_learn_nothing_of_what_is_inside() {
+fn strangers_learn_nothing_about_internal_servers() {
     let world = World::new();
     let attacker = world.identity("attacker");
     let offramp = world.offramp(&servers(&[world.stage.key("me")], &["127.0.0.1"]));
@@ -166,7 +166,7 @@ fn strangers_learn_nothing_of_what_is_inside() {
 }
 
 #[test]
-fn a_crowd_at_the_offramp_keeps_no_session_out() {
+fn floods_do_not_block_the_offramp() {
     let world = World::new();
     let key = world.stage.key("me");
     let offramp = world.offramp(&servers(&[key], &["127.0.0.1"]));

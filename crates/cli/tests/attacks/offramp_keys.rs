@@ -131,7 +131,7 @@ fn has_key(file: &Path) -> bool {
 
 /// The off-ramp is the controller's own, and the rule names its key for all destinations.
 #[test]
-fn a_controller_leads_nobody_to_an_offramp_of_its_own() {
+fn a_controller_cannot_name_its_own_offramp() {
     let world = World::new();
     let stage = &world.stage;
     let (evil, key) = (TcpListener::bind(ANY).unwrap(), stage.key("attacker"));

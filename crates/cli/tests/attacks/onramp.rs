@@ -262,7 +262,7 @@ fn proxy_pac_shows_rules_only_to_those_it_serves() {
 }
 
 #[test]
-fn idle_strangers_shut_no_onramp_with_login() {
+fn idle_connections_do_not_block_an_onramp_with_login() {
     let world = World::new();
     let login = login_file(&world);
     let arguments = [
@@ -313,7 +313,7 @@ fn idle_strangers_shut_no_onramp_with_login() {
 }
 
 #[test]
-fn a_guest_fills_no_log_of_an_onramp() {
+fn a_guest_cannot_fill_the_log_of_an_onramp() {
     let world = World::new();
     let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0"]);
     let mut stream = connected(onramp.at("http"));

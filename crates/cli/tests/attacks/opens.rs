@@ -45,7 +45,7 @@ fn elsewhere() -> Endpoint {
 }
 
 #[test]
-fn forged_bent_and_misrouted_opens_lead_nowhere() {
+fn forged_altered_and_misrouted_opens_are_refused() {
     let world = World::new();
     let depot = world.open_depot();
     let server = world.serve(&["--read", &world.stage.key("me")]);
@@ -98,7 +98,7 @@ fn forged_bent_and_misrouted_opens_lead_nowhere() {
 }
 
 #[test]
-fn a_replayed_open_leads_nowhere() {
+fn a_replayed_open_is_refused() {
     let world = World::new();
     let depot = world.open_depot();
     let (listener, destination) = place();
@@ -116,7 +116,7 @@ fn a_replayed_open_leads_nowhere() {
 }
 
 #[test]
-fn what_the_policy_refuses_is_not_remembered() {
+fn refused_opens_are_not_remembered() {
     let world = World::new();
     let depot = world.open_depot();
     let me = world.identity("me");
@@ -188,12 +188,12 @@ fn flood_with(destination: Endpoint, limit: Duration) {
 }
 
 #[test]
-fn a_listed_key_that_asks_for_what_is_refused_keeps_no_copy_from_a_depot() {
+fn floods_of_refused_opens_do_not_block_a_depot() {
     flood_with(elsewhere(), FLOOD_TIME);
 }
 
 #[test]
-fn a_listed_key_that_asks_for_what_is_allowed_keeps_no_copy_from_a_depot() {
+fn floods_of_allowed_opens_do_not_block_a_depot() {
     // The listener is gone.
     let (listener, destination) = place();
     drop(listener);
@@ -201,7 +201,7 @@ fn a_listed_key_that_asks_for_what_is_allowed_keeps_no_copy_from_a_depot() {
 }
 
 #[test]
-fn false_signatures_in_the_name_of_a_listed_key_keep_no_copy_from_a_depot() {
+fn floods_of_forged_signatures_do_not_block_a_depot() {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);

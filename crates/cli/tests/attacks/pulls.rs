@@ -61,7 +61,7 @@ fn a_pull_of_the_root_without_recursion_writes_no_tree() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_does_not_become_a_tree() {
+fn a_requested_file_does_not_become_a_tree() {
     let world = World::new();
     let output = pull(&world, &tree(), &[], &["report"], "here/");
     assert_ne!(output.status.code(), Some(0));
@@ -71,7 +71,7 @@ fn a_file_that_was_asked_for_does_not_become_a_tree() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_does_not_become_a_link() {
+fn a_requested_file_does_not_become_a_link() {
     let world = World::new();
     let said = [frames::symlink(0, b"", b"/etc/passwd"), frames::end(1)];
     let output = pull(&world, &said, &[], &["report"], "here/");
@@ -80,7 +80,7 @@ fn a_file_that_was_asked_for_does_not_become_a_link() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_has_nothing_beneath_it() {
+fn a_requested_file_has_nothing_beneath_it() {
     let world = World::new();
     let said = [
         frames::honest_small(0, b".bashrc", b"evil"),
@@ -109,7 +109,7 @@ fn one_source_has_one_root() {
 }
 
 #[test]
-fn a_tree_that_was_asked_for_stays_in_its_place() {
+fn a_requested_tree_stays_in_its_place() {
     let world = World::new();
     let outside = world.stage.path("outside");
     std::fs::create_dir(&outside).unwrap();

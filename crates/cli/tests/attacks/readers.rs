@@ -10,7 +10,7 @@ use longhaul_proto::SigningKey;
 use crate::world::World;
 
 #[test]
-fn a_read_only_key_has_the_agent_connect_nowhere() {
+fn a_read_only_key_cannot_make_the_agent_connect() {
     let world = World::new();
     let [reader, all] = [(); 2].map(|()| SigningKey::generate().unwrap());
     let keys = format!("{} ben read\n{} ana all\n", reader.public(), all.public());

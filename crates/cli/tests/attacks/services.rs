@@ -68,7 +68,7 @@ fn assert_few_descriptors(service: &Service) {
 }
 
 #[test]
-fn idle_strangers_keep_nobody_from_the_agent() {
+fn idle_connections_do_not_block_the_agent() {
     let world = World::new();
     let agent = agent(&world);
     let _crowd = world.strangers(&agent.address, STRANGERS, PER_SECOND, Manner::Idle);
@@ -122,7 +122,7 @@ fn unfinished_bodies_cost_the_agent_bounded_memory() {
 }
 
 #[test]
-fn idle_strangers_keep_nobody_from_the_archive() {
+fn idle_connections_do_not_block_the_archive() {
     let world = World::new();
     let mut command = world.logged("control");
     command.args(["control", "--archive", "127.0.0.1:0"]);
@@ -149,7 +149,7 @@ fn idle_strangers_keep_nobody_from_the_archive() {
 }
 
 #[test]
-fn idle_strangers_keep_no_scraper_from_the_metrics() {
+fn idle_connections_do_not_block_the_metrics_page() {
     let world = World::new();
     let mut command = world.logged("control");
     command.args(["control", "--metrics", "127.0.0.1:0"]);

@@ -69,7 +69,7 @@ fn a_key_has_its_share_of_reservations_and_holds() {
 }
 
 #[test]
-fn nobody_waits_behind_the_recurrences_of_another_key() {
+fn recurrences_of_a_key_do_not_delay_others() {
     let world = World::new();
     let controller = Controller::new(&world);
     // Far more than a key's share may be refused before planning; this key may have everything.
@@ -110,7 +110,7 @@ fn nobody_waits_behind_the_recurrences_of_another_key() {
 }
 
 #[test]
-fn only_its_owner_or_who_may_change_it_settles_a_hold() {
+fn only_authorised_keys_settle_a_hold() {
     let world = World::new();
     let controller = Controller::new(&world);
     // It may see everything and reserve, but not decide for others.

@@ -51,42 +51,42 @@ fn a_copy_over_a_depot_under(manner: Manner) {
 }
 
 #[test]
-fn idle_strangers_keep_no_copy_from_serve() {
+fn idle_connections_do_not_block_serve() {
     a_copy_from_serve_under(Manner::Idle);
 }
 
 #[test]
-fn strangers_that_drip_keep_no_copy_from_serve() {
+fn slow_connections_do_not_block_serve() {
     a_copy_from_serve_under(Manner::Drip);
 }
 
 #[test]
-fn half_opens_keep_no_copy_from_serve() {
+fn half_opens_do_not_block_serve() {
     a_copy_from_serve_under(Manner::HalfOpen);
 }
 
 #[test]
-fn garbage_keeps_no_copy_from_serve() {
+fn garbage_does_not_block_serve() {
     a_copy_from_serve_under(Manner::Garbage);
 }
 
 #[test]
-fn idle_strangers_keep_no_copy_from_a_depot() {
+fn idle_connections_do_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::Idle);
 }
 
 #[test]
-fn strangers_that_drip_keep_no_copy_from_a_depot() {
+fn slow_connections_do_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::Drip);
 }
 
 #[test]
-fn half_opens_keep_no_copy_from_a_depot() {
+fn half_opens_do_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::HalfOpen);
 }
 
 #[test]
-fn garbage_keeps_no_copy_from_a_depot() {
+fn garbage_does_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::Garbage);
 }
 
@@ -112,21 +112,21 @@ fn assert_bounded(log: &str) {
 }
 
 #[test]
-fn strangers_write_the_log_of_serve_at_a_bounded_rate() {
+fn strangers_fill_the_log_of_serve_at_a_bounded_rate() {
     let world = World::new();
     let server = world.serve(&["--read", &world.stage.key("me")]);
     assert_bounded(&log_of_garbage(&world, "server", &server.address));
 }
 
 #[test]
-fn strangers_write_the_log_of_a_depot_at_a_bounded_rate() {
+fn strangers_fill_the_log_of_a_depot_at_a_bounded_rate() {
     let world = World::new();
     let depot = world.open_depot();
     assert_bounded(&log_of_garbage(&world, "depot", &depot.address));
 }
 
 #[test]
-fn a_log_that_goes_to_a_file_has_no_codes_for_terminals() {
+fn a_log_file_has_no_terminal_codes() {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);

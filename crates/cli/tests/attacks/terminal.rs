@@ -18,7 +18,7 @@ fn server(world: &World, answer: Answer) -> HostileServer {
 }
 
 #[test]
-fn the_words_and_names_of_a_server_do_not_steer_the_terminal() {
+fn text_of_a_server_cannot_control_the_terminal() {
     let world = World::new();
     let name = [b"evil", STEERING].concat();
     for said in [

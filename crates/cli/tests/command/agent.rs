@@ -143,7 +143,7 @@ fn words(arguments: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn a_job_is_submitted_from_anywhere_and_made() {
+fn jobs_work_from_any_directory() {
     let stage = Stage::new();
     let data = stage.noise("here/file", 300_000);
     let _agent = Agent::start(&stage);
@@ -172,7 +172,7 @@ fn a_job_is_submitted_from_anywhere_and_made() {
 }
 
 #[test]
-fn whoever_is_killed_the_job_goes_on_where_it_was() {
+fn a_job_resumes_after_any_process_is_killed() {
     let stage = Stage::new();
     let (_server, _depot, arguments, data) = slow_copy(&stage);
     let agent = Agent::start(&stage);
@@ -237,7 +237,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
 }
 
 #[test]
-fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
+fn only_passing_errors_are_retried() {
     let stage = Stage::new();
     let _agent = Agent::start(&stage);
     let id = submit(&stage, &["here/missing", "root/"]);
@@ -267,7 +267,7 @@ fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
 }
 
 #[test]
-fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
+fn one_agent_is_started_on_demand() {
     let stage = Stage::new();
     stage.noise("here/file", 1000);
     /// Ends a background process when dropped.
@@ -299,7 +299,7 @@ fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
 }
 
 #[test]
-fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
+fn http_needs_listen_and_the_token() {
     let stage = Stage::new();
     let outside = stage
         .longhaul("me")
@@ -332,7 +332,7 @@ fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
 }
 
 #[test]
-fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
+fn places_are_named_and_a_test_reports_errors() {
     let stage = Stage::new();
     stage.noise("root/file", 1000);
     let _agent = Agent::start(&stage);
@@ -367,7 +367,7 @@ fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
+fn the_page_opens_with_a_private_ticket() {
     let stage = Stage::new();
     let _agent = Agent::start(&stage);
     let printed = stage
@@ -426,7 +426,7 @@ fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
 }
 
 #[test]
-fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
+fn a_job_survives_a_kill_in_every_state() {
     let stage = Stage::new();
     let (mut server, _depot, arguments, data) = slow_copy(&stage);
     let address = server.address.clone();

@@ -72,7 +72,7 @@ pub fn come(jobs: &[Value]) -> u64 {
 }
 
 #[test]
-fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_once() {
+fn agents_are_killed_and_every_job_is_done_once() {
     let (all, kills, crashes) = (
         number("LONGHAUL_TEST_JOBS", 30),
         number("LONGHAUL_TEST_KILLS", 9),

@@ -250,19 +250,19 @@ fn nothing_acknowledged_is_lost_on_kill(more: &[&str]) {
 }
 
 #[test]
-fn what_sqlite_acknowledged_survives_kill_9() {
+fn measurements_in_sqlite_survive_kill_9() {
     nothing_acknowledged_is_lost_on_kill(&[]);
 }
 
 #[test]
-fn what_postgresql_acknowledged_survives_kill_9() {
+fn measurements_in_postgresql_survive_kill_9() {
     let server = Postgres::start();
     server.create_database("control");
     nothing_acknowledged_is_lost_on_kill(&["--store", &server.url_of("control")]);
 }
 
 #[test]
-fn what_was_acknowledged_survives_the_death_of_postgresql() {
+fn measurements_survive_the_death_of_postgresql() {
     let stage = Stage::new();
     let mut server = Postgres::start();
     server.create_database("control");
@@ -278,7 +278,7 @@ fn what_was_acknowledged_survives_the_death_of_postgresql() {
 /// Under load it restarts in the same process. Connections made meanwhile wait, and acknowledged
 /// data is stored.
 #[test]
-fn nobody_is_refused_while_it_starts_anew() {
+fn no_connection_is_refused_during_a_restart() {
     let stage = Stage::new();
     let mut controller = Controller::start(&stage, &[]);
     let (process, socket) = (controller.child.id(), controller.socket.clone());

@@ -14,7 +14,7 @@ fn report(output: &std::process::Output) -> Value {
 }
 
 #[test]
-fn a_tree_there_and_back_direct_and_through_depots() {
+fn trees_are_copied_direct_and_through_depots() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let (first, second) = (stage.depot("d1", None), stage.depot("d2", None));
@@ -193,7 +193,7 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
 }
 
 #[test]
-fn a_server_is_remembered_and_another_key_at_its_place_is_refused() {
+fn a_changed_server_key_is_refused() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);
@@ -275,7 +275,7 @@ fn a_server_that_grants_nothing_or_has_no_root_does_not_start() {
 
 /// A service that the server does not offer is refused at once, by name and as a refusal.
 #[test]
-fn a_server_of_measurements_serves_no_files() {
+fn a_measurement_server_serves_no_files() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
     stage.noise("here/f", 1000);
@@ -289,7 +289,7 @@ fn a_server_of_measurements_serves_no_files() {
 }
 
 #[test]
-fn streams_spread_over_the_addresses_that_they_begin_at() {
+fn streams_spread_over_source_addresses() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let data = stage.noise("here/f", 12_000_000);
@@ -330,7 +330,7 @@ fn streams_spread_over_the_addresses_that_they_begin_at() {
 }
 
 #[test]
-fn an_address_to_begin_at_that_is_not_this_hosts_is_reported() {
+fn foreign_source_addresses_are_reported() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);

@@ -173,7 +173,7 @@ fn a_deadline_that_best_effort_meets_reserves_nothing() {
 }
 
 #[test]
-fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
+fn reservations_cover_the_shortfall_and_are_returned() {
     // 6 MiB take 50 s or more.
     let world = World::new(1e6, &["client", "reserver"]);
     let mut copy = world.start(&["--by", "+40s"], true);
@@ -212,7 +212,7 @@ fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
 }
 
 #[test]
-fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
+fn missing_bandwidth_yields_offers_and_the_copy_completes() {
     let world = World::new(1e6, &["client", "reserver"]);
     // The whole reservable rate is taken for an hour.
     let taken = json!({
@@ -249,7 +249,7 @@ fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
 }
 
 #[test]
-fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_it_to_the_next() {
+fn ended_copies_have_their_reservations_returned() {
     let world = World::new(1e6, &["client", "reserver"]);
     let until_reserved = || {
         let mut copy = world.start(&["--by", "+40s"], true);
@@ -288,7 +288,7 @@ fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_
 }
 
 #[test]
-fn never_reserves_nothing_and_says_what_is_missed() {
+fn reserve_never_only_reports_the_missed_deadline() {
     let world = World::new(1e6, &["client", "reserver"]);
     let mut copy = world.start(&["--by", "+40s", "--reserve", "never"], true);
     copy.until(|event| is_state(event, "at-risk"));
@@ -342,7 +342,7 @@ fn a_rate_is_reserved_without_a_deadline() {
 }
 
 #[test]
-fn what_makes_no_sense_is_reported_in_a_line() {
+fn invalid_deadlines_are_reported_in_a_line() {
     let stage = Stage::new();
     std::fs::write(stage.path("here/data"), "x").unwrap();
     for (options, word) in [

@@ -87,7 +87,7 @@ fn runs(program: &str) -> bool {
 }
 
 #[test]
-fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
+fn jobs_are_managed_from_another_machine() {
     let stage = Stage::new();
     let keys = [
         format!("{} ana all", stage.key("me")),
@@ -171,7 +171,7 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
 }
 
 #[test]
-fn a_key_that_is_taken_out_of_the_file_is_not_let_in_any_more() {
+fn a_key_removed_from_the_file_is_refused() {
     let stage = Stage::new();
     let [me, other] = ["me", "other"].map(|who| format!("{} {who} all", stage.key(who)));
     let remote = Remote::start(&stage, std::slice::from_ref(&other), &[]);
@@ -197,7 +197,7 @@ fn a_key_that_is_taken_out_of_the_file_is_not_let_in_any_more() {
 }
 
 #[test]
-fn without_keys_it_is_for_this_machine_alone() {
+fn without_keys_only_loopback_is_served() {
     let stage = Stage::new();
     let agent = |arguments: &[&str]| {
         let output = stage
@@ -229,7 +229,7 @@ fn without_keys_it_is_for_this_machine_alone() {
 
 /// TLS as seen by an independent program.
 #[test]
-fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
+fn curl_trusts_the_certificate_but_must_sign() {
     if !runs("curl") {
         return;
     }
@@ -280,7 +280,7 @@ fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
 
 /// A certificate signed by a site's own authority.
 #[test]
-fn a_site_s_certificate_is_known_by_its_authority() {
+fn a_site_certificate_is_trusted_by_its_authority() {
     if !runs("openssl") {
         return;
     }

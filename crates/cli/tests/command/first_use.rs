@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::stage::{Stage, errors};
 
 #[test]
-fn a_server_that_proved_its_key_is_known_from_then_on() {
+fn a_server_is_remembered_once_its_key_is_proved() {
     let stage = Stage::new();
     let server = stage.serve(&["--perf"]);
     std::fs::write(stage.path("here/f"), "content").unwrap();

@@ -376,7 +376,7 @@ fn with_map(fleet: Fleet) -> Fleet {
 }
 
 #[test]
-fn a_leader_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled() {
+fn a_killed_leader_is_replaced_without_loss() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         more(acknowledged, Instant::now());
@@ -395,7 +395,7 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled() {
 }
 
 #[test]
-fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
+fn a_cut_off_leader_is_replaced_and_cannot_write() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         for _ in 0..2 {
@@ -437,7 +437,7 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
 }
 
 #[test]
-fn a_server_that_dies_and_comes_again_finds_one_that_leads() {
+fn the_fleet_has_a_leader_after_the_database_restarts() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         for _ in 0..3 {
@@ -455,7 +455,7 @@ fn a_server_that_dies_and_comes_again_finds_one_that_leads() {
 
 /// A client that names several controllers reserves at the leader, also during a takeover.
 #[test]
-fn whoever_names_several_reserves_whichever_leads() {
+fn a_client_of_several_controllers_uses_the_leader() {
     let fleet = fleet();
     let site = |at: usize| format!("url = \"unix:{}\"\n", fleet.socket(at).display());
     let leader = fleet.leader(None);
@@ -501,7 +501,7 @@ fn whoever_names_several_reserves_whichever_leads() {
 /// Only the leading controller contacts the nodes that several share. A new leader takes over the
 /// circuits without tearing any down.
 #[test]
-fn only_the_one_that_leads_asks_nodes() {
+fn only_the_leader_contacts_nodes() {
     let stage = Stage::new();
     let (driver, log) = (stage.path("driver"), stage.path("asked"));
     let script = r#"#!/bin/sh

@@ -13,7 +13,7 @@ fn until(what: &str, mut pleases: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_server_reads_its_grants_again_and_keeps_those_in_force_when_they_have_a_mistake() {
+fn invalid_grants_leave_those_in_force_at_reload() {
     let stage = Stage::new();
     let other = stage.key("other");
     let file = stage.path("grants.toml");

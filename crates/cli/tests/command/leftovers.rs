@@ -43,7 +43,7 @@ fn leftovers(stage: &Stage, arguments: &[&str]) -> (Vec<Value>, Option<i32>, Str
 }
 
 #[test]
-fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_old() {
+fn leftovers_are_reported_and_removed_once_old() {
     let stage = Stage::new();
     leave(&stage, Duration::from_secs(3 * 86_400));
     let server = stage.serve(&[]);
@@ -97,7 +97,7 @@ fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_ol
 }
 
 #[test]
-fn what_a_copy_is_writing_is_left_alone_whatever_its_age() {
+fn files_being_written_are_never_leftovers() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 20_000_000);

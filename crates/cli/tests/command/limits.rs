@@ -75,7 +75,7 @@ fn tree_with_a_message(at: &Path) {
 }
 
 #[test]
-fn messages_that_cannot_be_written_lose_no_copy() {
+fn unwritable_messages_do_not_fail_a_copy() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     tree_with_a_message(&stage.path("here/t"));
@@ -173,7 +173,7 @@ fn output_on_a_full_disk_is_an_error_after_the_work() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);
@@ -199,7 +199,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn a_limit_on_file_sizes_fails_files_and_ends_nobody() {
+fn a_file_size_limit_fails_files_but_no_process() {
     let stage = Stage::new();
     let key = stage.key("me");
     let mut command = stage.longhaul("server");
@@ -291,7 +291,7 @@ fn a_server_with_little_memory_survives_a_pull() {
 }
 
 #[test]
-fn too_few_threads_end_a_command_with_a_line() {
+fn too_few_threads_are_reported_in_one_line() {
     let stage = Stage::new();
     let mut command = stage.longhaul("me");
     stage.key("me");

@@ -62,7 +62,7 @@ fn answered(listener: &TcpListener, answer: &str) -> Reported {
 }
 
 #[test]
-fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
+fn notices_are_repeated_until_accepted_even_after_a_kill() {
     let stage = Stage::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?for=ana", listener.local_addr().unwrap());
@@ -130,7 +130,7 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
 /// The agent's default URL, over TLS: it reports to another agent, which accepts nothing that was
 /// not signed for it.
 #[test]
-fn what_is_reported_is_no_request_to_another_agent() {
+fn a_notice_is_not_a_request_to_another_agent() {
     let stage = Stage::new();
     let mut own = stage.longhaul("me");
     // Makes its key before it is an agent that reports.

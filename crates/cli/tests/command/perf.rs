@@ -34,7 +34,7 @@ fn refused(output: &Output, code: i32, why: &str) {
 }
 
 #[test]
-fn bytes_are_counted_alike_at_both_ends() {
+fn both_ends_count_the_same_bytes() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
     for (arguments, sums) in [

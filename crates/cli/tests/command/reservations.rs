@@ -160,7 +160,7 @@ fn bandwidth_is_reserved_shown_and_given_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_reported_with_options_that_do() {
+fn refusals_come_with_options_that_are_granted() {
     let stage = Stage::new();
     let _controller = controller(&stage, &[]);
     let window = ["--from", "2100-01-04 18:00", "--until", "2100-01-04 20:00"];
@@ -215,7 +215,7 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
 }
 
 #[test]
-fn what_is_wrong_is_reported_in_a_line() {
+fn errors_of_reserve_are_one_line() {
     let stage = Stage::new();
     let assert_fails = |arguments: &[&str], code: i32, word: &str| {
         let output = run(&stage, arguments);
@@ -368,12 +368,12 @@ fn nothing_is_lost_or_doubled_on_kill(more: &[&str]) {
 }
 
 #[test]
-fn what_sqlite_promised_survives_kill_9() {
+fn reservations_in_sqlite_survive_kill_9() {
     nothing_is_lost_or_doubled_on_kill(&[]);
 }
 
 #[test]
-fn what_postgresql_promised_survives_kill_9() {
+fn reservations_in_postgresql_survive_kill_9() {
     let server = Postgres::start();
     server.create_database("control");
     nothing_is_lost_or_doubled_on_kill(&["--store", &server.url_of("control")]);
@@ -382,7 +382,7 @@ fn what_postgresql_promised_survives_kill_9() {
 /// The database is killed under load and restarted. The same controller continues with the promised
 /// reservations.
 #[test]
-fn what_was_promised_survives_the_death_of_postgresql() {
+fn reservations_survive_the_death_of_postgresql() {
     let stage = Stage::new();
     let mut server = Postgres::start();
     server.create_database("control");

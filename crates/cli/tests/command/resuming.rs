@@ -110,27 +110,27 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
 }
 
 #[test]
-fn a_push_whose_client_is_killed_goes_on() {
+fn a_push_resumes_after_its_client_is_killed() {
     killed_until_done(true, true, false);
 }
 
 #[test]
-fn a_push_whose_server_is_killed_goes_on() {
+fn a_push_resumes_after_its_server_is_killed() {
     killed_until_done(true, false, true);
 }
 
 #[test]
-fn a_push_of_which_both_ends_are_killed_goes_on() {
+fn a_push_resumes_after_both_ends_are_killed() {
     killed_until_done(true, true, true);
 }
 
 #[test]
-fn a_pull_whose_client_is_killed_goes_on() {
+fn a_pull_resumes_after_its_client_is_killed() {
     killed_until_done(false, true, false);
 }
 
 #[test]
-fn a_pull_of_which_both_ends_are_killed_goes_on() {
+fn a_pull_resumes_after_both_ends_are_killed() {
     killed_until_done(false, true, true);
 }
 

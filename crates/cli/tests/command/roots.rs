@@ -94,7 +94,7 @@ fn nothing_lands_beneath_a_mount_over_the_root() {
 }
 
 #[test]
-fn a_root_made_anew_is_served_once_confirmed() {
+fn a_recreated_root_is_served_once_confirmed() {
     let stage = Stage::new();
     stage.noise("here/f", 1000);
     let server = stage.serve(&[]);

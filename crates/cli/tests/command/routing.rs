@@ -139,7 +139,7 @@ fn carried(report: &Value) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_controller_that_is_not_there_changes_nothing() {
+fn a_missing_controller_changes_nothing() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     dead(&stage);
@@ -184,7 +184,7 @@ fn a_controller_that_never_answers_is_not_waited_for() {
 }
 
 #[test]
-fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
+fn a_dead_route_loses_no_data_and_is_avoided_afterwards() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     // The listener is gone.
@@ -248,7 +248,7 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
 }
 
 #[test]
-fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
+fn outdated_and_broken_tables_are_ignored() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -280,7 +280,7 @@ fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
 }
 
 #[test]
-fn what_a_controller_says_is_gone_by_and_reported() {
+fn the_controllers_routes_are_used_and_reported() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -356,7 +356,7 @@ fn what_a_controller_says_is_gone_by_and_reported() {
 /// A background process reports an ended copy to the controller, and fetches the table for the next
 /// copy.
 #[test]
-fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
+fn an_ended_copy_is_reported_and_a_table_is_fetched() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -398,7 +398,7 @@ fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
 /// A table has the times of the direct route, so a copy promises a duration at its start, and a
 /// small copy asks nobody.
 #[test]
-fn a_copy_promises_by_the_table_before_it_asks_anybody() {
+fn a_copy_promises_a_duration_from_the_table() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let scripted = Scripted::start(&stage, BTreeMap::new());
@@ -441,7 +441,7 @@ fn a_copy_promises_by_the_table_before_it_asks_anybody() {
 }
 
 #[test]
-fn a_route_on_the_command_line_and_one_in_the_file_overrule() {
+fn routes_of_the_command_line_and_the_file_take_precedence() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let (depot, other) = (stage.depot("depot", None), stage.depot("other", None));
@@ -478,7 +478,7 @@ fn a_route_on_the_command_line_and_one_in_the_file_overrule() {
 }
 
 #[test]
-fn which_controller_is_asked_is_written_down_with_its_key() {
+fn the_chosen_controller_is_stored_with_its_key() {
     let stage = Stage::new();
     let run = |arguments: &[&str]| {
         stage

@@ -147,7 +147,7 @@ fn travelled(report: &Value) -> u64 {
 }
 
 #[test]
-fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
+fn a_tree_split_over_killed_agents_arrives_whole() {
     let (count, kills) = (
         number("LONGHAUL_TEST_PARTS", 8),
         number("LONGHAUL_TEST_SPLIT_KILLS", 6),
@@ -298,7 +298,7 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
 }
 
 #[test]
-fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
+fn one_agent_runs_the_parts_in_sequence() {
     let stage = Stage::new();
     tree(&stage);
     let depot = stage.depot("d", Some("30 Mbit/s"));

@@ -170,7 +170,7 @@ fn names_that_a_target_refuses_are_reported_by_name() {
 }
 
 #[test]
-fn an_abandoned_claim_is_no_file_and_an_empty_file_is_one() {
+fn abandoned_claims_differ_from_empty_files() {
     let stage = Stage::new();
     let Some(mount) = Mount::new(&stage, Kind::Exfat, "root") else {
         return;
@@ -235,7 +235,7 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
 }
 
 #[test]
-fn a_target_without_links_says_so() {
+fn missing_link_support_is_reported() {
     let stage = Stage::new();
     let Some(_mount) = Mount::new(&stage, Kind::Exfat, "root") else {
         return;
@@ -356,7 +356,7 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
 }
 
 #[test]
-fn what_was_there_under_another_spelling_may_be_replaced() {
+fn existing_files_spelled_otherwise_can_be_replaced() {
     let stage = Stage::new();
     let Some(mount) = Mount::new(&stage, Kind::LowNtfs, "root") else {
         return;
@@ -516,7 +516,7 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn errors_that_a_target_reports_late_fail_files() {
+fn late_errors_of_a_target_fail_files() {
     let stage = Stage::new();
     let Some(far) = Mount::new(&stage, Kind::Sshfs, "far") else {
         return;

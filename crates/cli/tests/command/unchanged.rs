@@ -107,7 +107,7 @@ fn a_tree_copied_twice_moves_its_data_once() {
 }
 
 #[test]
-fn a_file_that_differs_travels_and_only_hashes_see_what_was_hidden() {
+fn changed_files_are_sent_and_checksum_finds_hidden_changes() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     std::fs::create_dir(stage.path("root/t")).unwrap();
@@ -164,7 +164,7 @@ fn a_file_that_differs_travels_and_only_hashes_see_what_was_hidden() {
 }
 
 #[test]
-fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
+fn a_killed_tree_copy_resumes() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     // A depot limits the rate, so that the copy lasts long enough.
@@ -223,7 +223,7 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
 }
 
 #[test]
-fn names_of_one_file_are_kept_where_asked_for() {
+fn hard_links_are_kept_if_requested() {
     use std::os::unix::fs::MetadataExt;
     let stage = Stage::new();
     let server = stage.serve(&[]);

@@ -17,7 +17,7 @@ fn said(output: &std::process::Output) -> (Vec<String>, Value) {
 }
 
 #[test]
-fn content_goes_unencrypted_where_both_ends_want_that_and_only_there() {
+fn content_is_plaintext_only_if_both_ends_agree() {
     let stage = Stage::new();
     let (allows, refuses) = (stage.serve(&["--allow-no-encrypt"]), stage.serve(&[]));
     let depot = stage.depot("d", None);

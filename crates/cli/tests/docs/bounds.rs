@@ -237,7 +237,7 @@ fn every_listener_log_registry_and_connection_is_bounded() {
 }
 
 #[test]
-fn a_list_that_lacks_or_misnames_a_source_is_found_out() {
+fn wrong_lists_of_sources_are_found() {
     let page = "\n## Listeners\n| source | who | gate |\n|---|---|---|\n\
         | `a.rs`, `b.rs` | all | gate |\n| `c.rs` | all | gate of `a.rs` |\n\
         | `gone.rs` | all | hope |\n\n## Next\n| `e.rs` | x | gate |\n";
@@ -261,7 +261,7 @@ fn a_list_that_lacks_or_misnames_a_source_is_found_out() {
 }
 
 #[test]
-fn lines_of_the_bounded_log_are_told_from_others() {
+fn lines_of_the_bounded_log_are_recognized() {
     let bounded = "events.log(None, |left_out| {\n    tracing::warn!(left_out, \"a\");\n});\n";
     assert!(!logs_by_itself(bounded));
     assert!(logs_by_itself("tracing::warn!(\"a\");\n"));

@@ -82,7 +82,7 @@ fn faults(listed: &[(String, usize)], dependencies: &BTreeMap<String, Vec<String
 }
 
 #[test]
-fn every_crate_stands_above_what_it_depends_on() {
+fn every_crate_is_listed_above_its_dependencies() {
     let faults = faults(&listed(&text("docs/architecture.md")), &dependencies());
     assert!(
         faults.is_empty(),
@@ -92,7 +92,7 @@ fn every_crate_stands_above_what_it_depends_on() {
 }
 
 #[test]
-fn a_list_that_is_wrong_is_found_out() {
+fn wrong_lists_of_crates_are_found() {
     let page =
         "## The layers\n\n```text\n crates/a   top\n crates/b, c   two\n crates/e   gone\n```\n";
     let needs = |name: &str, below: &[&str]| {

@@ -21,7 +21,7 @@ use page::Kind;
 use pages::Doc;
 
 #[test]
-fn every_command_line_is_one_that_the_programs_understand() {
+fn every_command_line_is_accepted_by_its_program() {
     let faults: Vec<String> = pages::all().iter().flat_map(programs::faults).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

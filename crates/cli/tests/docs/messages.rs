@@ -162,7 +162,7 @@ fn first_column(page: &str) -> Vec<(usize, &str)> {
 }
 
 #[test]
-fn every_message_of_troubleshooting_is_in_the_sources_and_the_other_way_round() {
+fn troubleshooting_lists_exactly_the_messages_of_the_sources() {
     let page = text("docs/troubleshooting.md");
     let (all, errors) = sources();
     let shown = first_column(&page);
@@ -218,7 +218,7 @@ fn every_metric_is_explained() {
 }
 
 #[test]
-fn texts_are_found_with_what_stands_before_them() {
+fn texts_are_found_with_the_code_before_them() {
     let source = "// \"no\"\n#[error(\"a {b:?}{c} \\\n   d\")] x('\"') => \"e \\\"f\\\"\"\n\
         #[cfg(test)]\nmod tests { \"g\" }";
     let literal = |before: &str, template: &str| Literal {

@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_reported_with_its_line() {
+    fn invalid_pages_are_reported_with_the_line() {
         for (text, why) in [
             ("a\n\n```sh\nx\n", "line 3: the fence does not end"),
             ("```\nx\n```\n", "line 1: say what the fence holds"),

@@ -171,7 +171,7 @@ fn has_packages(arguments: &[String]) -> Result<(), String> {
 }
 
 #[test]
-fn a_command_line_that_no_program_takes_is_found_out() {
+fn invalid_command_lines_are_found() {
     for (line, good) in [
         ("longhaul cp -r a b", true),
         ("longhaul cp --fast a b", false),

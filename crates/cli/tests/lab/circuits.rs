@@ -262,7 +262,7 @@ fn is_set_up(reservation: &Value) -> bool {
 }
 
 #[test]
-fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
+fn a_reservation_is_provisioned_in_its_time_despite_kills() {
     let Some(mut bed) = Bed::up() else { return };
     let agents = bed.agents();
     bed.start_controller(&agents);
@@ -312,7 +312,7 @@ fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
 }
 
 #[test]
-fn what_is_released_or_wanted_by_nobody_is_torn_down() {
+fn released_and_unknown_circuits_are_torn_down() {
     let Some(mut bed) = Bed::up() else { return };
     let agents = bed.agents();
     bed.start_controller(&agents);
@@ -335,7 +335,7 @@ fn what_is_released_or_wanted_by_nobody_is_torn_down() {
 }
 
 #[test]
-fn a_driver_that_refuses_ends_the_reservation_and_gives_back_what_it_took() {
+fn a_refusing_driver_ends_the_reservation() {
     let Some(mut bed) = Bed::up() else { return };
     let script = bed.path("refuse.sh");
     fs::write(&script, REFUSES).unwrap();

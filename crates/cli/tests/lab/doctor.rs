@@ -188,7 +188,7 @@ const AILMENTS: [(&str, &str, bool); 11] = [
 ];
 
 #[test]
-fn each_ailment_is_found_and_the_printed_command_mends_it() {
+fn each_fault_is_found_and_fixed_by_its_command() {
     let Some(bed) = Bed::up() else { return };
     for (ailment, id, serious) in AILMENTS {
         // A process inherits the limits of the shell it is started from.
@@ -249,7 +249,7 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
 }
 
 #[test]
-fn a_black_hole_is_found_and_the_printed_command_mends_it() {
+fn a_black_hole_is_found_and_fixed_by_its_command() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
     // Neither end of the narrow link knows its MTU: larger packets are dropped silently in between.
@@ -284,7 +284,7 @@ fn a_black_hole_is_found_and_the_printed_command_mends_it() {
 }
 
 #[test]
-fn a_narrow_link_that_says_so_is_no_fault() {
+fn a_narrow_link_with_icmp_is_no_fault() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
     let (seen, _) = bed.doctor(&[&bed.server()]);
@@ -303,7 +303,7 @@ fn a_narrow_link_that_says_so_is_no_fault() {
 }
 
 #[test]
-fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
+fn the_far_machine_reports_only_to_keys_that_may_read() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
     let server = format!("lh://{}", bed.server());

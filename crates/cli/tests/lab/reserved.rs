@@ -329,7 +329,7 @@ fn held_bytes(report: &Value, way: &str) -> u64 {
 }
 
 #[test]
-fn a_copy_goes_over_the_depots_on_the_path_that_it_reserved() {
+fn a_copy_uses_the_depots_on_its_reserved_path() {
     let Some(bed) = Bed::up(true) else { return };
     let there = bed.way(["near", "far"]);
     let rate = RATE_BPS.to_string();
@@ -381,7 +381,7 @@ fn depots_that_refuse_the_grant_cost_nothing_and_are_named() {
 }
 
 #[test]
-fn a_depot_that_dies_costs_no_byte_and_its_route_is_reported_to_carry_nothing() {
+fn a_dead_depot_loses_no_data_and_its_route_is_reported() {
     let Some(mut bed) = Bed::up(true) else { return };
     let way = bed.way(["near", "far"]);
     let mut copy = bed.sends(&["--reserve", &RATE_BPS.to_string()]);

@@ -61,7 +61,7 @@ fn bytes_by(report: &Value, route: &str) -> u64 {
 
 /// Asserts which route carried the bytes. Durations are only printed, since machines differ.
 #[test]
-fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
+fn a_right_table_is_used_and_a_wrong_one_loses_no_data() {
     let Some(path) = narrow_path() else { return };
     std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
     path.keep_table(None);
@@ -98,7 +98,7 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
 /// The network drops everything direct, and the table prefers the direct route. The copy, otherwise
 /// too small for depots, uses the table's fallback route.
 #[test]
-fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is() {
+fn a_silent_direct_route_is_replaced_even_for_small_copies() {
     let Some(path) = LongPath::up() else { return };
     let small = 100 << 10;
     let around = served_with_fall_back(&path, small);
@@ -118,7 +118,7 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
 
 /// The same if the network refuses the connection at once, and if there is no fallback route.
 #[test]
-fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
+fn a_refused_direct_route_is_replaced_by_another() {
     let Some(path) = LongPath::up() else { return };
     let small = 100 << 10;
     let around = served_with_fall_back(&path, small);
@@ -138,7 +138,7 @@ fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
 /// The same if the direct route falls silent in the middle of a copy that is too short for opening
 /// another route.
 #[test]
-fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
+fn a_copy_moves_to_another_route_if_direct_falls_silent() {
     let overrides = Overrides::default().set("links.last.rate", "2 Mbit/s");
     let Some(path) = LongPath::with(&overrides) else {
         return;
@@ -165,7 +165,7 @@ fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
 /// A depot that accepts sessions and then moves nothing: it is stopped once a stream is
 /// established, as on a machine that hangs.
 #[test]
-fn what_a_depot_holds_that_hangs_goes_elsewhere() {
+fn blocks_at_a_hanging_depot_are_sent_elsewhere() {
     let Some(path) = narrow_path() else { return };
     std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
     let route = path.route(&["near"]);

@@ -104,7 +104,7 @@ fn a_depot_is_an_offramp_as_well() {
 }
 
 #[test]
-fn an_offramp_that_may_go_nowhere_does_not_start() {
+fn an_offramp_without_servers_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.toml");
     fs::write(

@@ -15,9 +15,9 @@ use crate::common::{Service, noise};
 
 /// Each side sends its own file, ends its direction, and receives the other's to the end.
 #[test]
-fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
+fn netcat_directions_end_independently() {
     on_the_path(
-        "programs::netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself",
+        "programs::netcat_directions_end_independently",
         5.0,
         |bed, initiator| {
             let (sent, taken) = (bed.path("sent"), bed.path("taken"));
@@ -126,9 +126,9 @@ fn a_web_server_is_reached_on_the_gateway_and_behind_it() {
 /// iperf3 measures over several connections at once, in either direction: each connection is joined
 /// with a session at its own end.
 #[test]
-fn iperf3_measures_both_ways() {
+fn iperf3_measures_both_directions_through_an_offramp() {
     on_the_path(
-        "programs::iperf3_measures_both_ways",
+        "programs::iperf3_measures_both_directions_through_an_offramp",
         5.0,
         |bed, initiator| {
             let mut server = bed.program("inside", "iperf3", &["-s", "-p", "5201"]);

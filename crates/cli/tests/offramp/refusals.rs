@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use crate::bed::*;
 
 #[test]
-fn each_failure_has_the_number_that_the_kernel_has_for_it() {
+fn each_failure_maps_to_the_kernels_errno() {
     on_the_path(
-        "refusals::each_failure_has_the_number_that_the_kernel_has_for_it",
+        "refusals::each_failure_maps_to_the_kernels_errno",
         2.0,
         |bed, initiator| {
             initiator.finish();

@@ -38,7 +38,7 @@ fn static_program(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_static_program_gets_onto_routes_with_what_it_is_for() {
+fn a_static_program_uses_routes_with_its_purpose() {
     let onramp = OnRamp::start();
     let folder = tempfile::tempdir().unwrap();
     for way in ["blocking", "nonblocking"] {
@@ -75,7 +75,7 @@ for host in sys.argv[1:]:
 "#;
 
 #[test]
-fn what_fails_fails_as_in_a_network() {
+fn failures_look_as_in_a_real_network() {
     let onramp = OnRamp::start();
     let Some(mut command) = isolated(&onramp, &[]) else {
         return;
@@ -120,7 +120,7 @@ fn what_fails_fails_as_in_a_network() {
 }
 
 #[test]
-fn codes_signals_arguments_user_and_place_are_the_programs() {
+fn codes_signals_arguments_and_user_are_the_programs() {
     let onramp = OnRamp::start();
     if isolated(&onramp, &[]).is_none() {
         return;
@@ -183,7 +183,7 @@ fn the_program_ends_with_the_command() {
 }
 
 #[test]
-fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
+fn an_unprivileged_user_gets_a_user_namespace_or_an_error() {
     let onramp = OnRamp::start();
     if !rustix::process::geteuid().is_root() || isolated(&onramp, &[]).is_none() {
         return;
@@ -361,7 +361,7 @@ fn connections_end_as_they_would_in_a_network() {
 }
 
 #[test]
-fn curl_fetches_by_the_route_and_what_is_refused_is_refused() {
+fn curl_uses_the_route_and_sees_refusals() {
     let Some(bed) = Bed::up() else { return };
     let inside = bed.lab.address("inside").unwrap();
     let url = format!("http://{inside}:5080/file");
@@ -415,7 +415,7 @@ while True:
 "#;
 
 #[test]
-fn names_are_looked_up_at_the_hosts_own_resolver_and_rules_know_them() {
+fn names_use_the_hosts_resolver_and_match_rules() {
     let Some(bed) = Bed::up() else { return };
     let script = bed.path("names.py");
     fs::write(&script, NAME_SERVER).unwrap();
@@ -448,7 +448,7 @@ fn names_are_looked_up_at_the_hosts_own_resolver_and_rules_know_them() {
 }
 
 #[test]
-fn the_onramp_learns_how_far_a_direct_destination_is() {
+fn the_onramp_measures_direct_destinations() {
     let Some(bed) = Bed::up() else { return };
     let onramp = OnRamp::start();
     let inside = bed.lab.address("inside").unwrap();

@@ -64,7 +64,7 @@ fn routed(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_program_gets_onto_routes_with_what_it_is_for() {
+fn a_program_uses_routes_with_its_purpose() {
     let onramp = OnRamp::start();
     let folder = tempfile::tempdir().unwrap();
     for extra in [&[][..], &["--right-size"]] {
@@ -112,7 +112,7 @@ fn codes_signals_arguments_and_limits_are_the_programs() {
 }
 
 #[test]
-fn what_cannot_be_run_so_is_reported_in_a_line() {
+fn unsupported_programs_are_reported_in_a_line() {
     let onramp = OnRamp::start();
     refused(
         run(&onramp, &[]).arg("no-such-program"),

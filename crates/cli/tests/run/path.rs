@@ -129,7 +129,7 @@ pub fn served() -> Vec<u8> {
 }
 
 #[test]
-fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
+fn curl_and_wget_use_the_route_unchanged() {
     let Some(bed) = Bed::up() else { return };
     let inside = bed.lab.address("inside").unwrap();
     let url = format!("http://{inside}:5080/file");

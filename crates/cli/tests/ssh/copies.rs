@@ -5,7 +5,7 @@ use std::fs;
 use crate::hosts::{Hosts, noise, same};
 
 #[test]
-fn files_and_trees_go_there_and_back_without_a_server() {
+fn files_and_trees_are_copied_without_a_server() {
     let Some(hosts) = Hosts::up(&["alpha", "beta"]) else {
         return;
     };
@@ -135,7 +135,7 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
 }
 
 #[test]
-fn files_are_listed_renamed_and_removed_where_one_can_log_in() {
+fn files_are_listed_renamed_and_removed_over_ssh() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };

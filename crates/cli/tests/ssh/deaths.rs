@@ -11,7 +11,7 @@ const END_TIME_LIMIT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[test]
-fn a_far_side_ends_with_its_near_side_and_no_key_is_on_a_command_line() {
+fn a_far_side_ends_with_the_client_and_shows_no_key() {
     let Some(hosts) = Hosts::up(&["alpha", "beta"]) else {
         return;
     };

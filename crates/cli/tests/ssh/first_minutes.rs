@@ -15,7 +15,7 @@ const STORE: (&str, &str) = ("store.example", "beta");
 const COMMAND_TIMEOUT_SECONDS: &str = "240";
 
 #[test]
-fn the_first_minutes_go_as_they_are_written() {
+fn first_minutes_page_runs_as_written() {
     let Some(hosts) = Hosts::up(&[]) else { return };
     let home = hosts.path("client-home");
     fs::create_dir_all(home.join("results/plots")).unwrap();

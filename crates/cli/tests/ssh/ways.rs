@@ -3,7 +3,7 @@
 use crate::hosts::{Hosts, PORTS, noise, same};
 
 #[test]
-fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
+fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };
@@ -73,7 +73,7 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
 }
 
 #[test]
-fn who_can_not_be_logged_in_to_is_reported_in_one_line() {
+fn failed_logins_are_reported_in_one_line() {
     let Some(hosts) = Hosts::up(&[]) else { return };
     noise(&hosts.path("here/f"), 10);
     let nobody = hosts.cp(&["-P", "2223", "here/f", "alpha:"]);
@@ -99,7 +99,7 @@ fn who_can_not_be_logged_in_to_is_reported_in_one_line() {
 }
 
 #[test]
-fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
+fn ipv6_addresses_work_for_login_and_data() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };
@@ -123,7 +123,7 @@ fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
 }
 
 #[test]
-fn flags_of_scp_are_taken_or_say_what_to_use() {
+fn scp_flags_work_or_suggest_a_replacement() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_has_segmentation_offload_and_no_device_has_no_answer() {
+    fn loopback_has_offloads_and_a_missing_device_has_none() {
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let mut value = Value {
             command: GET_TSO,

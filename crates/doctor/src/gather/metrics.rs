@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_host_never_met_nothing_is_remembered() {
+    fn an_unknown_host_has_no_cached_metrics() {
         assert_eq!(read([198, 51, 100, 77].into()).unwrap(), None);
     }
 

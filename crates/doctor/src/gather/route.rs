@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_asked_and_loopback_is_no_way_out() {
+    fn the_kernels_route_is_read_and_loopback_excluded() {
         let mut connection = Connection::open(ROUTE).unwrap();
         let links = links::read(&mut connection).unwrap();
         let there = read(&mut connection, Some(Ipv4Addr::LOCALHOST.into()), &links);

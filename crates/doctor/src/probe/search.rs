@@ -55,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_arrives(mtu in 576u32..70_000, most in 577u32..70_000) {
+        fn the_found_size_arrives(mtu in 576u32..70_000, most in 577u32..70_000) {
             let found = largest(576, most, &mut |size| size <= mtu).unwrap();
             prop_assert!(found <= mtu && found >= 576 && found < most);
         }

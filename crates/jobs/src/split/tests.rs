@@ -68,7 +68,7 @@ impl Job {
 }
 
 #[test]
-fn it_runs_when_no_part_is_left_whatever_became_of_them() {
+fn a_split_job_runs_when_no_part_is_left() {
     let mut job = Job::new(3);
     let until = LEASE;
     for (part, end) in [End::Done, End::Failed, End::Done].into_iter().enumerate() {
@@ -88,7 +88,7 @@ fn it_runs_when_no_part_is_left_whatever_became_of_them() {
 }
 
 #[test]
-fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
+fn a_split_job_pauses_and_resumes_with_its_parts() {
     let mut job = Job::new(3);
     job.claim(0);
     job.claim(1);
@@ -114,7 +114,7 @@ fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
 }
 
 #[test]
-fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
+fn a_split_job_is_cancelled_once_no_part_runs() {
     let mut job = Job::new(3);
     job.claim(0);
     job.end(0, End::Done);
@@ -136,7 +136,7 @@ fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
 }
 
 #[test]
-fn asked_to_try_again_it_does_not_wait_for_parts_that_wait() {
+fn retry_does_not_wait_for_waiting_parts() {
     let mut job = Job::new(2);
     assert_eq!(job.ask(Event::Retry), Err(Refused::State(State::Split)));
     job.claim(0);
@@ -266,7 +266,7 @@ proptest! {
     /// In every order of events, the job runs only when none of its parts can, and a part that is
     /// done stays done. The job can reach its end from every state; only resuming needs a user.
     #[test]
-    fn whatever_happens_a_job_and_its_parts_fit_together(
+    fn a_job_and_its_parts_stay_consistent(
         count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)
     ) {
         let mut job = Job::new(count);
@@ -305,7 +305,7 @@ proptest! {
 
     /// A job that is to stop stops once its agents know, and nothing begins meanwhile.
     #[test]
-    fn once_it_is_cancelled_nothing_begins(
+    fn nothing_begins_after_cancel(
         count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)
     ) {
         let mut job = Job::new(count);

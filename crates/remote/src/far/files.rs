@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_of_the_directory_that_was_typed() {
+    fn the_next_page_continues_the_typed_directory() {
         let home = tempfile::tempdir().unwrap();
         for name in ["d/a", "d/b"] {
             fs::create_dir_all(home.path().join(name)).unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_changed_and_removed_and_nothing_is_replaced_unasked() {
+    fn names_change_and_nothing_is_replaced_unasked() {
         let home = tempfile::tempdir().unwrap();
         let at = home.path();
         let change = |ask: FilesAsk| match LoginFiles::default().answer(at, &ask) {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_lie_beneath_home_and_links_are_the_users_own() {
+    fn sources_resolve_beneath_home_through_links() {
         let home = Home::new();
         let at = |path: &str, follow| source(home.0.path(), path.as_bytes(), follow).unwrap();
         for (path, follow, real) in [
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_are_written_in_themselves_or_in_what_they_lie_in() {
+    fn destinations_write_into_themselves_or_their_parent() {
         let home = Home::new();
         for (path, real, directory) in [
             ("data", "data", "data"),

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_known_by_names_and_by_addresses() {
+    fn ends_are_found_by_name_and_by_address() {
         let map: Map = serde_json::from_value(serde_json::json!({
             "sites": [{"name": "west"}],
             "hosts": [{

@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn granted_paths_are_ways_where_they_have_ports() {
+    fn granted_paths_with_ports_become_reserved_routes() {
         let link = |name: &str| serde_json::json!([{"link": name, "from": "west", "to": "east"}]);
         let granted = reservation(serde_json::json!([
             {"start_ms": 1, "end_ms": 5, "paths": [
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_granted_depots_is_a_way_over_them_for_as_long_as_the_grant_lasts() {
+    fn a_path_uses_its_granted_depots_while_the_grant_lasts() {
         let [controller, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
         let links = serde_json::json!([{"link": "a", "from": "west", "to": "east"}]);
         let path = serde_json::json!({
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_that_the_network_holds_whole_is_reported() {
+    fn a_circuit_held_by_the_network_is_recognized() {
         let mut one = reservation(serde_json::json!([]));
         assert!(!is_held_by_network(&one));
         for (standing, not_set_up, is_held) in [

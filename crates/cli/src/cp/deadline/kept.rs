@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_living_copy_has_is_left_alone_and_what_a_dead_one_had_is_found() {
+    fn only_reservations_of_dead_copies_are_returned() {
         let dir = tempfile::tempdir().unwrap();
         let reserved = Reserved {
             controller: "unix:/c".to_owned(),

@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forecast_is_that_of_the_routes_that_are_used() {
+    fn the_forecast_sums_the_used_routes() {
         let option = |route: &str, rate: Option<f64>, share: f64| {
             let spread =
                 rate.map(|p50| serde_json::json!({"p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0}));

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_is_understood() {
+    fn deadline_options_are_parsed() {
         let now: Zoned = "2026-11-25T12:30:00Z[UTC]".parse().unwrap();
         let wanted = |by: Option<&str>, what: Option<&str>| {
             let options = DeadlineOptions {

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_without_streams_has_failed_and_works_again_with_one() {
+    fn a_route_without_streams_fails_and_recovers_with_one() {
         let (mut ways, used, name) = (Ways::default(), [(PathId(3), way(), 5.0)], way().name());
         let begun = Instant::now();
         let mut streams = Streams {

@@ -10,7 +10,7 @@ use crate::stage::{Stage, errors};
 
 /// The real controller, over TLS, with keys that were granted a role.
 #[test]
-fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
+fn depots_register_and_copies_report_to_a_controller() {
     let stage = Stage::new();
     let controller = Controller::start(&stage, &["--listen", "127.0.0.1:0"]);
     let (url, key) = (controller.url(), &controller.key);

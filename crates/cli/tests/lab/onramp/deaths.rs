@@ -57,7 +57,7 @@ impl Download {
 }
 
 #[test]
-fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
+fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     let Some(mut world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
@@ -107,7 +107,7 @@ fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
 }
 
 #[test]
-fn an_on_ramp_that_was_killed_returns_and_one_that_is_asked_to_stop_lets_finish() {
+fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     let Some(world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);

@@ -5,7 +5,7 @@ use std::fs;
 use super::world::{WEB_PORT, World, nft};
 
 #[test]
-fn a_gateway_brings_a_whole_laboratory() {
+fn a_gateway_onramp_serves_a_whole_network() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&[

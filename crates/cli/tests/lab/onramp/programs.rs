@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::world::{CLOSED_PORT, FILE, FORBIDDEN_PORT, WEB_PORT, World, nft};
 
 #[test]
-fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
+fn unmodified_programs_use_two_depots_and_an_offramp() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let server = world.address("server");
@@ -118,7 +118,7 @@ fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
 }
 
 #[test]
-fn programs_learn_why_not_and_nothing_is_left_of_what_failed() {
+fn failures_reach_programs_and_leave_nothing_behind() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&["--socks=0", "--http=0"]);

@@ -46,7 +46,7 @@ fn a_black_hole() {
 }
 
 #[test]
-fn what_a_connection_did_not_get() {
+fn missing_tcp_options_are_found() {
     let without = |change: fn(&mut Negotiated)| {
         measured(|measured| {
             if let Fact::Known(negotiated) = &mut measured.negotiated {
@@ -180,7 +180,7 @@ fn only_the_device_that_leads_there_counts() {
 }
 
 #[test]
-fn the_machine_behind_the_network() {
+fn host_problems_are_found() {
     let slow = |facts: &mut Facts| {
         facts.cpu.ciphers = Fact::Known(vec![CipherRate {
             cipher: name("aes-256-gcm"),
@@ -235,7 +235,7 @@ fn the_machine_behind_the_network() {
 }
 
 #[test]
-fn clocks_that_lie_apart() {
+fn clock_skew_is_found() {
     let apart = |seconds| {
         measured(|measured| {
             measured.skew = Some(Skew {
@@ -258,7 +258,7 @@ fn clocks_that_lie_apart() {
 }
 
 #[test]
-fn the_serious_come_first() {
+fn serious_findings_come_first() {
     let mut facts = sound();
     facts.tcp.slow_start_after_idle = Fact::Known(true);
     facts.tcp.rmem_max = Fact::Known(1);

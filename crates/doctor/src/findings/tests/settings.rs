@@ -10,7 +10,7 @@ fn on_a_sound_machine_nothing_is_found() {
 }
 
 #[test]
-fn a_machine_of_which_nothing_is_known_has_no_findings() {
+fn unknown_facts_yield_no_findings() {
     // All facts unknown, as JSON, parsed like those of a far machine.
     fn forget(value: &mut serde_json::Value) {
         if let Some(object) = value.as_object_mut() {
@@ -132,7 +132,7 @@ fn windows_of_64_kilobytes() {
 }
 
 #[test]
-fn what_programs_may_set_is_only_advice() {
+fn explicit_buffer_limits_are_only_advice() {
     let found = only(&Path::table(), |facts| {
         facts.tcp.rmem_max = Fact::Known(212_992)
     });
@@ -246,7 +246,7 @@ fn reno_on_a_long_path() {
 }
 
 #[test]
-fn cubic_where_losses_are_to_be_feared() {
+fn cubic_on_lossy_paths_is_advised_against() {
     let cubic = |facts: &mut Facts| facts.tcp.congestion = Fact::Known(name("cubic"));
     let found = only(&Path::table(), cubic);
     assert_eq!(
@@ -277,7 +277,7 @@ fn cubic_where_losses_are_to_be_feared() {
 }
 
 #[test]
-fn what_tcp_remembers() {
+fn cached_tcp_metrics_are_found() {
     let remembering = |ssthresh| CachedMetrics {
         host: HOST,
         ssthresh: Some(ssthresh),
@@ -306,7 +306,7 @@ fn what_tcp_remembers() {
 }
 
 #[test]
-fn starting_again_after_a_pause() {
+fn slow_start_after_idle_is_found() {
     let on = |facts: &mut Facts| facts.tcp.slow_start_after_idle = Fact::Known(true);
     let found = only(&Path::table(), on);
     assert_eq!(
