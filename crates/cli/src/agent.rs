@@ -56,14 +56,14 @@ pub struct Resident {
         hide_env_values = true
     )]
     store: Option<String>,
-    /// Jobs that run here at once.
+    /// Maximum simultaneous jobs of this agent.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_jobs: usize,
-    /// Jobs that run at once to or from one far host, over all agents of the store.
+    /// Maximum simultaneous jobs to or from one far host, over all agents of the store.
     #[arg(long, value_name = "N", default_value_t = 2)]
     max_jobs_per_place: usize,
-    /// Jobs of one user that run at once, over all agents of the store [default: as many as there
-    /// is room for].
+    /// Maximum simultaneous jobs of one user, over all agents of the store [default: as many as
+    /// there is room for].
     #[arg(long, value_name = "N")]
     max_jobs_per_user: Option<usize>,
     /// Serve HTTP at this loopback address too, for clients that present the token (in the file

@@ -191,22 +191,22 @@ impl Remembering {
         Self { sessions, first }
     }
 
-    /// See [`SessionConnector::use_beside`].
+    /// Forwards to [`SessionConnector::use_beside`].
     pub fn use_beside(&self, routes: &[Route]) {
         self.sessions.use_beside(routes);
     }
 
-    /// See [`SessionConnector::use_reserved`].
+    /// Forwards to [`SessionConnector::use_reserved`].
     pub fn use_reserved(&self, reserved: &[Reserved]) {
         self.sessions.use_reserved(reserved);
     }
 
-    /// See [`SessionConnector::await_routes`].
+    /// Forwards to [`SessionConnector::await_routes`].
     pub fn await_routes(&self, awaited: bool) {
         self.sessions.await_routes(awaited);
     }
 
-    /// See [`SessionConnector::is_planned`].
+    /// Forwards to [`SessionConnector::is_planned`].
     pub fn is_planned(&self) -> bool {
         self.sessions.is_planned()
     }

@@ -52,13 +52,13 @@ pub(crate) enum Answer {
 /// Reasons why another machine's facts are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// The far machine knows the key and refuses.
+    /// The far machine knows the key and refuses. Ask its operator for a grant to read.
     #[error("the far machine refuses: {0}")]
     Refused(Text),
     /// The session broke.
     #[error("the far machine's answer did not arrive: {0}")]
     Stream(#[from] io::Error),
-    /// The far machine stopped answering.
+    /// The far machine stopped answering. It is busy, or large packets from it vanish on the path.
     #[error(
         "the far machine's answer did not arrive in {} s: it is busy, or large packets from there \
          vanish on the way",

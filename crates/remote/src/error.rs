@@ -126,7 +126,7 @@ pub enum Error {
         /// Release of this program.
         here: String,
     },
-    /// The far side ended before it answered.
+    /// The far side ended before it answered, for the reason given. Repeat the command.
     #[error("the far side at {host} ended early: {reason}")]
     Ended {
         /// Host.

@@ -79,8 +79,8 @@ fn create(file: &Path, direct: bool) -> io::Result<File> {
     if direct {
         options.custom_flags(libc::O_DIRECT);
     }
-    // A file system may take the flag and then refuse: found out with the first write, by the
-    // caller.
+    // A file system may accept the flag and then refuse it: the caller finds that out with the
+    // first write.
     options.open(file)
 }
 

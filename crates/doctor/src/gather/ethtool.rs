@@ -129,10 +129,10 @@ fn ask<T: Question>(socket: &OwnedFd, device: &str, question: &mut T) -> io::Res
             ifru_data: std::ptr::from_mut(question).cast(),
         },
     };
-    // SAFETY: `request` is a complete `struct ifreq` with a zero-ended name; its data points to
-    // `question`, exclusively borrowed through the call, whose layout is the one that the command
-    // in its first field asks for (`Question` is implemented for those two types only), and the
-    // kernel writes no more than that.
+    // SAFETY: `request` is a complete `struct ifreq` with a zero-ended name. Its data points to
+    // `question`, which is exclusively borrowed through the call. The layout of `question` is the
+    // one that the command in its first field asks for, as `Question` is implemented for those two
+    // types only. The kernel writes no more than that.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
     if result < 0 {
         Err(io::Error::last_os_error())

@@ -23,7 +23,8 @@ pub enum EndsError {
     /// The controller did not answer.
     #[error(transparent)]
     Asked(#[from] ClientError),
-    /// This machine is not on the map.
+    /// This machine is not on the map. The controller's operator adds a host with its address, or
+    /// grants this key under the name of a host.
     #[error(
         "this machine is not on the controller's map: its operator adds a host with its address, \
          or grants this key under the name of a host"
