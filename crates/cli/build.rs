@@ -1,12 +1,11 @@
-//! Takes the page's files into the program, from `web/dist`, if `make` has built them.
+//! Embeds the web page's files from `web/dist` into the program, if they have been built.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dist = Path::new(&std::env::var("CARGO_MANIFEST_DIR")?).join("../../web/dist");
-    // What is not there would count as changed, always: what builds the page for the first time
-    // touches this file.
+    // A missing path would always count as changed. The first build of the page touches this file.
     if dist.exists() {
         println!("cargo:rerun-if-changed={}", dist.display());
     }
@@ -51,7 +50,7 @@ fn find(directory: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Of what a page consists of; anything else is left out.
+/// Returns the media type of a file of the page; other files are left out.
 fn media_type(file: &Path) -> Option<&'static str> {
     Some(match file.extension()?.to_str()? {
         "html" => "text/html; charset=utf-8",

@@ -1,20 +1,23 @@
-//! What `longhaul run` adds to a connection that is direct: the time of `connect` to a listener on
-//! this machine, with the preload object and without, and what one connection carries. Prints one
-//! line of JSON for each way: in microseconds the time of a `connect`, what the way adds to the
-//! median of one to the same destinations without the object (`added`), and the least and greatest
-//! of that over the rounds (`added_by_round`). Then one for each way that carries: in Gbit/s what
-//! it carried (`gbit_s`), and the ratio of that to what was carried without the object in the same
-//! round (`of_plain`, and the least and greatest, `of_plain_by_round`).
+//! Measures the cost of `longhaul run` for direct connections: the time of `connect` to a listener
+//! on this machine, with the preload object and without, and the throughput of one connection.
 //!
-//!     cargo build --release -p longhaul-cli -p longhaul-preload-object && cargo bench -p longhaul-cli --bench connect
+//! Prints one line of JSON for each variant. It has the time of a `connect` in microseconds, and
+//! the difference to the median without the object for the same destinations (`added`), with its
+//! minimum and maximum over the rounds (`added_by_round`). One line follows for each variant that
+//! transfers data. It has the throughput in Gbit/s (`gbit_s`), and the ratio to the throughput
+//! without the object in the same round (`of_plain`, and its minimum and maximum,
+//! `of_plain_by_round`).
 //!
-//! A destination that was answered for is remembered for some seconds. So that the on-ramp is asked
-//! for each connection, some ways go to so many ports that no answer is there any more when its
-//! port has its turn again.
+//!     cargo build --release -p longhaul-cli -p longhaul-preload-object
+//!     cargo bench -p longhaul-cli --bench connect
 //!
-//! The ways take turns, round by round, so that what else the machine does meets all of them. Once
-//! it stands, a direct connection is the program's own and the kernel's alone, so nothing should be
-//! added to what it carries.
+//! The answer for a destination is cached for some seconds. To make the process ask the on-ramp for
+//! each connection, some variants use so many ports that the answer has expired when a port is used
+//! again.
+//!
+//! The variants alternate round by round, so that other load on the machine affects all of them.
+//! Once established, a direct connection only involves the program and the kernel, so its
+//! throughput should be unchanged.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -25,34 +28,34 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Instant;
 
-/// How often each way has its turn.
+/// Rounds, in each of which every variant runs once.
 const ROUNDS: usize = 5;
-/// Connections that are timed in each turn; before them a tenth as many that are not.
+/// Timed connections per round; a tenth as many untimed ones precede them.
 const CONNECTIONS: usize = 1000;
-/// Ports of those ways whose connections are all asked for: far more than the answers that a
-/// process remembers.
+/// Ports of variants that ask for every connection: far more than the answers that a process
+/// caches.
 const PORTS: usize = 512;
-/// Says to this program, started again, where to connect to: addresses, with commas between.
+/// Tells this program, started again, the comma-separated addresses to connect to.
 const CONNECT_TO: &str = "BENCH_CONNECT_TO";
-/// Says to it where to send [`CARRIED`] bytes.
+/// Tells this program, started again, the address to send [`CARRIED`] bytes to.
 const CARRY_TO: &str = "BENCH_CARRY_TO";
-/// What one connection carries in each turn, in bytes; and by how much a write and a read.
+/// Bytes that one connection carries per round, and bytes per write and read.
 const CARRIED: u64 = 4 << 30;
 const CARRIED_AT_ONCE: usize = 128 << 10;
 
-/// How the program is run, and where it connects to: in each turn to other ports, for the kernel
-/// looks long for a port of its own towards one that was connected to thousands of times just now.
+/// A variant: how the program is run, and its destinations. Each round uses other ports, as the
+/// kernel is slow to find a local port towards one that was just used thousands of times.
 struct Way {
     name: &'static str,
-    /// The arguments of `longhaul`; none to run the program by itself.
+    /// Arguments of `longhaul`; empty to run the program by itself.
     run: Vec<OsString>,
-    /// Whether the object is loaded all the same, with nothing to do.
+    /// If true, the object is loaded even without `longhaul run`, and does nothing.
     is_loaded: bool,
     host: IpAddr,
     ports: usize,
-    /// Each connection's time, in microseconds, by round.
+    /// Times of the connections in microseconds, by round.
     times: Vec<Vec<f64>>,
-    /// What a connection carried, in Gbit/s, by round.
+    /// Throughput of a connection in Gbit/s, by round.
     rates: Vec<f64>,
 }
 
@@ -69,7 +72,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     std::fs::write(
         &rules,
         format!(
-            "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\nofframp = \"gateway.example\"\n",
+            "[[route]]\nto = [\"{far}\"]\n[[route]]\nto = [\"*.example\"]\n\
+             offramp = \"gateway.example\"\n",
         ),
     )?;
     let way = |name, run: &[&OsStr], host, ports| Way {
@@ -131,7 +135,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         for way in &mut ways {
             way.turn(home.path())?;
         }
-        // How many ports there are is nothing to one connection.
+        // The number of ports does not matter to a single connection.
         for way in ways
             .iter_mut()
             .filter(|way| way.ports == 1 && way.host == far)
@@ -152,7 +156,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|(median, plain)| median - at(plain, 50));
         let (least, most) = least_and_most(added);
         println!(
-            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
+            "{{\"way\":\"{}\",\"median\":{:.1},\"p10\":{:.1},\"p90\":{:.1},\
+             \"added\":{:.1},\"added_by_round\":[{least:.1},{most:.1}]}}",
             way.name,
             at(&times, 50),
             at(&times, 10),
@@ -166,7 +171,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         let ratios: Vec<f64> = by_round.map(|(rate, plain)| rate / plain).collect();
         let (least, most) = least_and_most(ratios.iter().copied());
         println!(
-            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\"of_plain_by_round\":[{least:.3},{most:.3}]}}",
+            "{{\"way\":\"{}\",\"gbit_s\":{:.1},\"of_plain\":{:.3},\
+             \"of_plain_by_round\":[{least:.3},{most:.3}]}}",
             way.name,
             at(&way.rates, 50),
             at(&ratios, 50),
@@ -175,7 +181,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The value below which so many hundredths of them are.
+/// Returns the value below which `part` hundredths of the times are.
 fn at(times: &[f64], part: usize) -> f64 {
     let mut times = times.to_vec();
     times.sort_unstable_by(f64::total_cmp);
@@ -201,7 +207,7 @@ impl Way {
             .map(|listener| Ok(listener.local_addr()?.to_string()));
         let addresses = addresses.collect::<std::io::Result<Vec<_>>>()?.join(",");
         let accepting = thread::spawn(move || {
-            // Each of many has room for its few connections.
+            // With many listeners, each has room for its few connections.
             if let [one] = listeners.as_slice() {
                 one.incoming()
                     .take(CONNECTIONS + CONNECTIONS / 10)
@@ -219,7 +225,7 @@ impl Way {
         Ok(())
     }
 
-    /// One connection carries [`CARRIED`] bytes.
+    /// Measures one connection that carries [`CARRIED`] bytes.
     fn carry(&mut self, home: &Path) -> Result<(), Box<dyn Error>> {
         let listener = TcpListener::bind((self.host, 0))?;
         let address = listener.local_addr()?.to_string();
@@ -232,7 +238,7 @@ impl Way {
                     count => received += count as u64,
                 }
             }
-            // Says that all has arrived.
+            // Confirms that everything has arrived.
             stream.write_all(&[1]).map(|()| received)
         });
         let seconds: f64 = self.output(home, CARRY_TO, &address)?.trim().parse()?;
@@ -244,7 +250,7 @@ impl Way {
         Ok(())
     }
 
-    /// What this program prints when it is run again, as the way says, with a variable.
+    /// Runs this program again in this variant, with a variable, and returns its output.
     fn output(&self, home: &Path, variable: &str, value: &str) -> Result<String, Box<dyn Error>> {
         let own = std::env::current_exe()?;
         let longhaul = Path::new(env!("CARGO_BIN_EXE_longhaul"));
@@ -257,7 +263,7 @@ impl Way {
             command
         };
         if self.is_loaded {
-            // A word that it does not know: it does nothing.
+            // An unknown mode: the object does nothing.
             command.env("LD_PRELOAD", &object).env("DRS_MODE", "off");
         }
         let output = command
@@ -272,7 +278,7 @@ impl Way {
     }
 }
 
-/// An address of this machine that is not loopback, so that the on-ramp is asked for it.
+/// Returns a non-loopback address of this machine, for which the on-ramp is asked.
 fn own_address() -> Result<IpAddr, Box<dyn Error>> {
     let socket = UdpSocket::bind("0.0.0.0:0")?;
     // Sends nothing.
@@ -280,7 +286,7 @@ fn own_address() -> Result<IpAddr, Box<dyn Error>> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Prints how long each connection took, in microseconds.
+/// Prints the time of each connection, in microseconds.
 fn time_connections(to: &str) -> Result<(), Box<dyn Error>> {
     let to = to
         .split(',')
@@ -307,8 +313,8 @@ fn time_connections(to: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints how many seconds a connection took to carry [`CARRIED`] bytes, until the other end said
-/// that all had arrived.
+/// Prints the seconds that a connection took to carry [`CARRIED`] bytes, until the other end
+/// confirmed that everything had arrived.
 fn time_carrying(to: &str) -> Result<(), Box<dyn Error>> {
     let mut stream = TcpStream::connect(to)?;
     let data = vec![0x5a; CARRIED_AT_ONCE];

@@ -1,13 +1,13 @@
-//! What a second copy of the same tree, at the same moment, costs: the seconds of one copy alone,
-//! and of two at once, in pairs. Each is a push of 60 files of 20 KB to 1.2 MB and 300 small ones
-//! over 200 Mbit/s and a round trip of 20 ms.
+//! Measures the cost of a second copy of the same tree at the same time: the seconds of one copy
+//! alone, and of two at once, in pairs. Each is a push of 60 files of 20 KB to 1.2 MB and 300 small
+//! ones over 200 Mbit/s and a round trip of 20 ms.
 //!
 //! ```sh
 //! cargo bench -p longhaul-cli --bench twice -- [--pairs 3]
 //! ```
 //!
-//! Prints one line of JSON for each pair, and fails if in the median the slower of two takes more
-//! than [`MAX_RATIO`] times one alone. Needs network namespaces, as labs do.
+//! Prints one line of JSON for each pair. Fails if in the median the slower of two takes more than
+//! [`MAX_RATIO`] times one alone. Needs network namespaces, as labs do.
 
 #![allow(
     clippy::expect_used,
@@ -28,7 +28,7 @@ mod common;
 
 use common::{new_key, noise, started};
 
-/// The slower of two copies at once over one alone, at most.
+/// Maximum ratio of the slower of two simultaneous copies to one alone.
 const MAX_RATIO: f64 = 3.0;
 const LARGE_FILES: usize = 60;
 const LARGE_FILE_STEP_BYTES: usize = 20_000;
@@ -53,7 +53,7 @@ struct Bench<'a> {
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
-    // As cargo calls it when it tests rather than measures.
+    // cargo calls it like this to test rather than to measure.
     if arguments.iter().any(|argument| argument == "--test") {
         return ExitCode::SUCCESS;
     }
@@ -104,7 +104,8 @@ fn make_tree(tree: &Path) {
 }
 
 impl Bench<'_> {
-    /// Measures one copy alone and then two at once: the slower of these over the one.
+    /// Measures one copy alone and then two at once. Returns the ratio of the slower of these to
+    /// the one.
     fn measure_pair(&self) -> f64 {
         let alone = self.copy(1)[0];
         let both = self.copy(2);
@@ -114,7 +115,7 @@ impl Bench<'_> {
         ratio
     }
 
-    /// Seconds of each of `count` copies that begin at the same moment, to where nothing is.
+    /// Makes `count` copies at the same time to new destinations. Returns the seconds of each.
     fn copy(&self, count: usize) -> Vec<f64> {
         let began = Instant::now();
         let copies: Vec<Child> = (0..count).map(|_| self.push()).collect();

@@ -33,22 +33,22 @@ use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::{answer, cp, home, logging, tls_service};
 
-/// Longest path of a Unix socket, in bytes, as the system has it.
+/// Longest path of a Unix socket that the system accepts, in bytes.
 const MAX_SOCKET_PATH_BYTES: usize = 107;
 
 /// Run the agent: it makes copies in the background, as `longhaul submit` asks for them.
 ///
-/// It is for one user, who asks it over a socket that nobody else can open. Jobs are kept in a file
-/// of that user's, or with --store in PostgreSQL, where any number of agents on any number of hosts
-/// take them from one queue. Whatever ends an agent, its jobs go on where they were when it, or
-/// another one of the same store, is there again. `longhaul submit` starts it by itself.
+/// It serves one user, over a socket that nobody else can open. Jobs are kept in a file of that
+/// user's, or with --store in PostgreSQL, where any number of agents on any number of hosts take
+/// them from one queue. However an agent ends, its jobs resume when it, or another agent of the
+/// same store, runs again. `longhaul submit` starts it by itself.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Resident {
     #[command(subcommand)]
     action: Option<Action>,
-    /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; a password
-    /// belongs into that or into ~/.pgpass) [default: a file].
+    /// PostgreSQL to keep jobs in, as postgres://user@host/name (also $LONGHAUL_STORE; put a
+    /// password into that or into ~/.pgpass) [default: a file].
     #[arg(
         long,
         value_name = "URL",
@@ -56,19 +56,19 @@ pub struct Resident {
         hide_env_values = true
     )]
     store: Option<String>,
-    /// Jobs that run here at once.
+    /// Maximum simultaneous jobs of this agent.
     #[arg(long, value_name = "N", default_value_t = 4)]
     max_jobs: usize,
-    /// Jobs that run at once to or from one far host, over all agents of the store.
+    /// Maximum simultaneous jobs to or from one far host, over all agents of the store.
     #[arg(long, value_name = "N", default_value_t = 2)]
     max_jobs_per_place: usize,
-    /// Jobs of one user that run at once, over all agents of the store [default: as many as there
-    /// is room for].
+    /// Maximum simultaneous jobs of one user, over all agents of the store [default: as many as
+    /// there is room for].
     #[arg(long, value_name = "N")]
     max_jobs_per_user: Option<usize>,
-    /// Answer HTTP at this loopback address too, for those who bring the token (in the file `token`
-    /// of the agent's directory); with --authorized-keys at any address, by TLS, and for those keys
-    /// instead [default: the socket only].
+    /// Serve HTTP at this loopback address too, for clients that present the token (in the file
+    /// `token` of the agent's directory); with --authorized-keys at any address, by TLS, and for
+    /// those keys instead [default: the socket only].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -77,52 +77,51 @@ pub struct Resident {
     /// (`longhaul submit --on-end-url`).
     #[arg(long, value_name = "URL", value_parser = receiver)]
     on_end_url: Option<String>,
-    /// What other agents and people know it by [default: this host's name].
+    /// The agent's name for other agents and people [default: this host's name].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Days for which jobs that have ended are kept.
+    /// Days for which ended jobs are kept.
     #[arg(long, value_name = "DAYS", default_value_t = 90)]
     history: u32,
-    /// Say in one JSON object on standard output when it is ready, and where it listens.
+    /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
-    /// Leave the terminal that it was started from.
+    /// Detach from the terminal that it was started from.
     #[arg(long, hide = true)]
     detach: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Write a unit for systemd that runs the agent for this user, and say how to start it.
+    /// Write a systemd unit that runs the agent for this user, and print how to start it.
     Install,
 }
 
 impl Resident {
-    /// Runs until it is told to stop.
+    /// Runs until told to stop.
     pub fn run(self) -> Result<Exit> {
         if let Some(Action::Install) = self.action {
             return install::install();
         }
         logging::start("info");
         if self.detach {
-            // It fails only for the leader of a group, which is out of reach of its terminal
-            // already.
+            // It fails only for the leader of a process group, which has left its terminal already.
             let _ = rustix::process::setsid();
         }
-        // Nobody is there to be asked.
+        // Nobody can answer a prompt.
         let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
         rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
         let dir = agent_dir()?;
         home::make_private(&dir)?;
-        // For as long as it is held, nobody else is the agent here.
+        // While this lock is held, no other agent can run here.
         let _lock = lock(&dir, "an agent runs already: longhaul jobs asks it")?;
-        // On one thread: it waits for the store and for processes, and those end with the thread
-        // that started them.
+        // On one thread: it waits for the store and for child processes, and the children end with
+        // the thread that started them.
         in_runtime(self.serve(&dir))
     }
 
     async fn serve(&self, dir: &Path) -> Result<Exit> {
-        // One that answers keys reads them again at SIGHUP.
+        // An agent that serves keys reads its files again at SIGHUP.
         let mut stop_signals = match self.elsewhere.is_wanted() {
             true => StopSignals::take()?,
             false => StopSignals::take_with_hangup()?,
@@ -143,7 +142,7 @@ impl Resident {
         let socket = socket(dir);
         let unix = listen_at(&socket)?;
         let (stop, stopped) = watch::channel(false);
-        // What is for loopback, and what is for keys.
+        // Loopback listeners, and listeners that authenticate keys.
         let (here, elsewhere) = match self.elsewhere.is_wanted() {
             true => (None, self.listen),
             false => (self.listen, None),
@@ -192,7 +191,7 @@ impl Resident {
         stop.send_replace(true);
         work.await.context("the agent failed")?;
         while served.join_next().await.is_some() {}
-        // It may be another's by the time that this process has ended.
+        // By the time this process has ended, the socket may belong to another agent.
         let _ = std::fs::remove_file(&socket);
         match failed {
             Some(Ok(Err(error))) => Err(error).context("cannot go on listening"),
@@ -214,9 +213,10 @@ impl Resident {
             let [http, https] =
                 [http, https].map(|address| address.map(|address| address.to_string()));
             let key = key.to_string();
-            answer::line(
-                json!({"event": "ready", "name": name, "socket": socket, "http": http, "https": https, "key": key}),
-            );
+            answer::line(json!({
+                "event": "ready", "name": name, "socket": socket, "http": http, "https": https,
+                "key": key
+            }));
             return;
         }
         answer::line(format!("agent {name} is ready at {socket}"));
@@ -268,7 +268,7 @@ impl Resident {
     }
 }
 
-/// A URL that ends can be reported to.
+/// Checks a URL that notices of ended jobs can be sent to.
 fn receiver(url: &str) -> Result<String, String> {
     match Receiver::of(url) {
         Some(_) => Ok(url.to_owned()),
@@ -276,7 +276,7 @@ fn receiver(url: &str) -> Result<String, String> {
     }
 }
 
-/// The key of the service that has this directory, made when it is first needed.
+/// Loads the service key in this directory, and makes it when it is first needed.
 pub fn own_identity(dir: &Path) -> Result<Identity> {
     let file = dir.join("identity");
     match file.exists() {
@@ -285,7 +285,7 @@ pub fn own_identity(dir: &Path) -> Result<Identity> {
     }
 }
 
-/// Listens at a socket for this machine.
+/// Listens at a Unix socket for clients on this machine.
 pub fn listen_at(path: &Path) -> Result<UnixListener> {
     if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
         bail!(
@@ -296,8 +296,8 @@ pub fn listen_at(path: &Path) -> Result<UnixListener> {
     Ok(listen::unix(path)?)
 }
 
-/// Makes this process the only one of its kind for the directory; `busy` says what there is
-/// already, and what to do.
+/// Makes this process the only one of its kind for the directory. If another runs, the error is
+/// `busy`, which names it and says what to do.
 pub fn lock(dir: &Path, busy: &str) -> Result<File> {
     let path: PathBuf = dir.join("lock");
     let file = File::options()
@@ -308,7 +308,7 @@ pub fn lock(dir: &Path, busy: &str) -> Result<File> {
     let file = file.with_context(|| format!("cannot open {}", home::shown(&path)))?;
     match flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {
-            // For people who look for it.
+            // The process number is for people who look for it.
             file.set_len(0)?;
             writeln!(&file, "{}", std::process::id())?;
             Ok(file)
@@ -320,7 +320,8 @@ pub fn lock(dir: &Path, busy: &str) -> Result<File> {
     }
 }
 
-/// What tells the agent of this directory from all others, for as long as the directory is there.
+/// Returns the identifier of the agent of this directory, unique among agents. It lasts as long as
+/// the directory.
 fn instance(dir: &Path) -> Result<String> {
     let path = dir.join("instance");
     match std::fs::read_to_string(&path) {
@@ -335,7 +336,7 @@ fn instance(dir: &Path) -> Result<String> {
     }
 }
 
-/// The user's own directory, and all of this machine.
+/// Returns the built-in places: the user's own directory, and all of this machine.
 fn builtin_places() -> Vec<Place> {
     let place = |name: &str, root: String| Place {
         name: name.to_owned(),
@@ -351,7 +352,7 @@ fn builtin_places() -> Vec<Place> {
         .collect()
 }
 
-/// The user's name, as the system has it; else the number.
+/// Returns the user's name as the system has it, or else the number.
 pub fn user(uid: u32) -> String {
     let name = uzers::get_user_by_uid(uid).map(|user| user.name().to_string_lossy().into_owned());
     name.unwrap_or_else(|| uid.to_string())

@@ -1,4 +1,4 @@
-//! Asks the agent: that of this user over its Unix socket, or one on another machine.
+//! Client of the agent: this user's over its Unix socket, or one on another machine.
 
 mod elsewhere;
 
@@ -20,26 +20,26 @@ use tokio::time::{Instant, sleep};
 
 use crate::home;
 
-/// How long an agent that was just started may take to answer.
+/// Time within which an agent that was just started must answer.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often it is tried meanwhile.
+/// Interval between attempts to connect to an agent that is starting.
 const START_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What an agent is called in messages.
+/// Name of the agent in messages.
 const SERVICE: &str = "agent";
 
-/// There is no agent to ask.
+/// Reasons why there is no agent to ask.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// Nobody listens there.
+    /// The agent does not run, as its socket does not answer. Start it with `longhaul agent`.
     #[error("no agent runs here ({}): start it with longhaul agent", .0.display())]
     NotRunning(PathBuf),
-    /// It could not be started.
+    /// Starting the agent failed, for the reason given.
     #[error("the agent did not start: {0}")]
     NotStarted(String),
 }
 
-/// Where the agent keeps what is its own.
+/// Returns the directory of the agent's own files.
 pub fn agent_dir() -> Result<PathBuf> {
     let state = home::state_dir().context(
         "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where jobs are to be kept",
@@ -47,23 +47,23 @@ pub fn agent_dir() -> Result<PathBuf> {
     Ok(state.join("agent"))
 }
 
-/// Its socket.
+/// Returns the path of the agent's socket.
 pub fn socket(dir: &Path) -> PathBuf {
     dir.join("socket")
 }
 
-/// Runs to its end what asks the agent.
+/// Runs a request to the agent to completion.
 pub fn in_runtime<T>(work: impl Future<Output = Result<T>>) -> Result<T> {
     crate::runtime::start_small()?.block_on(work)
 }
 
-/// See the module.
+/// Client of one agent, here or on another machine.
 pub struct AgentClient {
     client: ServiceClient,
 }
 
 impl AgentClient {
-    /// Of whichever agent runs, if one does when it is asked.
+    /// Connects to the agent that the options name, whether or not it runs.
     pub async fn of(options: &AgentOptions) -> Result<Self> {
         let client = match options.server()? {
             Some(server) => elsewhere::client(server, options).await?,
@@ -72,7 +72,7 @@ impl AgentClient {
         Ok(Self { client })
     }
 
-    /// Of an agent that runs: one is started if there is none here, and none elsewhere is asked.
+    /// Connects to a running agent. A local agent is started if none runs; a remote one never is.
     pub async fn of_a_running_one(options: &AgentOptions) -> Result<Self> {
         let agent = Self::of(options).await?;
         if let Some(socket) = agent.client.socket()
@@ -83,7 +83,7 @@ impl AgentClient {
         Ok(agent)
     }
 
-    /// Asks, and reads the answer.
+    /// Sends a request, and parses the answer.
     pub async fn ask<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -97,7 +97,7 @@ impl AgentClient {
             .map_err(there_is_none)
     }
 
-    /// Hands what changes to `received`, by name and content, until that says that it is enough.
+    /// Passes each event to `received`, by name and content, until that returns that it is enough.
     /// Ends when the agent does.
     pub async fn events(
         &self,
@@ -136,7 +136,7 @@ impl AgentClient {
     }
 }
 
-/// Of the agent here, that it is not there is said as what to do about it.
+/// Replaces the error of a local agent that does not run by one that says what to do.
 fn there_is_none(error: ClientError) -> anyhow::Error {
     match error {
         ClientError::NoSocket { path, .. } => AgentError::NotRunning(path).into(),

@@ -1,15 +1,15 @@
-//! What a command answers on standard output.
+//! Output of a command on standard output.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
 
-/// Writes one line. An error ends nothing here: a server serves on after its first lines were read,
-/// and a copy ends before the exit code reports it.
+/// Writes one line. Errors are ignored: a server keeps serving after its first lines were read, and
+/// a copy finishes before its exit code reports the result.
 pub fn line(text: impl Display) {
     longhaul_output::print_line!("{text}");
 }
 
-/// Writes lines at once; false when the reader has gone away, or no more can be written.
+/// Writes and flushes lines. Returns false if the reader is gone or nothing more can be written.
 pub fn lines(texts: impl Iterator<Item = String>) -> bool {
     let mut text = String::new();
     for line in texts {
@@ -19,8 +19,8 @@ pub fn lines(texts: impl Iterator<Item = String>) -> bool {
     longhaul_output::print(&text)
 }
 
-/// How others reach a listener, for a command line to copy: of one that listens everywhere nobody
-/// knows by which name.
+/// Returns the address of a listener for use in a command line. A listener on all addresses has no
+/// known name, so a placeholder stands for it.
 pub fn reachable(listener: SocketAddr) -> String {
     if listener.ip().is_unspecified() {
         format!("HOST:{}", listener.port())

@@ -1,4 +1,4 @@
-//! `longhaul control`: the controller, and who may ask it.
+//! `longhaul control`: the controller, and the keys that may use it.
 
 mod client;
 mod daemon;
@@ -21,14 +21,14 @@ use crate::exit::Exit;
 use crate::home;
 use crate::systemd::{self, Unit};
 
-/// Run the controller: it keeps a map and what is measured of its paths, and answers with forecasts
-/// and routes.
+/// Run the controller: it keeps a map and measurements of its paths, and answers with forecasts and
+/// routes.
 ///
-/// Whoever runs it asks it over a socket that nobody else can open, and may do all. Other machines
-/// ask by TLS, with requests that their keys have signed; what a key may do is granted with
-/// `longhaul control grant`. All is kept in a file of the user's, or with --store in PostgreSQL.
-/// SIGTERM ends it when what was begun is answered; SIGUSR2 has it do that and start anew, as the
-/// program that is installed then, without anybody being refused a connection.
+/// The user who runs it reaches it over a socket that nobody else can open, and may do everything.
+/// Other machines use TLS, with requests signed by their keys; `longhaul control grant` grants what
+/// a key may do. All is kept in a file of the user's, or with --store in PostgreSQL. SIGTERM ends
+/// it when requests under way are answered; SIGUSR2 does the same and then restarts it as the
+/// program installed at that time, without refusing a connection.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct Control {
@@ -38,11 +38,11 @@ pub struct Control {
     service: Service,
 }
 
-/// What the daemon is given.
+/// Options of the controller service.
 #[derive(Args, Clone)]
 struct Service {
-    /// PostgreSQL to keep all in, as postgres://user@host/name (also $LONGHAUL_CONTROL_STORE; a
-    /// password belongs into that or into ~/.pgpass) [default: a file].
+    /// PostgreSQL to keep everything in, as postgres://user@host/name (also
+    /// $LONGHAUL_CONTROL_STORE; put a password into that or into ~/.pgpass) [default: a file].
     #[arg(
         long,
         value_name = "URL",
@@ -50,20 +50,20 @@ struct Service {
         hide_env_values = true
     )]
     store: Option<String>,
-    /// Answer other machines at this address, by TLS, for keys that were granted something; 7513 is
-    /// the usual port [default: the socket only].
+    /// Serve other machines at this address, by TLS, for keys that were granted a role; 7513 is the
+    /// usual port [default: the socket only].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// A name by which others reach it, with the port if that is another one. Repeatable. [default:
+    /// A name by which other machines reach it, with the port if it differs. Repeatable. [default:
     /// the addresses that it listens at, and this host's name]
     #[arg(long, value_name = "HOST[:PORT]", requires = "listen")]
     server_name: Vec<String>,
-    /// Where others are told to ask this controller while it leads those that share its store, as
-    /// https://HOST:PORT [default: its first name].
+    /// The address given to other machines while this controller leads those that share its store,
+    /// as https://HOST:PORT [default: its first name].
     #[arg(long, value_name = "URL", requires = "listen")]
     advertise: Option<ServiceUrl>,
-    /// A certificate of this site, in PEM form, with those that lead to its authority [default: one
-    /// made of the controller's own key]. SIGHUP reads it again.
+    /// A certificate of this site, in PEM form, with the chain to its authority [default: one made
+    /// of the controller's own key]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires_all = ["listen", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert, in PEM form.
@@ -73,23 +73,28 @@ struct Service {
     /// loopback.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Take what pScheduler's HTTP archiver sends to /api/v1/pscheduler at this loopback address,
-    /// from who brings the token (in the file `token` of the controller's directory) as
+    /// Accept what pScheduler's HTTP archiver sends to /api/v1/pscheduler at this loopback address,
+    /// from clients that present the token (in the file `token` of the controller's directory) as
     /// `Authorization: Bearer TOKEN`.
     #[arg(long, value_name = "ADDRESS:PORT")]
     archive: Option<SocketAddr>,
-    /// What it is known by [default: this host's name].
+    /// The controller's name [default: this host's name].
     #[arg(long, value_name = "TEXT")]
     name: Option<String>,
-    /// Days for which measurements are kept singly; then they are brought together in spans of five
+    /// Days for which single measurements are kept; after that they are merged into spans of five
     /// minutes for 90 days, and of an hour for two years.
-    #[arg(long, value_name = "DAYS", default_value_t = 7, value_parser = clap::value_parser!(u16).range(1..=3650))]
+    #[arg(
+        long,
+        value_name = "DAYS",
+        default_value_t = 7,
+        value_parser = clap::value_parser!(u16).range(1..=3650),
+    )]
     keep: u16,
-    /// Which nodes are set up for circuits, and how [default: control.toml in the controller's
-    /// directory, if it is there].
+    /// The nodes provisioned for circuits, and their settings [default: control.toml in the
+    /// controller's directory, if it exists].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Say in one JSON object on standard output when it is ready, and where it listens.
+    /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
 }
@@ -103,7 +108,8 @@ enum Action {
         key: PublicKey,
         /// The role.
         role: String,
-        /// What to call whoever has it. With the name of a host of the map it speaks for that host.
+        /// A name for the holder of the key. With the name of a host on the map, the key speaks for
+        /// that host.
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
     },
@@ -116,27 +122,27 @@ enum Action {
     },
     /// List the names that depots registered, with the keys they belong to.
     Names {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Release a name that a depot registered: the next key that registers it has it.
+    /// Release a name that a depot registered: the next key that registers it gets it.
     Release {
         /// The name, as `longhaul control names` prints it.
         name: String,
     },
-    /// List who may ask, with their roles.
+    /// List the keys that may use the controller, with their roles.
     Principals {
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Write a unit for systemd that runs the controller for this user, and say how to start it.
+    /// Write a systemd unit that runs the controller for this user, and print how to start it.
     Install,
 }
 
 impl Control {
-    /// Runs until it is told to stop, or asks a controller that runs.
+    /// Runs the controller until it is told to stop, or asks a running one.
     pub fn run(self) -> Result<Exit> {
         match self.action {
             None => daemon::run(&self.service),
@@ -155,10 +161,11 @@ impl Control {
     }
 }
 
-/// Where the controller keeps what is its own.
+/// Returns the directory of the controller's own files.
 pub fn control_dir() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its state",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the controller keeps its \
+         state",
     )?;
     Ok(state.join("control"))
 }

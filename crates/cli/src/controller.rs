@@ -1,4 +1,5 @@
-//! `longhaul controller`: which controller this machine asks for routes, and how it is known.
+//! `longhaul controller`: the controller that this machine uses for routes, and how it is
+//! authenticated.
 
 pub mod sync;
 
@@ -21,13 +22,13 @@ use crate::trust::Wanted;
 use crate::{answer, home};
 use sync::SyncNow;
 
-/// What a controller is called in messages.
+/// Name of the controller in messages.
 pub const SERVICE: &str = "controller";
 
-/// Say which controller is asked for routes and receives reports of copies, or show which it is.
+/// Choose the controller that plans routes and receives reports of copies, or show it.
 ///
-/// It is kept in controller.toml beside the keys, with the controller's key. Copies go on without
-/// it when it does not answer.
+/// The choice is kept in controller.toml beside the keys, with the controller's key. Copies run
+/// without it when it does not answer.
 #[derive(Args)]
 pub struct ControllerCommand {
     #[command(subcommand)]
@@ -36,30 +37,30 @@ pub struct ControllerCommand {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Ask this controller from now on.
+    /// Use this controller.
     Use(Use),
-    /// Ask this one as well: it shares the store of the one that is asked, and is asked when that
-    /// one does not answer or does not lead.
+    /// Use this one as well: it shares the store of the current one, and is used when that one does
+    /// not answer or does not lead.
     Add(Use),
-    /// Ask none any more, and forget what the last one said.
+    /// Use no controller any more, and forget what the last one answered.
     Forget,
     /// Report to the controller what copies of this machine have measured, and fetch its tables of
-    /// routes: what copies start by themselves when they end.
+    /// routes; copies start this by themselves when they end.
     Sync(SyncNow),
-    /// Print the rules that the controller has for this machine, as routes.toml: for an on-ramp,
-    /// which reads that file again when it changes.
+    /// Print the controller's rules for this machine as routes.toml, for an on-ramp, which reads
+    /// that file again when it changes.
     Routes {
-        /// The key to ask with [default: the default key, made when first needed].
+        /// The key to authenticate with [default: the default key, made when first needed].
         #[arg(long, value_name = "FILE")]
         identity: Option<PathBuf>,
     },
 }
 
-/// Which, and how it is known.
+/// The controller, and how to authenticate it.
 #[derive(Args)]
 struct Use {
-    /// As https://HOST[:PORT], or unix:/PATH on this machine; a controller listens at port 7513
-    /// unless told otherwise.
+    /// URL of the controller: https://HOST[:PORT], or unix:/PATH on this machine; the default port
+    /// is 7513.
     url: ServiceUrl,
     /// The controller's key, as `longhaul control` prints it; nothing else is trusted then.
     #[arg(long, value_name = "KEY")]
@@ -70,7 +71,7 @@ struct Use {
     /// Trust only a controller whose certificate an authority in this file has signed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["host_key", "accept_new"])]
     ca: Option<PathBuf>,
-    /// The key to ask with [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
 }
@@ -103,7 +104,7 @@ impl ControllerCommand {
                 let identity = home::identity(identity.as_deref())?;
                 let controller = Controller::new(&settings, identity.signing_key())?;
                 let text = in_runtime(async { Ok(controller.routes_file().await?) })?;
-                // Nothing is handed on that an on-ramp would not read, and no key: in a file of the
+                // Nothing is passed on that an on-ramp would not read, and no key: in a file of the
                 // user's own it would be trusted.
                 answer::line(without_trust(&text)?.trim_end());
                 Ok(Exit::Success)
@@ -117,7 +118,8 @@ impl ControllerCommand {
     }
 }
 
-/// The controller that this machine asks; where none is named, the one that this user runs here.
+/// Returns the controller that this machine uses. If none is configured, returns the one that this
+/// user runs here.
 pub fn asked(identity: Option<&Path>) -> Result<Controller> {
     let file = home::make_dir()?.join(settings::FILE);
     if let Some(settings) = Settings::load(&file)? {
@@ -143,13 +145,13 @@ fn printable_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// What is kept of the controller.
+/// Returns the directory of state kept about the controller.
 pub fn state_dir() -> Option<PathBuf> {
     home::state_dir().map(|state| state.join("control"))
 }
 
 impl Use {
-    /// Asks it from now on: alone, or beside those that are asked.
+    /// Makes it the controller to use: alone, or in addition to `beside`.
     async fn run(self, file: PathBuf, beside: Option<Settings>) -> Result<Exit> {
         let identity = home::identity(self.identity.as_deref())?;
         let (site, client) = match &self.url {
@@ -179,7 +181,8 @@ impl Use {
                     (None, Some(key)) => KnownBy::Key(key),
                     (None, None) => {
                         return Err(anyhow!(
-                            "the controller shows a certificate of an authority: name that authority's file with --ca FILE"
+                            "the controller shows a certificate of an authority: name that \
+                             authority's file with --ca FILE"
                         ));
                     }
                 };
@@ -201,7 +204,8 @@ impl Use {
                 settings.others.retain(|other| other.url != url);
                 if settings.sites().count() >= MAX_CONTROLLERS {
                     return Err(anyhow!(
-                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul controller use URL"
+                        "{MAX_CONTROLLERS} controllers are asked already: begin anew with longhaul \
+                         controller use URL"
                     ));
                 }
                 settings.others.push(site);
@@ -214,9 +218,10 @@ impl Use {
                 let name = printable(info.name.as_bytes());
                 answer::line(format_args!("{url} is asked from now on: {name}"));
             }
-            // It is the right one; whether it answers this key is its operator's business.
+            // It is the right controller; whether it accepts this key is its operator's business.
             Err(error) => answer::line(format_args!(
-                "{url} is asked from now on; for now it says: {error}\nits operator lets this key in with: longhaul control grant {} client",
+                "{url} is asked from now on; for now it says: {error}\n\
+                 its operator lets this key in with: longhaul control grant {} client",
                 identity.public()
             )),
         }

@@ -27,7 +27,7 @@ use crate::trust::Remembering;
 use crate::watch::{Show, Watch};
 use crate::{descriptors, home, logging, quantity, submit, trust};
 
-/// How long a copy that has ended may take to remove, or make durable, what is not finished.
+/// Time that an ended copy has to remove unfinished files, or to make them durable.
 const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 
 mod as_job;
@@ -46,23 +46,23 @@ use job::Job;
 use routing::Routing;
 use scp_options::ScpOptions;
 
-/// Copy files and directory trees, here or there: each path is local, user@host:path, or
+/// Copy files and directory trees, locally or between hosts: each path is local, user@host:path, or
 /// lh://host[:port]/path.
 ///
-/// For user@host:path all that is needed at the host is a login by ssh, and longhaul or
-/// --bootstrap; the data goes directly between the hosts where a firewall lets it, encrypted. A
-/// local file whose name has a colon is written ./a:b. lh:// is for `longhaul serve`.
+/// For user@host:path the host needs only a login by ssh, and longhaul or --bootstrap; the data
+/// goes directly between the hosts where a firewall permits it, encrypted. A local file whose name
+/// has a colon is written ./a:b. lh:// is for `longhaul serve`.
 ///
-/// Every file that travels is verified end to end with BLAKE3 and takes its name only when it is
-/// whole. Nothing is overwritten unless asked. A file that is there already, with the same size and
-/// modification time, does not travel and counts as copied; so does one with the same content. When
-/// a copy ends early, the same command goes on where it broke off, also within large files.
+/// Every transferred file is verified end to end with BLAKE3 and takes its name only when it is
+/// whole. Nothing is overwritten unless asked. A file that exists already, with the same size and
+/// modification time, is not transferred and counts as copied; so does one with the same content.
+/// When a copy ends early, the same command resumes where it broke off, also within large files.
 /// Symbolic links are copied as links; permissions and modification times are kept, owners are not.
 #[derive(Args)]
 #[command(override_usage = "longhaul cp [OPTIONS] <SRC>... <DST>")]
 pub struct Cp {
-    /// What to copy, then where to. With several sources, or a slash at the end, the last is a
-    /// directory.
+    /// Sources, then the destination. With several sources, or a slash at the end, the destination
+    /// is a directory.
     #[arg(required = true, num_args = 2.., value_name = "PATH")]
     paths: Vec<OsString>,
     /// Copy directories with all they hold.
@@ -72,37 +72,40 @@ pub struct Cp {
     #[arg(long)]
     overwrite: bool,
     /// Force names to disk as well as content before the copy counts as done (without it, a power
-    /// failure can take away files copied in the last seconds, and never leaves wrong ones).
+    /// failure can take away files copied in the last seconds, but never leaves wrong ones).
     #[arg(long)]
     fsync: bool,
-    /// Begin every file from its start, and keep nothing of those that are not finished.
+    /// Start every file from its beginning, and keep nothing of unfinished ones.
     #[arg(long)]
     no_resume: bool,
-    /// Send the content of large files as it is, for networks that nobody else can look into;
+    /// Send the content of large files unencrypted, for networks that nobody else can look into;
     /// names, small files and hashes stay encrypted, and every byte is still verified. A server
     /// must allow it (`serve --allow-no-encrypt`), or the copy is encrypted.
     #[arg(long)]
     no_encrypt: bool,
-    /// Compare the content of files that are there already, by hash, in place of sizes and
-    /// modification times: both ends read them.
+    /// Compare existing files by the hash of their content instead of by size and modification
+    /// time: both ends read them.
     #[arg(long)]
     checksum: bool,
-    /// Keep hard links: names of one file among what is copied become names of one file, and it
-    /// travels once.
+    /// Keep hard links: several names of one file in the sources become several names of one file,
+    /// which is transferred once.
     #[arg(short = 'H', long)]
     hard_links: bool,
     /// Depots to pass, in order, or `direct`. Repeatable: streams spread over the routes, and the
-    /// faster ones carry more. [default: as routes.toml or the controller say, beside the direct
-    /// route; direct where there is neither]
+    /// faster ones carry more. [default: the routes from routes.toml or the controller, in addition
+    /// to the direct route; direct if there is neither]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
-    /// Address of this host that sessions begin at. Repeatable: streams spread over all addresses,
-    /// and over all routes from each [default: the system's choice].
+    /// Local address that sessions start from. Repeatable: streams spread over all addresses, and
+    /// over all routes from each [default: the system's choice].
     #[arg(long, value_name = "ADDRESS")]
     source: Vec<IpAddr>,
-    /// Streams in all [default: one a route to begin with, and more while they make the copy
-    /// faster].
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)))]
+    /// Streams in all [default: one per route at first, and more while they make the copy faster].
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_STREAMS)),
+    )]
     streams: Option<u32>,
     /// TCP congestion control of this host's connections [default: the system's].
     #[arg(long, value_name = "NAME")]
@@ -116,10 +119,10 @@ pub struct Cp {
     /// Trust a server that is not known yet, and remember its key.
     #[arg(long, conflicts_with = "host_key")]
     accept_new: bool,
-    /// The key to be known by [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// How long to wait when nothing arrives from the server any more, once a stream has stood;
+    /// Time to wait once nothing arrives from the server any more, after a stream was established;
     /// time for which this machine is suspended does not count [default: 5 min].
     #[arg(long, value_name = "TIME", value_parser = quantity::some_time)]
     patience: Option<Time>,
@@ -128,7 +131,7 @@ pub struct Cp {
     /// Write events and a closing report as JSON lines to standard output.
     #[arg(long)]
     json: bool,
-    /// Say in one line what limits the copy, and what would help.
+    /// Print in one line what limits the copy, and what would help.
     #[arg(long)]
     explain: bool,
     /// Show no progress; failures are still reported.
@@ -137,11 +140,11 @@ pub struct Cp {
     /// Have the agent copy in the background: the same as `longhaul submit`.
     #[arg(long)]
     background: bool,
-    /// How many parts the agents carry it out in, each by any of them; for several nodes with one
+    /// Parts that the agents divide it into, each done by any of them; for several nodes with one
     /// queue of jobs.
     #[arg(long, value_name = "N")]
     split: Option<u32>,
-    /// Only the files of part K of N; or `rest`, what parts have left.
+    /// Only the files of part K of N; or `rest`, what the parts have left.
     #[arg(
         long,
         hide = true,
@@ -149,7 +152,7 @@ pub struct Cp {
         conflicts_with = "background"
     )]
     part: Option<Portion>,
-    /// End when the process of this number does, which must have started this one.
+    /// End when the process with this number ends; it must be the parent of this one.
     #[arg(long, hide = true, value_name = "PID")]
     parent: Option<i32>,
     #[command(flatten)]
@@ -158,7 +161,7 @@ pub struct Cp {
     ssh: SshOptions,
 }
 
-/// A copy that came to its end.
+/// A copy that finished, and the far sides still to be ended.
 struct Carried {
     outcome: Outcome,
     far: over_ssh::Far,
@@ -174,7 +177,7 @@ impl From<Outcome> for Carried {
 }
 
 impl Cp {
-    /// Copies; `started` is when the command began.
+    /// Copies. `started` is the time at which the command began.
     pub fn run(self, started: Instant) -> Result<Exit> {
         logging::start(if self.scp.verbose { "info" } else { "error" });
         descriptors::raise();
@@ -190,19 +193,19 @@ impl Cp {
         let job = self.understood()?;
         let runtime = crate::runtime::start()?;
         let exit = runtime.block_on(self.copy(job, started));
-        // Removes temporary files of a copy that was interrupted, or makes durable what is kept of
-        // them.
+        // Removes temporary files of an interrupted copy, or makes the kept ones durable.
         runtime.shutdown_timeout(LET_GO_TIMEOUT);
         exit
     }
 
-    /// What is to be done, if the command line makes sense.
+    /// Validates the command line, and returns the copy to make.
     fn understood(&self) -> Result<Job> {
         self.scp.check()?;
         let job = Job::read(&self.paths)?;
         if !self.source.is_empty() && !matches!(job, Job::Push { .. } | Job::Pull { .. }) {
             bail!(
-                "--source is for lh:// only: over ssh the two hosts find the addresses by themselves"
+                "--source is for lh:// only: over ssh the two hosts find the addresses by \
+                 themselves"
             );
         }
         if job.is_with_server()
@@ -212,7 +215,8 @@ impl Cp {
         }
         if self.deadline.is_there() && !job.is_with_server() {
             bail!(
-                "--by and --reserve are for lh:// only: of other copies no two ends are known that bandwidth could be reserved between"
+                "--by and --reserve are for lh:// only: of other copies no two ends are known that \
+                 bandwidth could be reserved between"
             );
         }
         self.deadline.wanted(&Zoned::now())?;
@@ -249,7 +253,8 @@ impl Cp {
             !self.no_resume && matches!(report.exit(), Exit::BrokeOff | Exit::Interrupted);
         if self.no_encrypt && report.encrypted == Some(true) && report.ok() {
             watch.notice(
-                "nothing went unencrypted: the server does not allow it (longhaul serve --allow-no-encrypt), or no file was large enough",
+                "nothing went unencrypted: the server does not allow it (longhaul serve \
+                 --allow-no-encrypt), or no file was large enough",
             );
         }
         let judged = watch.judged();
@@ -260,7 +265,7 @@ impl Cp {
             report.deadline = Some(deadline.end(report.ok()).await);
         }
         watch.finish(&report);
-        // Reported already; what is left is closing in good order.
+        // The result is reported already; only an orderly close remains.
         let closing = async {
             if let Ok(Carried { outcome, far }) = result {
                 let mut closing = outcome.closing;
@@ -370,18 +375,18 @@ impl Cp {
         Ok(outcome.into())
     }
 
-    /// How much of it is copied.
+    /// Returns the portion of the sources to copy.
     fn portion(&self) -> Portion {
         self.part.unwrap_or_default()
     }
 
-    /// How long an outage is waited out.
+    /// Returns the time for which an outage is tolerated.
     fn patience(&self) -> Duration {
         self.patience
             .map_or(DEFAULT_PATIENCE, |patience| patience.0)
     }
 
-    /// How a file that is there already is recognized.
+    /// Returns how existing files are compared.
     fn compare(&self) -> Compare {
         match self.checksum {
             true => Compare::Content,
@@ -389,7 +394,7 @@ impl Cp {
         }
     }
 
-    /// What is said first on every stream of a new copy.
+    /// Builds the first message on every stream of a new copy.
     fn hello(&self, request: Request) -> Result<Hello> {
         let hello = Hello {
             token: Token::random()?,
@@ -441,7 +446,7 @@ impl Cp {
         let mut options = ConnectOptions {
             congestion: self.congestion.clone(),
             fall_back,
-            // For the first session, if it asks whom it reaches.
+            // Source address of the first session, which may ask the user to accept the server.
             source: self.source.first().copied(),
             is_fetch: !push,
             ..ConnectOptions::new(
@@ -474,10 +479,10 @@ impl Cp {
                 server: remote.server.clone(),
                 push,
                 joins: connector.is_planned(),
-                // The network tells the streams that are sent by the ports they leave from; what is
-                // fetched leaves from the server's.
+                // The network identifies sent streams by their source ports. Fetched streams leave
+                // from the server's ports.
                 pins: push && connector.is_planned(),
-                // Of one of several parts, nobody knows before the walk.
+                // The size of one of several parts is unknown before the walk.
                 size: size.filter(|_| !self.portion().is_one_of_several()),
                 streams: self.streams,
                 congestion: self.congestion.clone(),
@@ -498,8 +503,8 @@ impl Cp {
         })
     }
 
-    /// Who chooses the routes of a copy with `server`, and learns of it; none if there is nobody.
-    /// What is wrong with who there is fails no copy.
+    /// Creates the routing of a copy with `server`. An error is shown as a notice, does not fail
+    /// the copy, and returns `None`.
     fn routing(
         &self,
         server: &longhaul_session::Endpoint,
@@ -515,7 +520,7 @@ impl Cp {
                 return None;
             }
         };
-        // One stream goes one way, and whoever names addresses to begin at has settled the rest.
+        // A single stream takes one route, and explicit source addresses leave nothing to choose.
         let chooses = self.route.is_empty() && self.source.is_empty() && self.streams != Some(1);
         let question =
             routing::question(server, push, size, self.streams, self.congestion.as_deref());
@@ -523,7 +528,7 @@ impl Cp {
         Some(Routing::new(source, question, key, push, chooses))
     }
 
-    /// Says what to do about a server that isn't known.
+    /// Adds to the error what to do about an unknown server.
     fn advise(&self, error: Error, connector: &Remembering, remote: &Remote) -> anyhow::Error {
         match connector.unknown_server() {
             Some(found) => anyhow!(Error::Unauthorised(trust::unknown(&remote.server, found))),
@@ -532,19 +537,19 @@ impl Cp {
     }
 }
 
-/// Has the system end this process in good order when its parent ends, however that happens.
+/// Has the system terminate this process in good order when its parent ends for any reason.
 fn end_with(parent: i32) -> Result<()> {
     use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
     set_parent_process_death_signal(Some(Signal::TERM))
         .context("cannot follow the process that started this one")?;
-    // It may have ended before that.
+    // The parent may have ended before that.
     if getppid().map(Pid::as_raw_pid) != Some(parent) {
         bail!("the process that started this one has ended");
     }
     Ok(())
 }
 
-/// Where the number of streams that `destination` needed is kept.
+/// Returns the record of the number of streams that `destination` needed.
 fn remembered_streams(destination: String) -> Option<StreamMemory> {
     home::state_dir().map(|state| StreamMemory {
         file: state.join("streams"),
@@ -552,7 +557,7 @@ fn remembered_streams(destination: String) -> Option<StreamMemory> {
     })
 }
 
-/// Stopped by a signal.
+/// The copy was stopped by a signal.
 #[derive(Debug, thiserror::Error)]
 #[error("interrupted by a signal")]
 pub struct Interrupted;

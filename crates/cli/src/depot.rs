@@ -26,16 +26,16 @@ use renewals::Renewals;
 
 /// Relay sessions towards servers and further depots.
 ///
-/// A depot denies by default: the policy file says which keys may go where. It sees who asks and
-/// where to, and nothing of what is carried. SIGHUP reads the policy again; SIGTERM or SIGINT lets
-/// the sessions under way finish, then ends.
+/// A depot denies by default: the policy file says which keys may go where. It sees the client's
+/// key and the destination, and nothing of the content. SIGHUP reads the policy again; SIGTERM or
+/// SIGINT lets the sessions under way finish, then ends.
 #[derive(Args)]
 pub struct Relay {
-    /// Where to listen; repeatable [default: every address, port 7510]. Port 0 takes a free one,
-    /// which is printed.
+    /// Address to listen at; repeatable [default: every address, port 7510]. Port 0 takes a free
+    /// one, which is printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
-    /// Who may go where (TOML; see docs/depot.md).
+    /// Policy of keys and their destinations (TOML; see docs/depot.md).
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// The depot's own key [default: the default key].
@@ -45,14 +45,13 @@ pub struct Relay {
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
     /// TCP congestion control towards some next hops, such as `*=bbr` or `10.0.0.0/8=cubic`;
-    /// repeatable, the first that fits counts.
+    /// repeatable, the first match counts.
     #[arg(long, value_name = "HOP=NAME")]
     next_congestion: Vec<NextCongestion>,
-    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read
-    /// it.
+    /// Address of the OpenMetrics page [default: none]. Anyone who can connect there can read it.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// Sessions carried at once.
+    /// Maximum simultaneous sessions.
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
     /// Be an off-ramp as well, at this address: end sessions at ordinary servers, by the rules of
@@ -60,8 +59,8 @@ pub struct Relay {
     /// which is printed.
     #[arg(long, value_name = "ADDRESS")]
     offramp: Vec<SocketAddr>,
-    /// How long sessions may take to finish once the depot is told to stop: 90s, 10min; a bare
-    /// number is seconds.
+    /// Time for sessions to finish once the depot is told to stop: 90s, 10min; a bare number is
+    /// seconds.
     #[arg(long, value_name = "TIME")]
     drain: Option<Time>,
     /// Print addresses and key as one JSON object.
@@ -72,7 +71,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// Relays until a signal.
+    /// Relays sessions until a signal.
     pub fn run(self) -> Result<Exit> {
         logging::start("info");
         let runtime = crate::runtime::start()?;
@@ -109,7 +108,8 @@ impl Relay {
         let settings = self.register.settings()?;
         if has_controllers && settings.is_none() {
             tracing::warn!(
-                "the policy trusts controllers, and none is known here that renews their grants: they lapse after a \
+                "the policy trusts controllers, and none is known here that renews their grants: \
+                 they lapse after a \
                  minute; run longhaul controller use URL, or give --controller URL"
             );
         }
@@ -137,7 +137,10 @@ impl Relay {
             depot.metrics_address().map(|a| a.to_string()),
         );
         if self.json {
-            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "offramps": offramps, "key": key, "metrics": metrics });
+            let line = serde_json::json!({
+                "event": "listening", "addresses": addresses, "offramps": offramps, "key": key,
+                "metrics": metrics
+            });
             answer::line(line);
         } else {
             for address in addresses {
@@ -152,7 +155,7 @@ impl Relay {
             }
         }
         let (stop, stopped) = watch::channel(false);
-        // An error says that the sender is gone, which has reported before.
+        // An error means that the sender is gone, which reported before.
         let stopped = || {
             let mut stopped = stopped.clone();
             async move { drop(stopped.wait_for(|stopped| *stopped).await) }
@@ -182,7 +185,7 @@ impl Relay {
         let relays = async {
             tokio::select! {
                 () = depot.run(stopped()) => {}
-                // Sessions that end while it drains keep what they were granted.
+                // Sessions that end while it drains keep their grants.
                 never = renewals => match never {},
             }
         };
@@ -190,8 +193,8 @@ impl Relay {
         Ok(Exit::Success)
     }
 
-    /// The off-ramp that it is as well, if it is one: with the same key, the same policy, and the
-    /// same bounds.
+    /// Creates the off-ramp that this depot also is, if it is one. It uses the same key, policy and
+    /// limits.
     fn offramp(&self, identity: &Identity, policy: &Policy) -> Result<Option<Offramp>> {
         if self.offramp.is_empty() {
             return Ok(None);

@@ -1,9 +1,9 @@
-//! How many descriptors this process may have.
+//! Limit on open descriptors of this process.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Raises the limit on open descriptors as far as it goes without privileges, and returns it.
-/// Nothing here uses `select(2)`, for whose sake the ordinary limit is low.
+/// Raises the limit on open descriptors as far as possible without privileges, and returns it. The
+/// ordinary limit is low for the sake of `select(2)`, which nothing here uses.
 pub fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let highest = Rlimit {

@@ -1,5 +1,5 @@
-//! `longhaul doctor`: what of this machine, of another, and of the path between them holds bulk
-//! transfer back.
+//! `longhaul doctor`: finds what limits bulk transfer on this machine, on another, and on the path
+//! between them.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -25,29 +25,33 @@ mod far;
 pub use far::Answering;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is wrong; 3 the host does not answer; \
-4 the server does not let this key ask, or its key is not the expected one; 5 its answer did not arrive; 6 its answer is not understood.
+Exit status: 0 nothing costs bandwidth on that path; 1 something does; 2 the command line is \
+wrong; 3 the host does not answer; \
+4 the server does not let this key ask, or its key is not the expected one; 5 its answer did not \
+arrive; 6 its answer is not understood.
 
 Examples:
   longhaul doctor                                  this machine, for 1 Gbit/s x 100 ms
   longhaul doctor --rate 10Gbit/s --rtt 88ms       this machine, for another path
-  longhaul doctor store.example --rate 10Gbit/s    and the path there: round trip, path MTU, what TCP agrees on
-  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` reports on";
+  longhaul doctor store.example --rate 10Gbit/s    and the path there: round trip, path MTU, what \
+  TCP agrees on
+  longhaul doctor lh://store.example               and the machine there, which `longhaul serve` \
+  reports on";
 
-/// Find what holds transfers back, what it costs, and the command that mends it.
+/// Find what holds transfers back, what it costs, and the command that fixes it.
 ///
-/// Looks at this machine, and changes nothing. With a host, measures the path to it: round trip,
+/// Inspects this machine, and changes nothing. With a host, measures the path to it: round trip,
 /// path MTU and MTU black holes, what TCP agrees on. With lh://host, asks the `longhaul serve`
 /// there about its machine too, and compares the clocks.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
-    /// A host to measure the path to: host[:port], or lh://host[:port] for the machine there too
-    /// [default port: 7511].
+    /// A host to measure the path to: host[:port], or lh://host[:port] to inspect the machine there
+    /// too [default port: 7511].
     #[arg(value_name = "HOST")]
     host: Option<String>,
-    /// What the path should carry, such as 10Gbit/s [default: the rate of the device that leads
-    /// there, else 1Gbit/s].
+    /// The rate that the path should carry, such as 10Gbit/s [default: the rate of the device that
+    /// leads there, else 1Gbit/s].
     #[arg(long, value_name = "RATE", value_parser = path_rate)]
     rate: Option<Rate>,
     /// The path's round-trip time, such as 100ms [default: measured to HOST, else 100ms].
@@ -63,25 +67,25 @@ pub struct Doctor {
     /// Trust a server that is not known yet, and remember its key.
     #[arg(long, conflicts_with = "host_key")]
     accept_new: bool,
-    /// The key to be known by [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// Print one JSON object (docs/doctor.md says what is in it).
+    /// Print one JSON object (docs/doctor.md describes it).
     #[arg(long)]
     json: bool,
 }
 
-/// What was looked at.
+/// Everything that was gathered for the report.
 struct Seen {
     path: Path,
     here: Facts,
-    /// `None` if nobody was to be asked.
+    /// Facts of the remote machine. `None` if it was not to be asked.
     there: Option<Fact<Facts>>,
     found: Vec<Finding>,
 }
 
 impl Doctor {
-    /// Looks, and reports.
+    /// Gathers the facts, and reports the findings.
     pub fn run(self) -> Result<Exit> {
         let host = self.host.as_deref().map(read_host).transpose()?;
         let runtime = crate::runtime::start_small()?;
@@ -153,7 +157,7 @@ impl Doctor {
         Err(last)
     }
 
-    /// On a terminal, for what takes longer than a moment.
+    /// Prints a progress line on a terminal, as some steps take a while.
     fn report_progress(&self, what: std::fmt::Arguments<'_>) {
         if !self.json && std::io::stderr().is_terminal() {
             message!("longhaul: {what}");
@@ -188,7 +192,7 @@ impl Doctor {
     }
 }
 
-/// A host, and whether the machine there is to be asked.
+/// Parses a host. Returns true with it if the machine there is to be asked.
 fn read_host(text: &str) -> Result<(Endpoint, bool)> {
     if text.starts_with("lh://") {
         return match Target::parse(text.as_ref())? {

@@ -1,4 +1,4 @@
-//! Exit codes: what a script may rely on. They are listed in the help and in `docs/copying.md`.
+//! Exit codes that scripts may rely on. They are listed in the help and in `docs/copying.md`.
 
 use std::process::ExitCode;
 
@@ -15,19 +15,19 @@ use crate::agent_client::AgentError;
 use crate::control::ControlError;
 use crate::runtime::StartError;
 
-/// How a command ended.
+/// Result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// All done.
+    /// Everything was done.
     Success = 0,
     /// Some files were not copied, or the server refused; of `doctor`, something costs bandwidth.
     SomeFailed = 1,
     /// The command line, or a file it names, is wrong.
     Usage = 2,
-    /// No route led to the server.
+    /// The server could not be reached by any route.
     NoRoute = 3,
-    /// A depot or the server does not let this key, or the server's key is not the expected one.
+    /// A depot or the server refuses this key, or the server's key is not the expected one.
     Unauthorised = 4,
     /// The copy or measurement broke off.
     BrokeOff = 5,
@@ -38,7 +38,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Returns whether another attempt may do what this error kept a copy from.
+    /// Returns true if another attempt may succeed after this error.
     pub fn is_worth_retrying(error: &anyhow::Error) -> bool {
         let is_passing = |error: &RemoteError| error.is_passing();
         match Self::of(error) {
@@ -47,7 +47,7 @@ impl Exit {
         }
     }
 
-    /// The code for an error.
+    /// Returns the code for an error.
     pub fn of(error: &anyhow::Error) -> Self {
         if let Some(error) = error.downcast_ref::<Error>() {
             Self::of_copy(error)
@@ -78,7 +78,7 @@ impl Exit {
         }
     }
 
-    /// The code for the error that kept a service from answering.
+    /// Returns the code for an error of a service client.
     fn of_service(error: &ClientError) -> Self {
         use ClientError::*;
         match error {
@@ -94,7 +94,7 @@ impl Exit {
         }
     }
 
-    /// The code for the error that ended a measurement.
+    /// Returns the code for the error that ended a measurement.
     fn of_perf(error: &PerfError) -> Self {
         match error {
             PerfError::Connect(error) if error.is_about_who() => Self::Unauthorised,
@@ -107,7 +107,7 @@ impl Exit {
         }
     }
 
-    /// The code for the error that kept a far side from copying.
+    /// Returns the code for an error of a far side.
     fn of_far_side(error: &RemoteError) -> Self {
         use RemoteError::*;
         match error {
@@ -124,7 +124,7 @@ impl Exit {
         }
     }
 
-    /// The code for the error that ended a question to another machine.
+    /// Returns the code for the error that ended a question to another machine.
     fn of_question(error: &AskError) -> Self {
         match error {
             AskError::Refused(_) => Self::Unauthorised,
@@ -133,7 +133,7 @@ impl Exit {
         }
     }
 
-    /// The code for the error that kept a server from answering about files.
+    /// Returns the code for an error in a server's answer about files.
     fn of_files(error: &FilesError) -> Self {
         match error {
             FilesError::Connect(error) => Self::of_copy(error),
@@ -144,7 +144,7 @@ impl Exit {
         }
     }
 
-    /// The code for the error that ended a copy.
+    /// Returns the code for the error that ended a copy.
     pub fn of_copy(error: &Error) -> Self {
         match error {
             Error::Connect(_) => Self::NoRoute,
@@ -156,8 +156,8 @@ impl Exit {
         }
     }
 
-    /// The code of a command that did this and could not write all of its output: the work counts,
-    /// and a script must not take what was written for everything.
+    /// Returns the code of a command whose output may be incomplete. The work counts, but a script
+    /// must not take partial output for all of it.
     pub fn with_output(self, error: Option<std::io::Error>) -> Self {
         let Some(error) = error else { return self };
         message!("longhaul: writing standard output failed: {error}");
@@ -167,7 +167,7 @@ impl Exit {
         }
     }
 
-    /// The one of that number.
+    /// Returns the variant with that number.
     pub fn from_code(code: Option<i64>) -> Option<Self> {
         let all = [
             Self::Success,
@@ -183,7 +183,7 @@ impl Exit {
             .find(|exit| Some(i64::from(exit.code())) == code)
     }
 
-    /// As a number.
+    /// Returns the number.
     pub fn code(self) -> u8 {
         self as u8
     }

@@ -1,7 +1,6 @@
-//! What is shown to a person of an error.
+//! Errors as they are shown to people.
 
-/// An error and what led to it, in one line. A cause that the text before has said already is not
-/// said again.
+/// Formats an error and its causes in one line. A cause that the text already contains is left out.
 pub fn line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -23,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_said_once() {
+    fn each_cause_appears_once() {
         let missing = anyhow!(Identity::load("/nowhere/identity".as_ref()).unwrap_err());
         assert_eq!(
             line(&missing),

@@ -1,5 +1,5 @@
-//! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server or of a host where one can log
-//! in, for people and, with `--json`, for programs.
+//! `longhaul ls`, `stat`, `mkdir`, `mv` and `rm`: files of a server or of an ssh host, for people
+//! and, with `--json`, for programs.
 
 use std::ffi::OsString;
 
@@ -20,34 +20,34 @@ use show::Show;
 
 /// List files at user@host:path or lh://host/path.
 ///
-/// A directory's entries in the order of their names, all of them but those that belong to copies
-/// under way; anything else itself.
+/// A directory is listed by its entries in the order of their names, except those that belong to
+/// copies under way; anything else is listed itself.
 #[derive(Args)]
 pub struct Ls {
-    /// What to list: user@host:path or lh://host[:port]/path.
+    /// Path to list: user@host:path or lh://host[:port]/path.
     #[arg(required = true)]
     path: Vec<OsString>,
-    /// With permissions, size and modification time (UTC).
+    /// Show permissions, size and modification time (UTC).
     #[arg(short, long)]
     long: bool,
-    /// Also what copies have not finished (.longhaul-...).
+    /// Also list what copies have not finished (.longhaul-...).
     #[arg(short, long)]
     all: bool,
-    /// One JSON object a line for each entry.
+    /// Print one JSON object per line for each entry.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     place: PlaceOptions,
 }
 
-/// Tell what is at user@host:path or lh://host/path, itself: a symbolic link is not followed, a
+/// Describe what is at user@host:path or lh://host/path itself: a symbolic link is not followed, a
 /// directory not listed.
 #[derive(Args)]
 pub struct Stat {
-    /// What to look at: user@host:path or lh://host[:port]/path.
+    /// Path to describe: user@host:path or lh://host[:port]/path.
     #[arg(required = true)]
     path: Vec<OsString>,
-    /// One JSON object a line for each.
+    /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -57,31 +57,30 @@ pub struct Stat {
 /// Make directories at user@host:path or lh://host/path.
 #[derive(Args)]
 pub struct Mkdir {
-    /// What to make: user@host:path or lh://host[:port]/path.
+    /// Directory to make: user@host:path or lh://host[:port]/path.
     #[arg(required = true)]
     path: Vec<OsString>,
-    /// Make those above as well; it is no error if it is there.
+    /// Make parent directories as well; an existing directory is no error.
     #[arg(short, long)]
     parents: bool,
-    /// One JSON object a line for each.
+    /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     place: PlaceOptions,
 }
 
-/// Give a file at user@host:path or lh://host/path another name, or put it into another directory
-/// there.
+/// Rename a file at user@host:path or lh://host/path, or move it into another directory there.
 #[derive(Args)]
 pub struct Mv {
-    /// Its name: user@host:path or lh://host[:port]/path.
+    /// The current name: user@host:path or lh://host[:port]/path.
     from: OsString,
-    /// The new one, in the same place and in the same file system.
+    /// The new name, on the same host and in the same file system.
     to: OsString,
-    /// Replace a file that has that name.
+    /// Replace an existing file of that name.
     #[arg(long)]
     overwrite: bool,
-    /// One JSON object a line.
+    /// Print JSON, one object per line.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -91,13 +90,13 @@ pub struct Mv {
 /// Remove files at user@host:path or lh://host/path.
 #[derive(Args)]
 pub struct Rm {
-    /// What to remove: user@host:path or lh://host[:port]/path.
+    /// Path to remove: user@host:path or lh://host[:port]/path.
     #[arg(required = true)]
     path: Vec<OsString>,
     /// Remove directories with all they hold.
     #[arg(short, long)]
     recursive: bool,
-    /// One JSON object a line for each.
+    /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -105,7 +104,7 @@ pub struct Rm {
 }
 
 impl Ls {
-    /// Lists.
+    /// Lists the files.
     pub fn run(self) -> Result<Exit> {
         let show = Show {
             json: self.json,
@@ -117,7 +116,7 @@ impl Ls {
 }
 
 impl Stat {
-    /// Reports what is there.
+    /// Describes the files.
     pub fn run(self) -> Result<Exit> {
         let show = Show {
             json: self.json,
@@ -129,7 +128,7 @@ impl Stat {
 }
 
 impl Mkdir {
-    /// Makes them.
+    /// Makes the directories.
     pub fn run(self) -> Result<Exit> {
         let parents = self.parents;
         change(&self.path, self.json, &self.place, |path| {
@@ -139,7 +138,7 @@ impl Mkdir {
 }
 
 impl Rm {
-    /// Removes them.
+    /// Removes the files.
     pub fn run(self) -> Result<Exit> {
         let recursive = self.recursive;
         change(&self.path, self.json, &self.place, |path| {
@@ -149,7 +148,7 @@ impl Rm {
 }
 
 impl Mv {
-    /// Renames.
+    /// Renames the file.
     pub fn run(self) -> Result<Exit> {
         let (from, to) = (
             Spot::parse_remote(&self.from)?,
@@ -183,7 +182,7 @@ fn look(paths: &[OsString], list: bool, show: Show, options: &PlaceOptions) -> R
                 FilesAnswer::Entries { entries, next } => (entries, next),
                 other => return failure_of(other),
             };
-            // Itself, if it was named.
+            // The entry itself, if it was named.
             let is_named = |name: &PathBytes| *name == spot.path;
             let shown = entries
                 .iter()
@@ -218,7 +217,7 @@ fn change(
     })
 }
 
-/// What failed; an answer to another question is the end.
+/// Returns the failure in an answer. An answer to another question is an error.
 pub fn failure_of(answer: FilesAnswer) -> Result<Option<FilesFailure>> {
     match answer {
         FilesAnswer::Failed(failure) => Ok(Some(failure)),
@@ -230,7 +229,8 @@ pub fn failure_of(answer: FilesAnswer) -> Result<Option<FilesFailure>> {
     }
 }
 
-/// Does it with each path, whatever came of the ones before; it gives what failed.
+/// Applies the operation to each path, regardless of earlier failures. The operation returns its
+/// failure, if any.
 fn at_place(
     paths: &[OsString],
     json: bool,
@@ -256,14 +256,14 @@ fn at_place(
     })
 }
 
-/// What failed so far.
+/// Failures so far.
 pub struct Failures {
     json: bool,
     exit: Exit,
 }
 
 impl Failures {
-    /// Nothing yet; reported as JSON lines as well.
+    /// Creates it empty. With `json`, failures are also reported as JSON lines.
     pub const fn new(json: bool) -> Self {
         Self {
             json,
@@ -271,7 +271,7 @@ impl Failures {
         }
     }
 
-    /// Reports on one.
+    /// Reports one failure.
     pub fn report(&mut self, location: &Location, failure: &FilesFailure) {
         message!("longhaul: {}", location.failed(failure));
         if self.json {
@@ -288,7 +288,7 @@ impl Failures {
         };
     }
 
-    /// The code for all of them.
+    /// Returns the exit code for all of them.
     pub const fn exit(&self) -> Exit {
         self.exit
     }

@@ -1,4 +1,4 @@
-//! Where keys and known servers are kept, as the command line speaks of it.
+//! Location of keys and known servers, with messages for the command line.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub use longhaul_config::home::{
 use longhaul_output::message;
 use longhaul_session::Identity;
 
-/// The identity in `file`, or the default one. A line says so when it is made.
+/// Loads the identity in `file`, or the default one. Prints a line when it makes the default one.
 pub fn identity(file: Option<&Path>) -> Result<Identity> {
     let made = |identity: &Identity, file: &Path| {
         message!(

@@ -1,5 +1,5 @@
-//! `longhaul jobs`, `job`, `pause`, `resume`, `cancel` and `retry`: what the agent does, and what
-//! it is to do.
+//! `longhaul jobs`, `job`, `pause`, `resume`, `cancel` and `retry`: lists and controls the agent's
+//! jobs.
 
 mod show;
 
@@ -16,17 +16,23 @@ use crate::agent_client::{AgentClient, AgentOptions, in_runtime};
 use crate::exit::Exit;
 use crate::{answer, logging};
 
-/// Jobs that are asked for at a time.
+/// Jobs requested at a time.
 const PAGE_JOBS: u32 = 500;
 
 /// List the agent's jobs, newest first.
 #[derive(Args)]
 pub struct Jobs {
-    /// Only those in this state: queued, split (its parts run), running, paused, waiting, done,
+    /// Only jobs in this state: queued, split (its parts run), running, paused, waiting, done,
     /// failed or cancelled.
-    #[arg(long, value_name = "STATE", value_parser = ["queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"])]
+    #[arg(
+        long,
+        value_name = "STATE",
+        value_parser = [
+            "queued", "split", "running", "paused", "waiting", "done", "failed", "cancelled"
+        ],
+    )]
     state: Option<String>,
-    /// Most jobs to list [default: 50].
+    /// Maximum number of jobs to list [default: 50].
     #[arg(
         short = 'n',
         long,
@@ -35,10 +41,10 @@ pub struct Jobs {
         hide_default_value = true
     )]
     number: u32,
-    /// Parts of jobs too.
+    /// List parts of jobs too.
     #[arg(long)]
     parts: bool,
-    /// One JSON object a line for each.
+    /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
@@ -48,15 +54,15 @@ pub struct Jobs {
 /// Show a job of the agent.
 #[derive(Args)]
 pub struct Job {
-    /// Its number.
+    /// Number of the job.
     id: i64,
-    /// Show how it goes until it has ended; the exit status is then that of its copy.
+    /// Show progress until it has ended; the exit status is then that of its copy.
     #[arg(short, long)]
     follow: bool,
-    /// The closing report of its last attempt, as of `longhaul cp --json`.
+    /// Print the closing report of its last attempt, as of `longhaul cp --json`.
     #[arg(long, conflicts_with = "follow")]
     report: bool,
-    /// JSON: one object, or with --follow one a line.
+    /// Print JSON: one object, or with --follow one per line.
     #[arg(long)]
     json: bool,
     /// Remove it from the history. It must have ended.
@@ -71,10 +77,10 @@ macro_rules! request {
         $(#[doc = $doc])*
         #[derive(Args)]
         pub struct $name {
-            /// Their numbers.
+            /// Numbers of the jobs.
             #[arg(required = true, value_name = "ID")]
             ids: Vec<i64>,
-            /// One JSON object a line for each.
+            /// Print one JSON object per line for each.
             #[arg(long)]
             json: bool,
             #[command(flatten)]
@@ -82,7 +88,7 @@ macro_rules! request {
         }
 
         impl $name {
-            /// Asks for it.
+            /// Sends the request.
             pub fn run(self) -> Result<Exit> {
                 request(&self.ids, $verb, self.json, &self.agent)
             }
@@ -91,20 +97,19 @@ macro_rules! request {
 }
 
 request! {
-    /// Have jobs of the agent rest. One that runs stops first; what it has copied is kept.
+    /// Pause jobs of the agent. A running one stops first; what it has copied is kept.
     Pause, "pause"
 }
 request! {
-    /// Have jobs of the agent that rest go on.
+    /// Resume paused jobs of the agent.
     Resume, "resume"
 }
 request! {
-    /// End jobs of the agent that are not wanted any more. What they have copied stays.
+    /// Cancel jobs of the agent. What they have copied stays.
     Cancel, "cancel"
 }
 request! {
-    /// Have jobs of the agent that failed, were cancelled, or wait for their next attempt be tried
-    /// now.
+    /// Retry jobs of the agent now that failed, were cancelled, or wait for their next attempt.
     Retry, "retry"
 }
 
@@ -126,7 +131,7 @@ fn request(ids: &[i64], verb: &str, as_json: bool, agent: &AgentOptions) -> Resu
 }
 
 impl Jobs {
-    /// Lists them.
+    /// Lists the jobs.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
@@ -171,7 +176,7 @@ impl Jobs {
 }
 
 impl Job {
-    /// Shows it.
+    /// Shows the job.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
@@ -205,9 +210,9 @@ impl Job {
         })
     }
 
-    /// Its parts, by number.
+    /// Returns its parts, by number.
     async fn parts(&self, agent: &AgentClient) -> Result<Vec<TheJob>> {
-        // There are no more than go into one answer.
+        // All parts fit into one answer.
         let path = format!("/jobs?part_of={}&limit={MAX_PARTS}", self.id);
         let page: JobPage = agent.ask("GET", &path, None, None).await?;
         let mut parts = page.items;
@@ -218,7 +223,7 @@ impl Job {
     async fn follow(&self, agent: &AgentClient, mut job: TheJob) -> Result<Exit> {
         let lines = show::Following::new(self.json);
         lines.job(&job)?;
-        // What it is now is known; from its last change on, nothing is missed.
+        // The current state is known; every later change arrives as an event.
         while !job.state.is_end() {
             let received = agent.events(job.change, |name, data| {
                 match name {

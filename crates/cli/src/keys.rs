@@ -12,7 +12,7 @@ use crate::{answer, home};
 /// Make, list and show keys.
 ///
 /// A key is an Ed25519 pair in a file that only its owner may read. Its public half, lhk1:..., is
-/// what servers and depots are told to let in, and what a client compares on first meeting a
+/// what servers and depots list as allowed, and what a user compares on first contact with a
 /// server.
 #[derive(Args)]
 pub struct Keys {
@@ -24,14 +24,14 @@ pub struct Keys {
 enum Action {
     /// Make a key: the default one, or one with a name.
     New {
-        /// Its name, for `longhaul cp --identity` and `longhaul serve --identity`.
+        /// Name of the key, for `longhaul cp --identity` and `longhaul serve --identity`.
         name: Option<String>,
     },
-    /// List the keys there are (the default).
+    /// List the existing keys (the default).
     List,
     /// Print one public key alone on a line.
     Show {
-        /// Its name; the default key when none, which is made when it is first needed.
+        /// Name of the key [default: the default key, which is made when it is first needed].
         name: Option<String>,
     },
 }

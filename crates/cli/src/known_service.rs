@@ -1,5 +1,5 @@
-//! How a service on another machine is known: by its key, from an earlier meeting, by asking the
-//! person, or by an authority.
+//! Authentication of a service on another machine: by a given key, a remembered key, the user's
+//! confirmation, or an authority.
 
 use std::path::PathBuf;
 
@@ -11,24 +11,25 @@ use longhaul_session::ServerTrust;
 
 use crate::trust::{self, Wanted};
 
-/// What is said of it.
+/// Criteria for trusting a service.
 pub struct Known {
-    /// What it is, in a word for messages.
+    /// Name of the service in messages.
     pub service: &'static str,
-    /// The program that printed its key.
+    /// The program that printed the service's key.
     pub program: &'static str,
-    /// What the command line says of its key.
+    /// Options of the command line about its key.
     pub wanted: Wanted,
-    /// The authority that signed its certificate, in place of all that.
+    /// File with the authority that must have signed its certificate. It replaces all other
+    /// criteria.
     pub authority: Option<PathBuf>,
 }
 
 impl Known {
-    /// What asks it with `key`, at `server`. A key that is not known yet is written down once the
-    /// service has proved to have it.
+    /// Creates a client of the service at `server` that authenticates with `key`. A new server key
+    /// is remembered once the service has proved to own it.
     ///
     /// # Errors
-    /// Its key is not accepted, or certificates cannot be read.
+    /// The service's key is not accepted, or certificates cannot be read.
     pub async fn https(&self, server: Endpoint, key: &SigningKey) -> Result<Https> {
         let asking = |trust| Https::new(self.service, server.clone(), trust, key.clone());
         if let Some(file) = &self.authority {
@@ -41,7 +42,7 @@ impl Known {
         };
         let probe = async |trust| match asking(by(trust)).ok()?.connect().await {
             Err(ClientError::Unknown { found, .. }) => Some(found),
-            // Whatever else is wrong, the first question meets and reports it.
+            // The first question will meet and report any other error.
             _ => None,
         };
         let (trust, first) = trust::of(&self.wanted, &server, self.program, probe).await?;

@@ -1,5 +1,4 @@
-//! `longhaul leftovers`: what copies that nobody went on with left in a directory, reported and
-//! removed.
+//! `longhaul leftovers`: reports and removes what abandoned copies left in a directory.
 
 use std::ffi::OsString;
 
@@ -18,42 +17,41 @@ use crate::place::{Place, PlaceOptions, Spot};
 use crate::quantity::leftover_age;
 use crate::{answer, logging};
 
-/// Seconds after which a leftover is old, unless --older-than says otherwise: 7 days.
+/// Default age in seconds from which a leftover counts as old: 7 days.
 const DEFAULT_AGE_SECONDS: u64 = 7 * 86_400;
 
-/// List what copies that did not end left in a directory, and remove what nobody will go on with.
+/// List what unfinished copies left in a directory, and remove what nobody will resume.
 ///
 /// A copy that ends early keeps what is there of large files under names beginning with .longhaul-,
-/// and the same command goes on from it. If it is never typed again, they stay. Each is reported
-/// with what it takes on the disk, the time since it was written to, the file that it is for, and
-/// how much of that is there. What a copy is writing is never removed, whatever its age.
+/// and the same command resumes from it. If it is never typed again, they stay. Each is reported
+/// with its size on disk, the time since it was written to, the file that it is for, and how much
+/// of that is there. What a copy is writing is never removed, whatever its age.
 #[derive(Args)]
 pub struct Leftovers {
     /// The directory: local, user@host:path or lh://host[:port]/path.
     place: OsString,
-    /// Also in the directories beneath it.
+    /// Also search the directories beneath it.
     #[arg(short, long)]
     recursive: bool,
-    /// Remove those that are older than --older-than.
+    /// Remove leftovers older than --older-than.
     #[arg(long)]
     remove: bool,
-    /// With --remove: those that nobody has written to for so long (12 h, 30 d; a bare number is
+    /// With --remove: the time since a leftover was last written to (12 h, 30 d; a bare number is
     /// days) [default: 7 d].
     #[arg(long, value_name = "TIME", value_parser = leftover_age, requires = "remove")]
     older_than: Option<Time>,
-    /// One JSON object a line for each.
+    /// Print one JSON object per line for each.
     #[arg(long)]
     json: bool,
     #[command(flatten)]
     options: PlaceOptions,
 }
 
-/// A directory whose leftovers have been reported, and where in it the search for others has got
-/// to.
+/// A directory whose leftovers have been reported, and the progress of the search in it.
 struct Level {
     directory: PathBytes,
     after: Option<PathBytes>,
-    /// Those found and not looked into yet.
+    /// Subdirectories found and not searched yet.
     beneath: Vec<PathBytes>,
     is_read: bool,
 }
@@ -67,7 +65,7 @@ struct Count {
 }
 
 impl Leftovers {
-    /// Lists and removes.
+    /// Lists and removes leftovers.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         let spot = Spot::parse(&self.place)?;
@@ -91,7 +89,7 @@ impl Leftovers {
         })
     }
 
-    /// Depth first, a page of each directory at a time.
+    /// Searches depth first, one page of each directory at a time.
     async fn walk(
         &self,
         place: &mut Place,
@@ -125,7 +123,7 @@ impl Leftovers {
         }
     }
 
-    /// Those of one directory.
+    /// Reports the leftovers of one directory.
     async fn report(
         &self,
         place: &mut Place,
@@ -167,7 +165,7 @@ impl Leftovers {
 }
 
 impl Level {
-    /// The next page of directories.
+    /// Reads the next page of subdirectories.
     async fn read(
         &mut self,
         place: &mut Place,

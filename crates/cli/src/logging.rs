@@ -28,7 +28,7 @@ pub fn start(default: &str) {
         .with_writer(Bounded::new(|| longhaul_output::Messages))
         .with_target(false)
         .try_init();
-    // Only fails when logging has been started before.
+    // Only fails if logging has been started before.
     drop(started);
 }
 
@@ -36,8 +36,8 @@ fn coloured(terminal: bool, no_color: Option<&OsStr>) -> bool {
     terminal && no_color.is_none_or(OsStr::is_empty)
 }
 
-/// Whatever a field holds of other people's words, it stays on its line, is not long, and does not
-/// steer a terminal.
+/// Writes a field. Text from other parties stays on its line, is shortened, and cannot control a
+/// terminal.
 fn field(writer: &mut Writer<'_>, field: &Field, value: &dyn Debug) -> std::fmt::Result {
     let value = printable_within(format!("{value:?}").as_bytes(), MAX_FIELD_BYTES);
     match field.name() {
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn colours_are_for_terminals_and_for_those_who_want_them() {
+    fn colours_need_a_terminal_and_no_no_color() {
         for (terminal, no_color, expected) in [
             (true, None, true),
             (true, Some(""), true),
@@ -79,7 +79,7 @@ mod tests {
         }
     }
 
-    /// What a log of these bounds has after `events` have written into it.
+    /// Returns the content of a log with these bounds after `events` have written to it.
     fn logged(events: impl FnOnce()) -> String {
         let lines = Lines::default();
         let writer = lines.clone();
@@ -98,7 +98,9 @@ mod tests {
     fn no_line_is_longer_than_the_bound() {
         let words = "w".repeat(2 << 20);
         let log = logged(|| {
-            tracing::info!(a = words, b = words, c = ?[&words, &words], d = words, e = words, "{words}");
+            tracing::info!(
+                a = words, b = words, c = ?[&words, &words], d = words, e = words, "{words}"
+            );
         });
         assert!(log.len() <= bounded::MAX_LINE_BYTES, "{} bytes", log.len());
         assert_eq!(log.lines().count(), 1);
@@ -119,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_peers_words_stay_in_their_field() {
+    fn text_from_peers_stays_in_its_field() {
         let words = "a\u{1b}[2J\n\u{202e}\u{200b}\u{2028}\u{2029}b";
         let error = std::io::Error::other(words);
         let written = logged(|| {

@@ -60,12 +60,15 @@ mod ui;
 mod watch;
 
 const AFTER_HELP: &str = "\
-Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something costs bandwidth); 2 the command line or a \
-file it names is wrong; 3 no route led to the server; 4 a depot or the server does not let this key, or the server's key is not the \
+Exit status: 0 all done; 1 some files were not copied, or the server refused (doctor: something \
+costs bandwidth); 2 the command line or a \
+file it names is wrong; 3 no route led to the server; 4 a depot or the server does not let this \
+key, or the server's key is not the \
 expected one; 5 the copy or measurement broke off; \
 6 the two sides disagree or do not understand each other; 130 interrupted.
 
-Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else $XDG_CONFIG_HOME/longhaul).";
+Keys and known servers are kept in ~/.config/longhaul ($LONGHAUL_HOME, else \
+$XDG_CONFIG_HOME/longhaul).";
 
 /// Moves bulk data over long-haul networks, through depots where that is faster.
 #[derive(Parser)]
@@ -119,7 +122,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(answer) => return print_answer(&answer),
     };
-    // A program that is run has the limit that it was given.
+    // `run` must leave the program the limit that it was given.
     if !matches!(arguments.command, Command::Run(_)) {
         process::outlive_limits();
         raise_descriptor_limit();
@@ -163,7 +166,7 @@ fn main() -> ExitCode {
     let exit = match result {
         Ok(exit) => exit,
         Err(failure) => {
-            // It may quote a peer, a file or an argument.
+            // The error may quote a peer, a file or an argument.
             message!(
                 "longhaul: {}",
                 printable(failure::line(&failure).as_bytes())
@@ -174,7 +177,7 @@ fn main() -> ExitCode {
     exit.with_output(longhaul_output::stdout_error()).into()
 }
 
-/// Prints the help, the version, or what is wrong with the command line.
+/// Prints the help, the version, or the error in the command line.
 fn print_answer(answer: &clap::Error) -> ExitCode {
     match answer.print() {
         Err(error) if !answer.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
@@ -184,12 +187,12 @@ fn print_answer(answer: &clap::Error) -> ExitCode {
     }
 }
 
-/// A copy holds a descriptor for every file under way, a depot several for every session: takes
-/// what the system allows instead of the low default meant for programs that use `select`.
+/// Raises the limit on open descriptors. A copy holds one for every file under way, and a depot
+/// several for every session; the low default is meant for programs that use `select`.
 fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Where it can't be raised, running out is reported when it happens.
+    // If this fails, running out of descriptors is reported when it happens.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {

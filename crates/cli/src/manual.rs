@@ -1,5 +1,5 @@
-//! `longhaul completions` and `longhaul man`: what a shell and man(1) need, made from the command
-//! line's own description.
+//! `longhaul completions` and `longhaul man`: shell completions and manual pages, generated from
+//! the command line's description.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::home;
 /// For bash: longhaul completions bash > ~/.local/share/bash-completion/completions/longhaul
 #[derive(Args)]
 pub struct Completions {
-    /// For which.
+    /// The shell.
     shell: Shell,
 }
 
@@ -28,7 +28,7 @@ pub struct Man {
 }
 
 impl Completions {
-    /// Prints them.
+    /// Prints the completions.
     pub fn run(self, command: &mut Command) -> Result<Exit> {
         let mut text = Vec::new();
         clap_complete::generate(self.shell, command, "longhaul", &mut text);
@@ -38,7 +38,7 @@ impl Completions {
 }
 
 impl Man {
-    /// Writes them.
+    /// Writes the pages.
     pub fn run(self, command: Command) -> Result<Exit> {
         clap_mangen::generate_to(command, &self.directory)
             .with_context(|| format!("cannot write into {}", home::shown(&self.directory)))?;

@@ -1,4 +1,4 @@
-//! `longhaul map`: the map of the controller.
+//! `longhaul map`: the controller's map.
 
 use std::path::{Path, PathBuf};
 
@@ -13,9 +13,9 @@ use crate::control::{ControlClient, NOTHING};
 use crate::exit::Exit;
 use crate::{answer, home};
 
-/// Longest file that is read, in bytes.
+/// Maximum bytes of a file that is read.
 const MAX_FILE_BYTES: u64 = 64 << 20;
-/// Milliseconds of a second.
+/// Milliseconds per second.
 const SECOND_MS: f64 = 1000.0;
 
 /// Show the controller's map: sites, depots, hosts, links.
@@ -24,25 +24,25 @@ const SECOND_MS: f64 = 1000.0;
 pub struct MapCommand {
     #[command(subcommand)]
     action: Option<Action>,
-    /// As JSON.
+    /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Read files, and have the controller go by them in place of the map that it has. Depots that
-    /// register themselves stay.
+    /// Read files, and replace the controller's map with them. Depots that register themselves
+    /// stay.
     Import {
         /// Files: a map of Longhaul's (.toml), of the Internet Topology Zoo (.graphml, .gml.xml),
-        /// of ESnet's topology (.json), or JSON as `longhaul map --json` prints it. Several are put
-        /// together.
+        /// of ESnet's topology (.json), or JSON as `longhaul map --json` prints it. Several are
+        /// merged.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Read them, say what is wrong with them, and change nothing.
+        /// Read them, report errors, and change nothing.
         #[arg(long)]
         check: bool,
-        /// What came of it, as JSON.
+        /// Print the result as JSON.
         #[arg(long)]
         json: bool,
     },
@@ -105,8 +105,8 @@ fn import(files: &[PathBuf], check: bool, json: bool) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Puts a file onto a map, read by what its name says that it is. What a person wrote may name
-/// sites of the files before it.
+/// Adds a file to the map, in the format that its name indicates. A handwritten file may name sites
+/// of earlier files.
 fn add(map: &mut Map, path: &Path) -> Result<()> {
     let text = text(path)?;
     let name = path.to_string_lossy().to_lowercase();
@@ -126,7 +126,8 @@ fn add(map: &mut Map, path: &Path) -> Result<()> {
         .with_context(|| home::shown(path).to_string())
 }
 
-/// ESnet's devices, beside which their adjacencies lie, or what `longhaul map --json` printed.
+/// Parses ESnet's devices, whose adjacencies lie beside them, or the output of
+/// `longhaul map --json`.
 fn json(text: &str, path: &Path) -> Result<Map> {
     if let Ok(known) = serde_json::from_str::<KnownMap>(text) {
         return Ok(known.map);
@@ -139,7 +140,8 @@ fn json(text: &str, path: &Path) -> Result<Map> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let Some(prefix) = name.strip_suffix("devices.json") else {
         bail!(
-            "{}: neither a map as longhaul map --json prints it ({error}) nor ESnet's ...devices.json",
+            "{}: neither a map as longhaul map --json prints it ({error}) nor ESnet's \
+             ...devices.json",
             home::shown(path)
         );
     };

@@ -6,14 +6,15 @@
 use jiff::civil::{Date, DateTime, Time, Weekday};
 use jiff::{SignedDuration, Timestamp, ToSpan, Zoned};
 
-/// What a moment can look like, for messages.
-const FORMS: &str = "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z, +2h or now";
+/// Accepted forms of a moment, for messages.
+const FORMS: &str = "write 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', \
+    2026-11-27T18:00:00Z, +2h or now";
 
-/// Reads a moment; one without a day is the next such time, one without a time of day is its
+/// Parses a moment. A time without a day is the next such time, and a day without a time is its
 /// midnight.
 ///
 /// # Errors
-/// One line that says what can be written.
+/// One line that lists the accepted forms.
 pub fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("now") {
@@ -33,7 +34,7 @@ pub fn read(text: &str, now: &Zoned) -> Result<Zoned, String> {
     found.ok_or_else(|| format!("not a moment: {FORMS}"))
 }
 
-/// So much later.
+/// Adds a duration to now.
 fn later(ahead: &str, now: &Zoned) -> Result<Zoned, String> {
     let ahead = quantities::Time::with_unit(ahead.trim()).map_err(|error| error.to_string())?;
     let ahead = SignedDuration::try_from(ahead.0).ok();
@@ -41,7 +42,7 @@ fn later(ahead: &str, now: &Zoned) -> Result<Zoned, String> {
     moment.ok_or_else(|| format!("not a moment: {FORMS}"))
 }
 
-/// A day, a time of day, or both, in words.
+/// Parses a day, a time of day, or both, in words.
 fn words(text: &str, now: &Zoned) -> Option<DateTime> {
     let words: Vec<&str> = text.split_whitespace().collect();
     match words.as_slice() {
@@ -82,7 +83,7 @@ fn day(word: &str, time: Time, now: &Zoned) -> Option<DateTime> {
     Some(day.to_datetime(time))
 }
 
-/// A weekday by its name, or the first three letters or more of it.
+/// Parses the name of a weekday, or its first three letters or more.
 fn weekday(word: &str) -> Option<Weekday> {
     let names = [
         "monday",
@@ -99,7 +100,7 @@ fn weekday(word: &str) -> Option<Weekday> {
     Weekday::from_monday_one_offset(place?.0).ok()
 }
 
-/// A time of day with hours and minutes, and seconds if they are wanted.
+/// Parses a time of day with hours, minutes and optional seconds.
 fn time(word: &str) -> Option<Time> {
     let numbers: Vec<i8> = word
         .split(':')
@@ -112,10 +113,10 @@ fn time(word: &str) -> Option<Time> {
     }
 }
 
-/// A moment of the API.
+/// Converts to a moment of the API, in milliseconds since the Unix epoch.
 ///
 /// # Errors
-/// It lies before 1970.
+/// The moment is before 1970.
 pub fn milliseconds(moment: &Zoned) -> Result<u64, String> {
     u64::try_from(moment.timestamp().as_millisecond())
         .map_err(|_| "a moment before 1970".to_owned())
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_read_as_people_write_them() {
+    fn moments_parse_as_people_write_them() {
         for (text, expected) in [
             ("now", "2026-11-25T12:30:00"),
             ("18:00", "2026-11-25T18:00:00"),

@@ -1,28 +1,28 @@
-//! Measurements of a path as a controller takes them, whichever command made them. Pure.
+//! Measurements of a path in the controller's form, for every command that measures. Pure.
 
 use drs::Limit as Drs;
 use longhaul_control_api::measurements::{Conditions, Limit, Measurement, Quantity, Source};
 use longhaul_depot::Train;
 
-/// A share of losses among fewer segments says nothing of a path.
+/// Minimum segments for a meaningful loss rate.
 const MIN_SEGMENTS_OF_A_LOSS: u64 = 100;
 
-/// What the measurements of a path that are reported together have in common.
+/// Properties shared by the measurements of a path that are reported together.
 pub struct OfPath {
-    /// Where the path begins.
+    /// Start of the path.
     pub from: String,
-    /// Where it ends.
+    /// End of the path.
     pub to: String,
-    /// The moment, in milliseconds since the Unix epoch.
+    /// Time of the measurement, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// What it was measured with.
+    /// Source of the measurement.
     pub source: Source,
-    /// Under which conditions.
+    /// Conditions of the measurement.
     pub conditions: Conditions,
 }
 
 impl OfPath {
-    /// A measurement for each value, in its quantity's unit, that is known and can be.
+    /// Returns a measurement for each known and possible value, in its quantity's unit.
     pub fn measurements<const N: usize>(
         &self,
         values: [(Quantity, Option<f64>); N],
@@ -42,8 +42,8 @@ impl OfPath {
     }
 }
 
-/// What a probe from `from` to `to` brought, whichever end reports it: the round trip, in seconds,
-/// and of its train the rate and the share of losses, as far as they are known.
+/// Returns the measurements of a probe from `from` to `to`, whichever end reports it: the round
+/// trip in seconds, and the rate and loss rate of its train as far as they are known.
 pub fn of_probe(
     (from, to): (String, String),
     at_ms: u64,
@@ -74,12 +74,12 @@ pub fn of_probe(
     found
 }
 
-/// The share of segments that were lost, from 0 to 1; none where they were too few to tell.
+/// Returns the share of lost segments, from 0 to 1, or `None` if there were too few segments.
 pub fn loss_share(lost: u64, segments: u64) -> Option<f64> {
     (segments >= MIN_SEGMENTS_OF_A_LOSS).then(|| (lost as f64 / segments as f64).min(1.0))
 }
 
-/// The verdict as a controller takes it; none where it says only at which end.
+/// Converts the verdict to the controller's form. Returns `None` if it only names an end.
 pub fn limit_of(limit: Drs) -> Option<Limit> {
     Some(match limit {
         Drs::SendingApplication | Drs::ReceivingApplication => Limit::Application,

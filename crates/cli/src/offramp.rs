@@ -17,18 +17,18 @@ use crate::{answer, home, logging};
 
 /// End sessions at ordinary servers, which know nothing of Longhaul.
 ///
-/// Programs on other machines reach the servers beside it by routes through depots. It denies by
+/// Programs on other machines reach the servers near it by routes through depots. It denies by
 /// default: the rules of the policy file that have `servers` say which keys may go to which
-/// servers. The protection of the session ends here: what goes on to the server is what the program
-/// sends. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish, then
-/// ends.
+/// servers. The protection of the session ends here: the server receives the program's bytes as
+/// they are. SIGHUP reads the policy again; SIGTERM or SIGINT lets the sessions under way finish,
+/// then ends.
 #[derive(Args)]
 pub struct Ramp {
-    /// Where to listen; repeatable [default: every address, port 7512]. Port 0 takes a free one,
-    /// which is printed.
+    /// Address to listen at; repeatable [default: every address, port 7512]. Port 0 takes a free
+    /// one, which is printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Vec<SocketAddr>,
-    /// Who may go where (TOML; see docs/offramp.md).
+    /// Policy of keys and their destinations (TOML; see docs/offramp.md).
     #[arg(long, value_name = "FILE")]
     policy: PathBuf,
     /// The off-ramp's own key [default: the default key].
@@ -37,15 +37,14 @@ pub struct Ramp {
     /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Where to serve the OpenMetrics page [default: nowhere]. Whoever can connect there can read
-    /// it.
+    /// Address of the OpenMetrics page [default: none]. Anyone who can connect there can read it.
     #[arg(long, value_name = "ADDRESS")]
     metrics: Option<SocketAddr>,
-    /// Sessions carried at once.
+    /// Maximum simultaneous sessions.
     #[arg(long, value_name = "N")]
     max_sessions: Option<usize>,
-    /// How long sessions may take to finish once the off-ramp is told to stop: 90s, 10min; a bare
-    /// number is seconds.
+    /// Time for sessions to finish once the off-ramp is told to stop: 90s, 10min; a bare number is
+    /// seconds.
     #[arg(long, value_name = "TIME")]
     drain: Option<Time>,
     /// Print addresses and key as one JSON object.
@@ -82,7 +81,10 @@ impl Ramp {
             .collect();
         let metrics = offramp.metrics_address().map(|address| address.to_string());
         if self.json {
-            let line = serde_json::json!({ "event": "listening", "addresses": addresses, "key": key.to_string(), "metrics": metrics });
+            let line = serde_json::json!({
+                "event": "listening", "addresses": addresses, "key": key.to_string(),
+                "metrics": metrics
+            });
             answer::line(line);
         } else {
             for address in addresses {
@@ -113,7 +115,7 @@ impl Ramp {
             config.listen = at(&self.listen);
             return Ok(Offramp::bind(config)?);
         }
-        // One socket for both families, where there is IPv6.
+        // One socket for both families, if the system has IPv6.
         config.listen = at(&[(Ipv6Addr::UNSPECIFIED, OFFRAMP_PORT).into()]);
         match Offramp::bind(config.clone()) {
             Err(longhaul_offramp::Error::Listen { .. }) => {

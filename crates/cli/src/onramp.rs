@@ -1,4 +1,4 @@
-//! `longhaul onramp`: brings connections of programs that know nothing of it onto routes.
+//! `longhaul onramp`: carries connections of unmodified programs over routes.
 
 mod entries;
 mod follow;
@@ -24,11 +24,11 @@ use crate::{answer, descriptors, home, logging};
 use entries::Entries;
 use follow::Follower;
 
-/// Bring connections of other programs onto routes.
+/// Carry connections of other programs over routes.
 ///
-/// The file of routes says which destinations are reached by which depots; what it does not name is
-/// connected to directly, and so is what gains nothing from a route. It is read again when it
-/// changes, and on SIGHUP. SIGTERM or SIGINT lets connections under way finish, then ends.
+/// The file of routes says which destinations are reached by which depots; all others are connected
+/// to directly, and so are those that gain nothing from a route. It is read again when it changes,
+/// and on SIGHUP. SIGTERM or SIGINT lets connections under way finish, then ends.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub struct OnrampCommand {
@@ -36,17 +36,17 @@ pub struct OnrampCommand {
     action: Option<Action>,
     #[command(flatten)]
     entries: Entries,
-    /// Say in one JSON object on standard output when it is ready, and where it listens.
+    /// Print one JSON object on standard output when ready, with the addresses it listens at.
     #[arg(long)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Write a unit for systemd that runs the on-ramp for this user, with these options, and say
-    /// how to start it.
+    /// Write a systemd unit that runs the on-ramp for this user, with these options, and print how
+    /// to start it.
     Install(Box<Install>),
-    /// Say what the on-ramp that runs has done, by which rules, and what it knows of destinations.
+    /// Print what the running on-ramp has done, its rules, and what it knows of destinations.
     Status(status::StatusCommand),
 }
 
@@ -81,7 +81,8 @@ impl OnrampCommand {
         if let Some(follower) = &follower {
             config.routes = follower.file().to_owned();
             config.author = Author::Controller;
-            // What it begins with is not from last week, if that can be helped.
+            // Fetched before it starts, so that it does not begin with old rules if that can be
+            // avoided.
             follower.step().await;
         }
         let onramp = Onramp::start(config)?;
@@ -102,7 +103,7 @@ impl OnrampCommand {
         tracing::info!("lets connections finish");
         tokio::select! {
             () = onramp.stop() => {}
-            // Whoever asks twice does not want to wait.
+            // A second signal means that the user does not want to wait.
             () = stop_signals.received() => {}
         }
         Ok(Exit::Success)
@@ -146,7 +147,7 @@ impl OnrampCommand {
     }
 }
 
-/// One with the files of this user, and without entries.
+/// Returns a configuration with this user's files and without entries.
 pub fn default_config(identity: Arc<Identity>) -> Result<OnrampConfig> {
     let dir = home::make_dir()?;
     let file = |name| dir.join(name);
@@ -158,7 +159,7 @@ pub fn default_config(identity: Arc<Identity>) -> Result<OnrampConfig> {
     ))
 }
 
-/// The socket of the on-ramp that is asked: that of LONGHAUL_ONRAMP, else the usual one.
+/// Returns the socket of the on-ramp to ask: that of LONGHAUL_ONRAMP, or else the default one.
 pub fn asked_socket() -> Result<PathBuf> {
     match std::env::var_os(SOCKET_VARIABLE).filter(|path| !path.is_empty()) {
         Some(path) => Ok(path.into()),
@@ -166,10 +167,11 @@ pub fn asked_socket() -> Result<PathBuf> {
     }
 }
 
-/// Where programs look for the on-ramp when nothing names its place.
+/// Returns the path where programs look for the on-ramp by default.
 pub fn default_socket() -> Result<PathBuf> {
     let state = home::state_dir().context(
-        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with --socket",
+        "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: say where the socket is to be with \
+         --socket",
     )?;
     Ok(state.join(longhaul_ramp::SOCKET_IN_STATE))
 }

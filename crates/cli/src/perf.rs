@@ -1,5 +1,5 @@
-//! `longhaul perf`: measures a path from memory to memory, serves such measurements, and plans what
-//! a path needs.
+//! `longhaul perf`: measures a path from memory to memory, serves such measurements, and plans the
+//! needs of a path.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,8 @@ pub use serve::answer;
 /// says what limits the flow.
 #[derive(Args)]
 #[command(
-    override_usage = "longhaul perf [OPTIONS] <SERVER>\n       longhaul perf --serve --allow KEY [OPTIONS]\n       \
+    override_usage = "longhaul perf [OPTIONS] <SERVER>\n       longhaul perf --serve --allow KEY \
+        [OPTIONS]\n       \
                       longhaul perf --plan --rate RATE --rtt TIME [OPTIONS]"
 )]
 pub struct Perf {
@@ -44,7 +45,7 @@ pub struct Perf {
     serve: Serve,
     #[command(flatten)]
     plan: Plan,
-    /// The key to be known by [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE", help_heading = "Both ends")]
     identity: Option<PathBuf>,
     /// TCP congestion control of this host's connections [default: the system's].
@@ -57,11 +58,11 @@ struct Measure {
     /// Depots to pass, in order, or `direct`.
     #[arg(long, value_name = "HOP[,HOP...]|direct", default_value = "direct")]
     route: Route,
-    /// What a controller granted of a circuit over the route's depots, as
+    /// A controller's grant for a circuit over the route's depots, as
     /// `longhaul reservations ID grants` shows it.
     #[arg(long, value_name = "GRANT", requires = "route")]
     grant: Option<CircuitGrant>,
-    /// How long to send.
+    /// Time to send for.
     #[arg(
         short,
         long,
@@ -72,26 +73,38 @@ struct Measure {
     )]
     time: Time,
     /// Send this many bytes in each direction instead (1 K is 1024).
-    #[arg(short = 'n', long, value_name = "SIZE", conflicts_with = "omit", value_parser = some_bytes)]
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "SIZE",
+        conflicts_with = "omit",
+        value_parser = some_bytes,
+    )]
     bytes: Option<ByteCount>,
     /// Streams in each direction.
-    #[arg(short = 'P', long, value_name = "N", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=i64::from(longhaul_perf::wire::MAX_STREAMS)))]
+    #[arg(
+        short = 'P',
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u16)
+            .range(1..=i64::from(longhaul_perf::wire::MAX_STREAMS)),
+    )]
     parallel: u16,
-    /// Measure from the server to here.
+    /// Measure from the server to this host.
     #[arg(short = 'R', long)]
     reverse: bool,
     /// Measure both directions at once, on streams of their own.
     #[arg(long, visible_alias = "bidir", conflicts_with = "reverse")]
     both: bool,
-    /// Leave this much of the beginning out of the count; it comes on top of the time.
+    /// Leave this much of the beginning out of the result; it is added to the time.
     #[arg(short = 'O', long, value_name = "TIME", value_parser = some_time)]
     omit: Option<Time>,
-    /// How often to report.
+    /// Interval between reports.
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = some_time)]
     interval: Time,
-    /// Send the measured bytes as they are. Both ends still prove their keys, and compare their
-    /// counts, under TLS; but whoever is on the path could change measured bytes unseen.
+    /// Send the measured bytes unencrypted. Both ends still prove their keys, and compare their
+    /// counts, under TLS; but an attacker on the path could change measured bytes unseen.
     #[arg(long)]
     no_encryption: bool,
     /// Only measure: leave every socket as the system made it, instead of fitting the sending rate
@@ -102,7 +115,7 @@ struct Measure {
     /// Speed Record.
     #[arg(long, value_name = "KM", requires = "hops")]
     distance: Option<f64>,
-    /// Router hops in each direction, likewise.
+    /// Router hops in each direction, for the same rules.
     #[arg(long, value_name = "N", requires = "distance")]
     hops: Option<u32>,
     /// The server's key, as it prints it; nothing else is trusted then.
@@ -116,44 +129,61 @@ struct Measure {
 #[derive(Args)]
 #[command(next_help_heading = "Serving")]
 struct Serve {
-    /// Serve measurements to the keys that are allowed; no file is touched.
+    /// Serve measurements to the allowed keys; no file is touched.
     #[arg(long = "serve", conflicts_with = "plan")]
     serve: bool,
     /// Let this key measure. Repeatable.
     #[arg(long, value_name = "KEY", requires = "serve")]
     allow: Vec<PublicKey>,
-    /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is
+    /// Address to listen at [default: every address, port 7511]. Port 0 takes a free one, which is
     /// printed.
     #[arg(long, value_name = "ADDRESS", requires = "serve")]
     listen: Option<std::net::SocketAddr>,
-    /// Most streams in each direction of one measurement.
+    /// Maximum streams in each direction of one measurement.
     #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().streams)]
     max_streams: u16,
-    /// Longest measurement.
-    #[arg(long, value_name = "TIME", requires = "serve", default_value = "1h", value_parser = some_time)]
+    /// Maximum time of a measurement.
+    #[arg(
+        long,
+        value_name = "TIME",
+        requires = "serve",
+        default_value = "1h",
+        value_parser = some_time,
+    )]
     max_time: Time,
-    /// Measurements at once.
+    /// Maximum simultaneous measurements.
     #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().at_once)]
     max_tests: usize,
-    /// Measurements that one key may begin in a minute.
-    #[arg(long, value_name = "N", requires = "serve", default_value_t = Limits::default().per_minute)]
+    /// Measurements that one key may begin per minute.
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "serve",
+        default_value_t = Limits::default().per_minute,
+    )]
     max_per_minute: u32,
 }
 
 #[derive(Args)]
 #[command(next_help_heading = "Planning")]
 struct Plan {
-    /// Work out window, recovery, loss, streams and depots for a path, without sending anything.
+    /// Calculate window, recovery, loss, streams and depots for a path, without sending anything.
     #[arg(long = "plan", requires = "rate", requires = "rtt")]
     plan: bool,
     /// The rate to reach: 2.5Gbit/s, 155M.
     #[arg(long, value_name = "RATE", requires = "plan", value_parser = some_rate)]
     rate: Option<Rate>,
-    /// The round trip: 180ms.
+    /// The round-trip time: 180ms.
     #[arg(long, value_name = "TIME", requires = "plan", value_parser = some_time)]
     rtt: Option<Time>,
     /// The path MTU, in bytes.
-    #[arg(long, value_name = "BYTES", requires = "plan", default_value = "1500", value_parser = mtu)]
+    #[arg(
+        long,
+        value_name = "BYTES",
+        requires = "plan",
+        default_value = "1500",
+        value_parser = mtu,
+    )]
     mtu: Mtu,
     /// The hosts' congestion control: reno or cubic.
     #[arg(long, value_name = "NAME", requires = "plan", default_value = "reno")]
@@ -161,7 +191,7 @@ struct Plan {
     /// The hosts' largest window: 64K, 4M.
     #[arg(long, value_name = "SIZE", requires = "plan", value_parser = some_bytes)]
     window: Option<ByteCount>,
-    /// The chance that a segment is lost: 8e-4, 0.001%.
+    /// The probability that a segment is lost: 8e-4, 0.001%.
     #[arg(long, value_name = "RATE", requires = "plan", value_parser = some_loss)]
     loss: Option<Probability>,
 }

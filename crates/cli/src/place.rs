@@ -1,5 +1,5 @@
-//! Where files are that are looked at or changed without copying them: at a server, where one can
-//! log in, or here.
+//! Places whose files are listed or changed without copying: a server, an ssh host, or this
+//! machine.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -24,7 +24,7 @@ use crate::ssh_options::SshOptions;
 use crate::target::Target;
 use crate::trust::{self, Remembering};
 
-/// How places are reached.
+/// Options for reaching places.
 #[derive(Args)]
 pub struct PlaceOptions {
     #[command(flatten)]
@@ -38,26 +38,26 @@ pub struct PlaceOptions {
 pub struct Spot {
     /// The place.
     pub location: Location,
-    /// The path there, as that place is asked for it.
+    /// The path within the place.
     pub path: PathBytes,
 }
 
-/// Which place.
+/// Address of a place.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Location {
-    /// Beneath the root of a server.
+    /// A server; paths lie beneath its root.
     Server(Endpoint),
-    /// At a host where one can log in.
+    /// An ssh host.
     Login(String),
-    /// In a directory of this machine.
+    /// A directory of this machine.
     Here(std::path::PathBuf),
 }
 
 impl Spot {
-    /// Reads what was typed; a local path is its own place.
+    /// Parses a path. A local path is a place of its own.
     ///
     /// # Errors
-    /// It is no path.
+    /// The text is not a path.
     pub fn parse(text: &OsStr) -> Result<Self> {
         Ok(match Target::parse(text)? {
             Target::Login(login) => Self {
@@ -75,10 +75,10 @@ impl Spot {
         })
     }
 
-    /// The same, elsewhere than on this machine.
+    /// Parses a path on another machine.
     ///
     /// # Errors
-    /// It is no path, or a local one.
+    /// The text is not a path, or is a local one.
     pub fn parse_remote(text: &OsStr) -> Result<Self> {
         match Self::parse(text)? {
             Self {
@@ -92,10 +92,10 @@ impl Spot {
         }
     }
 
-    /// All of them, which are in one place.
+    /// Parses paths that must all be in one place.
     ///
     /// # Errors
-    /// One is no path, or in another place than the first.
+    /// One is not a path, or is in another place than the first.
     pub fn parse_all(paths: &[std::ffi::OsString]) -> Result<Vec<Self>> {
         let spots = paths
             .iter()
@@ -118,7 +118,7 @@ impl std::fmt::Display for Spot {
 }
 
 impl Location {
-    /// A path there, as a person may see it and type it.
+    /// Formats a path in this place, as a person may read and type it.
     pub fn shown(&self, path: &PathBytes) -> String {
         let shown = printable(&path.0);
         match self {
@@ -128,10 +128,10 @@ impl Location {
         }
     }
 
-    /// What failed there, in one line.
+    /// Formats a failure in this place in one line.
     pub fn failed(&self, failure: &FilesFailure) -> String {
         match (failure.kind, self) {
-            // It names the key, the path and whom to ask.
+            // The detail names the key, the path and whom to ask.
             (FilesFailureKind::NotGranted, _) if !failure.detail.is_empty() => failure.to_string(),
             (_, Self::Server(server)) => format!("lh://{server}/{failure}"),
             (_, Self::Login(host)) => format!("{host}:{failure}"),
@@ -141,28 +141,28 @@ impl Location {
     }
 }
 
-/// A place that answers.
+/// An open place.
 pub enum Place {
-    /// At a server.
+    /// A server.
     Server {
-        /// Asked here.
+        /// Client for questions about files.
         client: FilesClient<Remembering>,
-        /// Who connects.
+        /// Opens sessions with the server.
         connector: Arc<Remembering>,
-        /// Whose files they are.
+        /// The server.
         server: Endpoint,
     },
-    /// Where one can log in.
+    /// An ssh host.
     Login(Box<FarSide>),
-    /// Here.
+    /// This machine.
     Here(Option<Files>),
 }
 
 impl Place {
-    /// Reaches it.
+    /// Opens a place.
     ///
     /// # Errors
-    /// It is not to be had.
+    /// The place cannot be reached.
     pub async fn open(location: &Location, options: &PlaceOptions) -> Result<Self> {
         Ok(match location {
             Location::Server(server) => {
@@ -186,10 +186,10 @@ impl Place {
         })
     }
 
-    /// Asks, and receives the answer.
+    /// Sends a question, and receives the answer.
     ///
     /// # Errors
-    /// The place is gone, or answers something else. What it says of its files is in
+    /// The place is gone, or its answer does not fit. Failures of file operations are in
     /// [`FilesAnswer::Failed`].
     pub async fn ask(&mut self, ask: FilesAsk) -> Result<FilesAnswer> {
         match self {
@@ -222,7 +222,7 @@ impl Place {
         }
     }
 
-    /// Leaves it in good order.
+    /// Closes the place in good order.
     pub async fn end(self) {
         match self {
             Self::Server { client, .. } => client.end().await,
@@ -239,7 +239,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_paths_of_one_place_are_taken() {
+    fn paths_of_several_places_are_refused() {
         let parse = |paths: &[&str]| {
             let paths: Vec<OsString> = paths.iter().map(OsString::from).collect();
             Spot::parse_all(&paths)

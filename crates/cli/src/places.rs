@@ -1,4 +1,4 @@
-//! `longhaul places`: named ends of copies, for the agent and its page.
+//! `longhaul places`: names for ends of copies, for the agent and its web page.
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
@@ -17,7 +17,7 @@ use crate::{answer, logging};
 pub struct Places {
     #[command(subcommand)]
     command: Option<PlaceCommand>,
-    /// One JSON object a line for each.
+    /// Print one JSON object per line for each.
     #[arg(long, global = true)]
     json: bool,
     #[command(flatten)]
@@ -28,12 +28,11 @@ pub struct Places {
 enum PlaceCommand {
     /// List them.
     List,
-    /// Give a place a name, or a name another place.
+    /// Give a place a name, or change the place of a name.
     Add {
         /// The name.
         name: String,
-        /// Where all that is in it lies: /path/, user@host: or user@host:path/,
-        /// lh://host[:port]/path/.
+        /// The root of the place: /path/, user@host: or user@host:path/, lh://host[:port]/path/.
         root: String,
     },
     /// Remove a name; what is there stays.
@@ -41,7 +40,7 @@ enum PlaceCommand {
         /// The name.
         name: String,
     },
-    /// Try to reach a place, and say what is wrong if that fails.
+    /// Try to reach a place, and print what is wrong if that fails.
     Test {
         /// The name.
         name: String,
@@ -49,7 +48,7 @@ enum PlaceCommand {
 }
 
 impl Places {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {

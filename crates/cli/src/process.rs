@@ -1,17 +1,16 @@
-//! Limits of the system on the process of a command, and what it does about them before all else.
+//! System limits on the process of a command, and what it does about them at its start.
 
 use signal_hook::consts::SIGXFSZ;
 
-/// Arenas of the C library's allocator where address space is limited. Each reserves 64 MiB of it,
-/// and there are eight for each processor otherwise.
+/// Arenas of the C library's allocator if address space is limited. Each reserves 64 MiB of it, and
+/// by default there are eight per processor.
 #[cfg(target_env = "gnu")]
 const MAX_ARENAS: libc::c_int = 2;
 
-/// Makes limits errors of single calls, instead of the end of the process.
+/// Turns exceeded limits into errors of single calls instead of the end of the process.
 pub fn outlive_limits() {
-    // A write beyond the limit on file sizes (`ulimit -f`, LimitFSIZE=) returns EFBIG then. With a
-    // handler, unlike where the signal is ignored, programs that are started have its default
-    // again.
+    // A write beyond the limit on file sizes (`ulimit -f`, LimitFSIZE=) then returns EFBIG. A
+    // handler, unlike an ignored signal, leaves child processes the default action.
     let _ = signal_hook::flag::register(SIGXFSZ, std::sync::Arc::default());
     if rustix::process::getrlimit(rustix::process::Resource::As)
         .current

@@ -1,4 +1,4 @@
-//! Quantities of the command line, with the bounds that make sense there.
+//! Quantities of the command line, with sensible bounds.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
@@ -6,26 +6,25 @@ use std::time::Duration;
 
 use quantities::{ByteCount, Probability, Rate, Time};
 
-/// No measurement is longer, and no round trip: a year.
+/// Maximum measurement time and round trip: a year.
 const MAX_TIME: Time = Time(Duration::from_secs(365 * 86_400));
-/// What a path of the doctor's can carry, in bit/s.
+/// Accepted rates of a path for `doctor`, in bit/s.
 const PATH_RATES: std::ops::RangeInclusive<f64> = 1e3..=1e13;
-/// The round trips that it can have.
+/// Accepted round trips of a path for `doctor`.
 const PATH_ROUND_TRIPS: std::ops::RangeInclusive<Time> =
     Time(Duration::from_micros(1))..=Time(Duration::from_secs(100));
 
-/// A rate that is more than nothing; a bare number is bit/s, as in iperf3.
+/// Parses a rate above zero; a bare number is bit/s, as in iperf3.
 pub fn some_rate(text: &str) -> Result<Rate, String> {
     read(text, |rate: &Rate| *rate > Rate::ZERO, "a rate over 0")
 }
 
-/// A size that is more than nothing; a bare number is bytes, as in iperf3.
+/// Parses a size above zero; a bare number is bytes, as in iperf3.
 pub fn some_bytes(text: &str) -> Result<ByteCount, String> {
     read(text, |count: &ByteCount| count.0 > 0, "a size over 0")
 }
 
-/// A time that is more than nothing and within [`MAX_TIME`]; a bare number is seconds, as in
-/// iperf3.
+/// Parses a time above zero and within [`MAX_TIME`]; a bare number is seconds, as in iperf3.
 pub fn some_time(text: &str) -> Result<Time, String> {
     read(
         text,
@@ -34,7 +33,7 @@ pub fn some_time(text: &str) -> Result<Time, String> {
     )
 }
 
-/// A loss rate between 0 and 1.
+/// Parses a loss rate between 0 and 1.
 pub fn some_loss(text: &str) -> Result<Probability, String> {
     read(
         text,
@@ -43,7 +42,7 @@ pub fn some_loss(text: &str) -> Result<Probability, String> {
     )
 }
 
-/// A size of memory; a bare number is MiB, as it was before units were read here.
+/// Parses a size of memory; a bare number is MiB, for compatibility.
 pub fn memory(text: &str) -> Result<ByteCount, String> {
     if let Ok(mebibytes) = text.parse::<u64>() {
         return Ok(ByteCount(mebibytes.saturating_mul(1 << 20)));
@@ -51,7 +50,7 @@ pub fn memory(text: &str) -> Result<ByteCount, String> {
     ByteCount::with_unit(text).map_err(|error| error.to_string())
 }
 
-/// What a path should carry; the unit is named.
+/// Parses the rate that a path should carry; it must have a unit.
 pub fn path_rate(text: &str) -> Result<Rate, String> {
     let rate = Rate::with_unit(text).map_err(|error| error.to_string())?;
     if PATH_RATES.contains(&rate.bits_per_second()) {
@@ -60,7 +59,7 @@ pub fn path_rate(text: &str) -> Result<Rate, String> {
     Err("not a rate from 1 kbit/s to 10 Tbit/s".to_owned())
 }
 
-/// How old what a copy left has to be; a bare number is days.
+/// Parses the age of a leftover; a bare number is days.
 pub fn leftover_age(text: &str) -> Result<Time, String> {
     let age = match text.parse::<u32>() {
         Ok(days) => Time(Duration::from_secs(u64::from(days) * 86_400)),
@@ -69,7 +68,7 @@ pub fn leftover_age(text: &str) -> Result<Time, String> {
     Ok(age)
 }
 
-/// A path's round trip; the unit is named.
+/// Parses a path's round trip; it must have a unit.
 pub fn path_round_trip(text: &str) -> Result<Time, String> {
     let time = Time::with_unit(text).map_err(|error| error.to_string())?;
     if PATH_ROUND_TRIPS.contains(&time) {
@@ -94,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_of_perf_are_read_as_ever() {
+    fn quantities_of_perf_parse() {
         let rate = |text| some_rate(text).map(Rate::bits_per_second);
         for text in [
             "2.4 Gbit/s",
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_in_mebibytes_unless_it_says_otherwise() {
+    fn bare_memory_sizes_are_mebibytes() {
         for text in ["256", "256MiB", "256 MB", "0.25G"] {
             assert_eq!(memory(text), Ok(ByteCount(256 << 20)), "{text}");
         }
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_of_doctor_are_read_as_ever() {
+    fn quantities_of_doctor_parse() {
         let rate = |text| path_rate(text).map(Rate::bits_per_second);
         for (text, bps) in [
             ("10Gbit/s", 1e10),

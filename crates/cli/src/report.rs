@@ -19,60 +19,61 @@ use crate::exit::Exit;
 use crate::failure;
 use crate::watch::Watch;
 
-/// How a copy went. Field for field what `--json` prints last; documented in `docs/json.md`.
+/// Result of a copy. Field for field what `--json` prints last; documented in `docs/json.md`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     event: &'static str,
     /// `push`, `pull`, `local` or `between`.
     direction: String,
-    /// Everything was copied.
+    /// True if everything was copied.
     ok: bool,
     exit_code: u8,
-    /// What ended the copy early, in one line.
+    /// The error that ended the copy early, in one line.
     error: Option<String>,
-    /// Whether another attempt may do what this one did not: no route, the copy broke off, or a
-    /// bound on what may be held at once was met.
+    /// True if another attempt may succeed: there was no route, the copy broke off, or a limit on
+    /// simultaneous use was reached.
     worth_retrying: bool,
-    /// It ended early, and what is there of large files is kept for the next copy.
+    /// True if the copy ended early, and the parts of large files are kept for the next copy.
     pub kept: bool,
-    /// Bytes of the files in place, holes included.
+    /// Bytes of the committed files, holes included.
     pub bytes: u64,
-    /// Bytes among them that an earlier copy had left, and that did not travel again.
+    /// Bytes among them that an earlier copy had left, and that were not transferred again.
     resumed_bytes: u64,
-    /// Files among those in place that were there already and did not travel, and their bytes.
+    /// Committed files that existed already and were not transferred, and their bytes.
     unchanged_files: u64,
     unchanged_bytes: u64,
-    /// Files among those in place that are other names of one of them and did not travel for that,
-    /// and their bytes.
+    /// Committed files that are other names of one of them and so were not transferred, and their
+    /// bytes.
     linked_files: u64,
     linked_bytes: u64,
-    /// Files in place.
+    /// Committed files.
     pub files: u64,
-    /// Files, directories and links seen.
+    /// Files, directories and links found.
     entries: u64,
-    /// From the start of the command to the verified end.
+    /// Seconds from the start of the command to the verified end.
     pub seconds: f64,
-    /// Bits of file content that this copy put in place, by seconds.
+    /// File content that this copy committed, in bits per second.
     pub goodput_bps: f64,
-    /// Whether all of it travelled encrypted; null within this machine.
+    /// True if everything was encrypted; null within this machine.
     pub encrypted: Option<bool>,
     streams: Vec<Stream>,
-    /// The streams of each route, taken together.
+    /// The streams of each route, summed.
     routes: Vec<RouteSum>,
-    /// Who chose the routes, and how they did; null where the command line named them, or nobody
-    /// was there to choose.
+    /// Origin and performance of the routes; null if the command line named them, or nobody could
+    /// choose.
     pub routing: Option<RoutingReport>,
-    /// What became of the deadline, and what was reserved for it; null where there was none.
+    /// Result of the deadline and its reservations; null without a deadline.
     pub deadline: Option<DeadlineReport>,
-    /// What limited the copy for longest, as one word; null when it was too short to say.
+    /// The limit that held longest, as one word; null if the copy was too short to tell.
     limited_by: Option<&'static str>,
-    /// The same as a line for people.
+    /// The limit as a line for people.
     explanation: Option<String>,
     verification: Verification,
-    /// What is not kept of the sources, counted by the end that reads them: all zero in a pull.
+    /// Properties of the sources that were not kept, counted by the end that reads them: all zero
+    /// in a pull.
     not_kept: NotKeptCounts,
     failures: Vec<FailedEntry>,
-    /// All failures, also those beyond the listed.
+    /// Number of all failures, including those beyond the list.
     pub failed: u64,
 }
 
@@ -80,26 +81,25 @@ pub struct Report {
 struct Stream {
     stream: u32,
     route: String,
-    /// Bytes of file data it carried.
+    /// Bytes of file data that the stream carried.
     bytes: u64,
-    /// Segments that the end which sends the files sent again on its own hop; null when not known.
+    /// Segments that the sending end retransmitted on its own hop; null if unknown.
     retransmits: Option<u64>,
-    /// Seconds for which each limit held at the end that sends the files, and at the one that
-    /// receives them.
+    /// Seconds for which each limit held at the sending end, and at the receiving end.
     limits_sending: BTreeMap<&'static str, f64>,
     limits_receiving: BTreeMap<&'static str, f64>,
-    /// What was set on this host's socket, and why.
+    /// Settings changed on this host's socket, with reasons.
     actions: Vec<String>,
 }
 
-/// The streams of one route.
+/// Sums over the streams of one route.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct RouteSum {
-    /// Which.
+    /// Name of the route.
     pub route: String,
-    /// How many there were.
+    /// Number of streams.
     pub streams: usize,
-    /// Bytes of file data that they carried, and bits of them by the seconds of the whole copy.
+    /// Bytes of file data that they carried, and their bits per second over the whole copy.
     pub bytes: u64,
     bps: f64,
 }
@@ -108,25 +108,25 @@ pub struct RouteSum {
 struct Verification {
     algorithm: &'static str,
     verified: bool,
-    /// What `root` is the hash of: the one file copied, or the record of all entries.
+    /// The subject of `root`: the one file copied, or the record of all entries.
     of: Option<&'static str>,
-    /// Hexadecimal.
+    /// The hash, in hexadecimal.
     root: Option<String>,
 }
 
-/// One entry that was not copied.
+/// An entry that was not copied.
 #[derive(Debug, Clone, Serialize)]
 pub struct FailedEntry {
-    /// Which.
+    /// Path of the entry.
     pub path: String,
-    /// Why, for programs.
+    /// Reason, for programs.
     pub kind: longhaul_transfer::FailureKind,
-    /// Why, for people.
+    /// Reason, for people.
     pub message: String,
 }
 
 impl Report {
-    /// From what was watched and how it ended.
+    /// Builds the report from the observations of a copy and its end.
     pub fn new(
         direction: &str,
         elapsed: Duration,
@@ -188,7 +188,7 @@ impl Report {
             routing: None,
             deadline: None,
             limited_by: limits.chief(),
-            // Of a copy between two hosts, only those know.
+            // The limits of a copy between two hosts are only known to those hosts.
             explanation: matches!(direction, "push" | "pull")
                 .then(|| limits.explain(push, streams.len(), goodput_bps)),
             verification: Verification {
@@ -203,27 +203,27 @@ impl Report {
         }
     }
 
-    /// Whether everything was copied.
+    /// Returns true if everything was copied.
     pub fn ok(&self) -> bool {
         self.ok
     }
 
-    /// The streams of each route.
+    /// Returns the streams of each route.
     pub fn routes(&self) -> &[RouteSum] {
         &self.routes
     }
 
-    /// What ended the copy early.
+    /// Returns the error that ended the copy early.
     pub fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
 
-    /// The exit code it stands for.
+    /// Returns the exit code.
     pub fn exit(&self) -> Exit {
         Exit::from_code(Some(i64::from(self.exit_code))).unwrap_or(Exit::Usage)
     }
 
-    /// For people, on standard error; with `explain`, also what limited the copy.
+    /// Prints the report for people on standard error. With `explain`, adds what limited the copy.
     pub fn print(&self, quiet: bool, explain: bool) {
         if let Some(error) = &self.error {
             message!("longhaul: {error}");
@@ -234,7 +234,7 @@ impl Report {
             );
         }
         if !quiet && (self.error.is_none() || self.files > 0) {
-            // The hash over nothing but failures says nothing.
+            // A hash over failures alone means nothing.
             let root = self.verification.root.as_deref();
             let root =
                 root.filter(|_| self.files > 0 || self.failed == 0)
@@ -315,7 +315,7 @@ impl Stream {
 }
 
 impl RouteSum {
-    /// In the order in which the routes' first streams were opened.
+    /// Sums streams by route, in the order in which the routes' first streams were opened.
     fn of(streams: &[Arc<StreamCounters>], seconds: f64) -> Vec<Self> {
         let mut sums: Vec<Self> = Vec::new();
         for stream in streams {
@@ -351,12 +351,12 @@ fn seconds_held(tally: &Tally) -> BTreeMap<&'static str, f64> {
         .collect()
 }
 
-/// What limited the streams of a copy, taken together.
+/// Limits of a copy's streams, summed.
 #[derive(Default)]
 struct Limits {
     sending: Tally,
     receiving: Tally,
-    /// The depot next to the end that sends, on the route that carried most.
+    /// The depot next to the sending end, on the route that carried most.
     depot: Option<String>,
 }
 
@@ -403,7 +403,7 @@ impl Limits {
     }
 }
 
-/// Hexadecimal.
+/// Formats bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes

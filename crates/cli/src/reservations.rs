@@ -1,4 +1,4 @@
-//! `longhaul reservations`: what is reserved, and what is done about it.
+//! `longhaul reservations`: lists and controls reservations.
 
 pub mod show;
 
@@ -15,7 +15,7 @@ use crate::agent_client::in_runtime;
 use crate::exit::Exit;
 use crate::{answer, controller};
 
-/// Show what is reserved: a calendar of all that this key may see, or one reservation; or commit,
+/// Show reservations: a calendar of all that this key may see, or one reservation; or commit,
 /// cancel, set up or tear down one.
 #[derive(Args)]
 pub struct Reservations {
@@ -23,38 +23,38 @@ pub struct Reservations {
     id: Option<u64>,
     #[command(subcommand)]
     action: Option<Action>,
-    /// Also those that are over: they are kept for a week.
+    /// Include reservations that are over: they are kept for a week.
     #[arg(long, conflicts_with = "id")]
     all: bool,
     /// Only one's own.
     #[arg(long, conflicts_with = "id")]
     own: bool,
-    /// The key to ask with [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE", global = true)]
     identity: Option<PathBuf>,
-    /// JSON: one object a line for each.
+    /// Print JSON, one object per line for each.
     #[arg(long, global = true)]
     json: bool,
 }
 
 #[derive(Subcommand)]
 enum Action {
-    /// Take what is held, with all of its series.
+    /// Commit what is held, with all of its series.
     Commit,
-    /// Give back what is held, with all of its series.
+    /// Return what is held, with all of its series.
     Abort,
-    /// Cancel it, and give back all of it.
+    /// Cancel it, and return all of it.
     Cancel {
-        /// With all of its series that have not ended.
+        /// Include all of its series that have not ended.
         #[arg(long)]
         series: bool,
     },
     /// Have its paths set up in its time.
     Provision,
-    /// Have them torn down; it stays reserved.
+    /// Have its paths torn down; it stays reserved.
     Release,
-    /// Show what lets this key use its paths at the depots on them: the route and the grant of
-    /// each, as `longhaul perf` takes them. A grant holds for a minute: use it at once.
+    /// Show what permits this key to use its paths at the depots on them: the route and the grant
+    /// of each, as `longhaul perf` takes them. A grant holds for a minute: use it at once.
     Grants,
 }
 

@@ -24,33 +24,33 @@ use crate::{answer, controller, moment};
 /// Reserve bandwidth between two ends: a rate for some time, or a volume by a deadline.
 ///
 /// The controller is asked (longhaul controller use URL). It answers with the paths and their
-/// rates, or says which links are full and until when, and what could be had instead. Times are
-/// those of this machine: 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00',
-/// 2026-11-27T18:00:00Z, +2h, now.
+/// rates, or says which links are full and until when, and what it offers instead. Times are those
+/// of this machine: 18:00, 'Fri 18:00', 'tomorrow 9:00', '2026-11-27 18:00', 2026-11-27T18:00:00Z,
+/// +2h, now.
 #[derive(Args)]
 pub struct Reserve {
-    /// Where the bytes come from: a host, a depot or a site of the map.
+    /// The sending end: a host, a depot or a site of the map.
     #[arg(value_name = "FROM")]
     source: String,
-    /// Where they go.
+    /// The receiving end.
     #[arg(value_name = "TO")]
     destination: String,
-    /// This rate, through all of the time: 5G, 800 Mbit/s.
+    /// Constant rate for the whole time: 5G, 800 Mbit/s.
     #[arg(long, value_name = "RATE", value_parser = some_rate, required_unless_present = "bytes")]
     rate: Option<Rate>,
-    /// So much in that time: 10T, 500 GiB.
+    /// Volume to move in that time: 10T, 500 GiB.
     #[arg(long, value_name = "SIZE", value_parser = some_bytes, conflicts_with = "rate")]
     bytes: Option<ByteCount>,
-    /// No faster than this, with --bytes.
+    /// Maximum rate, with --bytes.
     #[arg(long, value_name = "RATE", value_parser = some_rate, requires = "bytes")]
     at_most: Option<Rate>,
-    /// At one rate all the time where that goes, with --bytes; else as early as it goes.
+    /// With --bytes: prefer one constant rate; otherwise finish as early as possible.
     #[arg(long, requires = "bytes")]
     even: bool,
-    /// When it begins [default: now].
+    /// Start [default: now].
     #[arg(long, value_name = "TIME")]
     from: Option<String>,
-    /// When it ends, or is to be there.
+    /// End of the time, or deadline.
     #[arg(
         long,
         visible_alias = "by",
@@ -58,63 +58,73 @@ pub struct Reserve {
         required_unless_present = "for_time"
     )]
     until: Option<String>,
-    /// How long it takes, in place of --until: 2h, 90 min.
+    /// Duration instead of --until: 2h, 90 min.
     #[arg(long = "for", value_name = "TIME", value_parser = some_time, conflicts_with = "until")]
     for_time: Option<Time>,
-    /// Over so many paths at once, at most.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=8))]
+    /// Maximum number of simultaneous paths.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 1,
+        value_parser = clap::value_parser!(u32).range(1..=8),
+    )]
     paths: u32,
     /// Paths share no link; with =sites, no site between the ends either.
-    #[arg(long, value_name = "WHAT", num_args = 0..=1, require_equals = true, default_missing_value = "links")]
+    #[arg(
+        long,
+        value_name = "WHAT",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "links",
+    )]
     disjoint: Option<Shared>,
-    /// Which path is better, where one will do.
+    /// Path to prefer if one is enough.
     #[arg(long, value_name = "WHAT", default_value = "hops")]
     prefer: Better,
-    /// Not over this site. Repeatable.
+    /// Avoid this site. Repeatable.
     #[arg(long, value_name = "SITE")]
     avoid_site: Vec<String>,
-    /// Not over this link. Repeatable.
+    /// Avoid this link. Repeatable.
     #[arg(long, value_name = "LINK")]
     avoid_link: Vec<String>,
-    /// The same again, by a recurrence rule (RFC 5545): FREQ=WEEKLY;COUNT=4. All are granted, or
-    /// none.
+    /// Repeat it by a recurrence rule (RFC 5545): FREQ=WEEKLY;COUNT=4. All are granted, or none.
     #[arg(long, value_name = "RRULE")]
     every: Option<String>,
-    /// Only hold it: longhaul reservations ID commit takes it, or a minute later it is given back.
+    /// Only hold it: longhaul reservations ID commit takes it, or a minute later it is returned.
     #[arg(long)]
     hold: bool,
-    /// Have its paths set up in its time; without, longhaul reservations ID provision does.
+    /// Have its paths set up in its time; otherwise longhaul reservations ID provision does that.
     #[arg(long)]
     provision: bool,
     /// Only for streams with source ports of its own, which the answer names: other streams between
-    /// the ends stay out of it. So it is in any case with several paths.
+    /// the ends do not use it. Reservations with several paths always work like this.
     #[arg(long)]
     pin: bool,
-    /// The address, or prefix, that its streams come from, where the map knows several.
+    /// Source address or prefix of its streams, if the map knows several.
     #[arg(long, value_name = "ADDRESS")]
     from_address: Option<Prefix>,
-    /// The one that they go to.
+    /// Destination address or prefix of its streams.
     #[arg(long, value_name = "ADDRESS")]
     to_address: Option<Prefix>,
-    /// What it is for.
+    /// Purpose of the reservation.
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
-    /// The key to ask with [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// As one JSON object: what is reserved, or the refusal.
+    /// Print one JSON object: the reservation, or the refusal.
     #[arg(long)]
     json: bool,
 }
 
-/// What paths must not share.
+/// Kinds of elements that paths must not share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Shared {
     Links,
     Sites,
 }
 
-/// Which path is better.
+/// Criteria for the better path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Better {
     Hops,
@@ -200,7 +210,7 @@ impl Reserve {
             },
             (None, None) => return Err(anyhow!("say how much: --rate or --bytes")),
         };
-        // Where the system does not say which zone it is in, its hours are those of UTC.
+        // If the system does not say which zone it is in, its hours are those of UTC.
         let zone = now
             .time_zone()
             .iana_name()

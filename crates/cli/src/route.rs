@@ -1,4 +1,4 @@
-//! `longhaul route`: explains by which routes a transfer would go.
+//! `longhaul route`: explains which routes a transfer would use.
 
 use std::path::PathBuf;
 
@@ -15,31 +15,31 @@ use crate::exit::Exit;
 use crate::target::SERVER_PORT;
 use crate::{answer, home};
 
-/// Explain in five lines by which routes a transfer to a server would go, and why.
+/// Explain in five lines which routes a transfer to a server would use, and why.
 ///
-/// The controller is asked (longhaul controller use URL); while it does not answer, the last table
-/// that it gave is gone by, and the last line says so.
+/// The controller is asked (longhaul controller use URL); while it does not answer, its last table
+/// is used, and the last line says so.
 #[derive(Args)]
 pub struct RouteCommand {
     /// The server: HOST[:PORT].
     #[arg(value_name = "HOST[:PORT]")]
     host: String,
-    /// How much is to be moved: 500M, 10G; a bare number is bytes [default: much].
+    /// Bytes to move: 500M, 10G; a bare number is bytes [default: a large amount].
     #[arg(long, value_name = "SIZE")]
     size: Option<ByteCount>,
-    /// By how many streams [default: as many as are good].
+    /// Number of streams [default: as many as help].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     streams: Option<u32>,
-    /// The bytes come from there, and do not go there.
+    /// Fetch from the server instead of sending to it.
     #[arg(long)]
     fetch: bool,
     /// TCP congestion control of this host's connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// The key to ask with [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// As one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
@@ -74,13 +74,21 @@ impl RouteCommand {
         };
         if self.json {
             let routes = |routes: &[ChosenRoute]| -> Vec<_> {
-                let shown = |chosen: &ChosenRoute| json!({ "route": chosen.route.to_string(), "depots": chosen.depots, "seconds": chosen.seconds });
+                let shown = |chosen: &ChosenRoute| {
+                    json!({
+                        "route": chosen.route.to_string(), "depots": chosen.depots,
+                        "seconds": chosen.seconds
+                    })
+                };
                 routes.iter().map(shown).collect()
             };
             answer::line(json!({
-                "destination": question.destination.to_string(), "bytes": question.bytes, "by": choice.origin.word(),
-                "routes": routes(choice.used()), "others": routes(choice.routes.get(choice.at_once..).unwrap_or_default()),
-                "seconds": choice.seconds, "why": lines(&choice, away.as_deref()), "controller_error": away,
+                "destination": question.destination.to_string(), "bytes": question.bytes,
+                "by": choice.origin.word(),
+                "routes": routes(choice.used()),
+                "others": routes(choice.routes.get(choice.at_once..).unwrap_or_default()),
+                "seconds": choice.seconds, "why": lines(&choice, away.as_deref()),
+                "controller_error": away,
             }));
         } else {
             for line in lines(&choice, away.as_deref()) {
@@ -91,7 +99,7 @@ impl RouteCommand {
     }
 }
 
-/// The choice in five lines: those of the controller, where it gave them.
+/// Formats the choice in five lines: those of the controller, if it gave them.
 fn lines(choice: &Choice, away: Option<&str>) -> Vec<String> {
     if choice.why.len() == 5 {
         return choice.why.clone();

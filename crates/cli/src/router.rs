@@ -14,15 +14,15 @@ use crate::exit::Exit;
 use crate::stop::StopSignals;
 use crate::{answer, home, logging};
 
-/// What the address of a socket begins with.
+/// Prefix of a socket's address.
 const SOCKET_SCHEME: &str = "unix:";
-/// Most bytes of a configuration that are read.
+/// Maximum bytes of a configuration.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// Set up circuits on this Linux machine, for a controller.
 ///
 /// The controller asks over a Unix socket (--listen), or over standard input and output, as through
-/// ssh; its control.toml names either way. Whoever reaches it may ask for anything. It needs tc and
+/// ssh; its control.toml names either. Anyone who reaches it may ask for anything. It needs tc and
 /// ip (iproute2) and the right to use them: root, or CAP_NET_ADMIN. What is set up stays when it
 /// ends.
 #[derive(Args)]
@@ -34,8 +34,8 @@ pub struct Router {
     /// [default: standard input and output].
     #[arg(long, value_name = "unix:PATH", value_parser = socket)]
     listen: Option<PathBuf>,
-    /// Where it keeps which part of a circuit has which number: a directory that is gone after a
-    /// restart of the machine, as all that it set up is.
+    /// Directory where it records the number of each part of a circuit. The directory must vanish
+    /// at a restart of the machine, as everything set up does.
     #[arg(
         long,
         value_name = "DIRECTORY",
@@ -92,7 +92,7 @@ impl Router {
             stop.send_replace(true);
         };
         let (ended, ()) = tokio::join!(listening, signalled);
-        // Nobody else has it while this one holds its record.
+        // No other router owns the socket while this one holds its record.
         let _ = std::fs::remove_file(&path);
         ended.with_context(|| format!("cannot go on listening at {}", home::shown(&path)))?;
         Ok(Exit::Success)
@@ -106,7 +106,8 @@ fn read(file: &Path) -> Result<RouterConfig> {
         .len();
     if size > MAX_CONFIG_BYTES {
         bail!(
-            "{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} are read"
+            "{shown}: {size} bytes are no configuration of a router: at most {MAX_CONFIG_BYTES} \
+             are read"
         );
     }
     let text = read_trusted_file(file).with_context(|| format!("cannot read {shown}"))?;

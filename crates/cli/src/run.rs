@@ -1,4 +1,4 @@
-//! `longhaul run`: a program that knows nothing of routes, with its connections on them.
+//! `longhaul run`: runs an unmodified program with its connections on routes.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -20,52 +20,55 @@ use crate::{failure, quantity};
 
 mod isolated;
 
-/// Exit code when `longhaul run` itself fails, as `env`, `nice` and `timeout` have it.
+/// Exit code when `longhaul run` itself fails, as for `env`, `nice` and `timeout`.
 const FAILED: u8 = 125;
-/// Names the preload object, where it is not beside this program.
+/// Environment variable with the path of the preload object, if it is not beside this program.
 const OBJECT_VARIABLE: &str = "LONGHAUL_PRELOAD";
 
 const STARTER: launch::Starter = launch::Starter {
     name: "longhaul",
-    instead: "run it with --isolate, give it the on-ramp as its SOCKS or HTTP proxy, or run a dynamically linked build",
+    instead: "run it with --isolate, give it the on-ramp as its SOCKS or HTTP proxy, or run a \
+        dynamically linked build",
 };
 
 const AFTER_HELP: &str = "\
-Exit status: the program's, or 128 and the number of the signal that ended it; 125 if longhaul itself fails, 126 if the program cannot be run so, \
+Exit status: the program's, or 128 and the number of the signal that ended it; 125 if longhaul \
+itself fails, 126 if the program cannot be run so, \
 127 if there is none.";
 
 /// Run a program with its connections on routes.
 ///
-/// The program knows nothing of it: what it connects to goes by the route that routes.toml names
-/// for it, and all else directly. It asks the on-ramp of this machine; where none runs, one is
-/// started for as long as the program runs.
+/// The program needs no change: a connection uses the route that routes.toml names for its
+/// destination, and is direct without one. Routes are provided by the on-ramp of this machine; if
+/// it does not run, one is started for as long as the program runs.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Run {
-    /// What its connections are for, reported to the depots.
+    /// Purpose of its connections, reported to the depots.
     #[arg(long, value_name = "TEXT", value_parser = purpose)]
     purpose: Option<String>,
-    /// How much each connection will carry, such as 10G.
+    /// Size of each connection, such as 10G.
     #[arg(long, value_name = "BYTES", value_parser = quantity::some_bytes)]
     size: Option<ByteCount>,
-    /// The rate that is wished for, such as 500M.
+    /// Desired rate, such as 500M.
     #[arg(long, value_name = "R", value_parser = quantity::some_rate)]
     rate: Option<Rate>,
-    /// How long each may take, such as 2h.
+    /// Maximum duration of each, such as 2h.
     #[arg(long = "for", value_name = "DURATION", value_parser = quantity::some_time)]
     duration: Option<Time>,
-    /// Where there is no route, or no on-ramp, no connection (ENETUNREACH) instead of a direct one.
+    /// Without a route or an on-ramp, refuse the connection (ENETUNREACH) instead of connecting
+    /// directly.
     #[arg(long)]
     closed: bool,
     /// Right-size its direct connections too, as `drs run` does.
     #[arg(long)]
     right_size: bool,
-    /// In a network namespace of its own, with nothing loaded before it: for programs that are
+    /// Run it in a network namespace of its own, with nothing preloaded: for programs that are
     /// statically linked or make their system calls themselves (Go, io_uring).
     #[arg(long, conflicts_with = "right_size")]
     isolate: bool,
     /// The file of routes, for an on-ramp of its own, whether or not one runs [default: that of the
-    /// on-ramp that runs, else routes.toml where keys are kept].
+    /// running on-ramp, else routes.toml where keys are kept].
     #[arg(long, value_name = "FILE")]
     routes: Option<PathBuf>,
     /// The program and its arguments, after `--`.
@@ -88,7 +91,7 @@ fn purpose(text: &str) -> Result<String, String> {
 }
 
 impl Run {
-    /// Runs the program; says in one line why it could not.
+    /// Runs the program, or prints in one line why it could not.
     pub fn run(self) -> ExitCode {
         match self.start() {
             Ok(code) => ExitCode::from(code),
@@ -128,7 +131,7 @@ impl Run {
         Ok(launch::exit_code(status))
     }
 
-    /// The on-ramp that is to be asked, if it runs already.
+    /// Returns the socket of the on-ramp to use, if it runs already.
     fn running(&self) -> Option<PathBuf> {
         match &self.routes {
             None => running(),
@@ -136,7 +139,7 @@ impl Run {
         }
     }
 
-    /// Has the environment say what is wanted.
+    /// Passes the options to the program in environment variables.
     fn say(&self, command: &mut Command) {
         let mode = if self.closed { "closed" } else { "open" };
         command.env(settings::ROUTES_VARIABLE, mode);
@@ -166,18 +169,18 @@ impl Run {
     }
 }
 
-/// Whole seconds, rounded up.
+/// Returns whole seconds, rounded up.
 fn seconds(time: Time) -> u64 {
     time.0.as_secs() + u64::from(time.0.subsec_nanos() > 0)
 }
 
-/// The socket of the on-ramp that runs already, if one does.
+/// Returns the socket of the running on-ramp, if one runs.
 fn running() -> Option<PathBuf> {
     let path = crate::onramp::asked_socket().ok()?;
     longhaul_onramp::answers(&path).then_some(path)
 }
 
-/// An on-ramp for one program: its socket is in a directory of its own, and it ends with this
+/// An on-ramp for one program. Its socket is in a directory of its own, and it ends with this
 /// process.
 struct Own {
     child: Child,
@@ -200,26 +203,27 @@ impl Own {
             command.arg("--routes").arg(routes);
         }
         command
-            // Its notices are not the program's; what goes wrong is still reported.
+            // Its notices are not the program's output; errors are still reported.
             .env(
                 "RUST_LOG",
                 std::env::var_os("RUST_LOG").unwrap_or_else(|| "warn".into()),
             )
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            // What a terminal sends is the program's business.
+            // Signals from the terminal are for the program.
             .process_group(0);
         ends_with_us(&mut command);
         let mut child = command.spawn().context("cannot start an on-ramp")?;
         let mut ready = String::new();
         if let Some(output) = child.stdout.take() {
-            // It says one line when it listens; a line that is cut says that it ended.
+            // It prints one line when it listens; an incomplete line means that it ended.
             let _ = BufReader::new(output).read_line(&mut ready);
         }
         if !ready.ends_with('\n') {
             let status = child.wait().context("cannot wait for the on-ramp")?;
             bail!(
-                "no on-ramp runs, and the one that was started ended ({status}): try longhaul onramp by itself"
+                "no on-ramp runs, and the one that was started ended ({status}): try longhaul \
+                 onramp by itself"
             );
         }
         Ok(Self {
@@ -229,7 +233,7 @@ impl Own {
         })
     }
 
-    /// Lets it bring to its end what the program has left to it, and ends it.
+    /// Lets it finish what the program has left to it, and ends it.
     fn end(mut self) {
         let number = i32::try_from(self.child.id())
             .ok()
@@ -241,7 +245,7 @@ impl Own {
     }
 }
 
-/// Has a child end when this process does, whatever ends that.
+/// Has a child terminated when this process ends for any reason.
 #[allow(unsafe_code)] // nothing else runs in the child before it is another program
 fn ends_with_us(command: &mut Command) {
     let signal = Some(rustix::process::Signal::TERM);

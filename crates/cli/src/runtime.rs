@@ -1,9 +1,9 @@
 //! Runtimes of the commands, for systems that allow a process few threads.
 //!
-//! tokio panics if it cannot start its first thread. If it has only the threads that run tasks,
-//! blocking work waits until the system allows another one, and nothing asks again. So the threads
-//! are tried first: with few of them there are fewer workers, with too few starting is an error,
-//! and later shortages are retried.
+//! tokio panics if it cannot start its first thread. If it can only start worker threads, blocking
+//! work waits until the system allows another thread, and nothing retries. So the threads are tried
+//! first: with few of them there are fewer workers, and with too few, starting is an error. Later
+//! shortages are retried.
 
 use std::io;
 use std::num::NonZero;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-/// Threads that blocking work must be able to have: for a walk, which may wait for the other two,
-/// one that reads and one that writes.
+/// Threads that blocking work must be able to have: one for a walk, which may wait for the other
+/// two, one that reads and one that writes.
 const BLOCKING_THREADS: usize = 3;
-/// Interval at which blocking work is given the thread that was refused to it. Less than tokio
-/// keeps an idle thread (10 s), so that usually one is left.
+/// Interval at which blocking work is given a thread that was refused before. It is shorter than
+/// the time for which tokio keeps an idle thread (10 s), so one usually remains.
 const RETRY_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Reason why a command cannot start.
@@ -26,15 +26,16 @@ pub enum StartError {
     /// The system allows this process too few threads, or no memory for them. Raise the limit on
     /// processes (`ulimit -u`, TasksMax= of the unit) or on address space (`ulimit -v`).
     #[error(
-        "starting threads failed: {possible} of {needed} could be started: {source}; raise the limit \
+        "starting threads failed: {possible} of {needed} could be started: {source}; raise the \
+         limit \
          on processes (ulimit -u, TasksMax=) or on memory (ulimit -v)"
     )]
     Threads {
-        /// Threads that could be started.
+        /// Number of threads that could be started.
         possible: usize,
-        /// Threads needed at least.
+        /// Minimum number of threads needed.
         needed: usize,
-        /// Error of the one that could not be started.
+        /// Error of the thread that could not be started.
         source: io::Error,
     },
     /// The system has no descriptors for the runtime. Raise the limit on open files (`ulimit -n`).
@@ -54,7 +55,7 @@ pub fn start_with(blocking_threads: usize) -> Result<Runtime, StartError> {
     build(builder, processors())
 }
 
-/// Builds a runtime with one worker, for a question or two.
+/// Builds a runtime with one worker, for short requests.
 pub fn start_small() -> Result<Runtime, StartError> {
     build(Builder::new_multi_thread(), 1)
 }
@@ -90,13 +91,15 @@ fn build(mut builder: Builder, wanted_workers: usize) -> Result<Runtime, StartEr
     Ok(runtime)
 }
 
-/// Workers of a runtime that wants `wanted` of them, if `possible` threads can be started.
+/// Returns the workers of a runtime that wants `wanted` of them, if `possible` threads can be
+/// started.
 fn workers(wanted: usize, possible: usize) -> Option<usize> {
     let left = possible.checked_sub(BLOCKING_THREADS)?;
     (left > 0).then(|| wanted.clamp(1, left))
 }
 
-/// Number of threads, up to `wanted`, that can run at once; with the error that limits it.
+/// Returns the number of threads, up to `wanted`, that can run at once, with the error that limits
+/// it.
 fn startable_threads(wanted: usize) -> (usize, Option<io::Error>) {
     let gate = Arc::new(RwLock::new(()));
     let closed = gate.write();

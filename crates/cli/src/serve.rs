@@ -23,42 +23,41 @@ use crate::stop::StopSignals;
 use crate::target::SERVER_PORT;
 use crate::{answer, descriptors, doctor, failure, home, logging, perf};
 
-/// Descriptors for all that is no copy: connections being set up, measurements, listeners, the
+/// Descriptors for everything except copies: connections being set up, measurements, listeners, the
 /// runtime.
 const OTHER_DESCRIPTORS: usize = 1024;
-/// Least descriptors that a server can make progress with.
+/// Minimum descriptors with which a server can make progress.
 const MIN_DESCRIPTORS: u64 = 64;
-/// Descriptors for each stream of a copy where there are few: the stream, and files and directories
-/// of its work.
+/// Descriptors for each stream of a copy when they are scarce: the stream, and the files and
+/// directories of its work.
 const DESCRIPTORS_PER_STREAM: u64 = 8;
-/// Blocking threads for all that is no copy: look-ups, the doctor.
+/// Blocking threads for everything except copies: look-ups, the doctor.
 const OTHER_BLOCKING_THREADS: usize = 64;
-/// How long copies that end with the server may take to remove, or make durable, what is not
-/// finished.
+/// Time for copies that end with the server to remove unfinished files, or to make them durable.
 const LET_GO_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
 
-/// Serve a directory to the keys that are granted it.
+/// Serve a directory to the keys that are granted access to it.
 ///
-/// Nobody may do anything unless a grant says so. Nothing outside the root is ever read or written:
-/// no path and no symbolic link leads out, and links inside are not followed either.
+/// Nothing is permitted without a grant. Nothing outside the root is ever read or written: no path
+/// and no symbolic link leads out, and links inside are not followed either.
 #[derive(Args)]
 pub struct Serve {
     /// The directory to serve. If it is moved, replaced or mounted over, nothing is served until it
     /// is back, or SIGHUP confirms the new one.
     #[arg(long, value_name = "DIR", required_unless_present = "over_stdio")]
     root: Option<PathBuf>,
-    /// Serve whoever started this over ssh, and do what standard input says. For `longhaul cp` to
+    /// Serve the user who started this over ssh, and obey standard input. For `longhaul cp` to
     /// user@host:path.
     #[arg(long, hide = true, exclusive = true)]
     over_stdio: bool,
-    /// Where to listen [default: every address, port 7511]. Port 0 takes a free one, which is
+    /// Address to listen at [default: every address, port 7511]. Port 0 takes a free one, which is
     /// printed.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
     /// Let this key read the root, or a directory beneath it. Repeatable.
     #[arg(long, value_name = "KEY[=DIR]")]
     read: Vec<String>,
-    /// Let this key put files in the root, or in a directory beneath it, and replace none.
+    /// Let this key put files in the root, or in a directory beneath it, but replace none.
     /// Repeatable. It includes no reading.
     #[arg(long, value_name = "KEY[=DIR]")]
     create: Vec<String>,
@@ -76,19 +75,24 @@ pub struct Serve {
     /// TCP congestion control of accepted connections [default: the system's].
     #[arg(long, value_name = "NAME")]
     congestion: Option<String>,
-    /// Copies carried at once.
+    /// Maximum simultaneous copies.
     #[arg(long, value_name = "N", default_value_t = Limits::default().copies)]
     max_copies: usize,
-    /// Streams of one copy.
+    /// Maximum streams of one copy.
     #[arg(long, value_name = "N", default_value_t = Limits::default().streams_per_copy)]
     max_streams: u16,
-    /// Files open at once to be written or read in blocks; less if the limit on descriptors (ulimit
-    /// -n) leaves no room for them.
+    /// Maximum files open at once to be written or read in blocks; fewer if the limit on
+    /// descriptors (ulimit -n) requires it.
     #[arg(long, value_name = "N", default_value_t = Limits::default().open_files)]
     max_open_files: usize,
-    /// Memory for what is remembered of copies, beside the buffers of their streams: 512MiB; a bare
+    /// Memory for the state of copies, in addition to the buffers of their streams: 512MiB; a bare
     /// number is MiB.
-    #[arg(long, value_name = "SIZE", default_value_t = ByteCount(Limits::default().bookkeeping as u64), value_parser = memory)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        default_value_t = ByteCount(Limits::default().bookkeeping as u64),
+        value_parser = memory,
+    )]
     max_memory: ByteCount,
     /// Let clients that ask for it (`cp --no-encrypt`) send and receive the content of large files
     /// unencrypted.
@@ -105,7 +109,7 @@ pub struct Serve {
 impl Serve {
     /// Serves until a signal.
     pub fn run(self) -> Result<Exit> {
-        // What it logs reaches the terminal of whoever copies.
+        // The log appears on the terminal of the user who copies.
         logging::start(if self.over_stdio { "error" } else { "info" });
         let limits = self.limits()?;
         let blocking_threads = limits
@@ -121,12 +125,12 @@ impl Serve {
                 }
             }
         });
-        // What copies leave behind is removed, or made durable.
+        // Unfinished files of copies are removed, or made durable.
         runtime.shutdown_timeout(LET_GO_TIMEOUT);
         exit
     }
 
-    /// What it bears, with as many open files as this process may have.
+    /// Returns the limits, with as many open files as this process may have.
     fn limits(&self) -> Result<Limits> {
         let limits = Limits {
             copies: self.max_copies,
@@ -150,10 +154,11 @@ impl Serve {
             }
             Err(needed) => {
                 tracing::warn!(
-                    "this process may have {descriptors} descriptors, and needs {needed} for what it is to bear: raise the limit on \
+                    "this process may have {descriptors} descriptors, and needs {needed} for what \
+                     it is to bear: raise the limit on \
                      open files (ulimit -n), or lower --max-copies"
                 );
-                // Too few for any promise: where there is none left, work waits for one.
+                // Too few for any guarantee: work waits for a free one.
                 let streams =
                     u16::try_from(descriptors / DESCRIPTORS_PER_STREAM).unwrap_or(u16::MAX);
                 Ok(Limits {
@@ -166,12 +171,13 @@ impl Serve {
     }
 
     async fn serve(&self, root: &Path, limits: Limits) -> Result<Exit> {
-        // From now on it asks for the grants to be read again, and ends nobody.
+        // From here on, SIGHUP reads the grants again and does not end the process.
         let mut hangup = signal(SignalKind::hangup())?;
         let grants = self.grants()?;
         if grants.is_empty() {
             bail!(
-                "nobody may do anything yet: name a key with --read, --create, --write or --grants (a client's is shown by: longhaul keys show)"
+                "nobody may do anything yet: name a key with --read, --create, --write or --grants \
+                 (a client's is shown by: longhaul keys show)"
             );
         }
         let served = home::shown(root);
@@ -179,7 +185,8 @@ impl Serve {
             .map_err(|errno| anyhow!("{served}: {}", std::io::Error::from(errno)))?;
         if root.dir().is_resolved_in_steps() {
             tracing::warn!(
-                "this system lacks openat2 or forbids it (Linux before 5.6, or a container's seccomp filter): paths are \
+                "this system lacks openat2 or forbids it (Linux before 5.6, or a container's \
+                 seccomp filter): paths are \
                  resolved one directory after the other, which confines as well and takes longer"
             );
         }
@@ -216,7 +223,7 @@ impl Serve {
         };
         let listener = match self.listen {
             Some(addr) => Listener::bind(options(addr)).await?,
-            // One socket for both families, where there is IPv6.
+            // One socket for both families, if the system has IPv6.
             None => {
                 match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
                     Ok(listener) => listener,
@@ -232,7 +239,7 @@ impl Serve {
             while hangup.recv().await.is_some() {
                 self.reload(&server);
                 let server = server.clone();
-                // If it panics, what was served is served on.
+                // If this panics, the server continues with the old root.
                 let _ = tokio::task::spawn_blocking(move || server.reopen_root()).await;
             }
             std::future::pending::<()>().await;
@@ -245,8 +252,8 @@ impl Serve {
         }
     }
 
-    /// Reads the grants again. Those of the command line stay; if the file has a mistake, those in
-    /// force do.
+    /// Reads the grants again. Those of the command line stay; if the file has an error, the grants
+    /// in force stay too.
     fn reload(&self, server: &Server) {
         match self.grants() {
             Ok(grants) => {
@@ -260,7 +267,7 @@ impl Serve {
         }
     }
 
-    /// Hands every session to what it is for, as its OPEN says.
+    /// Dispatches each session to the service that its OPEN names.
     async fn accept(&self, server: Arc<Server>, listener: &Listener) -> longhaul_session::Error {
         let meter = longhaul_perf::Server::new(longhaul_perf::Limits::default());
         let events = Arc::new(EventLog::new());
@@ -304,19 +311,20 @@ impl Serve {
         Ok(grants)
     }
 
-    /// Reports where and who; the first lines of standard output, for a person or a program.
+    /// Prints the address and key as the first lines of standard output, for a person or a program.
     fn announce(&self, root: &str, addr: SocketAddr, key: &str) {
         let address = addr.to_string();
         if self.json {
-            answer::line(
-                serde_json::json!({ "event": "listening", "address": address, "key": key, "root": root }),
-            );
+            answer::line(serde_json::json!({
+                "event": "listening", "address": address, "key": key, "root": root
+            }));
         } else {
             answer::line(format_args!("listening on {address}"));
             answer::line(format_args!("key {key}"));
             let host = answer::reachable(addr);
             message!(
-                "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE lh://{host}/"
+                "longhaul: serving {root}; copy with: longhaul cp --host-key {key} FILE \
+                 lh://{host}/"
             );
         }
     }

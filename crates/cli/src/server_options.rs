@@ -1,5 +1,5 @@
-//! How a server is reached and known, for paths of the form `lh://host/path`, in the flags of
-//! `longhaul cp`.
+//! Options for reaching and authenticating a server, for paths of the form `lh://host/path`, named
+//! as in `longhaul cp`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use longhaul_transfer::SessionConnector;
 use crate::trust::Remembering;
 use crate::{home, trust};
 
-/// At lh://host/path.
+/// Options for lh://host/path.
 #[derive(Args)]
 #[command(next_help_heading = "At lh://host/path")]
 pub struct ServerOptions {
-    /// Depots to pass, in order, or `direct`. Repeatable: the first that leads there is taken.
+    /// Depots to pass, in order, or `direct`. Repeatable: the first that leads there is used.
     /// [default: direct]
     #[arg(long, value_name = "HOP[,HOP...]|direct")]
     route: Vec<Route>,
@@ -26,16 +26,16 @@ pub struct ServerOptions {
     /// Trust a server that is not known yet, and remember its key.
     #[arg(long, conflicts_with = "host_key")]
     accept_new: bool,
-    /// The key to be known by [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
 }
 
 impl ServerOptions {
-    /// What opens sessions with `server` for `service`.
+    /// Creates a connector that opens sessions with `server` for `service`.
     ///
     /// # Errors
-    /// There is no key, or a person did not trust the server's.
+    /// There is no key, or the user did not trust the server's key.
     pub async fn connector(&self, service: Service, server: &Endpoint) -> Result<Arc<Remembering>> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let wanted = trust::Wanted {

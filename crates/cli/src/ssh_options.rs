@@ -1,4 +1,4 @@
-//! How ssh is run for paths of the form `user@host:path`, in the flags of scp.
+//! Options for running ssh for paths of the form `user@host:path`, named as in scp.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use longhaul_remote::{AddressFamily, PortRange, Ssh, Start};
 
-/// Copies to and from user@host:path.
+/// Options for copies to and from user@host:path.
 #[derive(Args)]
 #[command(next_help_heading = "Copies to and from user@host:path (also in ~/.ssh/config)")]
 pub struct SshOptions {
@@ -14,7 +14,7 @@ pub struct SshOptions {
     /// ~/.cache/longhaul there.
     #[arg(long)]
     pub bootstrap: bool,
-    /// TCP ports for the data, at whichever side can be connected to [default: any].
+    /// TCP ports for the data, at the side that accepts the connection [default: any].
     #[arg(long, value_name = "FIRST-LAST")]
     pub port_range: Option<PortRange>,
     /// The ssh program.
@@ -29,7 +29,7 @@ pub struct SshOptions {
     /// File with ssh's settings.
     #[arg(short = 'F', value_name = "FILE")]
     pub settings: Option<PathBuf>,
-    /// Host to log in by way of.
+    /// Host to jump through when logging in.
     #[arg(short = 'J', value_name = "HOST")]
     pub jump: Option<OsString>,
     /// Any option of ssh_config(5). Repeatable.
@@ -47,7 +47,7 @@ pub struct SshOptions {
 }
 
 impl SshOptions {
-    /// How the far side is started.
+    /// Returns the options for starting far sides.
     pub fn start(&self) -> Start {
         let mut options: Vec<OsString> = Vec::new();
         let mut add = |flag: &str, value: OsString| options.extend([flag.into(), value]);
@@ -86,7 +86,7 @@ impl SshOptions {
         }
     }
 
-    /// The first that is given of those that mean nothing for `lh://host/path`, and what to use
+    /// Returns the first given option that means nothing for `lh://host/path`, and what to use
     /// there.
     pub fn meaningless_for_servers(&self) -> Option<(&'static str, &'static str)> {
         let none = "leave it out";

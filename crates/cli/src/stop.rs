@@ -1,14 +1,14 @@
-//! The signals that ask a command to end: SIGINT and SIGTERM, and SIGHUP where it does not mean to
-//! read something again.
+//! The signals that ask a command to end: SIGINT and SIGTERM, and SIGHUP unless it means to read
+//! something again.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The mask of ignored signals in a process's status (proc(5)).
+/// Field with the mask of ignored signals in a process's status (proc(5)).
 const IGNORED_FIELD: &str = "SigIgn:";
 
-/// The signals, from the moment on that it is made.
+/// Receiver of the signals, from its creation on.
 pub struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
@@ -25,7 +25,7 @@ impl StopSignals {
         })
     }
 
-    /// The same and SIGHUP, unless it is ignored, as under nohup(1).
+    /// Takes over these and SIGHUP, unless SIGHUP is ignored, as under nohup(1).
     pub fn take_with_hangup() -> io::Result<Self> {
         let hangup = SignalKind::hangup();
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -38,7 +38,7 @@ impl StopSignals {
         })
     }
 
-    /// Completes when one has come, each time anew.
+    /// Completes each time a signal has arrived.
     pub async fn received(&mut self) {
         let hangup = async {
             match &mut self.hangup {
@@ -54,7 +54,7 @@ impl StopSignals {
     }
 }
 
-/// Whether a process with this status ignores a signal.
+/// Returns true if a process with this status ignores a signal.
 fn is_ignored(status: &str, signal: i32) -> bool {
     let mask = status
         .lines()

@@ -13,16 +13,16 @@ use crate::{answer, logging};
 /// Have the agent make a copy in the background; it takes the arguments of `longhaul cp`.
 ///
 /// The agent is started if it does not run. It makes the copy even if this terminal is closed,
-/// tries again what breaks off, and goes on where it was after a crash or a reboot. `longhaul jobs`
-/// lists what it does, `longhaul job NUMBER --follow` watches. With --agent, paths are those of
-/// that agent's machine, and begin with a slash.
+/// retries what breaks off, and resumes after a crash or a reboot. `longhaul jobs` lists its jobs,
+/// `longhaul job NUMBER --follow` watches one. With --agent, paths are those of that agent's
+/// machine, and begin with a slash.
 #[derive(Args)]
 #[command(override_usage = "longhaul submit [OPTIONS] <SRC>... <DST>")]
 pub struct Submit {
-    /// What to call the job.
+    /// Label of the job.
     #[arg(long, value_name = "TEXT")]
     label: Option<String>,
-    /// Greater is sooner among your jobs, from -100 to 100.
+    /// Priority among your jobs, from -100 to 100; a greater one runs sooner.
     #[arg(
         long,
         value_name = "N",
@@ -30,7 +30,7 @@ pub struct Submit {
         allow_hyphen_values = true
     )]
     priority: i64,
-    /// Not before this moment, as 2030-01-31T18:00:00Z.
+    /// Do not start before this moment, such as 2030-01-31T18:00:00Z.
     #[arg(long, value_name = "MOMENT")]
     not_before: Option<String>,
     /// Program to run when the job has ended, with the job in JSON on its standard input. Repeat
@@ -38,10 +38,10 @@ pub struct Submit {
     #[arg(long, value_name = "PROGRAM", allow_hyphen_values = true)]
     on_end: Vec<String>,
     /// Report the end of the job to this http or https URL: a POST of the job in JSON, signed by
-    /// the agent [default: what the agent was told].
+    /// the agent [default: the agent's --on-end-url].
     #[arg(long, value_name = "URL")]
     on_end_url: Option<String>,
-    /// Name of this request: sent again with the same name, it makes no second job.
+    /// Idempotency key: a request repeated with the same key makes no second job.
     #[arg(long, value_name = "TEXT")]
     key: Option<String>,
     #[command(flatten)]
@@ -51,7 +51,7 @@ pub struct Submit {
 }
 
 impl Submit {
-    /// Submits.
+    /// Submits the job.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         let agent = AgentOptions::from(self.agent);
@@ -67,7 +67,7 @@ impl Submit {
     }
 }
 
-/// Submits what `cp` was asked for.
+/// Submits the copy that `cp` was asked for.
 pub fn background(cp: &Cp) -> Result<Exit> {
     let agent = AgentOptions::from_environment();
     submit(
@@ -78,7 +78,7 @@ pub fn background(cp: &Cp) -> Result<Exit> {
     )
 }
 
-/// Whose paths those of the command line are.
+/// Returns the machine that the paths of the command line belong to.
 fn of_agent(agent: &AgentOptions) -> Result<PathsOf> {
     Ok(match agent.server()? {
         Some(_) => PathsOf::AnotherMachine,

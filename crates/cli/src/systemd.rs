@@ -1,4 +1,4 @@
-//! Units for systemd, for one user.
+//! Systemd units for one user.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use anyhow::{Context, Result};
 use crate::exit::Exit;
 use crate::{answer, home, logging};
 
-/// A resident command of this program.
+/// Unit of a resident command of this program.
 pub struct Unit<'a> {
-    /// The unit's name, without `.service`.
+    /// Name of the unit, without `.service`.
     pub name: &'a str,
-    /// What it is, for people.
+    /// Description for people.
     pub description: &'a str,
-    /// The command and its options.
+    /// Arguments of this program.
     pub arguments: &'a [String],
-    /// Seconds that it may take to end, and why it takes that long.
+    /// Seconds that stopping may take, and the reason for that time.
     pub stop: (u64, &'a str),
 }
 
-/// Writes the unit, and says how to start it.
+/// Writes the unit, and prints how to start it.
 pub fn install(unit: &Unit<'_>) -> Result<Exit> {
     logging::start("error");
     let program = std::env::current_exe().context("cannot tell where this program is")?;
@@ -34,13 +34,14 @@ pub fn install(unit: &Unit<'_>) -> Result<Exit> {
         .with_context(|| format!("cannot write {}", home::shown(&file)))?;
     answer::line(format!("wrote {}", home::shown(&file)));
     answer::line(format!(
-        "start it, now and at each login: systemctl --user daemon-reload && systemctl --user enable --now {name}"
+        "start it, now and at each login: systemctl --user daemon-reload && systemctl --user \
+         enable --now {name}"
     ));
     answer::line("to have it run while you are not logged in as well: loginctl enable-linger");
     Ok(Exit::Success)
 }
 
-/// Where a user's units are.
+/// Returns the directory of a user's units.
 fn unit_dir() -> Option<PathBuf> {
     let from = |name: &str| {
         std::env::var_os(name)
@@ -51,7 +52,8 @@ fn unit_dir() -> Option<PathBuf> {
     Some(config.join("systemd/user"))
 }
 
-/// The unit: the program from where it is now, with what this command found in its environment.
+/// Formats the unit. It runs the program from its current path, with the listed variables of this
+/// environment.
 fn text(unit: &Unit<'_>, program: &Path, kept: &[(&str, Option<String>)]) -> String {
     let set = kept.iter().filter_map(|(name, value)| {
         let value = value.as_ref()?;
@@ -61,7 +63,7 @@ fn text(unit: &Unit<'_>, program: &Path, kept: &[(&str, Option<String>)]) -> Str
         ))
     });
     let environment: String = set.collect();
-    // Only in what is run is a dollar the beginning of a variable.
+    // A dollar sign begins a variable only in the command.
     let program = quoted(&program.to_string_lossy()).replace('$', "$$");
     let arguments: String = unit
         .arguments
@@ -91,7 +93,7 @@ fn text(unit: &Unit<'_>, program: &Path, kept: &[(&str, Option<String>)]) -> Str
     )
 }
 
-/// A word as it is where it means nothing else, and quoted where it could.
+/// Formats a word, quoted only if necessary.
 fn word(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=".contains(c);
     match !text.is_empty() && text.chars().all(plain) {
@@ -100,7 +102,7 @@ fn word(text: &str) -> String {
     }
 }
 
-/// As a word of a unit (systemd.syntax(7)): quoted, with what means something there escaped.
+/// Quotes a word for a unit (systemd.syntax(7)), with special characters escaped.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_unit_names_the_program_and_where_it_keeps_what_is_its_own() {
+    fn a_unit_names_the_program_and_its_directories() {
         let kept = [
             ("LONGHAUL_HOME", Some("/a \"b\" $c 100%".to_owned())),
             ("LONGHAUL_STATE", None),

@@ -1,5 +1,4 @@
-//! What a person names on the command line: a local path, `user@host:path`, or
-//! `lh://host[:port]/path`.
+//! Paths on the command line: a local path, `user@host:path`, or `lh://host[:port]/path`.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the command line
 
@@ -11,17 +10,17 @@ use longhaul_session::Endpoint;
 use longhaul_transfer::path::RelPath;
 use longhaul_transfer::typed_path::{names_directory, source_name};
 
-/// Port of a server when none is given.
+/// Default port of a server.
 pub const SERVER_PORT: u16 = 7511;
 
 /// One end of a copy.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Target {
-    /// On this machine.
+    /// A path on this machine.
     Local(PathBuf),
-    /// At a host where one can log in.
+    /// A path on an ssh host.
     Login(Login),
-    /// On a server.
+    /// A path on a server.
     Remote(Remote),
 }
 
@@ -30,16 +29,16 @@ pub enum Target {
 pub struct Remote {
     /// The server.
     pub server: Endpoint,
-    /// The path beneath its root.
+    /// The path beneath the server's root.
     pub path: RelPath,
-    /// If true, what was typed can only name a directory.
+    /// True if the typed text can only name a directory.
     pub is_directory: bool,
-    /// Name that the source takes in a directory; empty where the content of a directory is meant.
+    /// Name of the source in a destination directory; empty if the content of a directory is meant.
     name: Vec<u8>,
 }
 
 impl Target {
-    /// Reads what was typed. Paths needn't be UTF-8; nothing is percent-decoded.
+    /// Parses a path. It needn't be UTF-8; nothing is percent-decoded.
     pub fn parse(text: &std::ffi::OsStr) -> Result<Self> {
         let bytes = text.as_encoded_bytes();
         let Some(rest) = bytes.strip_prefix(b"lh://") else {
@@ -73,7 +72,7 @@ impl Target {
 }
 
 impl Remote {
-    /// Returns the name that it takes in a directory; see [`source_name`].
+    /// Returns the name of the source in a destination directory; see [`source_name`].
     pub fn name(&self) -> Vec<u8> {
         self.name.clone()
     }

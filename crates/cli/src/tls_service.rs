@@ -1,4 +1,4 @@
-//! What a service that other machines reach by TLS is called, and the certificate that it shows.
+//! Names and certificate of a service that other machines reach by TLS.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use crate::home;
 
-/// The certificate of the site in these files, or one made of the service's own key.
+/// Loads the site's certificate from these files, or makes one from the service's own key.
 pub fn certificate(
     certificate: Option<&Path>,
     key: Option<&Path>,
@@ -29,8 +29,8 @@ pub fn certificate(
     Ok(Certificate::own(identity.signing_key(), &hosts)?)
 }
 
-/// Writes a service's own certificate down for programs that know services by certificates:
-/// `curl --cacert`.
+/// Writes a service's own certificate to a file, for programs that authenticate services by
+/// certificates: `curl --cacert`.
 pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
     let Some(pem) = &certificate.pem else {
         return Ok(());
@@ -39,9 +39,9 @@ pub fn publish(certificate: &Certificate, dir: &Path) -> Result<()> {
     std::fs::write(&file, pem).with_context(|| format!("cannot write {}", home::shown(&file)))
 }
 
-/// Waits for the next second, and says which it is, since the Unix epoch: nothing is let in that
-/// was signed before it. Whoever was the service here before has forgotten nothing that it let in
-/// before this second.
+/// Waits for the next second, and returns it in seconds since the Unix epoch. Requests signed
+/// before it are refused: the previous process may have admitted them already, and its record of
+/// them is gone.
 pub async fn first_second() -> u64 {
     let now = unix_ms();
     let since = now / 1000 + 1;
@@ -49,8 +49,8 @@ pub async fn first_second() -> u64 {
     since
 }
 
-/// What requests may be for: the names given, the addresses that it listens at, and this host's
-/// name.
+/// Returns the names that requests may be addressed to: the given ones, the addresses that it
+/// listens at, and this host's name.
 pub fn names(given: &[String], address: SocketAddr) -> Result<Vec<Endpoint>> {
     let port = address.port();
     let mut names = Vec::new();
@@ -67,7 +67,7 @@ pub fn names(given: &[String], address: SocketAddr) -> Result<Vec<Endpoint>> {
             .into_iter()
             .map(|ip| Endpoint::new(Host::Ip(ip), port)),
     );
-    // What is no name of a host (it may be anything) is none here either.
+    // The host name may be anything; it is left out if it is not valid.
     names.extend(Endpoint::parse_with_port(&host_name(), port));
     names.extend(
         address
@@ -78,13 +78,13 @@ pub fn names(given: &[String], address: SocketAddr) -> Result<Vec<Endpoint>> {
     Ok(names)
 }
 
-/// This host's name, as the system has it.
+/// Returns this host's name, as the system has it.
 pub fn host_name() -> String {
     let name = rustix::system::uname();
     name.nodename().to_string_lossy().into_owned()
 }
 
-/// A host without the brackets of an address.
+/// Formats a host without the brackets of an address.
 fn bare(host: &Host) -> String {
     match host {
         Host::Name(name) => name.clone(),
@@ -92,7 +92,7 @@ fn bare(host: &Host) -> String {
     }
 }
 
-/// This machine's addresses, of one family or of both.
+/// Returns this machine's addresses, of one family or of both.
 fn own_addresses(only_v4: bool) -> Result<Vec<IpAddr>> {
     let interfaces = if_addrs::get_if_addrs().context("cannot tell this machine's addresses")?;
     let addresses = interfaces.into_iter().map(|interface| interface.ip());

@@ -1,5 +1,5 @@
-//! How the server is known: by a key on the command line, from an earlier meeting, or by asking the
-//! person.
+//! Authentication of the server: by a key on the command line, a remembered key, or the user's
+//! confirmation.
 
 use std::io::{BufRead, IsTerminal};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use crate::home;
 
-/// What the command line says about the server's key.
+/// Options of the command line about the server's key.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     /// `--host-key`.
@@ -26,8 +26,8 @@ pub struct Wanted {
     pub accept_new: bool,
 }
 
-/// A server's key that is to be written down once the server has proved to have it: with the first
-/// session that stands, since anybody can show any key.
+/// A server's key to remember once the server has proved to own it. The first established session
+/// proves that; merely showing a key does not.
 #[derive(Debug, Clone, Default)]
 pub struct FirstUse(Option<Arc<Mutex<Unproved>>>);
 
@@ -35,17 +35,18 @@ pub struct FirstUse(Option<Arc<Mutex<Unproved>>>);
 struct Unproved {
     known: KnownHosts,
     server: Endpoint,
-    /// The one that is trusted; whichever is shown first, if no person has been asked.
+    /// The trusted key. If the user was not asked, it is the first key shown.
     key: Option<PublicKey>,
     written: bool,
 }
 
-/// Trusts nobody: what stands in options until [`settle`] has found whom to trust.
+/// Returns a trust that accepts no server. Options hold it until [`settle`] has found the right
+/// one.
 pub fn nobody() -> ServerTrust {
     ServerTrust::Callback(Arc::new(|_, _| Verdict::Unknown))
 }
 
-/// Says what to do about a server that is not known, and showed the key `found`.
+/// Describes what to do about an unknown server that showed the key `found`.
 pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
     ClientError::Unknown {
         server: server.clone(),
@@ -54,8 +55,8 @@ pub fn unknown(server: &Endpoint, found: PublicKey) -> String {
     .to_string()
 }
 
-/// Has `options` trust the server that they lead to, as far as that is `wanted`; a person may have
-/// to be asked. Returns what to remember once a session stands.
+/// Sets the server's trust in `options` as `wanted`; the user may be asked. Returns the key to
+/// remember once a session is established.
 pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<FirstUse> {
     let probe = async |trust| {
         let probe = ConnectOptions {
@@ -64,7 +65,7 @@ pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<Fir
         };
         match connect(&probe).await {
             Err(Error::UnknownServer { found, .. }) => Some(found),
-            // Whatever else is wrong, the copy's own attempt meets and reports it.
+            // The copy's own attempt will meet and report any other error.
             _ => None,
         }
     };
@@ -73,11 +74,11 @@ pub async fn settle(wanted: &Wanted, options: &mut ConnectOptions) -> Result<Fir
     Ok(first)
 }
 
-/// Whom to trust at `server`, which `program` is. `probe` connects with the trust that it is given,
-/// and says which key was shown that is not known.
+/// Determines the trust for `server`, which `program` is. `probe` connects with the given trust,
+/// and returns the unknown key that the server showed.
 ///
 /// # Errors
-/// A person did not trust the server's key, or what is known cannot be read.
+/// The user did not trust the server's key, or the known keys cannot be read.
 pub async fn of(
     wanted: &Wanted,
     server: &Endpoint,
@@ -95,7 +96,7 @@ pub async fn of(
         return Ok(first_use(known, server, None));
     }
     if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
-        // The connection will fail and say which key the server showed.
+        // The connection will fail and report the key that the server showed.
         return Ok((known.trust(), FirstUse::default()));
     }
     let Some(found) = probe(known.trust()).await else {
@@ -107,7 +108,7 @@ pub async fn of(
     Ok(first_use(known, server, Some(found)))
 }
 
-/// Whether the key of `server` is known already, so that nothing else counts.
+/// Returns true if the key of `server` is known already, so that nothing else counts.
 pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
     Ok(wanted.key.is_some()
         || KnownHosts::open(&home::known_hosts()?)?
@@ -117,16 +118,16 @@ pub fn is_known(wanted: &Wanted, server: &Endpoint) -> Result<bool> {
 
 async fn confirmed(server: &Endpoint, found: &PublicKey, program: &str) -> Result<bool> {
     longhaul_output::prompt(&format!(
-        "The server {server} is not known yet. It shows the key\n  {found}\nCompare it with what `{program}` printed there. \
+        "The server {server} is not known yet. It shows the key\n  {found}\n\
+         Compare it with what `{program}` printed there. \
          Trust it from now on? [y/N] "
     ));
     let answer = typed_line().await?;
     Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
 }
 
-/// A line that a person types, while whatever else this program waits for, a signal above all, is
-/// waited for beside it. It is read on a thread of its own, which the program's end does not wait
-/// for as it does for those of the runtime.
+/// Reads a line that a person types, without blocking the runtime, so that signals are still
+/// handled. It uses a thread of its own, as shutdown would wait for a thread of the runtime.
 async fn typed_line() -> Result<String> {
     let (sender, line) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().spawn(move || {
@@ -161,7 +162,7 @@ fn first_use(
 }
 
 impl FirstUse {
-    /// To be called once a session stands: writes the server's key down, the first time.
+    /// Remembers the server's key at the first call. To be called once a session is established.
     pub fn proved(&self) {
         let Some(state) = &self.0 else { return };
         let mut state = state.lock();
@@ -179,39 +180,39 @@ impl FirstUse {
     }
 }
 
-/// Opens sessions, and remembers the server's key with the first that stands.
+/// Opener of sessions that remembers the server's key with the first established one.
 pub struct Remembering {
     sessions: SessionConnector,
     first: FirstUse,
 }
 
 impl Remembering {
-    /// Opens them as `sessions` does.
+    /// Creates an opener that uses `sessions`.
     pub const fn new(sessions: SessionConnector, first: FirstUse) -> Self {
         Self { sessions, first }
     }
 
-    /// See [`SessionConnector::use_beside`].
+    /// Forwards to [`SessionConnector::use_beside`].
     pub fn use_beside(&self, routes: &[Route]) {
         self.sessions.use_beside(routes);
     }
 
-    /// See [`SessionConnector::use_reserved`].
+    /// Forwards to [`SessionConnector::use_reserved`].
     pub fn use_reserved(&self, reserved: &[Reserved]) {
         self.sessions.use_reserved(reserved);
     }
 
-    /// See [`SessionConnector::await_routes`].
+    /// Forwards to [`SessionConnector::await_routes`].
     pub fn await_routes(&self, awaited: bool) {
         self.sessions.await_routes(awaited);
     }
 
-    /// See [`SessionConnector::is_planned`].
+    /// Forwards to [`SessionConnector::is_planned`].
     pub fn is_planned(&self) -> bool {
         self.sessions.is_planned()
     }
 
-    /// The key the server showed, if it was refused for not being known.
+    /// Returns the key that the server showed, if it was refused as unknown.
     pub fn unknown_server(&self) -> Option<PublicKey> {
         self.sessions.unknown_server()
     }
@@ -240,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_written_down_when_it_is_proved_and_not_when_it_is_shown() {
+    fn a_key_is_remembered_once_it_is_proved() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("known_hosts");
         let server: Endpoint = "h:1".parse().unwrap();
@@ -263,7 +264,7 @@ mod tests {
         assert_eq!(written(), None);
         first.proved();
         assert_eq!(written(), Some(one));
-        // One that a person compared, and that is not the one shown.
+        // A key that the user confirmed, but the server does not show.
         let (shows, _) = begin(Some(other));
         assert_eq!(shows(&server, &one), Verdict::Mismatch { expected: other });
         assert_eq!(written(), Some(one));

@@ -16,18 +16,17 @@ use crate::{answer, home, logging};
 
 /// Open the agent's page in a browser: two panes with files of any place, and the jobs.
 ///
-/// The agent is started if it does not run. It answers the page on this machine alone, and only
-/// where it was opened by this command: its address holds a ticket that is good once, and for a
-/// minute.
+/// The agent is started if it does not run. It serves the page to this machine only, and only if
+/// this command opened it: its address holds a ticket that is good once, and for a minute.
 #[derive(Args)]
 pub struct Ui {
-    /// Print the address and open nothing: for a browser elsewhere, by way of ssh -L.
+    /// Print the address and open nothing: for a browser elsewhere, through ssh -L.
     #[arg(long)]
     print: bool,
 }
 
 impl Ui {
-    /// Opens it.
+    /// Opens the page.
     pub fn run(self) -> Result<Exit> {
         logging::start("error");
         in_runtime(async {
@@ -52,8 +51,8 @@ impl Ui {
     }
 }
 
-/// A file that leads a browser there. The address itself would be seen by everybody who lists
-/// processes.
+/// Writes a file that redirects a browser to the page. On a command line, the address would be
+/// visible to everyone who lists processes.
 fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
     let file = dir.join("open.html");
     let _ = std::fs::remove_file(&file);
@@ -63,7 +62,7 @@ fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
             .create_new(true)
             .mode(0o600)
             .open(&file)?;
-        // Its characters are those of an address: none of them means anything in HTML.
+        // The characters of an address have no special meaning in HTML.
         writeln!(
             new,
             "<!doctype html><meta http-equiv=\"refresh\" content=\"0; url={url}\">"
@@ -73,7 +72,7 @@ fn led_by(url: &str, dir: &Path) -> Result<PathBuf> {
     Ok(file)
 }
 
-/// Whether a browser could be started.
+/// Opens the file in a browser. Returns true if one could be started.
 fn open(file: &Path) -> bool {
     let browser = std::env::var_os("BROWSER").filter(|browser| !browser.is_empty());
     let program = browser.unwrap_or_else(|| "xdg-open".into());

@@ -1,5 +1,5 @@
-//! Watches a copy: a progress line on a terminal, JSON lines for programs, and what the report
-//! needs.
+//! Observes a copy: a progress line on a terminal, JSON lines for programs, and the data of the
+//! report.
 
 mod lines;
 
@@ -23,64 +23,64 @@ use crate::answer;
 use crate::cp::routing::Judged;
 use crate::report::{FailedEntry, Report, hex};
 
-/// Failures listed in the report; all are counted and reported as they happen.
+/// Maximum failures listed in the report; all are counted and reported as they happen.
 const MAX_LISTED_FAILURES: usize = 1000;
-/// Changes of routes that the report lists.
+/// Maximum route changes that the report lists.
 const MAX_JUDGED: usize = 100;
-/// Reserved ways of which it is kept why a stream was lost.
+/// Maximum reserved routes for which the reason of a lost stream is kept.
 const MAX_LOST: usize = 64;
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
 const JSON_INTERVAL: Duration = Duration::from_millis(250);
-/// A copy shorter than this shows no progress line.
+/// Time before a progress line appears; a shorter copy shows none.
 const PROGRESS_LINE_AFTER: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// Observer of one copy.
 pub struct Watch {
     /// The copy's counters.
     pub progress: Arc<Progress>,
     show: Show,
     started: Instant,
     bar: ProgressBar,
-    /// Whom the copy is with.
+    /// The other end of the copy.
     server: OnceLock<String>,
-    /// Where the files go, as the user gave it.
+    /// The destination, as the user gave it.
     destination: OnceLock<String>,
     seen: Mutex<Seen>,
 }
 
-/// What a user wants to see.
+/// Output that the user wants.
 #[derive(Debug, Clone, Copy)]
 pub struct Show {
-    /// JSON lines on standard output.
+    /// Print JSON lines on standard output.
     pub json: bool,
-    /// No progress and no summary.
+    /// Print neither progress nor a summary.
     pub quiet: bool,
-    /// A line on what limits the copy.
+    /// Print a line on what limits the copy.
     pub explain: bool,
-    /// Nothing is replaced, so that `--overwrite` may help where something is.
+    /// If true, existing files are not replaced, and messages about them suggest `--overwrite`.
     pub suggests_overwrite: bool,
 }
 
 #[derive(Default)]
 struct Seen {
-    /// The sources, where they are elsewhere, and how many of them are missing there.
+    /// The remote sources, and the number of them that are missing.
     sources: Vec<String>,
     missing: usize,
     failures: Vec<FailedEntry>,
-    /// Those of a copy that was lost: the one in its place reports them again.
+    /// Failures of a copy that was lost. Its replacement reports them again.
     earlier_failures: Vec<FailedEntry>,
     lines: RecentLines,
     files: u64,
     last_hash: Option<Hash>,
     judged: Vec<Judged>,
-    /// Why a stream was lost last, by reserved way.
+    /// Latest reason of a lost stream, by reserved route.
     lost: BTreeMap<String, String>,
-    /// Set when the report has been written: nothing may follow it.
+    /// True once the report has been written: nothing may follow it.
     finished: bool,
 }
 
 impl Watch {
-    /// Starts to watch. Must be called on a runtime.
+    /// Starts to observe. Must be called on a runtime.
     pub fn start(show: Show, started: Instant) -> Arc<Self> {
         let Show { json, quiet, .. } = show;
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
@@ -112,15 +112,14 @@ impl Watch {
         watch
     }
 
-    /// Names where the files go, as the user gave it.
+    /// Sets the destination, as the user gave it.
     pub fn writes_to(&self, destination: &OsStr) {
         let _ = self
             .destination
             .set(printable(destination.as_encoded_bytes()));
     }
 
-    /// What went wrong with an entry, in words: with the end that failed, and with what helps, if
-    /// anything does.
+    /// Describes the failure of an entry, with the end that failed and a remedy, if there is one.
     fn failure_text(&self, failure: &Failure) -> String {
         let destination = self.destination.get().filter(|_| failure.at_destination);
         match (failure.kind, destination) {
@@ -138,7 +137,7 @@ impl Watch {
         }
     }
 
-    /// Names whom the copy is with, as the user knows it.
+    /// Sets the other end of the copy, as the user knows it.
     pub fn waits_for(&self, server: String) {
         // The first of two hosts is enough.
         let _ = self.server.set(printable(server.as_bytes()));
@@ -158,7 +157,7 @@ impl Watch {
         let found = progress.bytes_found.load(Ordering::Relaxed);
         let complete = progress.walk_complete.load(Ordering::Relaxed);
         let routes = rates.by_route(progress);
-        // What was there already has no speed.
+        // Files that existed already have no speed.
         let speed = rates.total(progress.bytes_travelled());
         if self.show.json {
             let routes: HashMap<_, _> = routes
@@ -166,16 +165,18 @@ impl Watch {
                 .map(|(route, bps)| (route.clone(), bps.round()))
                 .collect();
             self.line(json!({
-                "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done, "bytes_found": found,
+                "event": "progress", "seconds": self.started.elapsed().as_secs_f64(), "bytes": done,
+                "bytes_found": found,
                 "walk_complete": complete, "files": progress.files_done.load(Ordering::Relaxed),
-                "entries_found": progress.entries_found.load(Ordering::Relaxed), "bps": speed.round(), "routes_bps": routes,
+                "entries_found": progress.entries_found.load(Ordering::Relaxed),
+                "bps": speed.round(), "routes_bps": routes,
                 "waiting_seconds": progress.silence().map(|silence| silence.as_secs()),
             }));
         } else if drawn
             && (found > 0 || !routes.is_empty())
             && self.started.elapsed() >= PROGRESS_LINE_AFTER
         {
-            // Not before there is something to show: ssh may be asking for a password on the same
+            // Hidden until there is progress, as ssh may be asking for a password on the same
             // terminal.
             if self.bar.is_hidden() {
                 let style = ProgressStyle::with_template(BAR_TEMPLATE);
@@ -204,19 +205,19 @@ impl Watch {
         }
     }
 
-    /// One JSON line on standard output, if that is wanted.
+    /// Prints one JSON line on standard output, if that is wanted.
     pub fn event(&self, value: Value) {
         if self.show.json {
             self.line(value);
         }
     }
 
-    /// One JSON line on standard output.
+    /// Prints one JSON line on standard output.
     fn line(&self, value: Value) {
         self.write(&value, false);
     }
 
-    /// The same; after the last one there is none.
+    /// Prints one JSON line. Nothing follows the last one.
     fn write(&self, value: &Value, is_last: bool) {
         let mut seen = self.seen();
         if !seen.finished {
@@ -225,7 +226,7 @@ impl Watch {
         }
     }
 
-    /// Reports something that is no failure, and that a person may want to change.
+    /// Reports something that is no failure, but that the user may want to change.
     pub fn notice(&self, text: &str) {
         let text = printable(text.as_bytes());
         if self.show.json {
@@ -235,21 +236,21 @@ impl Watch {
         }
     }
 
-    /// Says a line to a person who wants more than failures.
+    /// Prints a line unless the user only wants failures.
     fn say(&self, line: &str) {
         if !self.show.quiet {
             self.bar.suspend(|| message!("longhaul: {line}"));
         }
     }
 
-    /// Returns whether a failure was said of a copy that was lost.
+    /// Returns true if this failure was already reported for a copy that was lost.
     fn has_said(&self, path: &str, message: &str) -> bool {
         let seen = self.seen();
         let is_same = |entry: &FailedEntry| entry.path == path && entry.message == message;
         seen.earlier_failures.iter().any(is_same)
     }
 
-    /// Names the sources of a copy that are elsewhere, as failures name them.
+    /// Sets the remote sources of a copy, as failures name them.
     pub fn expect_sources(&self, sources: &[String]) {
         self.seen().sources = sources
             .iter()
@@ -257,29 +258,29 @@ impl Watch {
             .collect();
     }
 
-    /// Returns whether all sources that are elsewhere are missing there, so that there is nothing
-    /// to copy.
+    /// Returns true if all remote sources are missing, so that there is nothing to copy.
     pub fn has_no_source(&self) -> bool {
         let seen = self.seen();
         seen.missing > 0 && seen.missing == seen.sources.len()
     }
 
-    /// The failures listed so far.
+    /// Returns the failures listed so far.
     pub fn failures(&self) -> Vec<FailedEntry> {
         self.seen().failures.clone()
     }
 
-    /// How the routes did that were chosen for the copy.
+    /// Returns the verdicts on the routes that were chosen for the copy.
     pub fn judged(&self) -> Vec<Judged> {
         self.seen().judged.clone()
     }
 
-    /// Why a stream was lost last, or did not open, by the names of the reserved ways.
+    /// Returns the latest reason why a stream was lost or did not open, by the names of the
+    /// reserved routes.
     pub fn lost_on_reserved(&self) -> BTreeMap<String, String> {
         self.seen().lost.clone()
     }
 
-    /// The hash of the one file copied, if it was one.
+    /// Returns the hash if exactly one file was copied.
     pub fn only_file(&self) -> Option<Hash> {
         let seen = self.seen();
         let only = seen.files == 1 && self.progress.entries_found.load(Ordering::Relaxed) == 1;
@@ -301,7 +302,7 @@ impl Watch {
 
 impl Observer for Watch {
     fn event(&self, event: Event) {
-        // Whatever of it a peer said or a file is called, it reaches a terminal or a log from here.
+        // Text from a peer or a file name is about to reach a terminal or a log.
         let shown = |text: String| printable(text.as_bytes());
         match event {
             Event::StreamOpened { stream, route } => {
@@ -325,9 +326,10 @@ impl Observer for Watch {
                     }
                 }
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "stream_lost", "stream": stream, "route": route, "reason": reason }),
-                    );
+                    self.line(json!({
+                        "event": "stream_lost", "stream": stream, "route": route,
+                        "reason": reason
+                    }));
                 } else if stream.is_some()
                     && !is_silent
                     && !self.show.quiet
@@ -342,12 +344,14 @@ impl Observer for Watch {
                 let patience_seconds = patience.as_secs();
                 if self.show.json {
                     self.line(json!({
-                        "event": "waiting", "for": server, "seconds": seconds, "patience_seconds": patience_seconds,
+                        "event": "waiting", "for": server, "seconds": seconds,
+                        "patience_seconds": patience_seconds,
                     }));
                 } else {
                     let patience = Time(Duration::from_secs(patience_seconds));
                     self.say(&format!(
-                        "no data for {seconds} s: waiting up to {patience} for {server} (--patience)"
+                        "no data for {seconds} s: waiting up to {patience} for {server} \
+                         (--patience)"
                     ));
                 }
             }
@@ -384,9 +388,9 @@ impl Observer for Watch {
             } => {
                 let (route, reason) = (shown(route), shown(reason));
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "route", "route": route, "standing": standing, "reason": reason }),
-                    );
+                    self.line(json!({
+                        "event": "route", "route": route, "standing": standing, "reason": reason
+                    }));
                 }
                 let mut seen = self.seen();
                 if seen.judged.len() < MAX_JUDGED {
@@ -426,15 +430,18 @@ impl Observer for Watch {
                 }
                 if self.show.json {
                     let hash = hash.map(|hash| hex(&hash));
-                    self.line(json!({ "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same }));
+                    self.line(json!({
+                        "event": "done", "path": path, "bytes": bytes, "blake3": hash, "same": same
+                    }));
                 }
             }
             Event::Failed { path, failure } => {
                 let (path, message) = (shown(path), shown(self.failure_text(&failure)));
                 if self.show.json {
-                    self.line(
-                        json!({ "event": "failed", "path": path, "kind": failure.kind, "message": message }),
-                    );
+                    self.line(json!({
+                        "event": "failed", "path": path, "kind": failure.kind,
+                        "message": message
+                    }));
                 } else if !self.has_said(&path, &message) {
                     self.bar.suspend(|| message!("longhaul: {path}: {message}"));
                 }
@@ -454,15 +461,15 @@ impl Observer for Watch {
     }
 }
 
-/// How long `bytes` take at `bps`; none where it can't be told, or is told best by saying nothing:
-/// over a year. What is to come is the peer's word, and may be any number.
+/// Returns the time that `bytes` take at `bps`. `None` if it is unknown or over a year: the
+/// remaining bytes are the peer's claim, and may be any number.
 fn time_left(bytes: u64, bps: f64) -> Option<Duration> {
     const MAX_TIME_LEFT: Duration = Duration::from_secs(365 * 24 * 3600);
     let left = Duration::try_from_secs_f64(bytes as f64 * 8.0 / bps).ok()?;
     (left <= MAX_TIME_LEFT).then_some(left)
 }
 
-/// Rates between two looks, smoothed over a few.
+/// Rates between two samples, smoothed over a few.
 #[derive(Default)]
 struct Rates {
     total: SmoothedRate,
@@ -481,7 +488,7 @@ impl SmoothedRate {
         if let Some((then, before)) = self.last {
             let seconds = now.duration_since(then).as_secs_f64().max(1e-3);
             let current = bytes.saturating_sub(before) as f64 * 8.0 / seconds;
-            // About the last two seconds.
+            // Weighted over about the last two seconds.
             let weight = (seconds / 2.0).min(1.0);
             self.bps = if self.bps == 0.0 {
                 current
@@ -528,9 +535,9 @@ impl Rates {
 mod tests {
     use super::*;
 
-    /// Looks as a copy under way does, when the server has reported more than anybody can count.
+    /// Samples as during a copy whose server has reported an absurd number of bytes.
     #[test]
-    fn a_server_that_reports_any_number_of_bytes_is_watched_to_the_end() {
+    fn absurd_byte_counts_do_not_break_the_progress_line() {
         for json in [false, true] {
             let watch = Watch {
                 progress: Arc::default(),
@@ -566,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn failure_names_its_end_and_what_helps() {
+    fn failures_name_their_end_and_a_remedy() {
         let watch = |suggests_overwrite| Watch {
             progress: Arc::default(),
             show: Show {
@@ -597,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_bytes_to_come_is_borne() {
+    fn time_left_handles_any_number_of_bytes() {
         assert_eq!(time_left(1_000_000, 8e6), Some(Duration::from_secs(1)));
         for (bytes, bps) in [
             (u64::MAX, 1.0),

@@ -1,9 +1,9 @@
-//! Asks another machine for its facts, over any byte stream that is secured already.
+//! Asks another machine for its facts, over any stream that is secured already.
 //!
-//! Both ways go messages: a length (u32, little-endian, at most [`MAX_MESSAGE_BYTES`]) and as much
-//! JSON. Asked is `"time"` or `"facts"`; answered is `{"time":µs}`, `{"facts":{...}}` or
-//! `{"refused":"why"}`. Nothing larger is read, nothing is waited for without end, and what comes
-//! is typed before it is used.
+//! Both directions carry messages: a length (u32, little-endian, at most [`MAX_MESSAGE_BYTES`]) and
+//! that many bytes of JSON. A question is `"time"` or `"facts"`; an answer is `{"time":µs}`,
+//! `{"facts":{...}}` or `{"refused":"why"}`. Nothing larger is read, every wait is limited, and
+//! data is parsed into types before it is used.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
 
@@ -22,15 +22,15 @@ use crate::facts::Facts;
 use crate::gather;
 use crate::path::Skew;
 
-/// The largest message, in bytes; facts take some thousand.
+/// Maximum bytes of a message; facts take some thousand.
 pub(crate) const MAX_MESSAGE_BYTES: u32 = 256 * 1024;
-/// Questions answered in one session.
+/// Maximum questions answered in one session.
 const MAX_QUESTIONS: usize = 16;
-/// Time for each message, the gathering included.
+/// Time limit of each message, including the gathering of facts.
 const MESSAGE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Facts are gathered anew after this long: it costs a tenth of a second of a core.
+/// Age at which facts are gathered again, which costs a tenth of a second of a core.
 const MAX_FACTS_AGE: Duration = Duration::from_secs(10);
-/// How often the far clock is read; the quickest answer counts.
+/// Number of readings of the far clock; the quickest answer counts.
 const READINGS: usize = 4;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -49,43 +49,45 @@ pub(crate) enum Answer {
     Refused(Text),
 }
 
-/// Why another machine's facts are not to be had.
+/// Reasons why another machine's facts are unavailable.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
-    /// It knows who asks and says no.
+    /// The far machine knows the key and refuses. Ask its operator for a grant to read.
     #[error("the far machine refuses: {0}")]
     Refused(Text),
     /// The session broke.
     #[error("the far machine's answer did not arrive: {0}")]
     Stream(#[from] io::Error),
-    /// It fell silent.
+    /// The far machine stopped answering. It is busy, or large packets from it vanish on the path.
     #[error(
-        "the far machine's answer did not arrive in {} s: it is busy, or large packets from there vanish on the way",
+        "the far machine's answer did not arrive in {} s: it is busy, or large packets from there \
+         vanish on the way",
         MESSAGE_TIMEOUT.as_secs()
     )]
     Silent,
-    /// It answered something else.
+    /// The far machine sent an unexpected answer.
     #[error(
-        "the far machine does not answer as a doctor's question is answered: does it run the same release?"
+        "the far machine does not answer as a doctor's question is answered: does it run the same \
+         release?"
     )]
     NotUnderstood,
 }
 
-/// What two clocks show, in microseconds since 1970-01-01 UTC: when the question left, what the far
-/// clock said, when the answer came.
+/// Readings of two clocks, in microseconds since 1970-01-01 UTC: when the question left, at the far
+/// machine, and when the answer arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Clocks {
-    /// This clock, before.
+    /// This machine's clock before the question.
     pub asked: u64,
-    /// The far clock.
+    /// The far machine's clock.
     pub far: u64,
-    /// This clock, after.
+    /// This machine's clock after the answer.
     pub answered: u64,
 }
 
 impl Clocks {
-    /// The far clock was read half way between the two readings of this one, give or take half the
-    /// time between (RFC 5905, 8).
+    /// Returns the difference of the clocks. The far clock is assumed to be read half way between
+    /// the two readings of this one, with an error of at most half the time between (RFC 5905, 8).
     pub fn skew(&self) -> Skew {
         let round = self.answered.saturating_sub(self.asked) as f64;
         let middle = self.asked as f64 + round / 2.0;
@@ -100,7 +102,7 @@ impl Clocks {
     }
 }
 
-/// Asks for the far machine's facts and reads its clock. The stream is then closed for writing.
+/// Asks for the far machine's facts, reads its clock, and then closes the stream for writing.
 ///
 /// # Errors
 /// [`AskError`], one line.
@@ -164,11 +166,11 @@ struct Latest {
 }
 
 impl Server {
-    /// Answers whoever is at the other end, at `peer`, until they close. `refusal` says why they
-    /// get no facts, if they don't.
+    /// Answers the client at `peer` until it closes the stream. `refusal` is the reason why it gets
+    /// no facts, if it gets none.
     ///
     /// # Errors
-    /// When the stream breaks, the peer falls silent or asks what is no question.
+    /// The stream breaks, or the peer falls silent or asks something that is no question.
     pub async fn answer(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
@@ -190,7 +192,7 @@ impl Server {
         timeout(MESSAGE_TIMEOUT, stream.shutdown()).await?
     }
 
-    /// Gathered once for all that ask at the same time.
+    /// Returns facts, gathered once for all clients that ask at the same time.
     async fn facts(&self, peer: Option<IpAddr>) -> io::Result<Facts> {
         let mut latest = self.latest.lock().await;
         if let Some(known) = &*latest
@@ -230,7 +232,8 @@ pub(crate) async fn send(
     stream.flush().await
 }
 
-/// The next message; `None` at the end. What is no message is [`io::ErrorKind::InvalidData`].
+/// Receives the next message; `None` at the end. An invalid message is
+/// [`io::ErrorKind::InvalidData`].
 pub(crate) async fn receive<T: serde::de::DeserializeOwned>(
     stream: &mut (impl AsyncRead + Unpin),
 ) -> io::Result<Option<T>> {
@@ -245,7 +248,7 @@ pub(crate) async fn receive<T: serde::de::DeserializeOwned>(
     if length > MAX_MESSAGE_BYTES {
         return Err(malformed());
     }
-    // Grows with what really comes.
+    // Grows with the bytes that really arrive.
     let mut json = Vec::new();
     stream.take(length.into()).read_to_end(&mut json).await?;
     serde_json::from_slice(&json)
@@ -276,7 +279,7 @@ mod tests {
             .block_on(future)
     }
 
-    /// What `ask` makes of a far end that says these bytes to whatever it is asked.
+    /// Returns the result of `ask` with a far end that sends these bytes to every question.
     fn against(said: &[u8]) -> Result<(Facts, Clocks), AskError> {
         run(async {
             let (mut near, far) = duplex(1 << 20);
@@ -295,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_and_clocks_come_across() {
+    fn facts_and_clocks_are_transferred() {
         let (facts, clocks) = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = Server::default();
@@ -312,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_refused_receives_the_reason() {
+    fn a_refused_client_receives_the_reason() {
         let error = run(async {
             let (mut near, mut far) = duplex(1 << 16);
             let server = Server::default();
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_is_ahead_by_what_the_middle_lacks() {
+    fn skew_is_measured_from_the_middle_of_the_round_trip() {
         let clocks = Clocks {
             asked: 1_000_000,
             far: 3_100_000,

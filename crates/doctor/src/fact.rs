@@ -1,4 +1,4 @@
-//! A fact that is known, or why it is not; and text that is safe to print and to put into a
+//! A fact that is known, or the reason why not; and text that is safe to print and to use in a
 //! command.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network
@@ -8,23 +8,23 @@ use std::fmt;
 use longhaul_proto::text::printable_within;
 use serde::{Deserialize, Serialize};
 
-/// Something about a machine: known, or not and why.
+/// A property of a machine: known, or unknown with a reason.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fact<T> {
-    /// What it is.
+    /// The value.
     Known(T),
-    /// Why it could not be found out, in a few words.
+    /// The reason why it could not be found out, in a few words.
     Unknown(Text),
 }
 
 impl<T> Fact<T> {
-    /// Not known, for this reason.
+    /// Creates an unknown fact with this reason.
     pub fn unknown(why: impl fmt::Display) -> Self {
         Self::Unknown(Text::new(&why.to_string()))
     }
 
-    /// The value, if it is known.
+    /// Returns the value, if it is known.
     pub const fn known(&self) -> Option<&T> {
         match self {
             Self::Known(value) => Some(value),
@@ -32,7 +32,7 @@ impl<T> Fact<T> {
         }
     }
 
-    /// The value, changed if it is known.
+    /// Changes the value, if it is known.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> Fact<U> {
         match self {
             Self::Known(value) => Fact::Known(change(value)),
@@ -50,24 +50,24 @@ impl<T, E: fmt::Display> From<Result<T, E>> for Fact<T> {
     }
 }
 
-/// Text for a person: one line, at most 200 bytes, nothing in it steers a terminal
+/// Text for a person: one line, at most 200 bytes, without anything that controls a terminal
 /// ([`longhaul_proto::text`]).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String")]
 pub struct Text(String);
 
-/// Longest [`Text`], in bytes.
+/// Maximum length of a [`Text`], in bytes.
 const MAX_TEXT: usize = 200;
 
 impl Text {
-    /// Takes any text; what must not be printed is written out, what is too long is cut.
+    /// Accepts any text: escapes what must not be printed, and truncates what is too long.
     pub fn new(text: &str) -> Self {
-        // Trimmed again: what was in the middle may be at the end once it is cut.
+        // Trimmed again: truncation may leave white space at the end.
         let text = printable_within(text.trim().as_bytes(), MAX_TEXT);
         Self(text.trim_end().to_owned())
     }
 
-    /// As text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -85,25 +85,25 @@ impl fmt::Display for Text {
     }
 }
 
-/// A name that goes into commands: of a device, a congestion control, a queue discipline. Letters,
-/// digits, `_`, `.`, `:`, `@` and `-`, not first; at most 32. A shell and the commands take it as
-/// it stands.
+/// Name for use in commands: of a device, a congestion control, a queue discipline. It has at most
+/// 32 letters, digits, `_`, `.`, `:`, `@` and `-`, and does not start with `-`. It needs no quoting
+/// in a shell.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Name(String);
 
 const NAME_MAX: usize = 32;
 
-/// What is no [`Name`].
+/// The text is not a [`Name`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a name that fits no command line")]
 pub struct NameError;
 
 impl Name {
-    /// The name, if it is one.
+    /// Checks a name.
     ///
     /// # Errors
-    /// [`NameError`] when it holds what a shell or a command could take for something else.
+    /// [`NameError`] if it contains characters that a shell or a command could misinterpret.
     pub fn new(name: &str) -> Result<Self, NameError> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.:@-".contains(&b);
         let fits = (1..=NAME_MAX).contains(&name.len())
@@ -116,7 +116,7 @@ impl Name {
         }
     }
 
-    /// As text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

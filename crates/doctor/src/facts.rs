@@ -1,5 +1,5 @@
-//! What is known of one machine. Everything here travels as JSON; whatever another machine says has
-//! been through [`Name`] and [`Text`], so that it can be printed and put into a command.
+//! Facts about one machine. They are transferred as JSON; text from another machine passes through
+//! [`Name`] and [`Text`], so that it can be printed and used in a command.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::fact::{Fact, Name, Text};
 
-/// One machine, as far as it matters to bulk transfer.
+/// Facts about one machine that matter to bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Facts {
     /// The kernel's release.
@@ -16,38 +16,39 @@ pub struct Facts {
     pub tcp: Tcp,
     /// Network devices that are up, without loopback.
     pub links: Fact<Vec<Link>>,
-    /// The route to the far host, or to the rest of the world.
+    /// The route to the far host, or the default route.
     pub route: Fact<Route>,
-    /// What TCP remembers of the far host; `None` if nothing.
+    /// Metrics of the far host that TCP has cached; `None` without any.
     pub metrics: Fact<Option<CachedMetrics>>,
     /// Processors.
     pub cpu: Cpu,
     /// The clock.
     pub clock: Clock,
-    /// Files a process may have open at once, at most (`RLIMIT_NOFILE`, hard limit).
+    /// Maximum number of files that a process may have open (`RLIMIT_NOFILE`, hard limit).
     pub descriptors: Fact<u64>,
-    /// A disk, if it was asked to be measured.
+    /// A disk, if its measurement was requested.
     pub disk: Option<Disk>,
 }
 
-/// Settings of TCP, each by its name under `net.ipv4.tcp_` unless said.
+/// Settings of TCP, each with its name under `net.ipv4.tcp_` unless noted.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tcp {
-    /// Receive buffer: least, first, most, in bytes with the kernel's bookkeeping.
+    /// Receive buffer: minimum, default, maximum, in bytes including the kernel's bookkeeping.
     pub rmem: Fact<[u64; 3]>,
-    /// Send buffer: least, first, most, in bytes with the kernel's bookkeeping.
+    /// Send buffer: minimum, default, maximum, in bytes including the kernel's bookkeeping.
     pub wmem: Fact<[u64; 3]>,
-    /// `net.core.rmem_max`: the largest receive buffer a program may set, in bytes; the kernel
+    /// `net.core.rmem_max`: the largest receive buffer that a program may set, in bytes; the kernel
     /// doubles it.
     pub rmem_max: Fact<u64>,
-    /// `net.core.wmem_max`: the largest send buffer a program may set, in bytes; the kernel doubles
-    /// it.
+    /// `net.core.wmem_max`: the largest send buffer that a program may set, in bytes; the kernel
+    /// doubles it.
     pub wmem_max: Fact<u64>,
-    /// Memory of all TCP: low, pressure, most, in pages. Not to be seen inside a network namespace.
+    /// Memory of all TCP connections: low, pressure, maximum, in pages. Not visible inside a
+    /// network namespace.
     pub mem: Fact<[u64; 3]>,
-    /// Bytes of a page.
+    /// Bytes per page.
     pub page_size: u64,
-    /// Whether the receive buffer tunes itself.
+    /// True if the receive buffer tunes itself.
     pub moderate_rcvbuf: Fact<bool>,
     /// Window scaling (RFC 7323).
     pub window_scaling: Fact<bool>,
@@ -55,19 +56,19 @@ pub struct Tcp {
     pub timestamps: Fact<bool>,
     /// Selective acknowledgement (RFC 2018).
     pub sack: Fact<bool>,
-    /// Whether what is learnt of a host is forgotten.
+    /// True if no metrics of a host are saved.
     pub no_metrics_save: Fact<bool>,
-    /// Whether at least its slow-start threshold is forgotten.
+    /// True if at least the slow-start threshold is not saved.
     pub no_ssthresh_metrics_save: Fact<bool>,
-    /// Whether a connection that paused begins again slowly.
+    /// True if a connection that was idle restarts in slow start.
     pub slow_start_after_idle: Fact<bool>,
-    /// Probing for the path MTU by TCP itself (RFC 4821): 0 never, 1 after a black hole, 2 always.
+    /// Path MTU discovery by TCP itself (RFC 4821): 0 never, 1 after a black hole, 2 always.
     pub mtu_probing: Fact<u64>,
     /// The congestion control in use.
     pub congestion: Fact<Name>,
-    /// Those that the kernel has loaded.
+    /// Congestion controls that the kernel has loaded.
     pub available: Fact<Vec<Name>>,
-    /// Those that an ordinary user, or a network namespace, may choose.
+    /// Congestion controls that an ordinary user, or a network namespace, may choose.
     pub allowed: Fact<Vec<Name>>,
 }
 
@@ -78,11 +79,11 @@ pub struct Link {
     pub name: Name,
     /// Largest packet, in bytes.
     pub mtu: u32,
-    /// What makes it, such as `tun` or `veth`; `None` for hardware (and what looks like it).
+    /// Driver kind, such as `tun` or `veth`; `None` for hardware and similar devices.
     pub kind: Option<Name>,
     /// Rate, in Mbit/s.
     pub speed_mbps: Fact<u64>,
-    /// Whether it sends and receives at once.
+    /// True if it sends and receives simultaneously.
     pub full_duplex: Fact<bool>,
     /// TCP segmentation offload.
     pub tso: Fact<bool>,
@@ -101,11 +102,11 @@ pub struct Link {
 pub struct Queue {
     /// Its kind, such as `fq`.
     pub kind: Name,
-    /// Whether it is the root.
+    /// True for the root.
     pub root: bool,
     /// Packets it dropped.
     pub drops: u64,
-    /// What it holds the device to, in bytes a second (only `tbf` says so).
+    /// Rate limit of the device, in bytes per second (only `tbf` reports it).
     pub rate: Option<u64>,
 }
 
@@ -114,9 +115,9 @@ pub struct Queue {
 pub struct Counters {
     /// Packets received.
     pub rx_packets: u64,
-    /// Packets received damaged.
+    /// Received packets that were damaged.
     pub rx_errors: u64,
-    /// Packets that the device had no room for.
+    /// Packets dropped for lack of buffers in the device.
     pub rx_missed: u64,
     /// Packets sent.
     pub tx_packets: u64,
@@ -124,74 +125,74 @@ pub struct Counters {
     pub tx_errors: u64,
 }
 
-/// The way to a host.
+/// Route to a host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Route {
-    /// The host; `None` for the rest of the world.
+    /// The host; `None` for the default route.
     pub to: Option<IpAddr>,
     /// The device.
     pub device: Name,
     /// The next router; `None` if the host is on the device's own network.
     pub gateway: Option<IpAddr>,
-    /// The address to send from.
+    /// Source address.
     pub source: Option<IpAddr>,
-    /// An MTU set on the route, in bytes.
+    /// MTU set on the route, in bytes.
     pub mtu: Option<u32>,
-    /// A congestion control set on the route.
+    /// Congestion control set on the route.
     pub congestion: Option<Name>,
 }
 
-/// What TCP remembers of a host (`ip tcp_metrics`).
+/// Metrics of a host that TCP has cached (`ip tcp_metrics`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CachedMetrics {
     /// The host.
     pub host: IpAddr,
-    /// Where slow start ended, in segments.
+    /// Slow-start threshold, in segments.
     pub ssthresh: Option<u32>,
     /// The congestion window, in segments.
     pub cwnd: Option<u32>,
 }
 
-/// Processors and what they encrypt.
+/// Processors and their encryption rates.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cpu {
-    /// Those this process may use.
+    /// Number of processors that this process may use.
     pub cores: Fact<u64>,
-    /// Whether they have instructions for AES.
+    /// True if they have instructions for AES.
     pub aes: Fact<bool>,
-    /// How their frequency is governed.
+    /// Frequency governor.
     pub governor: Fact<Name>,
-    /// Rates of TLS 1.3's ciphers on one core, the one that sessions prefer first.
+    /// Rates of TLS 1.3's ciphers on one core, in the order of preference of sessions.
     pub ciphers: Fact<Vec<CipherRate>>,
 }
 
-/// A cipher and how fast one core is with it.
+/// A cipher and its rate on one core.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CipherRate {
     /// The cipher, such as `aes-256-gcm`.
     pub cipher: Name,
-    /// Bytes sealed in a second, in records of 16 KiB.
+    /// Bytes encrypted per second, in records of 16 KiB.
     pub bytes_per_second: u64,
 }
 
 /// The clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
-    /// Whether the kernel takes it to be synchronised.
+    /// True if the kernel considers it synchronised.
     pub synchronised: Fact<bool>,
-    /// The most it may be wrong by, in microseconds, if it is.
+    /// Maximum error if it is synchronised, in microseconds.
     pub max_error_us: Fact<u64>,
 }
 
-/// A disk, as a short write and read of one file found it.
+/// A disk, measured by writing and reading one file for a short time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Disk {
     /// The directory.
     pub directory: Text,
-    /// Bytes written in a second, the flush to the disk included.
+    /// Bytes written per second, including the flush to the disk.
     pub write: Fact<u64>,
-    /// Bytes read in a second, from the disk if `direct`, else perhaps from memory.
+    /// Bytes read per second, from the disk if `direct`, and otherwise perhaps from memory.
     pub read: Fact<u64>,
-    /// Whether the page cache was kept out (`O_DIRECT`).
+    /// True if the page cache was bypassed (`O_DIRECT`).
     pub direct: bool,
 }

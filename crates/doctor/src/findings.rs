@@ -1,4 +1,4 @@
-//! From facts and a path to findings: pure, so that each is tested over made-up machines.
+//! Derives findings from facts and a path. Pure, so that each is tested with fictional machines.
 
 mod buffers;
 mod host;
@@ -16,34 +16,34 @@ pub use units::{bytes, rate, seconds};
 use crate::facts::Facts;
 use crate::path::Path;
 
-/// Something that holds bulk transfer back.
+/// A condition that limits bulk transfer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
-    /// Which it is; `docs/doctor.md` lists all.
+    /// Identifier; `docs/doctor.md` lists all.
     pub id: &'static str,
-    /// On which machine.
+    /// Machine that has it.
     pub side: Side,
-    /// How much it matters on this path.
+    /// Significance on this path.
     pub severity: Severity,
-    /// What was found, in one line.
+    /// Description in one line.
     pub what: String,
-    /// What it costs on this path.
+    /// Cost on this path.
     pub cost: Cost,
-    /// What mends it; any one of them does. Empty when no command can.
+    /// Alternative commands that fix it. Empty if no command can.
     pub mends: Vec<Mend>,
 }
 
-/// Which machine a finding is about.
+/// Machine that a finding is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Side {
-    /// This one.
+    /// This machine.
     Here,
-    /// The far one.
+    /// The far machine.
     There,
 }
 
-/// How much a finding matters.
+/// Significance of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
@@ -53,14 +53,14 @@ pub enum Severity {
     Advice,
 }
 
-/// What a finding costs.
+/// Cost of a finding.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cost {
     /// In words, with the numbers.
     pub text: String,
-    /// What one stream (of a device or disk: all together) carries because of it, in bit/s, where
-    /// that is a number. For buffers it is near: how much of one holds data depends on the kernel
-    /// and on the sizes of packets.
+    /// Throughput of one stream under this condition, in bit/s, if it is a number. For a device or
+    /// disk it is the throughput of all streams. For buffers it is approximate, as the share that
+    /// holds data depends on the kernel and the packet sizes.
     pub limit_bps: Option<f64>,
 }
 
@@ -72,7 +72,7 @@ impl Cost {
         }
     }
 
-    /// What one stream carries.
+    /// Cost that bounds one stream.
     fn bound(limit_bps: f64, path: &Path) -> Self {
         Self {
             text: format!(
@@ -86,19 +86,18 @@ impl Cost {
     }
 }
 
-/// A command that mends a finding, for an administrator of the machine.
+/// A command that fixes a finding, for an administrator of the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Mend {
-    /// The command, for now.
+    /// The command with immediate effect.
     pub now: String,
-    /// The command that makes it stay after a restart; `None` where that is up to the
-    /// distribution's own way.
+    /// The command that makes it permanent; `None` if that depends on the distribution.
     pub keep: Option<String>,
-    /// What to know before using it.
+    /// A warning before using it.
     pub note: Option<String>,
 }
 
-/// The file that mends of settings go to.
+/// File for permanent settings.
 pub const SYSCTL_FILE: &str = "/etc/sysctl.d/90-longhaul.conf";
 
 impl Mend {
@@ -130,7 +129,7 @@ impl Mend {
     }
 }
 
-/// What is wrong with a machine on this path, the serious first.
+/// Returns the findings on a machine for this path, serious ones first.
 pub fn findings(facts: &Facts, path: &Path, side: Side) -> Vec<Finding> {
     let mut list = List {
         side,
@@ -140,7 +139,7 @@ pub fn findings(facts: &Facts, path: &Path, side: Side) -> Vec<Finding> {
     };
     buffers::look(&mut list);
     tcp::look(&mut list);
-    // What was measured is looked at once, from this end.
+    // Measurements are examined once, for this end.
     if side == Side::Here
         && let Some(measured) = &path.measured
     {
@@ -153,7 +152,7 @@ pub fn findings(facts: &Facts, path: &Path, side: Side) -> Vec<Finding> {
     found
 }
 
-/// What the parts look at and add to.
+/// Facts that the checks read, and findings that they add.
 struct List<'a> {
     side: Side,
     facts: &'a Facts,
@@ -180,8 +179,7 @@ impl List<'_> {
         });
     }
 
-    /// A bound on one stream: serious when it is below what the path should carry, nothing
-    /// otherwise.
+    /// Adds a bound on one stream as a serious finding if it is below the required rate.
     fn bound(&mut self, id: &'static str, limit_bps: f64, what: String, mends: Vec<Mend>) {
         if limit_bps < self.path.rate_bps {
             let cost = Cost::bound(limit_bps, self.path);

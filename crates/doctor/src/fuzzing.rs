@@ -1,4 +1,4 @@
-//! What must hold for any question and answer; see [`longhaul_proto::fuzzing`].
+//! Properties that must hold for any question and answer; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
@@ -16,12 +16,12 @@ pub const TARGETS: &[Target] = &[Target {
     seeds,
 }];
 
-/// Any bytes as what is asked and as what is answered, with a length in front and without.
+/// Parses any bytes as a question and as an answer, with a length in front and without.
 fn messages(data: &[u8]) {
     let framed = [&u32::try_from(data.len()).unwrap().to_le_bytes()[..], data].concat();
     for data in [data, &framed] {
         let mut rest = data;
-        // A length and nothing behind it is no message either.
+        // A length without a body is no message either.
         let _ = ready(receive::<Question>(&mut rest));
         let mut rest = data;
         while let Ok(Some(answer)) = ready(receive::<Answer>(&mut rest)) {
@@ -37,14 +37,14 @@ fn answered(answer: &Answer) {
         Answer::Facts(facts) => reported(facts),
     }
     let mut again = Vec::new();
-    // What was read short may be longer than a message as it is written.
+    // A message that was read may be longer when it is written again.
     if ready(send(&mut again, answer)).is_ok() {
         let read = ready(receive::<Answer>(&mut &again[..])).unwrap();
         assert_eq!(read.as_ref(), Some(answer));
     }
 }
 
-/// Everything that is computed of another machine's facts and shown.
+/// Computes and formats everything that is shown of another machine's facts.
 fn reported(facts: &Facts) {
     let mut path = Path::table();
     path.take_rate_of(facts);

@@ -1,5 +1,5 @@
-//! Collects the facts of this machine. Reads only; needs no privilege; what cannot be read says
-//! why.
+//! Collects the facts of this machine. It only reads and needs no privilege; each fact that cannot
+//! be read has a reason.
 
 mod cipher;
 mod clock;
@@ -20,12 +20,12 @@ pub use disk::Probe as DiskProbe;
 use crate::fact::{Fact, Text};
 use crate::facts::Facts;
 
-/// What to look at beyond the machine itself.
+/// Additional facts to collect.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The far host; its route and what TCP remembers of it are looked up.
+    /// The far host, whose route and cached metrics are looked up.
     pub host: Option<IpAddr>,
-    /// A directory whose disk is to be measured; the only thing that writes.
+    /// A directory whose disk is measured. This is the only option that writes.
     pub disk: Option<PathBuf>,
 }
 

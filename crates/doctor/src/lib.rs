@@ -1,9 +1,10 @@
-//! What of a machine and a path holds bulk transfer back, in numbers, and what mends it.
+//! Finds what limits bulk transfer on a machine and a path, in numbers, and the commands that fix
+//! it.
 //!
-//! [`gather`] collects [`Facts`] and changes nothing. [`findings()`] is pure: facts and a [`Path`]
-//! give [`Finding`]s, each with what it costs on that path and the exact command that mends it.
-//! [`probe`] measures the path to a host. [`render`] writes a page for a person. [`ask`] and
-//! [`Server`] carry the facts of another machine. `docs/doctor.md` lists every finding.
+//! [`gather`] collects [`Facts`] and changes nothing. [`findings()`] is pure: from facts and a
+//! [`Path`] it derives [`Finding`]s, each with its cost on that path and the exact command that
+//! fixes it. [`probe`] measures the path to a host. [`render`] formats a report for people. [`ask`]
+//! and [`Server`] transfer the facts of another machine. `docs/doctor.md` lists every finding.
 
 mod exchange;
 mod fact;

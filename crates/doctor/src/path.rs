@@ -1,4 +1,4 @@
-//! The path that costs are reckoned on.
+//! The path for which costs are calculated.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::facts::Facts;
 /// A path between this machine and another.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Path {
-    /// What it should carry, in bit/s.
+    /// Required rate, in bit/s.
     pub rate_bps: f64,
-    /// Where that number comes from.
+    /// Source of the rate.
     pub rate_from: Source,
     /// Round-trip time, in seconds.
     pub rtt_seconds: f64,
-    /// Where that number comes from.
+    /// Source of the round-trip time.
     pub rtt_from: Source,
-    /// What was measured towards a host, if one was named.
+    /// Measurements towards a host, if one was named.
     pub measured: Option<Measured>,
 }
 
-/// Where a number comes from.
+/// Source of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -37,21 +37,21 @@ pub enum Source {
     Measured,
     /// The rate of the device that leads there.
     Device,
-    /// A table path, taken for want of better.
+    /// An assumed path, for lack of better information.
     Default,
 }
 
-/// What a path of which nothing is known is taken to be: 1 Gbit/s.
+/// Rate of a path about which nothing is known: 1 Gbit/s.
 pub const DEFAULT_RATE_BPS: f64 = 1e9;
-/// And 100 ms, about an ocean's crossing and back.
+/// Round trip of such a path: 100 ms, about an ocean's crossing and back.
 pub const DEFAULT_RTT_SECONDS: f64 = 0.1;
-/// Shorter round trips, in seconds, are taken for this one: nothing is divided by zero.
+/// Minimum round trip, in seconds, so that nothing is divided by zero.
 const LEAST_RTT_SECONDS: f64 = 1e-6;
-/// The least segment that a kernel sends, in bytes.
+/// Smallest segment that a kernel sends, in bytes.
 const LEAST_MSS: u32 = 48;
 
 impl Path {
-    /// A path of which nothing is known.
+    /// Creates a path about which nothing is known.
     pub const fn table() -> Self {
         Self {
             rate_bps: DEFAULT_RATE_BPS,
@@ -62,7 +62,7 @@ impl Path {
         }
     }
 
-    /// Takes the rate of the device that leads there, where it is known.
+    /// Takes the rate of the device that leads there, if it is known.
     pub fn take_rate_of(&mut self, facts: &Facts) {
         let device = facts.route.known().map(|route| &route.device);
         let link = facts
@@ -77,7 +77,7 @@ impl Path {
         }
     }
 
-    /// One stream's way over it, with its largest segment (1448 bytes unless it was measured).
+    /// Returns the path of one stream, with its segment size (1448 bytes unless it was measured).
     pub fn hop(&self) -> Hop {
         let negotiated = self
             .measured
@@ -93,22 +93,22 @@ impl Path {
     }
 }
 
-/// What was measured towards a host.
+/// Measurements towards a host.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Measured {
-    /// The host, as it was reached.
+    /// Address at which the host was reached.
     pub address: SocketAddr,
-    /// The least of several round trips.
+    /// Minimum of several round trips.
     pub rtt: Duration,
-    /// What a connection to it agreed on; unknown when none came about.
+    /// Options that a connection to it negotiated; unknown without a connection.
     pub negotiated: Fact<Negotiated>,
     /// The path MTU.
     pub mtu: Fact<PathMtu>,
-    /// How far the clocks lie apart, if the host was asked.
+    /// Difference of the clocks, if the host was asked.
     pub skew: Option<Skew>,
 }
 
-/// What two hosts agreed on when a connection was set up.
+/// Options that two hosts negotiated for a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Negotiated {
     /// Timestamps.
@@ -128,27 +128,27 @@ pub struct Negotiated {
 pub struct PathMtu {
     /// The largest packet known to arrive, in bytes with the IP header.
     pub bytes: u32,
-    /// The largest that this end would send, in bytes with the IP header.
+    /// The largest packet that this end would send, in bytes with the IP header.
     pub first_hop: u32,
-    /// How TCP learns of a smaller one.
+    /// Mechanism by which TCP learns of a smaller limit.
     pub discovery: Discovery,
-    /// How it was found.
+    /// Method of the measurement.
     pub method: ProbeMethod,
 }
 
-/// How a sender learns that its packets are too large.
+/// Mechanism by which a sender learns that its packets are too large.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discovery {
-    /// It needn't: its largest packets arrive.
+    /// Not needed: its largest packets arrive.
     NotNeeded,
-    /// Routers say so (ICMP "fragmentation needed", "packet too big").
+    /// Routers report it (ICMP "fragmentation needed", "packet too big").
     Works,
-    /// Not at all: large packets vanish without a word.
+    /// Not at all: large packets vanish silently.
     BlackHole,
 }
 
-/// What the path MTU was probed with.
+/// Method of probing the path MTU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ProbeMethod {
@@ -158,11 +158,11 @@ pub enum ProbeMethod {
     Udp,
 }
 
-/// How far two clocks lie apart.
+/// Difference of two clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Skew {
-    /// The far clock less this one, in seconds.
+    /// The far clock minus this one, in seconds.
     pub seconds: f64,
-    /// It may be off by so much (half the round trip).
+    /// Maximum error (half the round trip).
     pub uncertainty_seconds: f64,
 }

@@ -1,8 +1,8 @@
-//! Measures the path to a host without privilege: its round trip, what a connection agrees on, and
-//! the largest packet that arrives.
+//! Measures the path to a host without privilege: its round trip, the negotiated options, and the
+//! largest packet that arrives.
 //!
 //! A probe is a connection of its own that carries at most one segment, or a datagram to a port
-//! where nothing should listen; some twenty in all, at most.
+//! where nothing should listen. There are at most some twenty in all.
 
 mod search;
 mod tcp;
@@ -15,31 +15,32 @@ use std::time::Duration;
 use crate::fact::Fact;
 use crate::path::{Discovery, Measured, PathMtu, ProbeMethod};
 
-/// How long the first connection may take.
+/// Time limit of the first connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections whose set-up is timed.
 const ROUNDS: usize = 3;
-/// The smallest packet asked about: every host takes it (RFC 791), and a path that loses it loses
-/// everything.
+/// Size of the smallest probe, in bytes: every host accepts it (RFC 791), and a path that loses it
+/// loses everything.
 const SMALL: u32 = 576;
-/// A packet that is lost twice is not lost by chance.
+/// Probes per size: a packet that is lost twice is not lost by chance.
 const MAX_PROBES_PER_SIZE: usize = 2;
 
-/// Why a host could not be measured.
+/// The host could not be measured, as it did not answer. Check that it is up and that the port is
+/// right.
 #[derive(Debug, thiserror::Error)]
 #[error("no answer from {address}: {source}; is it up, and the port right?")]
 pub struct ProbeError {
     /// The host.
     pub address: SocketAddr,
-    /// Why.
+    /// The reason.
     pub source: io::Error,
 }
 
-/// Measures the path to `address`. Takes some round trips, and up to about 15 s where large packets
+/// Measures the path to `address`. Takes some round trips, and up to about 15 s if large packets
 /// vanish.
 ///
 /// # Errors
-/// [`ProbeError`] when the host neither takes nor refuses a connection in 5 s.
+/// [`ProbeError`] if the host neither accepts nor refuses a connection within 5 s.
 pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
     let first =
         tcp::dial(address, CONNECT_TIMEOUT).map_err(|source| ProbeError { address, source })?;
@@ -55,7 +56,7 @@ pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
         None => Fact::unknown(format!("{address} refuses connections")),
     };
     let mtu = match connection {
-        // Were TCP's own segments not conclusive, datagrams may be.
+        // If TCP's own segments are not conclusive, datagrams may be.
         Some(_) => by_tcp(address, rtt).or_else(|why| by_udp(address, rtt).map_err(|_| why)),
         None => by_udp(address, rtt),
     };
@@ -69,14 +70,14 @@ pub fn measure(address: SocketAddr) -> Result<Measured, ProbeError> {
     })
 }
 
-/// What became of a packet of a certain size.
+/// Fate of a packet of a certain size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// The host has it.
+    /// The host received it.
     Arrived,
-    /// A router said that it is too large, and what is not.
+    /// A router reported that it is too large, and the size that is not.
     TooLarge(u32),
-    /// Nobody said anything.
+    /// There was no answer.
     Vanished,
 }
 
@@ -96,7 +97,7 @@ fn by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
     let socket = udp::Prober::to(address.ip(), rtt).map_err(|error| error.to_string())?;
     let first_hop = socket.first_hop();
     let mut ask = |size| twice(|| socket.datagram(size).map_err(|error| error.to_string()));
-    // Unless a small one is answered, silence about large ones says nothing.
+    // Unless a small one is answered, silence about large ones means nothing.
     match ask(SMALL)? {
         Fate::Arrived => {}
         _ => {
@@ -111,7 +112,8 @@ fn by_udp(address: SocketAddr, rtt: Duration) -> Result<PathMtu, String> {
         .ok_or_else(|| "no datagram arrives".to_owned())
 }
 
-/// From the fate of the largest packet to the path MTU; `None` when not even a small one arrives.
+/// Derives the path MTU from the fate of the largest packet. Returns `None` if not even a small one
+/// arrives.
 fn conclude(
     full: Fate,
     first_hop: u32,
@@ -186,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_route_leads_that_is_said() {
+    fn an_unreachable_host_is_reported() {
         let error = measure((Ipv4Addr::BROADCAST, 9).into())
             .unwrap_err()
             .to_string();

@@ -1,4 +1,4 @@
-//! A page for a person.
+//! Formats reports for people.
 
 use std::fmt::{Display, Write};
 
@@ -7,7 +7,7 @@ use crate::facts::Facts;
 use crate::findings::{Finding, Severity, Side, bytes, rate, seconds};
 use crate::path::{Discovery, Path, Source};
 
-/// The path that costs are reckoned on, in a line or two.
+/// Formats the path that costs are calculated for, in a line or two.
 pub fn path(path: &Path) -> String {
     let from = |source, named: &str| match source {
         Source::Given => "given".to_owned(),
@@ -38,14 +38,16 @@ pub fn path(path: &Path) -> String {
     line(&mut text, "path MTU", &mtu);
     let negotiated = measured.negotiated.clone().map(|agreed| {
         format!(
-            "window scaling {}, selective acknowledgement {}, timestamps {}, segments of {} bytes, {}",
+            "window scaling {}, selective acknowledgement {}, timestamps {}, segments of {} bytes, \
+             {}",
             on(agreed.window_scaling),
             on(agreed.sack),
             on(agreed.timestamps),
             agreed.send_mss,
             agreed
                 .congestion
-                .map_or("congestion control unknown".to_owned(), |name| name.to_string())
+                .map_or("congestion control unknown".to_owned(), |name| name
+                    .to_string())
         )
     });
     line(&mut text, "agreed", &negotiated);
@@ -66,7 +68,7 @@ pub fn path(path: &Path) -> String {
     text
 }
 
-/// What is known of a machine.
+/// Formats the facts of a machine.
 pub fn facts(facts: &Facts) -> String {
     let mut text = String::new();
     let tcp = &facts.tcp;
@@ -198,7 +200,7 @@ fn links_line(text: &mut String, link: &crate::facts::Link) {
     );
 }
 
-/// What was found, each with its cost and what mends it.
+/// Formats the findings, each with its cost and its fixes.
 pub fn findings(found: &[Finding]) -> String {
     let mut text = String::new();
     for finding in found {
@@ -288,8 +290,9 @@ COSTS: on the far machine: tcp_sack 0 [sack-off]
     }
 
     #[test]
-    fn the_path_says_where_its_numbers_come_from() {
-        let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a host); 11.9 MiB under way fill it\n";
+    fn the_path_names_the_sources_of_its_numbers() {
+        let expected = "path: 1 Gbit/s (assumed; give --rate) x 100 ms (assumed; give --rtt, or a \
+            host); 11.9 MiB under way fill it\n";
         assert_eq!(path(&Path::table()), expected);
     }
 }

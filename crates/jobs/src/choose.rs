@@ -1,63 +1,60 @@
-//! Which of the jobs that wait run next: fair shares between users, by priority and age within one
-//! user's, and within limits.
+//! Choice of the waiting jobs to run next: fair shares between users, by priority and age within a
+//! user's jobs, and within limits.
 //!
-//! However many parts of a job run, towards limits it is one: they are there so that jobs do not
-//! get in each other's way, and parts are spread over nodes because one node alone is too slow. A
-//! node takes one part of a job at a time: a part is a copy that takes all that the node's path
-//! carries.
+//! All running parts of a job count as one job towards limits. Limits keep jobs from disturbing
+//! each other, while parts are spread over nodes because one node alone is too slow. A node runs
+//! one part of a job at a time, as a part uses all the bandwidth of the node's path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::life::Moment;
 
-/// How many may run at once.
+/// Maximum numbers of simultaneous jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// In all.
+    /// Limit for all jobs.
     pub in_all: usize,
-    /// To or from one place.
+    /// Limit for jobs to or from one place.
     pub per_place: usize,
-    /// Of one user; none: as many as there is room for.
+    /// Limit for the jobs of one user, if there is one.
     pub per_user: Option<usize>,
 }
 
 /// A job that is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// Number of the job.
     pub id: i64,
-    /// Whose.
+    /// User who submitted it.
     pub user: String,
-    /// The place it is limited by.
+    /// The place whose limit applies.
     pub place: String,
-    /// Greater is sooner, among one user's.
+    /// Priority among its user's jobs; a greater one runs sooner.
     pub priority: i64,
-    /// Since when it is due: among those of one priority the older is sooner.
+    /// Time since when it is due. Among jobs of one priority, the older runs sooner.
     pub due: Moment,
     /// The job that it is a part of.
     pub part_of: Option<i64>,
 }
 
-/// A job that runs.
+/// A running job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
-    /// Whose.
+    /// User who submitted it.
     pub user: String,
-    /// The place it is limited by.
+    /// The place whose limit applies.
     pub place: String,
     /// The job that it is a part of.
     pub part_of: Option<i64>,
-    /// The agent that chooses carries it out.
+    /// True if it runs at the agent that chooses.
     pub is_here: bool,
 }
 
-/// Those of `candidates` that are to run now, in the order in which they are chosen, beside those
-/// that run already.
+/// Returns the `candidates` to run now in addition to the running jobs, in the order of choice.
 ///
-/// The next one is always of the user of whom the fewest run; among users of whom equally many do,
-/// of the one who has had least of late (`used`, in any one unit: bytes, seconds), and then of the
-/// one whose job is due for longest. Nobody is kept waiting for the sake of a limit that does not
-/// hold for them.
+/// The next job belongs to the user with the fewest running jobs. Ties go to the user with the
+/// lowest recent use (`used`, in any one unit: bytes, seconds), then to the job that has been due
+/// longest. A limit only delays the jobs that it applies to.
 pub fn choose(
     candidates: &[Candidate],
     running: &[Load],
@@ -72,7 +69,7 @@ pub fn choose(
     }
     let mut chosen = Vec::new();
     while running.len() + chosen.len() < limits.in_all {
-        // Sorted: of each user the first that fits is the one.
+        // Sorted: the first of each user that fits is the next.
         let next = waiting
             .iter()
             .enumerate()
@@ -90,17 +87,17 @@ pub fn choose(
     chosen
 }
 
-/// What runs, as limits count it.
+/// Running jobs, counted for the limits.
 #[derive(Default)]
 struct Room<'a> {
-    /// Of each user, parts counted one by one: whose turn it is goes by what somebody has.
+    /// Jobs by user, with every part counted, which decides whose turn it is.
     running: BTreeMap<&'a str, usize>,
-    /// Of each user, a job and its parts counted as one; and of each place.
+    /// Jobs by user and by place, where a job and its parts count as one.
     of_user: BTreeMap<&'a str, usize>,
     of_place: BTreeMap<&'a str, usize>,
-    /// Jobs of which parts run.
+    /// Jobs with running parts.
     split: BTreeSet<i64>,
-    /// Jobs of which a part runs here.
+    /// Jobs with a part that runs here.
     split_here: BTreeSet<i64>,
 }
 
@@ -188,7 +185,7 @@ mod tests {
         );
         let running = [load("ana", "x"), load("ana", "y"), load("ana", "z")];
         assert_eq!(choose(&jobs, &running, &BTreeMap::new(), &LIMITS), [200]);
-        // Who has had less of late is first.
+        // The user with less recent use comes first.
         let used = BTreeMap::from([("ana".to_owned(), 10), ("ben".to_owned(), 3)]);
         assert_eq!(choose(&jobs, &[], &used, &LIMITS), [200, 0, 201, 1]);
     }
@@ -204,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_place_keeps_nobody_else_waiting() {
+    fn a_full_place_delays_no_other_place() {
         let jobs = [
             job(1, "ana", "slow", 0),
             job(2, "ana", "slow", 0),
@@ -220,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_agent_takes_one_part_of_a_job_and_limits_count_the_job_once() {
+    fn an_agent_runs_one_part_and_limits_count_the_job_once() {
         let parts: Vec<_> = (0..9).map(|id| part(id, 100, "ana", "dtn")).collect();
         let limits = Limits {
             per_place: 1,
@@ -232,7 +229,7 @@ mod tests {
             part_of: Some(100),
             ..load("ana", "dtn")
         };
-        // On every other agent there is room for one more of the same job, and for nothing else of
+        // Every other agent has room for one more part of the same job, but for nothing else of
         // that place.
         let others = [elsewhere.clone(), elsewhere.clone()];
         let mut waiting = parts.clone();
@@ -243,7 +240,7 @@ mod tests {
             ..elsewhere
         };
         assert_eq!(choose(&waiting, &[here], &BTreeMap::new(), &limits), [0; 0]);
-        // What somebody has is what runs: others come first.
+        // Running jobs decide whose turn it is: other users come first.
         waiting.push(job(22, "ben", "other", 0));
         assert_eq!(
             choose(&waiting, &others, &BTreeMap::new(), &LIMITS),
@@ -252,25 +249,34 @@ mod tests {
     }
 
     proptest! {
-        /// No limit is ever passed, nothing is chosen twice, and nothing that would fit is left.
+        /// Limits are never exceeded, a job is chosen at most once, and every job that fits is
+        /// chosen.
         #[test]
-        fn limits_hold_and_no_room_is_left_unused(
+        fn limits_hold_and_capacity_is_used(
             jobs in prop::collection::vec((0u8..5, 0u8..5, 0i64..3), 0..40),
             busy in prop::collection::vec((0u8..5, 0u8..5), 0..6),
             in_all in 0usize..10, per_place in 1usize..4, per_user in prop::option::of(1usize..4),
         ) {
             let name = |number: u8| char::from(b'a' + number).to_string();
             let jobs: Vec<_> = jobs.iter().enumerate()
-                .map(|(id, (user, place, priority))| job(id as i64, &name(*user), &name(*place), *priority)).collect();
-            let busy: Vec<_> = busy.iter().map(|(user, place)| load(&name(*user), &name(*place))).collect();
+                .map(|(id, (user, place, priority))|
+                    job(id as i64, &name(*user), &name(*place), *priority))
+                .collect();
+            let busy: Vec<_> = busy
+                .iter()
+                .map(|(user, place)| load(&name(*user), &name(*place)))
+                .collect();
             let limits = Limits { in_all, per_place, per_user };
             let chosen = choose(&jobs, &busy, &BTreeMap::new(), &limits);
             let mut all: Vec<Load> = busy.clone();
             for id in &chosen {
                 let job = &jobs[*id as usize];
-                let before = |key: fn(&Load) -> &String, value: &String| all.iter().filter(|load| key(load) == value).count();
+                let before = |key: fn(&Load) -> &String, value: &String|
+                    all.iter().filter(|load| key(load) == value).count();
                 prop_assert!(before(|load| &load.place, &job.place) < per_place);
-                prop_assert!(per_user.is_none_or(|most| before(|load| &load.user, &job.user) < most));
+                prop_assert!(
+                    per_user.is_none_or(|most| before(|load| &load.user, &job.user) < most)
+                );
                 all.push(load(&job.user, &job.place));
             }
             prop_assert!(chosen.is_empty() || all.len() <= in_all);
@@ -278,9 +284,11 @@ mod tests {
             prop_assert_eq!(unique.len(), chosen.len());
             if all.len() < in_all {
                 for job in jobs.iter().filter(|job| !chosen.contains(&job.id)) {
-                    let count = |key: fn(&Load) -> &String, value: &String| all.iter().filter(|load| key(load) == value).count();
+                    let count = |key: fn(&Load) -> &String, value: &String|
+                        all.iter().filter(|load| key(load) == value).count();
                     let place_full = count(|load| &load.place, &job.place) >= per_place;
-                    let user_full = per_user.is_some_and(|most| count(|load| &load.user, &job.user) >= most);
+                    let user_full =
+                        per_user.is_some_and(|most| count(|load| &load.user, &job.user) >= most);
                     prop_assert!(place_full || user_full);
                 }
             }

@@ -1,7 +1,7 @@
-//! The life of a job, when it is tried again, and which of those that wait runs next. Pure: no I/O,
-//! no clock, no randomness. Moments are what the caller says, in milliseconds since the Unix epoch,
-//! because they are kept in a store and compared between hosts. What keeps jobs applies these
-//! decisions within a transaction of its store.
+//! The life of a job, its retries, and the choice of the job to run next. Pure: no I/O, no clock,
+//! no randomness. The caller passes moments in milliseconds since the Unix epoch, because they are
+//! stored and compared between hosts. The job store applies these decisions within its
+//! transactions.
 
 mod choose;
 mod life;

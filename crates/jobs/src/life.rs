@@ -10,9 +10,9 @@
 //!       └────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Pausing and cancelling work from every state that is not an end. A job that runs is asked to
-//! stop first ([`Wish`]): it is paused or cancelled when it has. A job that is split begins in
-//! another state, in which its parts are worked on: [`crate::split`].
+//! Every state except an end state allows pausing and cancelling. A running job is first asked to
+//! stop ([`Wish`]), and is paused or cancelled once it has stopped. A split job has a state of its
+//! own while its parts are worked on: [`crate::split`].
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -22,31 +22,31 @@ use crate::retry::RetryPolicy;
 /// Milliseconds since the Unix epoch.
 pub type Moment = i64;
 
-/// Where a job stands.
+/// State of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 #[schema(as = JobState)]
 pub enum State {
-    /// It runs as soon as it is its turn, and it is due.
+    /// It runs when it is due and its turn has come.
     Queued,
     /// Its parts, which are jobs of their own, are worked on; it runs itself when none is left.
     Split,
-    /// An agent holds its lease and carries it out.
+    /// An agent holds its lease and runs it.
     Running,
-    /// Somebody wanted it to rest.
+    /// A user paused it.
     Paused,
-    /// It broke off, and is tried again when it is due.
+    /// It broke off, and is retried when it is due.
     Waiting,
-    /// All was copied.
+    /// Everything was copied.
     Done,
-    /// It ended with an error that trying again does not mend, or was tried in vain too often.
+    /// It ended with an error that a retry cannot fix, or was retried in vain too often.
     Failed,
-    /// Somebody did not want it any more.
+    /// A user cancelled it.
     Cancelled,
 }
 
 impl State {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 8] = [
         Self::Queued,
         Self::Split,
@@ -58,7 +58,7 @@ impl State {
         Self::Cancelled,
     ];
 
-    /// In one word, as it is stored and shown.
+    /// Returns the word by which it is stored and shown.
     pub fn word(self) -> &'static str {
         match self {
             Self::Queued => "queued",
@@ -72,33 +72,33 @@ impl State {
         }
     }
 
-    /// The state of that word.
+    /// Returns the state of that word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.word() == word)
     }
 
-    /// Whether nothing happens to it any more unless somebody asks.
+    /// Returns true if the job stays in this state unless a user acts.
     pub fn is_end(self) -> bool {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 }
 
-/// What is wanted of a job that runs, or whose parts do.
+/// Wish for a job that runs, or whose parts run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Wish {
-    /// That it goes on.
+    /// Continue.
     Run,
-    /// That it stops, and rests until it is resumed.
+    /// Stop, and rest until resumed.
     Pause,
-    /// That it stops for good.
+    /// Stop for good.
     Cancel,
 }
 
 impl Wish {
-    /// All of them.
+    /// All wishes.
     pub const ALL: [Self; 3] = [Self::Run, Self::Pause, Self::Cancel];
 
-    /// In one word, as it is stored and shown.
+    /// Returns the word by which it is stored and shown.
     pub fn word(self) -> &'static str {
         match self {
             Self::Run => "run",
@@ -107,78 +107,78 @@ impl Wish {
         }
     }
 
-    /// The wish of that word.
+    /// Returns the wish of that word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|wish| wish.word() == word)
     }
 }
 
-/// Until when a job that runs is one agent's.
+/// An agent's exclusive right to run a job for a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
-    /// From then on it may be taken to be dead.
+    /// Moment from which the agent may be considered dead.
     pub until: Moment,
-    /// The number of this lease among those of the job: what is said under an older one is refused.
+    /// Number of this lease among the job's leases. Messages under an older lease are refused.
     pub fence: i64,
 }
 
-/// How an attempt ended.
+/// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// All was copied.
+    /// Everything was copied.
     Done,
-    /// Trying again does not mend it.
+    /// It failed with an error that a retry cannot fix.
     Failed,
-    /// It broke off; it may go on another time.
+    /// It broke off, and may resume later.
     BrokeOff {
-        /// It copied something before that.
+        /// True if it copied something before that.
         advanced: bool,
     },
-    /// It was stopped, because somebody wanted that or because its agent ends.
+    /// It was stopped, by a wish or because its agent ends.
     Stopped,
 }
 
-/// What happens to a job.
+/// An event in the life of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// An agent takes it, until then.
+    /// An agent claims it.
     Claim {
-        /// The end of its lease.
+        /// End of the lease.
         until: Moment,
     },
-    /// Its agent is alive.
+    /// Its agent is alive, and renews the lease.
     Renew {
-        /// Of the agent's lease.
+        /// Number of the agent's lease.
         fence: i64,
-        /// The new end of its lease.
+        /// New end of the lease.
         until: Moment,
     },
     /// Its attempt ended.
     Ended {
-        /// Of the agent's lease.
+        /// Number of the agent's lease.
         fence: i64,
-        /// How.
+        /// Result of the attempt.
         end: End,
     },
     /// Its agent is gone.
     Lost {
-        /// Known to be, although its lease has not run out.
+        /// True if that is certain although the lease has not expired.
         known: bool,
     },
-    /// Somebody wants it to rest.
+    /// A user pauses it.
     Pause,
-    /// Somebody wants it to go on.
+    /// A user resumes it.
     Resume,
-    /// Somebody does not want it any more.
+    /// A user cancels it.
     Cancel,
-    /// Somebody wants it to be tried again, now.
+    /// A user wants an immediate retry.
     Retry,
 }
 
-/// Why an event changes nothing.
+/// Reasons why an event changes nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// The state does not allow it.
+    /// The state does not permit it.
     #[error("the job is {}", .0.word())]
     State(State),
     /// It is not due yet.
@@ -187,32 +187,32 @@ pub enum Refused {
     /// Another agent has had the job since.
     #[error("another agent has had the job since")]
     Stale,
-    /// The lease has not run out.
+    /// The lease has not expired.
     #[error("the job's agent is alive")]
     Held,
 }
 
-/// A job's place in its life.
+/// The stored part of a job's life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Life {
-    /// Where it stands.
+    /// The state.
     pub state: State,
-    /// What is wanted of it while it runs or its parts do; [`Wish::Run`] otherwise.
+    /// The wish while the job or its parts run; [`Wish::Run`] otherwise.
     pub wish: Wish,
-    /// It does not begin before this.
+    /// Earliest start.
     pub due: Moment,
-    /// Attempts that were begun.
+    /// Number of attempts begun.
     pub attempts: u32,
-    /// Of the last ones, those in a row that copied nothing before they broke off.
+    /// Number of latest consecutive attempts that copied nothing before they broke off.
     pub in_vain: u32,
-    /// While it runs.
+    /// The lease while it runs.
     pub lease: Option<Lease>,
-    /// Leases that there have been.
+    /// Number of leases so far.
     pub fence: i64,
 }
 
 impl Life {
-    /// That of a new job.
+    /// Creates the life of a new job.
     pub fn new(due: Moment) -> Self {
         Self {
             state: State::Queued,
@@ -225,10 +225,10 @@ impl Life {
         }
     }
 
-    /// What it is after `event` at `now`. `seed` varies pauses from job to job.
+    /// Returns the life after `event` at `now`. `seed` varies pauses from job to job.
     ///
     /// # Errors
-    /// The event does not fit; then nothing has changed.
+    /// The event does not fit the state, and nothing changes.
     pub fn after(
         self,
         event: Event,
@@ -261,7 +261,7 @@ impl Life {
         }
     }
 
-    /// Its lease, if that is the one of `fence`.
+    /// Returns its lease if it has number `fence`.
     fn lease_of(&self, fence: i64) -> Result<Lease, Refused> {
         self.lease
             .filter(|lease| lease.fence == fence)
@@ -311,7 +311,7 @@ impl Life {
         }
     }
 
-    /// It does not run any more, through no fault of its own.
+    /// Returns the life after it stopped running without a failure of its own.
     fn stopped(self, now: Moment) -> Self {
         match self.wish {
             Wish::Run => Self {
@@ -325,7 +325,7 @@ impl Life {
 
     fn wanted(self, wish: Wish, state: State) -> Result<Self, Refused> {
         match self.state {
-            // Who has cancelled a job can't mean to resume it later.
+            // A cancelled job cannot be resumed later.
             State::Running | State::Split if self.wish == Wish::Cancel && wish == Wish::Pause => {
                 Err(Refused::State(State::Cancelled))
             }
@@ -342,7 +342,7 @@ impl Life {
                 due: now,
                 ..self.at_rest(State::Queued)
             }),
-            // If it has been stopped meanwhile, it is queued when that is known.
+            // If it has stopped meanwhile, it is queued once that is known.
             State::Running | State::Split if self.wish == Wish::Pause => Ok(Self {
                 wish: Wish::Run,
                 ..self

@@ -1,15 +1,15 @@
-//! When a job that broke off is tried again.
+//! Time of the next attempt after a job broke off.
 
 use crate::life::Moment;
 
-/// Pauses that double from attempt to attempt, and how many attempts in vain are enough.
+/// Pauses that double from attempt to attempt, and the limit of attempts in vain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Before the first further attempt, in milliseconds.
+    /// Pause before the first retry, in milliseconds.
     pub first_pause: Moment,
-    /// No pause is longer, in milliseconds.
+    /// Longest pause, in milliseconds.
     pub max_pause: Moment,
-    /// So many attempts in a row that copy nothing are tried again.
+    /// Maximum number of consecutive attempts that copy nothing and are retried.
     pub max_in_vain: u32,
 }
 
@@ -21,9 +21,9 @@ impl RetryPolicy {
         max_in_vain: 200,
     };
 
-    /// How long to wait after the last `in_vain` attempts copied nothing; none if that is enough.
-    /// `seed` varies it by up to a quarter, so that jobs which one fault has ended do not all come
-    /// back at the same moment.
+    /// Returns the pause after the last `in_vain` attempts copied nothing, or `None` if the limit
+    /// is reached. `seed` varies it by up to a quarter, so that jobs ended by one fault do not all
+    /// return at the same moment.
     pub fn pause(&self, in_vain: u32, seed: u64) -> Option<Moment> {
         if in_vain > self.max_in_vain {
             return None;
@@ -34,7 +34,7 @@ impl RetryPolicy {
             .saturating_mul(1 << doublings)
             .clamp(1, self.max_pause.max(1));
         let vary = i64::try_from(mixed(seed ^ u64::from(in_vain)) % 1000).unwrap_or(0);
-        // Divided first where the product would be too large.
+        // Divided first if the product would overflow.
         let less = match pause.checked_mul(vary) {
             Some(product) => product / 4000,
             None => pause / 4000 * vary,
@@ -43,7 +43,7 @@ impl RetryPolicy {
     }
 }
 
-/// A number that has little to do with the next one's (the finaliser of SplitMix64).
+/// Returns a number that is unrelated to that of the next seed (the finaliser of SplitMix64).
 fn mixed(seed: u64) -> u64 {
     let mut mixed = seed.wrapping_add(0x9E37_79B9_7F4A_7C15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -69,14 +69,16 @@ mod tests {
         }
 
         #[test]
-        fn no_policy_overflows(first in any::<i64>(), most in any::<i64>(), in_vain: u32, seed: u64) {
+        fn no_policy_overflows(
+            first in any::<i64>(), most in any::<i64>(), in_vain: u32, seed: u64
+        ) {
             let policy = RetryPolicy { first_pause: first, max_pause: most, max_in_vain: u32::MAX };
             prop_assert!(policy.pause(in_vain, seed).unwrap() >= 0);
         }
     }
 
     #[test]
-    fn jobs_that_one_fault_ended_come_back_at_different_moments() {
+    fn retries_after_one_fault_are_spread_in_time() {
         let pauses: std::collections::HashSet<_> = (0..100)
             .map(|seed| RetryPolicy::DEFAULT.pause(3, seed))
             .collect();

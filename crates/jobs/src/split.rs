@@ -1,5 +1,5 @@
-//! A job that is split: its parts are jobs of their own, which any agent takes, and it runs itself
-//! when none of them is left.
+//! A split job: its parts are jobs of their own that any agent takes, and the job itself runs when
+//! none of them is left.
 //!
 //! ```text
 //!                   no part is left                  as any job
@@ -9,24 +9,23 @@
 //!        └──── resume, retry: if parts are left ─────────┘
 //! ```
 //!
-//! How a part ends is not how the job ends: a part that failed is left to the job's own run, which
-//! finds what is missing. What is asked of the job is asked of its parts, and of them alone nothing
-//! can be asked.
+//! A failed part does not fail the job: the job's own run finds and copies what is missing.
+//! Requests to the job also apply to its parts; a part alone accepts no requests.
 
 use crate::life::{Event, Life, Moment, Refused, State, Wish};
 use crate::retry::RetryPolicy;
 
-/// How the parts of a job stand.
+/// Counts of a job's parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Parts {
-    /// Those that have not ended.
+    /// Parts that have not ended.
     pub left: u32,
-    /// Of these, those that run.
+    /// Parts among them that run.
     pub running: u32,
 }
 
 impl Parts {
-    /// Those of `parts`.
+    /// Counts `parts`.
     pub fn of<'a>(parts: impl IntoIterator<Item = &'a Life>) -> Self {
         let mut counted = Self::default();
         for part in parts {
@@ -40,13 +39,13 @@ impl Parts {
 }
 
 impl Life {
-    /// What a job that is split is now that its parts stand so.
+    /// Returns the life of a split job whose parts have these counts.
     #[must_use]
     pub fn with_parts(self, parts: Parts) -> Self {
         match (self.state, self.wish) {
             // It was submitted, resumed or retried.
             (State::Queued, _) if parts.left > 0 => self.at_rest(State::Split),
-            // As old as it is: what was submitted since is not before it.
+            // It keeps its due time, so jobs submitted since do not overtake it.
             (State::Split, Wish::Run) if parts.left == 0 => self.at_rest(State::Queued),
             (State::Split, Wish::Pause) if parts.running == 0 => self.at_rest(State::Paused),
             (State::Split, Wish::Cancel) if parts.running == 0 => self.at_rest(State::Cancelled),
@@ -55,10 +54,10 @@ impl Life {
     }
 }
 
-/// What a job that is split and its parts are after a person has asked something of it.
+/// Returns a split job and its parts after a user's request.
 ///
 /// # Errors
-/// The event does not fit the job; then nothing has changed.
+/// The event does not fit the job, and nothing changes.
 pub fn ask_split(
     whole: Life,
     parts: &[Life],
@@ -68,27 +67,27 @@ pub fn ask_split(
     seed: u64,
 ) -> Result<(Life, Vec<Life>), Refused> {
     let asked = |part: &Life| match for_part(event, whole.state, part.state) {
-        // What does not fit a part is of no concern to it: it has ended, or rests already.
+        // A part that refuses the event has ended or rests already, and stays as it is.
         true => part.after(event, now, policy, seed).unwrap_or(*part),
         false => *part,
     };
     let after: Vec<Life> = parts.iter().map(asked).collect();
     let whole = match (event, whole.state) {
-        // Of parts that wait for their next attempt, or failed.
+        // The retry applies to parts that wait for their next attempt, or failed.
         (Event::Retry, State::Split) if whole.wish == Wish::Run && after != parts => whole,
         _ => whole.after(event, now, policy, seed)?,
     };
     Ok((whole.with_parts(Parts::of(&after)), after))
 }
 
-/// Whether what is asked of the whole, in its state, is asked of a part in that state as well.
+/// Returns true if a request to the job in this state also applies to a part in that state.
 fn for_part(event: Event, whole: State, part: State) -> bool {
     match event {
         Event::Pause | Event::Resume | Event::Cancel => true,
         Event::Retry => match whole {
             State::Failed | State::Cancelled => matches!(part, State::Failed | State::Cancelled),
             State::Split => matches!(part, State::Failed | State::Waiting),
-            // It runs by itself already, and mends what parts have left.
+            // The job runs by itself already, and completes what its parts have left.
             _ => false,
         },
         Event::Claim { .. } | Event::Renew { .. } | Event::Ended { .. } | Event::Lost { .. } => {

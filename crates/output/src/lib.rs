@@ -53,13 +53,13 @@ pub fn prompt(text: &str) {
     let _ = write_all(rustix::stdio::stderr(), text.as_bytes());
 }
 
-/// Writes `text` to standard output, at once. Returns false if this or an earlier write failed:
-/// nothing is written after the first error, so that what is there has no holes.
+/// Writes and flushes `text` to standard output. Returns false if this or an earlier write failed:
+/// nothing is written after the first error, so the output has no gaps.
 pub fn print(text: &str) -> bool {
     print_bytes(text.as_bytes())
 }
 
-/// Does the same for bytes.
+/// Writes and flushes bytes as [`print`] does.
 pub fn print_bytes(bytes: &[u8]) -> bool {
     let _one_at_a_time = STDOUT.lock();
     if STDOUT_ERROR.get().is_some() {
@@ -71,8 +71,8 @@ pub fn print_bytes(bytes: &[u8]) -> bool {
     }
 }
 
-/// Error that kept something from standard output. A reader that has closed its pipe (EPIPE) needs
-/// no more of it, which is no error.
+/// Returns the error that kept output from standard output. A reader that has closed its pipe
+/// (EPIPE) needs no more output, which is no error.
 pub fn stdout_error() -> Option<io::Error> {
     let errno = STDOUT_ERROR.get().copied();
     errno.filter(|errno| *errno != Errno::PIPE).map(Into::into)
@@ -96,13 +96,13 @@ impl io::Write for Messages {
 
 fn line(text: Arguments<'_>) -> String {
     let mut line = String::new();
-    // `to_string` panics if a `Display` fails; what it has written until then is shown.
+    // `to_string` panics if a `Display` fails; the text written before that is still shown.
     let _ = line.write_fmt(text);
     line.push('\n');
     line
 }
 
-/// Writes all of `bytes`. Waits where the stream does not block, as ssh and terminals leave it.
+/// Writes all of `bytes`. Waits if the stream is non-blocking, as ssh and terminals leave it.
 fn write_all(stream: BorrowedFd<'_>, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
         match rustix::io::write(stream, bytes) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nonblocking_stream_is_waited_for() {
+    fn nonblocking_streams_are_awaited() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::ioctl_fionbio(&writer, true).unwrap();
         let text = vec![b'x'; 1 << 20];

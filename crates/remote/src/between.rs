@@ -1,5 +1,5 @@
-//! A copy between two far sides: one serves, the other is its client, whichever way round they
-//! reach each other. No byte of a file comes this way.
+//! A copy between two far sides. One serves and the other is its client, depending on which can
+//! reach the other. No file data passes through this host.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,55 +14,55 @@ use crate::message::{
 };
 use crate::{ClientClock, Error, FarSide, Login, Serve};
 
-/// What is copied between two hosts, and how.
+/// Options of a copy between two hosts.
 #[derive(Debug, Clone)]
 pub struct Between {
-    /// On the one host.
+    /// Sources, all on one host.
     pub sources: Vec<Login>,
-    /// On the other.
+    /// Destination, on the other host.
     pub destination: Login,
-    /// With all they hold.
+    /// If true, directories are copied with all they hold.
     pub recursive: bool,
-    /// Replace files that exist.
+    /// If true, existing files are replaced.
     pub overwrite: bool,
-    /// Force files to disk.
+    /// If true, files are forced to disk.
     pub fsync: bool,
-    /// Keep what is there of large files when the copy ends early, and go on with what is kept.
+    /// If true, parts of large files are kept when the copy ends early, and resumed.
     pub resume: bool,
-    /// Compare the content of files that are there already, in place of their sizes and times.
+    /// If true, the content of existing files is compared instead of their sizes and times.
     pub checksum: bool,
-    /// Names of one file become names of one file.
+    /// If true, hard links are kept.
     pub hard_links: bool,
-    /// Number of streams, if it is to be fixed.
+    /// Fixed number of streams, if there is one.
     pub streams: Option<u32>,
-    /// How long an outage is waited out.
+    /// Time for which an outage is tolerated.
     pub patience: Duration,
-    /// Every entry that is done is reported, not only counted.
+    /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
     /// Ports to listen on.
     pub ports: Option<crate::PortRange>,
     /// TCP congestion control.
     pub congestion: Option<String>,
-    /// The data of large files travels in the clear.
+    /// If true, the data of large files is sent as plaintext.
     pub no_encrypt: bool,
 }
 
-/// How it went.
+/// Result of a copy.
 #[derive(Debug, Clone)]
 pub struct Ended {
     /// BLAKE3 over the record of every entry.
     pub manifest: Hash,
-    /// Why the source does not connect to the destination, where it is the other way round.
+    /// Reason why the destination connects to the source instead of the other way round, if it
+    /// does.
     pub notice: Option<String>,
 }
 
 impl Between {
     /// Copies from `source` to `destination`. `progress` and `observer` see what the copy's own
-    /// client would have them see.
+    /// client would show them.
     ///
     /// # Errors
-    /// [`Error::Apart`] when neither host reaches the other; [`Error::Copy`] when the copy ended
-    /// early.
+    /// [`Error::Apart`] if neither host reaches the other; [`Error::Copy`] if the copy ended early.
     pub async fn copy(
         &self,
         source: &mut FarSide,
@@ -84,7 +84,8 @@ impl Between {
             Ok(manifest) => Ok(Ended {
                 manifest,
                 notice: Some(format!(
-                    "{} can't be connected to from {} ({to_destination}); it connects to {} instead",
+                    "{} can't be connected to from {} ({to_destination}); it connects to {} \
+                     instead",
                     destination.host, source.host, source.host
                 )),
             }),
@@ -99,7 +100,8 @@ impl Between {
         }
     }
 
-    /// The source's host is the client. `Ok(Err(why))` if it does not reach the other.
+    /// Copies with the source's host as client. Returns `Ok(Err(why))` if it does not reach the
+    /// other.
     async fn push(
         &self,
         source: &mut FarSide,
@@ -130,7 +132,8 @@ impl Between {
         receiving.copy(source, ask).await
     }
 
-    /// The destination's host is the client.
+    /// Copies with the destination's host as client. Returns `Ok(Err(why))` if it does not reach
+    /// the other.
     async fn pull(
         &self,
         source: &mut FarSide,
@@ -199,13 +202,13 @@ impl Between {
     }
 }
 
-/// Has `server` serve `client`: its port and its paths, or why it can't listen.
+/// Has `server` serve `client`. Returns its port and its paths, or the reason why it can't listen.
 async fn begun(
     server: &mut FarSide,
     client: &FarSide,
     serve: &Serve,
 ) -> Result<Result<(u16, Vec<PathBytes>), String>, Error> {
-    // A client of an earlier release does not tell its clock.
+    // A client of an earlier release does not send its clock.
     let clock = client
         .ready
         .unix_ms
@@ -221,7 +224,7 @@ async fn begun(
     }
 }
 
-/// Receives how a copy goes.
+/// Receiver of a copy's events.
 struct Receiving<'a> {
     progress: &'a Progress,
     observer: &'a Arc<dyn Observer>,

@@ -1,9 +1,9 @@
-//! The script that starts longhaul at the far side, and brings this very program along where it is
-//! asked to.
+//! The script that starts longhaul at the far side, and brings this very program along if
+//! requested.
 //!
-//! A program that was brought is kept in `~/.cache/longhaul/HASH/longhaul`, HASH being its SHA-256,
-//! in a directory that its owner alone may enter. It is checked against its hash, by the far side's
-//! own tools, before every run.
+//! A program that was brought is kept in `~/.cache/longhaul/HASH/longhaul`, where HASH is its
+//! SHA-256, in a directory that only its owner may enter. The far side's own tools check its hash
+//! before every run.
 
 use std::fmt::Write;
 use std::io;
@@ -11,28 +11,28 @@ use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
 
-/// Printed by ssh itself at the near side once it has authenticated (`LocalCommand`).
+/// Printed by ssh itself at this side once it has authenticated (`LocalCommand`).
 pub(crate) const AUTHENTICATED: &str = "longhaul-authenticated";
-/// The login runs the script.
+/// Printed when the login runs the script.
 pub(crate) const BEGUN: &str = "longhaul-begun";
-/// The far side has no longhaul that may be used: `NEEDS` and what `uname -sm` says. A script with
-/// `bring` then waits for [`GO`] and the program.
+/// Printed when the far side has no usable longhaul: `NEEDS` and the output of `uname -sm`. A
+/// script with `bring` then waits for [`GO`] and the program.
 pub(crate) const NEEDS: &str = "longhaul-needs ";
-/// What arrived is not what was sent, or could not be written.
+/// Printed when the received program is damaged, or could not be written.
 pub(crate) const DAMAGED: &str = "longhaul-damaged";
-/// It arrived, and does not run there.
+/// Printed when the received program does not run there.
 pub(crate) const UNFIT: &str = "longhaul-unfit";
-/// Said before the program's bytes.
+/// Sent before the program's bytes.
 pub(crate) const GO: &str = "go\n";
-/// What starts the far side once there is a program.
+/// Arguments that start the far side.
 const ARGUMENTS: &str = "serve --over-stdio";
 
 /// A program to bring along.
 #[derive(Debug, Clone)]
 pub(crate) struct Program {
-    /// SHA-256, in hexadecimal.
+    /// SHA-256 hash, in hexadecimal.
     pub hash: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
 }
 
@@ -64,15 +64,16 @@ impl io::Write for Hashing {
     }
 }
 
-/// The script, on one line and without single quotes and exclamation marks, which a login shell may
-/// take for its own. With `bring` it uses no longhaul but this one, and asks for it if it is not
-/// there; otherwise the one in the login's PATH goes first. No word that it prints stands in it as
-/// it is printed, since some hosts print the command that they refuse.
+/// Returns the script. It is one line without single quotes and exclamation marks, which a login
+/// shell may interpret. With `bring` it only uses this longhaul, and requests it if it is missing;
+/// otherwise the one in the login's PATH comes first. The script does not contain the words that it
+/// prints in their printed form, since some hosts print a command that they refuse.
 pub(crate) fn script(own: &Program, bring: bool) -> String {
     let Program { hash, size } = own;
     let mut script = format!(
         "echo {}; d=\"$HOME/.cache/longhaul/{hash}\"; p=\"$d/longhaul\"; \
-         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; }} 2>/dev/null | cut -c1-64; }}; ",
+         sum() {{ {{ sha256sum \"$1\" || shasum -a 256 \"$1\" || openssl dgst -sha256 -r \"$1\"; \
+         }} 2>/dev/null | cut -c1-64; }}; ",
         quoted(BEGUN)
     );
     if !bring {
@@ -88,10 +89,13 @@ pub(crate) fn script(own: &Program, bring: bool) -> String {
     let (damaged, unfit) = (quoted(DAMAGED), quoted(UNFIT));
     if bring {
         script += &format!(
-            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo {damaged}; exit 1; }}; t=\"$d/new.$$\"; \
+            "read go || exit 1; umask 077; mkdir -p \"$d\" && chmod 700 \"$d\" || {{ echo \
+             {damaged}; exit 1; }}; t=\"$d/new.$$\"; \
              head -c {size} > \"$t\"; \
-             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; else rm -f \"$t\"; echo {damaged}; exit 1; fi; \
-             \"$p\" --version >/dev/null 2>&1 || {{ echo {unfit}; exit 1; }}; exec \"$p\" {ARGUMENTS}"
+             if [ \"$(sum \"$t\")\" = {hash} ] && chmod 700 \"$t\" && mv -f \"$t\" \"$p\"; then :; \
+             else rm -f \"$t\"; echo {damaged}; exit 1; fi; \
+             \"$p\" --version >/dev/null 2>&1 || {{ echo {unfit}; exit 1; }}; exec \"$p\" \
+             {ARGUMENTS}"
         );
     } else {
         script += "exit 127";
@@ -99,13 +103,13 @@ pub(crate) fn script(own: &Program, bring: bool) -> String {
     script
 }
 
-/// Writes a word so that the shell prints it, and the script does not hold it.
+/// Formats a word so that the shell prints it, but the script does not contain it.
 fn quoted(word: &str) -> String {
     let (head, tail) = word.split_at(word.len() / 2);
     format!("{head}\"{tail}\"")
 }
 
-/// What `uname -sm` says of this machine.
+/// Returns the output of `uname -sm` on this machine.
 pub(crate) fn machine() -> String {
     let name = rustix::system::uname();
     let text = |part: &std::ffi::CStr| part.to_string_lossy().into_owned();
@@ -120,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// A program that says so when it is started as the far side is.
+    /// A program that prints a line when it is started as the far side.
     const STAND_IN: &str = "#!/bin/sh\n[ \"$1\" = --version ] || echo started \"$@\"\n";
 
     struct Login {
@@ -153,7 +157,7 @@ mod tests {
                 .unwrap()
         }
 
-        /// What the script says, when it is sent `bytes` once it asks.
+        /// Returns the script's output, when it is sent `bytes` on request.
         fn said(&self, bring: bool, path: &str, bytes: &[u8]) -> (String, Option<i32>) {
             let mut child = self.start(bring, path);
             let mut out = BufReader::new(child.stdout.take().unwrap());
@@ -178,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_asked_for_brought_once_and_checked_each_time() {
+    fn a_program_is_brought_once_and_checked_each_time() {
         let login = Login::new();
         let needs = format!("{NEEDS}{}\n", machine());
         assert_eq!(
@@ -215,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_arrives_damaged_or_cut_short_is_not_run_and_not_kept() {
+    fn damaged_programs_are_neither_run_nor_kept() {
         let login = Login::new();
         for bytes in [
             &STAND_IN.as_bytes()[1..],
@@ -236,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longhaul_of_the_path_goes_first_unless_another_is_brought() {
+    fn longhaul_in_path_is_preferred_unless_bringing() {
         let login = Login::new();
         let programs = login.home.path().join("bin");
         std::fs::create_dir(&programs).unwrap();

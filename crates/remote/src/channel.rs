@@ -1,4 +1,4 @@
-//! Standard input and output of an ssh connection, as lines and later as bytes.
+//! Standard input and output of an ssh connection, first as lines and later as bytes.
 
 use std::os::fd::OwnedFd;
 
@@ -8,21 +8,21 @@ use tokio::net::UnixStream;
 
 use crate::message::{Answer, Ask, MAX_LINE};
 
-/// Read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 64 << 10;
 
-/// The near end.
+/// This side's end of the connection.
 #[derive(Debug)]
 pub(crate) struct Channel {
     stream: UnixStream,
-    /// Came in and is not taken yet.
+    /// Received bytes that were not taken yet.
     behind: Vec<u8>,
-    /// Bytes of it that hold no end of a line.
+    /// Number of these bytes already searched for a newline.
     searched: usize,
 }
 
 impl Channel {
-    /// The near end, and the far one for ssh's standard input and output.
+    /// Returns this side's end, and the other end for ssh's standard input and output.
     pub(crate) fn pair() -> std::io::Result<(Self, OwnedFd)> {
         let (near, far) = std::os::unix::net::UnixStream::pair()?;
         near.set_nonblocking(true)?;
@@ -35,13 +35,13 @@ impl Channel {
         Ok((near, far.into()))
     }
 
-    /// Waits for bytes, and returns how many came: 0 at the end of all.
+    /// Waits for bytes. Returns their number, or 0 at the end.
     pub(crate) async fn fill(&mut self) -> std::io::Result<usize> {
         self.behind.reserve(READ_BYTES);
         self.stream.read_buf(&mut self.behind).await
     }
 
-    /// Takes the next whole line of what has come, without its newline.
+    /// Takes the next complete line received, without its newline.
     pub(crate) fn next_line(&mut self) -> Option<Vec<u8>> {
         let fresh = self.behind.get(self.searched..).unwrap_or_default();
         let Some(length) = fresh.iter().position(|&b| b == b'\n') else {
@@ -54,12 +54,12 @@ impl Channel {
         Some(line)
     }
 
-    /// Returns what has come behind the last line that was taken.
+    /// Returns the received bytes after the last line that was taken.
     pub(crate) fn unread(&self) -> &[u8] {
         &self.behind
     }
 
-    /// The next answer; `None` at the end of all or after a line that is none.
+    /// Receives the next answer. Returns `None` at the end, or after an invalid line.
     pub(crate) async fn answer(&mut self) -> Option<Answer> {
         loop {
             if let Some(line) = self.next_line() {
@@ -81,12 +81,12 @@ impl Channel {
         self.stream.write_all(bytes).await
     }
 
-    /// Nothing more is asked: the far side ends.
+    /// Closes the questions, so that the far side ends.
     pub(crate) async fn end(&mut self) {
         let _ = self.stream.shutdown().await;
     }
 
-    /// From here on a session's bytes.
+    /// Turns it into a connection for the bytes of a session.
     pub(crate) fn into_conn(self) -> std::io::Result<Conn> {
         Conn::new(self.stream.into_std()?.into())
     }

@@ -1,27 +1,27 @@
 //! Offset between the clocks of two hosts, measured over the login that also exchanges their keys.
 //!
-//! The far side reads its clock when it says that it is ready and when it is asked to serve; the
+//! The far side reads its clock when it reports that it is ready and when it is asked to serve. The
 //! client's clock is read at the same two moments (RFC 5905, section 8). The login authenticates
 //! both ends, and the round trip bounds the error.
 
 use longhaul_hop::unix_ms;
 use serde::{Deserialize, Serialize};
 
-/// Longest round trip over the login that an offset is taken from. It is off by half of that at
-/// most, which is half of what an OPEN may be ahead (LH-SIGN-2).
+/// Maximum round trip over the login for a usable offset. Its error is at most half of that, which
+/// is half of what an OPEN may be ahead (LH-SIGN-2).
 const MAX_ROUND_TRIP_MS: i128 = 10_000;
 
 /// The client's clock at two moments of the login, in milliseconds since 1970-01-01 UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientClock {
-    /// When the far side's first answer came.
+    /// When the far side's first answer arrived.
     pub ready_ms: u64,
     /// When the far side was asked to serve.
     pub asked_ms: u64,
 }
 
 impl ClientClock {
-    /// Reads this host's clock. `ready_ms` is what it showed when the far side's first answer came.
+    /// Reads this host's clock. `ready_ms` is its reading when the far side's first answer arrived.
     pub(crate) fn read(ready_ms: u64) -> Self {
         Self {
             ready_ms,
@@ -29,8 +29,7 @@ impl ClientClock {
         }
     }
 
-    /// Returns the same moments on another clock: `theirs_ms` is what that one showed when this one
-    /// showed `ours_ms`.
+    /// Converts the moments to another clock, which read `theirs_ms` when this one read `ours_ms`.
     pub(crate) fn on(self, theirs_ms: u64, ours_ms: u64) -> Self {
         let shift = |ms: u64| match theirs_ms.checked_sub(ours_ms) {
             Some(ahead) => ms.saturating_add(ahead),
@@ -42,9 +41,9 @@ impl ClientClock {
         }
     }
 
-    /// Returns the milliseconds by which the client's clock is ahead of the far side's, which said
-    /// at `said_ms` that it was ready, and heard at `heard_ms` what to serve. `None` if the round
-    /// trip took too long, or a clock was set in between.
+    /// Returns the milliseconds by which the client's clock is ahead of the far side's. The far
+    /// side reported at `said_ms` that it was ready, and was asked to serve at `heard_ms`. `None`
+    /// if the round trip took too long, or a clock was set in between.
     pub(crate) fn ahead_of(self, said_ms: u64, heard_ms: u64) -> Option<i64> {
         let (said, heard) = (i128::from(said_ms), i128::from(heard_ms));
         let (ready, asked) = (i128::from(self.ready_ms), i128::from(self.asked_ms));
@@ -68,9 +67,10 @@ mod tests {
     proptest! {
         #[test]
         fn offset_is_off_by_half_a_round_trip_at_most(
-            ahead in -3 * DAY..3 * DAY, there in 0..9000_u64, here in 0..100_000_u64, back in 0..9000_u64,
+            ahead in -3 * DAY..3 * DAY, there in 0..9000_u64, here in 0..100_000_u64,
+            back in 0..9000_u64,
         ) {
-            // The far side's clock is the true one.
+            // The far side's clock is taken as true.
             let client = |ms: u64| ms.saturating_add_signed(ahead);
             let clock = ClientClock {
                 ready_ms: client(NOW + there),
@@ -87,7 +87,7 @@ mod tests {
         }
 
         #[test]
-        fn any_readings_are_borne(ready_ms: u64, asked_ms: u64, said: u64, heard: u64) {
+        fn any_clock_readings_are_handled(ready_ms: u64, asked_ms: u64, said: u64, heard: u64) {
             let clock = ClientClock { ready_ms, asked_ms };
             let _ = clock.ahead_of(said, heard);
             let _ = clock.on(said, heard);

@@ -1,4 +1,4 @@
-//! The streams of a copy with one far side: the way is found once, and each stream then takes it.
+//! Streams of a copy with one far side. A route is found once, and each stream then takes it.
 
 use std::sync::Arc;
 
@@ -17,33 +17,32 @@ use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, Search};
 use crate::ways::Way;
 use crate::{ClientClock, Error, FarSide, PortRange};
 
-/// Stands for the port of a far side that does not listen: an OPEN names one.
+/// Port that an OPEN names for a far side that does not listen.
 const ANY_PORT: u16 = 1;
 
-/// What the far side is to serve, and how it is reached.
+/// Paths that the far side is to serve, and how to reach it.
 #[derive(Debug, Clone)]
 pub struct Serve {
-    /// What is done with the paths.
+    /// Operations permitted on the paths.
     pub access: Access,
-    /// As typed.
+    /// Paths as typed.
     pub paths: Vec<Vec<u8>>,
-    /// A source that is a symbolic link is followed.
+    /// If true, a source that is a symbolic link is followed.
     pub follow: bool,
     /// Ports to listen on, at either side.
     pub ports: Option<PortRange>,
     /// TCP congestion control, at either side.
     pub congestion: Option<String>,
-    /// The data of large files may travel in the clear.
+    /// If true, the data of large files may be sent as plaintext.
     pub no_encrypt: bool,
-    /// Routes over depots; sessions go direct if there is none. With routes, no other way is tried.
+    /// Routes over depots; empty for direct sessions. With routes, nothing else is tried.
     pub routes: Vec<Route>,
-    /// The way that was taken last time, if that is known: it is tried first ([`WayMemory`]).
+    /// The route of the data last time, if known: it is tried first ([`WayMemory`]).
     pub last_way: Option<Way>,
 }
 
 impl Serve {
-    /// Returns the question. `clock` is that of the host which has the key `client`, if it is
-    /// known.
+    /// Builds the question. `clock` is that of the host with the key `client`, if it is known.
     pub(crate) fn ask(&self, client: PublicKey, clock: Option<ClientClock>) -> Ask {
         Ask::Serve(ServeAsk {
             client,
@@ -58,12 +57,12 @@ impl Serve {
     }
 }
 
-/// Opens the streams of a copy with a far side.
+/// Opener of the streams of a copy with a far side.
 pub struct LoginConnector {
     pub(crate) way: Way,
     pub(crate) routes: Vec<String>,
     pub(crate) link: Link,
-    /// The session that the way was found with; the first stream takes it.
+    /// The session with which the route was found; the first stream takes it.
     pub(crate) first: Mutex<Option<Session>>,
 }
 
@@ -72,27 +71,28 @@ pub(crate) enum Link {
     From {
         reverse: Reverse,
         far: tokio::sync::Mutex<FarSide>,
-        /// Whom the far side reaches this one by.
+        /// Name by which the far side reaches this host.
         host: String,
     },
     Inside(tokio::sync::Mutex<Option<Child>>),
 }
 
-/// A way that was found.
+/// A route for the data that works.
 pub struct Found {
-    /// To open streams with.
+    /// Opener of streams.
     pub connector: LoginConnector,
     /// The paths of [`Serve`] beneath the far side's root.
     pub paths: Vec<RelPath>,
-    /// Why not the way before, where it is not the first.
+    /// Reason why the preferred route was not taken, if another was.
     pub notice: Option<String>,
 }
 
 impl LoginConnector {
-    /// Has `far` serve, and finds a way for the data.
+    /// Has `far` serve, and finds a route for the data.
     ///
     /// # Errors
-    /// [`Error`]: the far side says no or is gone. That no direct connection comes about is none: see [`Found::notice`].
+    /// [`Error`] if the far side refuses or is gone. A failed direct connection is not an error:
+    /// see [`Found::notice`].
     pub async fn find(mut far: FarSide, serve: &Serve) -> Result<Found, Error> {
         let identity = Arc::new(Identity::generate()?);
         let clock = ClientClock::read(far.ready_ms);
@@ -166,13 +166,13 @@ impl LoginConnector {
         })
     }
 
-    /// The way that was found.
+    /// Returns the route that was found.
     #[must_use]
     pub fn way(&self) -> Way {
         self.way
     }
 
-    /// Ends the far side, and waits for it for a moment.
+    /// Ends the far side, and waits briefly for it.
     pub async fn end(self) {
         match self.link {
             Link::To(_, far) | Link::From { far, .. } => far.into_inner().end().await,
@@ -181,13 +181,13 @@ impl LoginConnector {
     }
 }
 
-/// A host as an OPEN may name it. What ssh calls it may be no name of the network; the OPEN is then
-/// for whoever has the key.
+/// Returns a host that an OPEN can name. A name in ssh's settings need not exist in the network;
+/// then the OPEN is addressed by key alone.
 pub(crate) fn named(host: &str) -> Host {
     Host::parse(host).unwrap_or(Host::Ip(std::net::Ipv4Addr::UNSPECIFIED.into()))
 }
 
-/// What the far side calls the paths.
+/// Parses the far side's names of the paths.
 pub(crate) fn beneath_root(paths: &[PathBytes]) -> Result<Vec<RelPath>, Error> {
     let plain = paths.iter().map(|path| RelPath::from_bytes(&path.0));
     Ok(plain.collect::<Result<_, _>>()?)
@@ -207,7 +207,7 @@ impl Connector for LoginConnector {
         }
         match &self.link {
             Link::To(sessions, far) => match sessions.connect(route).await {
-                // Nobody is left who could listen.
+                // No process is left that could listen.
                 Err(error) if far.lock().await.has_ended() => Err(ConnectError {
                     retry: false,
                     ..error

@@ -1,6 +1,6 @@
-//! Several addresses tried beside each other, each a little after the one before (RFC 8305, section
-//! 5); the first that proves to be the right host is taken. An address may belong to another
-//! machine as well, in another network: only the key shows it.
+//! Connects to one of several addresses. Attempts overlap, each starting a little after the one
+//! before (RFC 8305, section 5), and the first that proves to be the right host is taken. An
+//! address may also belong to another machine in another network: only the key proves the host.
 
 use std::fmt;
 use std::future::Future;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout};
 
-/// Between one attempt and the next: the connection attempt delay of RFC 8305.
+/// Delay between attempts: the connection attempt delay of RFC 8305.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses that are tried.
+/// Maximum number of addresses tried.
 const MAX_ADDRESSES: usize = 16;
-/// How long one name may take to resolve.
+/// Time limit for resolving one name.
 const RESOLVE_TIME_LIMIT: Duration = Duration::from_secs(2);
-/// Attempts that an error lists.
+/// Maximum attempts listed in an error.
 const MAX_LISTED_ATTEMPTS: usize = 4;
 
-/// A kind of addresses.
+/// An address family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressFamily {
     /// IPv4.
@@ -29,7 +29,7 @@ pub enum AddressFamily {
 }
 
 impl AddressFamily {
-    /// The flag of ssh(1) that means it.
+    /// Returns the flag of ssh(1) for it.
     #[must_use]
     pub fn flag(self) -> &'static str {
         match self {
@@ -38,7 +38,7 @@ impl AddressFamily {
         }
     }
 
-    /// Whether `address` is of this kind.
+    /// Returns true if `address` belongs to this family.
     pub(crate) fn has(self, address: &IpAddr) -> bool {
         match self {
             Self::V4 => address.is_ipv4(),
@@ -47,16 +47,16 @@ impl AddressFamily {
     }
 }
 
-/// One attempt that failed.
+/// A failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
-    /// At which address; none where a name has none.
+    /// The address; `None` if the name has none.
     pub address: Option<SocketAddr>,
-    /// Why, in one line.
+    /// The reason, in one line.
     pub reason: String,
 }
 
-/// All of them, in the order in which they failed.
+/// All failed attempts, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempts(pub Vec<Attempt>);
 
@@ -70,7 +70,7 @@ impl fmt::Display for Attempts {
                 f.write_str(", ")?;
             }
             match attempt.address {
-                // The reason has it, or names another.
+                // The reason contains the address, or names another.
                 Some(address) if !attempt.reason.contains(&address.to_string()) => {
                     write!(f, "{address}: {}", attempt.reason)?;
                 }
@@ -84,7 +84,7 @@ impl fmt::Display for Attempts {
     }
 }
 
-/// Each once, in order.
+/// Removes duplicates, keeping the order.
 pub(crate) fn distinct<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     let mut kept: Vec<T> = Vec::new();
     for one in all {
@@ -95,8 +95,8 @@ pub(crate) fn distinct<T: PartialEq>(all: Vec<T>) -> Vec<T> {
     kept
 }
 
-/// The addresses of `hosts`, in order, of this kind if one is asked for. Names that do not resolve
-/// are passed over.
+/// Returns the addresses of `hosts`, in order, limited to `family` if given. Names that do not
+/// resolve are skipped.
 pub(crate) async fn addresses(
     hosts: &[String],
     port: u16,
@@ -121,7 +121,7 @@ pub(crate) async fn addresses(
     found
 }
 
-/// This host's own addresses that another host may reach it by.
+/// Returns this host's own addresses by which another host may reach it.
 pub(crate) fn own_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let usable = |address: &IpAddr| match address {
@@ -135,7 +135,7 @@ pub(crate) fn own_addresses() -> Vec<IpAddr> {
         .collect()
 }
 
-/// The first of `addresses` for which `attempt` succeeds within `limit`, and what it gave.
+/// Returns the result for the first of `addresses` for which `attempt` succeeds within `limit`.
 pub(crate) async fn race<T, F>(
     addresses: Vec<SocketAddr>,
     limit: Duration,
@@ -166,7 +166,9 @@ where
         tokio::select! {
             ended = under_way.join_next() => match ended {
                 Some(Ok((address, Ok(done)))) => return Ok((done, address)),
-                Some(Ok((address, Err(reason)))) => failed.0.push(Attempt { address: Some(address), reason }),
+                Some(Ok((address, Err(reason)))) => failed.0.push(Attempt {
+                    address: Some(address), reason
+                }),
                 Some(Err(_)) => {}
                 None if next.is_none() => return Err(failed),
                 None => {}
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_black_hole_holds_the_right_address_up_for_a_moment_only() {
+    async fn a_silent_address_delays_the_right_one_briefly() {
         let begun = Instant::now();
         let (found, address) = race(
             vec![at(1), at(2), at(3)],

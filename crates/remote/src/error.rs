@@ -1,164 +1,176 @@
-//! What can go wrong before a copy over ssh has its first stream.
+//! Errors before a copy over ssh has its first stream.
 
 use std::io;
 
 use longhaul_proto::KeyError;
 use longhaul_transfer::path::PathError;
 
-/// Why the far side is not to be had. Hosts are named as they were typed.
+/// Reasons why the far side is unavailable. Hosts are named as they were typed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What stands before the colon of a path is no host.
+    /// The text before the colon of a path is not a host. Write a local file whose name has a colon
+    /// as ./a:b.
     #[error(
         "{text}: no host before the colon; a local file whose name has a colon is written ./{text}"
     )]
     Host {
-        /// As typed.
+        /// Text as typed.
         text: String,
     },
-    /// This machine has no ssh.
+    /// This machine has no ssh client. Install OpenSSH.
     #[error(
         "cannot run {program}: {source}; copies to user@host:path need an ssh client (OpenSSH) here"
     )]
     NoSsh {
         /// The program.
         program: String,
-        /// Why.
+        /// Reason.
         source: io::Error,
     },
-    /// ssh did not get through.
+    /// ssh could not log in, for the reason that it gives.
     #[error("cannot log in to {host}: {reason}")]
     Login {
-        /// Whom.
+        /// Host.
         host: String,
-        /// ssh's own last words.
+        /// Last message of ssh.
         reason: String,
     },
-    /// The login stands, and the host does not run what it is asked to: the account has no shell,
-    /// or is for something else. Use another account.
+    /// The login succeeded, but the host does not run the command: the account has no shell, or is
+    /// for something else. Use another account.
     #[error(
-        "{host} runs no command for this login: {reason}; use an account there that may run programs"
+        "{host} runs no command for this login: {reason}; use an account there that may run \
+         programs"
     )]
     NoCommand {
-        /// Whom.
+        /// Host.
         host: String,
-        /// Last words of the login.
+        /// Last output of the login.
         reason: String,
     },
-    /// The login stands and goes no further: see what its startup files wait for.
+    /// The login succeeded, but its command does not start: see what its startup files wait for.
     #[error(
-        "the login at {host} does not come to its command: {reason}; see what its startup files wait for"
+        "the login at {host} does not come to its command: {reason}; see what its startup files \
+         wait for"
     )]
     Stuck {
-        /// Whom.
+        /// Host.
         host: String,
-        /// How long it was waited for, and its last words.
+        /// Time waited, and last output of the login.
         reason: String,
     },
-    /// The login prints without end: its startup files are to print to terminals only.
+    /// The login prints endlessly: have its startup files print to terminals only.
     #[error(
-        "the login at {host} prints too much before its command: {reason}; have its startup files print to terminals only"
+        "the login at {host} prints too much before its command: {reason}; have its startup files \
+         print to terminals only"
     )]
     Noisy {
-        /// Whom.
+        /// Host.
         host: String,
-        /// How much that was, and its last words.
+        /// Amount of output, and its last line.
         reason: String,
     },
-    /// The host has no longhaul.
+    /// The host has no longhaul. Use --bootstrap, or install it in the login's PATH.
     #[error(
-        "{host} has no longhaul: give --bootstrap to have this one copied there, or install it in the login's PATH"
+        "{host} has no longhaul: give --bootstrap to have this one copied there, or install it in \
+         the login's PATH"
     )]
     Missing {
-        /// Whom.
+        /// Host.
         host: String,
     },
-    /// The host is of another kind than this one, so this program does not run there.
+    /// The host has another system or processor, so this program does not run there. Install one
+    /// that does.
     #[error(
-        "{host} is {there} and this is {here}: this longhaul does not run there; install one that does"
+        "{host} is {there} and this is {here}: this longhaul does not run there; install one that \
+         does"
     )]
     OtherMachine {
-        /// Whom.
+        /// Host.
         host: String,
-        /// Operating system and processor there.
+        /// Operating system and processor of the host.
         there: String,
-        /// And here.
+        /// Operating system and processor of this machine.
         here: String,
     },
-    /// The program was brought and does not run.
+    /// The program was copied there and does not run. Use a static build, or install longhaul
+    /// there.
     #[error(
-        "this longhaul does not run on {host} (another C library?): use a static build of it, or install longhaul there"
+        "this longhaul does not run on {host} (another C library?): use a static build of it, or \
+         install longhaul there"
     )]
     Unfit {
-        /// Whom.
+        /// Host.
         host: String,
     },
-    /// What arrived there is not what was sent, or could not be kept.
+    /// The program arrived damaged, or could not be stored there.
     #[error("{host} could not keep longhaul in its ~/.cache/longhaul: {reason}")]
     NotBrought {
-        /// Whom.
+        /// Host.
         host: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// This program's own file can't be read.
+    /// This program's own file cannot be read.
     #[error("cannot read this program's own file to bring it along: {0}")]
     OwnProgram(#[source] io::Error),
-    /// The far side speaks another version.
+    /// The far side speaks another version. Use --bootstrap to run this one there.
     #[error(
-        "{host} runs longhaul {there}, which does not understand this one ({here}): give --bootstrap to use this one there"
+        "{host} runs longhaul {there}, which does not understand this one ({here}): give \
+         --bootstrap to use this one there"
     )]
     Version {
-        /// Whom.
+        /// Host.
         host: String,
-        /// Its release.
+        /// Release of the far side.
         there: String,
-        /// This one.
+        /// Release of this program.
         here: String,
     },
-    /// The far side ended before it answered.
+    /// The far side ended before it answered, for the reason given. Repeat the command.
     #[error("the far side at {host} ended early: {reason}")]
     Ended {
-        /// Whom.
+        /// Host.
         host: String,
-        /// What is known of it.
+        /// Known reason.
         reason: String,
     },
-    /// The far side answers something else than what it was asked.
+    /// The far side's answer does not fit the question.
     #[error("the far side at {host} answers what was not asked: {what}")]
     Answer {
-        /// Whom.
+        /// Host.
         host: String,
-        /// What.
+        /// The answer.
         what: String,
     },
-    /// The far side says no, in its own words.
+    /// The far side refuses, for the reason that it gives.
     #[error("{host}: {reason}")]
     Refused {
-        /// Whom.
+        /// Host.
         host: String,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Neither of two hosts reaches the other.
+    /// Neither of two hosts reaches the other. Open a port at one of them (--port-range), or copy
+    /// through this machine.
     #[error(
-        "{source_host} and {destination_host} do not reach each other ({reason}): open a port at one of them (--port-range), or copy by way of this machine in two steps"
+        "{source_host} and {destination_host} do not reach each other ({reason}): open a port at \
+         one of them (--port-range), or copy by way of this machine in two steps"
     )]
     Apart {
-        /// Where the files are.
+        /// Host of the sources.
         source_host: String,
-        /// Where they go.
+        /// Host of the destination.
         destination_host: String,
-        /// What was tried.
+        /// Attempts.
         reason: String,
     },
-    /// This machine lacks something.
+    /// This machine lacks a resource for a copy over ssh.
     #[error("cannot make what a copy over ssh needs: {0}")]
     Here(#[from] io::Error),
-    /// No key could be made, or no session prepared.
+    /// A key could not be made, or a session not prepared.
     #[error(transparent)]
     Session(#[from] longhaul_session::Error),
-    /// A key is not one.
+    /// A key is invalid.
     #[error(transparent)]
     Key(#[from] KeyError),
     /// A path is not plain.
@@ -170,8 +182,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether the same command may succeed a little later, with nothing changed by a
-    /// person.
+    /// Returns true if the same command may succeed a little later, without any change by a person.
     #[must_use]
     pub fn is_passing(&self) -> bool {
         !matches!(

@@ -1,8 +1,8 @@
-//! The far side: `longhaul serve --over-stdio`, started over ssh by whoever copies, as the user who
-//! logged in.
+//! The far side: `longhaul serve --over-stdio`, started over ssh by the user who copies, as the
+//! user who logged in.
 //!
-//! It does what its standard input asks, serves one key and the paths it was given, and ends with
-//! its standard input, whatever is under way then.
+//! It answers the questions on its standard input, and serves one key and the paths it was given.
+//! It ends with its standard input, whatever is under way then.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -31,27 +31,27 @@ mod serving;
 use files::LoginFiles;
 use serving::Serving;
 
-/// How long what is under way may take to end once the near side is gone: temporary files are
-/// removed in it.
+/// Time for work under way to end once the other side is gone, which includes removing temporary
+/// files.
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
-/// How long sessions may take to end by themselves once the near side is gone.
+/// Time for sessions to end by themselves once the other side is gone.
 const SESSION_END_TIME_LIMIT: Duration = Duration::from_millis(200);
-/// Bytes moved at once between ssh and a session inside it.
+/// Size in bytes of the buffer between ssh and a session inside it.
 const RELAY_BUFFER_BYTES: usize = 64 << 10;
 
-/// What standard input brings.
+/// Input from standard input.
 enum Incoming {
     Ask(Ask),
-    /// It carries a session from here on, whose bytes come out of this socket and go into it.
+    /// From here on it carries a session, whose bytes pass through this socket.
     Inside(UnixStream),
-    /// What came is no question.
+    /// Input that is not a question.
     Odd,
 }
 
-/// Runs the far side to its end. `release` is what it says of itself.
+/// Runs the far side to its end. `release` is the release that it reports.
 ///
 /// # Errors
-/// [`Error`] when it can't begin.
+/// [`Error`] if it can't start.
 pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error> {
     let identity = Arc::new(Identity::generate()?);
     let (answers, written) = write_answers(File::from(owned(std::io::stdout())?))?;
@@ -88,12 +88,12 @@ pub async fn serve_over_stdio(release: &str, limits: Limits) -> Result<(), Error
 struct Far {
     identity: Arc<Identity>,
     limits: Limits,
-    /// This host's clock when it said that it was ready.
+    /// This host's clock when it reported that it was ready.
     said_ms: u64,
     serving: Option<Serving>,
     files: LoginFiles,
     answers: mpsc::UnboundedSender<Answer>,
-    /// What is done beside answering questions.
+    /// Sessions that run beside the questions.
     sessions: JoinSet<()>,
 }
 
@@ -102,7 +102,7 @@ impl Far {
         while self.sessions.try_join_next().is_some() {}
         let answer = match incoming {
             Incoming::Ask(Ask::Serve(ask)) => {
-                // One at a time: what was served before is not any more.
+                // One at a time: serving the previous paths ends.
                 self.serving = None;
                 let ahead_ms = ask
                     .clock
@@ -170,8 +170,7 @@ impl Far {
     }
 
     async fn end(mut self) {
-        // A session whose last words are on their way, and one whose client is dead, end by
-        // themselves.
+        // A session that sends its last bytes, and one whose client is dead, end by themselves.
         let _ = timeout(SESSION_END_TIME_LIMIT, async {
             while self.sessions.join_next().await.is_some() {}
         })
@@ -185,7 +184,7 @@ impl Far {
             // Not `join_all`: that panics if a task was aborted.
             while self.sessions.join_next().await.is_some() {}
         };
-        // What does not end in time ends with the process.
+        // Work that does not end in time ends with the process.
         let _ = timeout(END_TIME_LIMIT, ending).await;
     }
 }
@@ -201,13 +200,13 @@ fn inside(socket: UnixStream) -> std::io::Result<Conn> {
     Conn::new(socket.into())
 }
 
-/// A descriptor of its own for what `of` stands for.
+/// Duplicates the descriptor of `of`.
 fn owned(of: impl std::os::fd::AsFd) -> std::io::Result<std::os::fd::OwnedFd> {
     of.as_fd().try_clone_to_owned()
 }
 
-/// Writes answers as they come, on a thread of its own, since ssh may take them slowly. The
-/// receiver learns when all is written.
+/// Writes answers on a thread of its own, since ssh may accept them slowly. The receiver learns
+/// when all are written.
 fn write_answers(
     mut out: File,
 ) -> std::io::Result<(mpsc::UnboundedSender<Answer>, oneshot::Receiver<()>)> {
@@ -228,8 +227,8 @@ fn write_answers(
     Ok((sender, written))
 }
 
-/// Reads questions, on a thread of its own, for as long as there are any; then, if one asks for it,
-/// a session's bytes.
+/// Reads questions on a thread of its own until they end. If one asks for it, the rest is a
+/// session's bytes.
 fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
     let (sender, incoming) = mpsc::channel(16);
     std::thread::Builder::new().spawn(move || {
@@ -256,7 +255,7 @@ fn read_questions(input: File) -> std::io::Result<mpsc::Receiver<Incoming>> {
 }
 
 /// Moves bytes between standard input and output and a socket, until both have ended. `sender`
-/// lives that long, and with it the far side.
+/// lives that long, and keeps the far side alive.
 fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
     let (Ok((ours, theirs)), Ok(out)) = (UnixStream::pair(), owned(std::io::stdout())) else {
         return;
@@ -267,7 +266,7 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
     let outwards = std::thread::Builder::new().spawn(move || {
         pump(&mut to_out, &mut File::from(out));
     });
-    // The near side sees the end of the output if there is no thread to carry it.
+    // The other side sees the end of the output if the thread cannot be started.
     let Ok(outwards) = outwards else { return };
     if sender.blocking_send(Incoming::Inside(theirs)).is_err() {
         return;
@@ -278,8 +277,8 @@ fn carry_inside(mut input: BufReader<File>, sender: &mpsc::Sender<Incoming>) {
     let _ = outwards.join();
 }
 
-/// Moves bytes until one side has ended. Not by [`std::io::copy`], which may use splice(2): that
-/// waits for bytes with the lock of the pipe to sshd held, in which answers are written as well.
+/// Moves bytes until one side has ended. [`std::io::copy`] is not used, as it may use splice(2).
+/// That waits for bytes while holding the lock of the pipe to sshd, which the answers need as well.
 fn pump(from: &mut impl Read, to: &mut impl Write) {
     let mut piece = vec![0; RELAY_BUFFER_BYTES];
     loop {
@@ -295,7 +294,8 @@ fn pump(from: &mut impl Read, to: &mut impl Write) {
     }
 }
 
-/// Where ssh's connection came from and where to, from what sshd sets (ssh(1), `SSH_CONNECTION`).
+/// Parses the source and destination address of ssh's connection, as sshd sets them (ssh(1),
+/// `SSH_CONNECTION`).
 fn ssh_addresses(variable: Option<&str>) -> (Option<IpAddr>, Option<IpAddr>) {
     let mut words: VecDeque<&str> = variable.unwrap_or_default().split_whitespace().collect();
     let mut address = || {
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_sshd_says_of_its_connection_is_read() {
+    fn sshd_connection_addresses_are_parsed() {
         let (client, server) = ssh_addresses(Some("192.0.2.1 5000 2001:db8::2 22"));
         assert_eq!(client, Some([192, 0, 2, 1].into()));
         assert_eq!(server, Some("2001:db8::2".parse().unwrap()));

@@ -1,8 +1,8 @@
-//! Beginning of a login: the far side's first words, found among whatever else the login prints.
+//! Start of a login: finds the far side's first messages in the login's output.
 //!
-//! A login's startup files may print anything, with or without a newline at its end. What is waited
-//! for is found by its marker anywhere in a line, and both the output and the time are bounded.
-//! Time counts only once ssh has authenticated: before that a person may be typing a password.
+//! A login's startup files may print anything, with or without a newline at its end. A message is
+//! found by its marker anywhere in a line, and both output and time are bounded. Time only counts
+//! once ssh has authenticated, as a person may be typing a password before that.
 
 use std::time::Duration;
 
@@ -12,34 +12,34 @@ use tokio::time::Instant;
 use crate::bootstrap::{AUTHENTICATED, BEGUN, DAMAGED, NEEDS, UNFIT};
 use crate::message::{Answer, Ready};
 
-/// Most that a login may print before the far side's first word, in bytes.
+/// Maximum bytes that a login may print before the far side's first message.
 const MAX_NOISE_BYTES: usize = 1 << 20;
-/// Longest silence of a login once ssh has authenticated.
+/// Maximum silence of a login once ssh has authenticated.
 const SILENCE_LIMIT: Duration = Duration::from_secs(20);
-/// Longest time from the authentication to the far side's first word.
+/// Maximum time from the authentication to the far side's first message.
 const GREETING_LIMIT: Duration = Duration::from_secs(120);
-/// Longest excerpt of a line that is shown, in bytes.
+/// Maximum bytes shown of a line.
 const MAX_SHOWN_BYTES: usize = 256;
 /// Beginning of [`Answer::Ready`] as every release writes it.
 const READY: &[u8] = b"{\"answer\":\"ready\"";
 
-/// A word that the far side's host says before anything is asked.
+/// A message of the far side's host before any question.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Greeting {
-    /// There is no longhaul that may be used; what `uname -sm` says.
+    /// There is no usable longhaul. Holds the output of `uname -sm`.
     Needs(String),
-    /// The program that was brought does not run there.
+    /// The program that was copied there does not run.
     Unfit,
-    /// The program that was brought arrived damaged, or could not be kept.
+    /// The program arrived damaged, or could not be stored.
     Damaged,
     /// The far side runs.
     Ready(Box<Ready>),
 }
 
-/// Reason for which a login is not waited for any longer.
+/// Reason why a login is abandoned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overrun {
-    /// It said nothing for [`SILENCE_LIMIT`].
+    /// It was silent for [`SILENCE_LIMIT`].
     Silent,
     /// It took longer than [`GREETING_LIMIT`].
     Slow,
@@ -57,21 +57,21 @@ impl std::fmt::Display for Overrun {
     }
 }
 
-/// Listener to a login, without I/O.
+/// Parser of a login's output, without I/O.
 #[derive(Debug, Default)]
 pub(crate) struct Greeter {
     heard_bytes: usize,
-    /// Time of the authentication, and of the last output since.
+    /// Time of the authentication, and of the latest output.
     timed: Option<(Instant, Instant)>,
-    /// If true, the time is not limited: a program is on its way.
+    /// If true, the time is not limited, as a program is being sent.
     untimed: bool,
     has_begun: bool,
-    /// Last line of noise that was not empty.
+    /// Last non-empty line of other output.
     last_line: Option<String>,
 }
 
 impl Greeter {
-    /// Takes note of output of the login, before its lines are [read](Self::read).
+    /// Records output of the login, before its lines are [read](Self::read).
     ///
     /// # Errors
     /// [`Overrun::Noisy`].
@@ -85,7 +85,7 @@ impl Greeter {
         }
     }
 
-    /// Reads a whole line. It gives nothing for noise.
+    /// Parses a complete line. Returns `None` for other output.
     pub(crate) fn read(&mut self, line: &[u8]) -> Option<Greeting> {
         if has(line, AUTHENTICATED) {
             return None;
@@ -110,12 +110,12 @@ impl Greeter {
         None
     }
 
-    /// A program is brought from here on, which takes as long as the path needs.
+    /// Lifts the time limit, as a program is being sent, which takes as long as the path needs.
     pub(crate) fn bring(&mut self) {
         self.untimed = true;
     }
 
-    /// Returns the moment at which the login has been silent, or slow, for too long.
+    /// Returns the moment from which the login is silent, or slow, for too long.
     pub(crate) fn deadline(&self) -> Option<(Instant, Overrun)> {
         let (begun, last) = self.timed.filter(|_| !self.untimed)?;
         let silent = (last + SILENCE_LIMIT, Overrun::Silent);
@@ -123,12 +123,12 @@ impl Greeter {
         Some(if silent.0 <= slow.0 { silent } else { slow })
     }
 
-    /// Returns whether the login ran our command.
+    /// Returns true if the login ran the script.
     pub(crate) const fn has_begun(&self) -> bool {
         self.has_begun
     }
 
-    /// Returns the last line of noise, `rest` being what came after the last newline.
+    /// Returns the last line of other output. `rest` is the output after the last newline.
     pub(crate) fn last_line(mut self, rest: &[u8]) -> Option<String> {
         self.keep(rest);
         self.last_line
@@ -142,7 +142,7 @@ impl Greeter {
     }
 }
 
-/// Returns the far side's first answer, whatever stands before and behind it in the line.
+/// Returns the far side's first answer, regardless of other text in the line.
 fn find_ready(line: &[u8]) -> Option<Ready> {
     let mut rest = line;
     while let Some(at) = position(rest, READY) {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_timed_before_the_login_stands() {
+    fn time_counts_only_after_authentication() {
         let mut greeter = Greeter::default();
         assert_eq!(greeter.deadline(), None);
         let now = Instant::now();
@@ -283,7 +283,10 @@ mod tests {
         #[test]
         fn any_noise_is_read_without_a_panic(line: Vec<u8>, marker in 0..6_usize) {
             let (_, ready) = ready();
-            let markers = [&b""[..], ready.as_slice(), NEEDS.as_bytes(), UNFIT.as_bytes(), DAMAGED.as_bytes(), READY];
+            let markers = [
+                &b""[..], ready.as_slice(), NEEDS.as_bytes(), UNFIT.as_bytes(), DAMAGED.as_bytes(),
+                READY
+            ];
             let mut greeter = Greeter::default();
             let line = [line.as_slice(), markers[marker]].concat();
             let greeting = greeter.read(&line);

@@ -1,16 +1,16 @@
-//! Copies between hosts where one can log in, without a server: the far side is started over the
-//! system's own `ssh`, keys made for this one copy are handed over through it, and the data then
-//! goes directly between the hosts over the ordinary session protocol.
+//! Copies between hosts with ssh logins, without a server. The far side is started through the
+//! system's own `ssh`, which also exchanges keys made for this one copy. The data then goes
+//! directly between the hosts over the ordinary session protocol.
 //!
-//! - [`Login`] is `user@host:path`, [`Ssh`] how `ssh` is run. [`FarSide::start`] logs in, starts
-//!   `longhaul serve --over-stdio` there, or a copy of this very program that it brings along, and
-//!   talks to it in [`message`]s, one line of JSON each.
-//! - [`Way`] is how the data goes: a connection to the far side, one from it, or the ssh connection
-//!   itself. [`Ways`] decides, without I/O; [`LoginConnector`] does what is decided, and opens the
-//!   streams of a copy.
+//! - [`Login`] is `user@host:path`, [`Ssh`] the `ssh` command. [`FarSide::start`] logs in and
+//!   starts `longhaul serve --over-stdio` there, or a copy of this very program that it brings
+//!   along. Both sides exchange [`message`]s, one line of JSON each.
+//! - [`Way`] is the route of the data: a connection to the far side, one from it, or the ssh
+//!   connection itself. [`Ways`] decides, without I/O; [`LoginConnector`] carries the decision out,
+//!   and opens the streams of a copy.
 //! - [`serve_over_stdio`] is the far side. It serves the one client whose key it was given, and the
 //!   paths it was given, as the user who logged in, and ends with its standard input.
-//! - [`between`] has two far sides copy among themselves.
+//! - [`between`] has two far sides copy to each other.
 //!
 //! No secret of a copy is on any command line: private keys never leave the process that made them.
 

@@ -9,24 +9,21 @@ use longhaul_transfer::typed_path::{names_directory, source_name};
 
 use crate::Error;
 
-/// A path at a host where one can log in.
+/// A path on a host with an ssh login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Login {
-    /// Whom `ssh` is told to log in to: a name of ~/.ssh/config or of the network, perhaps with
-    /// `user@` before it.
+    /// Host as given to `ssh`: a name of ~/.ssh/config or of the network, optionally after `user@`.
     pub host: String,
-    /// The path as it was typed: beneath the login's home directory unless it begins with a slash.
-    /// Any bytes.
+    /// Path as typed: beneath the login's home directory unless it begins with a slash. Any bytes.
     pub path: Vec<u8>,
 }
 
 impl Login {
-    /// Reads what was typed; `None` where it is a local path. A colon makes it a host's, if no
-    /// slash comes before it: a local file whose name has a colon is written `./a:b`. An IPv6
-    /// address stands in brackets.
+    /// Parses typed text; returns `None` for a local path. A colon before any slash ends a host: a
+    /// local file whose name has a colon is written `./a:b`. An IPv6 address is in brackets.
     ///
     /// # Errors
-    /// [`Error::Host`]: what stands before the colon is no host.
+    /// [`Error::Host`]: the text before the colon is not a host.
     pub fn parse(text: &[u8]) -> Result<Option<Self>, Error> {
         let Some((host, path)) = split(text) else {
             return Ok(None);
@@ -36,7 +33,7 @@ impl Login {
         };
         let host = std::str::from_utf8(host).map_err(|_| no_host())?;
         let bare = host.rsplit_once('@').map_or(host, |(_, bare)| bare);
-        // What begins with a dash would be an option to ssh.
+        // ssh would take a leading dash for an option.
         let odd = |c: char| c.is_whitespace() || c.is_control();
         if bare.is_empty() || host.starts_with('-') || bare.starts_with('-') || host.contains(odd) {
             return Err(no_host());
@@ -48,28 +45,28 @@ impl Login {
         }))
     }
 
-    /// Returns the name that the path takes in a directory; empty where it has none of its own, as
-    /// `.` and the home directory have not.
+    /// Returns the name of the path in a destination directory; empty if it has none of its own,
+    /// such as `.` and the home directory.
     #[must_use]
     pub fn name(&self) -> Vec<u8> {
         source_name(below_home(&self.path)).to_vec()
     }
 
-    /// Returns whether the path can only be a directory's, as that of the home directory can.
+    /// Returns true if the path can only name a directory, as the home directory does.
     #[must_use]
     pub fn is_directory(&self) -> bool {
         names_directory(below_home(&self.path))
     }
 }
 
-/// Returns a typed path as seen from the home directory. Only `~` at the very beginning stands for
-/// that directory: `dir/~` and `./~` are files of that name.
+/// Returns a typed path relative to the home directory. Only a leading `~` stands for that
+/// directory: `dir/~` and `./~` are files of that name.
 pub(crate) fn below_home(typed: &[u8]) -> &[u8] {
     if typed == b"~" {
         return b"";
     }
     match typed.strip_prefix(b"~/") {
-        // Else `~//f` would be `/f`.
+        // Otherwise `~//f` would become `/f`.
         Some(below) => {
             let slashes = below.iter().take_while(|&&byte| byte == b'/').count();
             below.get(slashes..).unwrap_or_default()
@@ -78,7 +75,7 @@ pub(crate) fn below_home(typed: &[u8]) -> &[u8] {
     }
 }
 
-/// Before and after the colon that ends the host.
+/// Splits the text at the colon that ends the host.
 fn split(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let slash = text.iter().position(|&b| b == b'/').unwrap_or(text.len());
     let before_slash = text.get(..slash)?;
@@ -138,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_what_is_copied() {
+    fn names_are_the_last_components_of_paths() {
         for (path, name, directory) in [
             ("a/b", "b", false),
             ("a/b/", "b", true),
@@ -166,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_typed_is_read_without_a_panic_and_no_host_is_an_option(text: Vec<u8>) {
+        fn any_text_parses_without_panic_and_no_host_is_an_option(text: Vec<u8>) {
             if let Ok(Some(login)) = Login::parse(&text) {
                 prop_assert!(!login.host.starts_with('-') && !login.host.is_empty());
             }

@@ -1,7 +1,7 @@
-//! What the two sides of an ssh connection say to each other: one JSON object a line.
+//! Messages between the two sides of an ssh connection: one JSON object per line.
 //!
 //! The far side begins with [`Answer::Ready`]; then each [`Ask`] gets its answer, in order. Fields
-//! may be added within a [`VERSION`]; unknown ones are passed over. Public keys travel here,
+//! may be added within a [`VERSION`]; unknown ones are ignored. Public keys are exchanged here,
 //! private ones never.
 
 use std::fmt::Display;
@@ -18,127 +18,127 @@ use crate::{ClientClock, PortRange};
 
 /// Version of these messages.
 pub const VERSION: u32 = 2;
-/// Longest line, in bytes: far more than the HELLO of a copy takes.
+/// Maximum bytes of a line: far more than the HELLO of a copy takes.
 pub const MAX_LINE: usize = 4 << 20;
 
-/// What the near side asks of the far side.
+/// A question to the far side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum Ask {
-    /// Let this key do that with these paths. Answered by [`Answer::Serving`].
+    /// Permit this key to access these paths. Answered by [`Answer::Serving`].
     Serve(ServeAsk),
-    /// Connect to the near side and take a session over that connection. Answered by
+    /// Connect to the asking side, and accept a session over that connection. Answered by
     /// [`Answer::Dialled`].
     Dial {
-        /// Names and addresses of the near side, the likeliest first.
+        /// Names and addresses of the asking side, the likeliest first.
         hosts: Vec<String>,
-        /// Its port.
+        /// Port of the asking side.
         port: u16,
-        /// How long that may take, in milliseconds.
+        /// Time limit, in milliseconds.
         #[serde(default)]
         within_ms: Option<u32>,
     },
-    /// From the answer on, standard input and output carry one session. Answered by
+    /// Carry one session over standard input and output from the answer on. Answered by
     /// [`Answer::Inside`].
     Inside,
-    /// Look at files, or change names. Answered by [`Answer::Files`].
+    /// List files, or change names. Answered by [`Answer::Files`].
     Files(FilesAsk),
-    /// Be the copy's client, of another far side. Answered by [`Answer::Event`]s and
+    /// Be the client of a copy with another far side. Answered by [`Answer::Event`]s and
     /// [`Answer::Ended`], or by [`Answer::NotReached`].
     Copy(Box<CopyAsk>),
 }
 
-/// See [`Ask::Serve`].
+/// Content of [`Ask::Serve`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServeAsk {
-    /// Whom.
+    /// Key of the client.
     #[serde(with = "as_text")]
     pub client: PublicKey,
-    /// What it may do.
+    /// Operations that it may do.
     pub access: Access,
-    /// With what, as typed; for writing there is one path, the destination.
+    /// Paths as typed. For writing there is one path, the destination.
     pub paths: Vec<PathBytes>,
-    /// A source that is a symbolic link is followed.
+    /// If true, a source that is a symbolic link is followed.
     pub follow: bool,
-    /// Where to listen; any free port if none.
+    /// Ports to listen on; any free port if `None`.
     #[serde(default, with = "as_optional_text")]
     pub ports: Option<PortRange>,
     /// TCP congestion control.
     pub congestion: Option<String>,
-    /// The data of large files may travel in the clear.
+    /// If true, the data of large files may be sent as plaintext.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
-    /// The client's clock, by which the far side judges what the client has signed. Earlier
-    /// releases pass over it.
+    /// The client's clock, with which the far side checks what the client has signed. Earlier
+    /// releases ignore it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock: Option<ClientClock>,
 }
 
-/// What the client may do.
+/// Operations of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// Receive the files.
     Read,
-    /// Put files where none are.
+    /// Create files, and replace none.
     Create,
-    /// Put files and replace what is there.
+    /// Create and replace files.
     Write,
 }
 
-/// See [`Ask::Copy`]. The paths of this host are as typed, those of the other are beneath its root,
-/// as it reported.
+/// Content of [`Ask::Copy`]. Paths of this host are as typed. Those of the other are beneath its
+/// root, as it reported them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyAsk {
     /// The other far side's key.
     #[serde(with = "as_text")]
     pub server: PublicKey,
-    /// Its names and addresses, the likeliest first.
+    /// Names and addresses of the other far side, the likeliest first.
     pub hosts: Vec<String>,
-    /// Its port.
+    /// Port of the other far side.
     pub port: u16,
-    /// Which way.
+    /// Direction of the copy.
     pub direction: Direction,
     /// The sources.
     pub sources: Vec<PathBytes>,
-    /// The names that they take in a directory.
+    /// Names of the sources in a destination directory.
     pub names: Vec<PathBytes>,
-    /// What they are called in messages.
+    /// Names of the sources in messages.
     pub labels: Vec<String>,
-    /// Where they go.
+    /// Destination.
     pub destination: PathBytes,
-    /// A directory is meant.
+    /// If true, the destination must be a directory.
     pub into: bool,
-    /// With all they hold.
+    /// If true, directories are copied with all they hold.
     pub recursive: bool,
-    /// Replace files that exist.
+    /// If true, existing files are replaced.
     pub overwrite: bool,
-    /// Force files to disk.
+    /// If true, files are forced to disk.
     pub fsync: bool,
-    /// Keep what is there of large files when the copy ends early, and go on with what is kept.
+    /// If true, parts of large files are kept when the copy ends early, and resumed.
     pub resume: bool,
-    /// Compare the content of files that are there already, in place of their sizes and times.
+    /// If true, the content of existing files is compared instead of their sizes and times.
     #[serde(default)]
     pub checksum: bool,
-    /// Names of one file become names of one file.
+    /// If true, hard links are kept.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hard_links: bool,
-    /// Number of streams, if it is to be fixed.
+    /// Fixed number of streams, if there is one.
     pub streams: Option<u32>,
-    /// How long an outage is waited out, in milliseconds; `None` from a near side that knows no
-    /// event of waiting.
+    /// Time for which an outage is tolerated, in milliseconds. `None` if the asking side does not
+    /// know events about waiting.
     #[serde(default)]
     pub patience_ms: Option<u64>,
     /// TCP congestion control.
     pub congestion: Option<String>,
-    /// The data of large files travels in the clear, if the other side allows it.
+    /// If true, the data of large files is sent as plaintext, if the other side permits it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub no_encrypt: bool,
-    /// Every entry that is done is reported, not only counted.
+    /// If true, every completed entry is reported, not only counted.
     pub report_done: bool,
 }
 
-/// Which way a copy goes, from its client.
+/// Direction of a copy, as seen from its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
@@ -148,73 +148,73 @@ pub enum Direction {
     Pull,
 }
 
-/// What the far side says.
+/// A message of the far side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
-    /// Said first, unasked.
+    /// The first message, which is not an answer.
     Ready(Ready),
     /// It serves.
     Serving {
-        /// The port it listens on; none if it can't listen.
+        /// The port it listens on; `None` if it can't listen.
         port: Option<u16>,
-        /// Why it can't.
+        /// Reason why it can't listen.
         why_not: Option<String>,
         /// The paths beneath its root, in the order of the question.
         paths: Vec<PathBytes>,
     },
-    /// A session stands over a connection that the far side made, to this host of those that were
-    /// named to it.
+    /// A session is established over a connection that the far side made, to this one of the named
+    /// hosts.
     Dialled {
-        /// Whom it reached.
+        /// The host that it reached.
         host: String,
     },
-    /// No such connection came about.
+    /// The far side could not make such a connection.
     NotDialled {
-        /// What was tried, in one line.
+        /// Attempts, in one line.
         reason: String,
     },
-    /// The next bytes are a session's.
+    /// The next bytes belong to a session.
     Inside,
-    /// What is there, or what became of it.
+    /// Listed files, or the result of a change.
     Files(FilesAnswer),
     /// The other far side was not reached, so nothing was copied.
     NotReached {
-        /// What was tried, in one line.
+        /// Attempts, in one line.
         reason: String,
     },
-    /// Something happened in the copy that the far side is the client of.
+    /// An event of the copy whose client the far side is.
     Event(CopyEvent),
-    /// How that copy stands.
+    /// Progress of that copy.
     Progress(CopyProgress),
-    /// That copy is over.
+    /// End of that copy.
     Ended(CopyEnd),
-    /// The question can't be answered.
+    /// The question cannot be answered.
     Refused {
-        /// Why, in one line.
+        /// Reason, in one line.
         reason: String,
     },
 }
 
-/// See [`Answer::Ready`].
+/// Content of [`Answer::Ready`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ready {
-    /// [`VERSION`].
+    /// Version of the messages: [`VERSION`].
     pub version: u32,
-    /// The version of the copy protocol.
+    /// Version of the copy protocol.
     pub copy_version: u16,
-    /// The release of longhaul.
+    /// Release of longhaul.
     pub release: String,
     /// The far side's key, made for this login alone.
     #[serde(with = "as_text")]
     pub key: PublicKey,
-    /// Where ssh's connection came from, as the host saw it.
+    /// Source address of ssh's connection, as the host saw it.
     pub client: Option<IpAddr>,
-    /// Where it came to.
+    /// Destination address of ssh's connection.
     pub server: Option<IpAddr>,
     /// The host's own addresses.
     pub addresses: Vec<IpAddr>,
-    /// The host's clock, in milliseconds since 1970-01-01 UTC. Earlier releases do not say it.
+    /// The host's clock, in milliseconds since 1970-01-01 UTC. Earlier releases do not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unix_ms: Option<u64>,
 }
@@ -225,65 +225,65 @@ pub struct Ready {
 pub enum CopyEvent {
     /// A stream is open.
     StreamOpened {
-        /// Its number.
+        /// Number of the stream.
         stream: u32,
     },
     /// A stream was lost.
     StreamLost {
-        /// Its number, if it ever opened.
+        /// Number of the stream, if it ever opened.
         stream: Option<u32>,
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// Nothing arrives: see [`longhaul_transfer::Event::Waiting`].
+    /// The copy waits, as nothing arrives: see [`longhaul_transfer::Event::Waiting`].
     Waiting {
         /// Milliseconds since something arrived.
         silence_ms: u64,
         /// Milliseconds after which the copy is given up.
         patience_ms: u64,
     },
-    /// Something arrives again.
+    /// Data arrives again.
     Back {
         /// Milliseconds for which nothing had arrived.
         after_ms: u64,
     },
-    /// The copy was lost, and another one takes its place.
+    /// The copy was lost, and another one replaces it.
     BegunAgain {
-        /// Why.
+        /// Reason.
         reason: String,
     },
-    /// A file is gone on with.
+    /// A file is resumed.
     Resumed {
-        /// Which.
+        /// Path of the file.
         path: String,
-        /// Bytes of it that are there.
+        /// Bytes of it that have arrived.
         bytes: u64,
-        /// Bytes of all of it.
+        /// Size of the whole file in bytes.
         size: u64,
     },
-    /// An entry is in place.
+    /// An entry is complete.
     Done {
-        /// Which.
+        /// Path of the entry.
         path: String,
-        /// Its size, if it is a file.
+        /// Size in bytes, if it is a file.
         bytes: Option<u64>,
-        /// Its BLAKE3 hash in hexadecimal, if it is a file.
+        /// BLAKE3 hash in hexadecimal, if it is a file.
         blake3: Option<String>,
-        /// It was there before.
+        /// True if it existed before.
         same: bool,
     },
     /// An entry failed.
     Failed {
-        /// Which.
+        /// Path of the entry.
         path: String,
-        /// Why.
+        /// Kind of failure.
         kind: FailureKind,
-        /// More.
+        /// Details.
         detail: String,
     },
 }
 
-/// Counters of a copy between two far sides, as [`longhaul_transfer::Progress`] has them.
+/// Counters of a copy between two far sides, as in [`longhaul_transfer::Progress`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each is the counter of that name")]
 pub struct CopyProgress {
@@ -308,28 +308,28 @@ pub struct CopyProgress {
     pub bytes_clear: u64,
 }
 
-/// How a copy between two far sides ended.
+/// Result of a copy between two far sides.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyEnd {
-    /// The hash over all entries in hexadecimal, if the copy came to its end.
+    /// Hash over all entries in hexadecimal, if the copy completed.
     pub manifest: Option<String>,
-    /// Why it did not, in one line.
+    /// Error that ended it early, in one line.
     pub error: Option<String>,
-    /// What kind of error that is.
+    /// Kind of that error.
     pub kind: Option<CopyErrorKind>,
 }
 
-/// Kinds of [`longhaul_transfer::Error`], as far as an exit code distinguishes them.
+/// Kinds of [`longhaul_transfer::Error`], as far as exit codes distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CopyErrorKind {
-    /// No way led to the other side.
+    /// The other side could not be reached.
     Connect,
-    /// Not allowed.
+    /// The key is not permitted to do this.
     Unauthorised,
     /// Refused for another reason.
     Refused,
-    /// It broke off.
+    /// The copy broke off.
     BrokeOff,
     /// The two sides disagree or do not understand each other.
     Disagreement,
@@ -337,7 +337,7 @@ pub enum CopyErrorKind {
     Path,
 }
 
-/// What has a text form of its own.
+/// Serialization of types by their text form.
 mod as_text {
     use super::*;
 
@@ -358,7 +358,7 @@ mod as_text {
     }
 }
 
-/// The same, where it may be missing.
+/// Serialization of optional values by their text form.
 mod as_optional_text {
     use super::*;
 
@@ -403,7 +403,9 @@ mod tests {
         assert_eq!(
             line,
             format!(
-                "{{\"ask\":\"serve\",\"client\":\"{}\",\"access\":\"create\",\"paths\":[\"Yf8=\"],\"follow\":true,\"ports\":\"50000-50010\",\"congestion\":null}}",
+                "{{\"ask\":\"serve\",\"client\":\"{}\",\"access\":\"create\",\
+                 \"paths\":[\"Yf8=\"],\"follow\":true,\"ports\":\"50000-50010\",\
+                 \"congestion\":null}}",
                 PublicKey::from_bytes([1; 32])
             )
         );

@@ -1,18 +1,18 @@
-//! Ports to listen on, where a firewall lets only some in.
+//! Ports to listen on, if a firewall only admits some.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// TCP ports from the first to the last. Text: `50000-50010`, or one port.
+/// Range of TCP ports. Text: `50000-50010`, or one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PortRange {
     first: u16,
     last: u16,
 }
 
-/// Text that names no range of ports.
+/// The text does not name a range of ports.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("write a port or two, as in 50000-50010, the lower one first and none of them 0")]
 pub struct PortRangeError;
@@ -45,14 +45,15 @@ impl std::fmt::Display for PortRange {
 }
 
 impl PortRange {
-    /// The ports to try in order; 0, which takes a free one, where there is no range.
+    /// Returns the ports to try in order. Without a range this is 0, which takes a free one.
     pub(crate) fn candidates(range: Option<Self>) -> impl Iterator<Item = u16> {
         let range = range.unwrap_or(Self { first: 0, last: 0 });
         range.first..=range.last
     }
 }
 
-/// Every address to listen on at `port`: both families where there is IPv6, else IPv4.
+/// Returns every address to listen on at `port`: both families if the system has IPv6, or else
+/// IPv4.
 pub(crate) fn everywhere(port: u16) -> [SocketAddr; 2] {
     [
         SocketAddr::new(IpAddr::V6(Ipv6Addr::UNSPECIFIED), port),

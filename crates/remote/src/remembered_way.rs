@@ -1,5 +1,5 @@
-//! Which way worked last time with each host, so that it is tried first: as little worth keeping as
-//! the number of streams.
+//! Memory of the data's route to each host, so that it is tried first next time. Losing it is as
+//! harmless as losing the number of streams.
 
 use std::path::PathBuf;
 
@@ -7,26 +7,26 @@ use longhaul_transfer::remembered::{Meaning, NumberFile};
 
 use crate::ways::Way;
 
-/// The ways by their numbers, which are counted from 1.
+/// Routes by their numbers, which start at 1.
 const WAYS: [Way; 3] = [Way::ToHost, Way::FromHost, Way::InsideSsh];
 
-/// Where the way to a host is kept between copies.
+/// Memory of the route to a host.
 #[derive(Debug, Clone)]
 pub struct WayMemory {
-    /// The file; it and its folder are made when something is to be remembered.
+    /// The file. It is created with its folder when needed.
     pub file: PathBuf,
-    /// The host, as it is typed.
+    /// The host, as typed.
     pub host: String,
 }
 
 impl WayMemory {
-    /// The way that was taken last time, if that is known and not longer ago than a month.
+    /// Returns the route of the last copy, if it is known and less than a month old.
     pub async fn recall(&self) -> Option<Way> {
         let number = self.numbers().recall(&[&self.host]).await?;
         WAYS.get(number.checked_sub(1)? as usize).copied()
     }
 
-    /// Remembers it, if it can be written down.
+    /// Remembers the route. Errors are ignored.
     pub async fn remember(&self, way: Way) {
         if let Some(at) = WAYS.iter().position(|&known| known == way) {
             self.numbers().remember(&[&self.host], at as u32 + 1).await;
@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn each_host_has_its_way() {
+    async fn each_host_has_its_own_remembered_route() {
         let folder = tempfile::tempdir().unwrap();
         let of = |host: &str| WayMemory {
             file: folder.path().join("ways"),

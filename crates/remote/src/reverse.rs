@@ -1,8 +1,8 @@
-//! Sessions over connections that the far side makes: this side listens, and is the sessions'
-//! initiator all the same.
+//! Sessions over connections that the far side makes. This side listens, but still initiates the
+//! sessions.
 //!
-//! Anybody may connect to an open port. Whoever does is sent an OPEN for the far side's key, and is
-//! the far side only if the session stands.
+//! Any host may connect to an open port. It is sent an OPEN for the far side's key, and only the
+//! far side can complete the session.
 
 use std::io;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use tokio::time::timeout;
 use crate::PortRange;
 use crate::ports::everywhere;
 
-/// Sessions that stand and wait to be taken.
+/// Maximum established sessions that wait to be taken.
 const MAX_READY: usize = 16;
-/// Connections whose session is being set up, at once. With one more, the oldest of the fullest
-/// source is reset, so that strangers at the port do not keep the far side out.
+/// Limits of connections whose session is being set up. Beyond them, the oldest connection of the
+/// source with most is reset, so that others at the port do not keep the far side out.
 const LIMITS: GateLimits = GateLimits {
     newcomers: 128,
     verified: 0,
     header: Duration::from_secs(20),
     least_header: Duration::from_secs(5),
 };
-/// How long a session may still take once the far side says that it stands.
+/// Time for a session once the far side reports that it is established.
 const SESSION_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// A listener, and the sessions that came of it.
+/// A listener, and its established sessions.
 #[derive(Debug)]
 pub(crate) struct Reverse {
     pub port: u16,
@@ -39,7 +39,7 @@ pub(crate) struct Reverse {
 }
 
 impl Reverse {
-    /// Listens on the first free port of `ports`; `options` are those of each session.
+    /// Listens on the first free port of `ports`. Each session gets `options`.
     pub(crate) fn listen(ports: Option<PortRange>, options: ConnectOptions) -> io::Result<Self> {
         let hop = Options::with_congestion(options.congestion.clone());
         let mut failed = io::Error::from(io::ErrorKind::AddrInUse);
@@ -88,7 +88,7 @@ impl Reverse {
         })
     }
 
-    /// The next session, which the far side has just said to stand.
+    /// Returns the next session, which the far side has just reported as established.
     pub(crate) async fn session(&self) -> Option<Session> {
         let mut sessions = self.sessions.lock().await;
         timeout(SESSION_TIME_LIMIT, sessions.recv())
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn idle_strangers_keep_no_far_side_out() {
+    async fn idle_connections_do_not_block_the_far_side() {
         let [near, far] = [(); 2].map(|()| Arc::new(Identity::generate().unwrap()));
         let (client, server) = (near.public(), far.public());
         let to: Endpoint = "far.example:7511".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Looking for a way to one far side, as [`Ways`] decides.
+//! Searches a route to one far side, as [`Ways`] decides.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,26 +17,26 @@ use crate::reverse::Reverse;
 use crate::ways::{Step, Way, WayEvent, Ways};
 use crate::{Attempts, Error, FarSide, dial};
 
-/// How long one direction is tried.
+/// Time limit for trying one direction.
 pub(crate) const DIRECTION_TIME_LIMIT: Duration = Duration::from_secs(4);
-/// How long the far side is tried alone, before it is asked to connect to this one as well.
+/// Time for which only the far side is tried, before it is asked to connect to this host as well.
 const REVERSE_DELAY: Duration = Duration::from_millis(1500);
-/// Time for the set-up of a session on a way that is known.
+/// Time limit for setting up a session over a known route.
 pub(crate) const SETUP_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Looks for a way.
+/// Search for a route.
 pub(crate) struct Search<'a> {
     pub far: FarSide,
     pub base: ConnectOptions,
     pub serve: &'a Serve,
-    /// Where the far side listens.
+    /// Port that the far side listens on.
     pub port: Option<u16>,
-    /// Why it does not.
+    /// Reason why it does not listen.
     pub why_not: Option<String>,
 }
 
 impl Search<'_> {
-    /// Finds it; `paths` are the far side's.
+    /// Finds a route. `paths` are the far side's.
     pub(crate) async fn search(mut self, paths: Vec<RelPath>) -> Result<Found, Error> {
         let last_time = self.serve.last_way;
         let mut ways = Ways::new(last_time);
@@ -111,7 +111,7 @@ impl Search<'_> {
         let host = self.far.host.clone();
         let (mut to_failed, from_failed) = (tried.to_failed, tried.from_failed);
         if to_failed.is_empty() {
-            // The other direction stood first.
+            // The other direction was established first.
             to_failed = "no answer in time".into();
         }
         match (way, tried.session, tried.reverse, tried.reached) {
@@ -129,7 +129,8 @@ impl Search<'_> {
                 let session = reverse.session().await;
                 let far = tokio::sync::Mutex::new(self.far);
                 let notice = format!(
-                    "{host} can't be connected to from here ({to_failed}); it connects to this machine instead"
+                    "{host} can't be connected to from here ({to_failed}); it connects to this \
+                     machine instead"
                 );
                 let link = Link::From {
                     reverse,
@@ -157,7 +158,8 @@ impl Search<'_> {
                     None => "a port (choose some with --port-range)".into(),
                 };
                 let notice = format!(
-                    "no connection with {host} but ssh's (to it: {to_failed}; from it: {from_failed}): the data goes inside that, in one \
+                    "no connection with {host} but ssh's (to it: {to_failed}; from it: \
+                     {from_failed}): the data goes inside that, in one \
                      stream; let {ports} through the firewall of either side to be faster"
                 );
                 let link = Link::Inside(tokio::sync::Mutex::new(Some(child)));
@@ -187,13 +189,13 @@ impl Search<'_> {
     }
 }
 
-/// What has come of the two directions so far.
+/// Results of the two directions so far.
 #[derive(Default)]
 struct Tried {
     session: Option<(Session, SocketAddr)>,
     to_failed: String,
     reverse: Option<Reverse>,
-    /// Whom the far side reached this one by.
+    /// Name by which the far side reached this host.
     reached: Option<String>,
     from_failed: String,
 }
@@ -212,7 +214,7 @@ impl Tried {
         }
     }
 
-    /// `Err` with an answer to another question.
+    /// Records the far side's attempt. Returns `Err` for an answer to another question.
     fn dialled(&mut self, answer: Answer) -> Result<WayEvent, Box<Answer>> {
         match answer {
             Answer::Dialled { host } => {
@@ -249,7 +251,7 @@ fn found(
     }
 }
 
-/// A session with whoever of `hosts` has the key that `base` trusts.
+/// Connects to the one of `hosts` that has the key that `base` trusts.
 pub(crate) async fn to_host(
     hosts: Vec<String>,
     port: Option<u16>,
@@ -273,7 +275,7 @@ pub(crate) async fn to_host(
     found.map_err(|attempts: Attempts| attempts.to_string())
 }
 
-/// The reason alone of an error that names the server as well.
+/// Returns an error's reason without the server's name.
 fn reason(error: &longhaul_session::Error) -> String {
     match error {
         longhaul_session::Error::NotConnected { source, .. } => source.to_string(),

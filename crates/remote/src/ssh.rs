@@ -1,5 +1,5 @@
-//! How the system's own `ssh` is run: with the user's settings, agents and jump hosts, and with
-//! little of our own.
+//! Runs the system's own `ssh`, with the user's settings, agents and jump hosts, and with few
+//! options of its own.
 
 use std::ffi::OsString;
 use std::process::{Output, Stdio};
@@ -10,10 +10,10 @@ use tokio::process::Command;
 use crate::Error;
 use crate::bootstrap::AUTHENTICATED;
 
-/// Longest time for `ssh -G` and `ssh -O check`, which reach no network.
+/// Time limit of `ssh -G` and `ssh -O check`, which do not use the network.
 const SETTINGS_TIME_LIMIT: Duration = Duration::from_secs(5);
 
-/// `ssh` and the options it gets before the host.
+/// The `ssh` command, and its options before the host.
 #[derive(Debug, Clone)]
 pub struct Ssh {
     /// The program.
@@ -22,9 +22,9 @@ pub struct Ssh {
     pub options: Vec<OsString>,
 }
 
-/// What ssh's settings say of a host.
+/// Settings of ssh for a host.
 pub(crate) struct Settings {
-    /// The name or address (`HostName`).
+    /// Name or address (`HostName`).
     pub host_name: String,
     /// If true, the connection may be one that others share (`ControlPath`).
     pub may_share: bool,
@@ -40,23 +40,23 @@ impl Default for Ssh {
 }
 
 impl Ssh {
-    /// Runs `script`, for a POSIX shell and without single quotes in it, at `host`.
+    /// Returns the command that runs `script` at `host`. The script is for a POSIX shell and has no
+    /// single quotes.
     pub(crate) fn command(&self, host: &str, script: &str) -> Command {
         let mut command = Command::new(&self.program);
-        // What scp sets, so that what the user configured for interactive logins does not get in
-        // the way.
+        // The options of scp, so that settings for interactive logins do not interfere.
         command.args(["-x", "-T", "-oClearAllForwardings=yes"]);
         command.args(["-oRemoteCommand=none", "-oRequestTTY=no"]);
-        // In place of the user's own, which scp suppresses as well: it runs once the login stands,
-        // and what it prints comes out where the far side's words do. An ssh without it says
-        // nothing, and the login is timed from its first output on.
+        // Replaces the user's own LocalCommand, which scp suppresses as well. It runs once the
+        // login is established, and prints to the same output as the far side. An ssh without it
+        // prints nothing, and the login is timed from its first output on.
         command.arg("-oPermitLocalCommand=yes");
         command.arg(format!("-oLocalCommand=echo {AUTHENTICATED}"));
-        // Nothing goes over this connection while the data goes directly: firewalls forget it after
+        // This connection is idle while the data goes directly, and firewalls forget it after
         // minutes of silence.
         command.arg("-oServerAliveInterval=60");
         command.args(&self.options);
-        // Whatever shell the login has, it knows `exec` and single quotes.
+        // Every login shell knows `exec` and single quotes.
         command
             .arg("--")
             .arg(host)
@@ -65,7 +65,7 @@ impl Ssh {
         command
     }
 
-    /// Reads what ssh's settings say of `host`; the host as typed where ssh does not say.
+    /// Reads ssh's settings for `host`; uses the host as typed if ssh gives none.
     pub(crate) async fn settings(&self, host: &str) -> Settings {
         let reported = match self.ask(&["-G"], host).await {
             Some(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
@@ -79,13 +79,13 @@ impl Ssh {
         }
     }
 
-    /// Returns whether a connection to `host` stands that others share, so that no login is made.
+    /// Returns true if a shared connection to `host` is open, so that no login is made.
     pub(crate) async fn has_shared_connection(&self, host: &str) -> bool {
         let checked = self.ask(&["-O", "check"], host).await;
         checked.is_some_and(|output| output.status.success())
     }
 
-    /// Runs ssh for what it knows without connecting.
+    /// Runs ssh for information that needs no connection.
     async fn ask(&self, what: &[&str], host: &str) -> Option<Output> {
         let mut command = Command::new(&self.program);
         command.args(what).args(&self.options).arg("--").arg(host);

@@ -11,13 +11,13 @@ use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Longest line of standard error that is shown, in bytes.
+/// Maximum bytes of a line of standard error that is shown.
 const MAX_ERROR_LINE: u64 = 4096;
-/// Longest time in which what ssh has said is read to its end.
+/// Time limit for reading ssh's remaining output.
 const READ_TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// Lines that ssh and the far side print on standard error. They are shown as they come, but for
-/// the last one before the far side has begun: it is the reason in an error, if there is one.
+/// Lines of ssh and the far side on standard error. They are shown as they arrive. Only the last
+/// one before the far side has started is held back, as it becomes the reason of an error.
 #[derive(Debug)]
 pub(crate) struct Errors {
     kept: Arc<Mutex<Kept>>,
@@ -69,7 +69,7 @@ impl Errors {
         }
     }
 
-    /// The far side runs: nothing is held back any more.
+    /// Records that the far side runs: nothing is held back any more.
     pub(crate) fn begun(&self) {
         let mut kept = self.kept.lock();
         kept.begun = true;
@@ -78,7 +78,7 @@ impl Errors {
         }
     }
 
-    /// The last line, which has not been shown.
+    /// Returns the last line, which has not been shown.
     pub(crate) async fn last(&self) -> Option<String> {
         let reading = self.reading.lock().take();
         if let Some(reading) = reading {

@@ -1,5 +1,4 @@
-//! Starting the far side: one login, through which everything goes, so that whoever has to type a
-//! code types it once.
+//! Starts the far side with a single login, so that a user who must type a code types it once.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -24,39 +23,38 @@ use crate::message::{Answer, Ask, Ready, VERSION};
 use crate::ssh_stderr::Errors;
 use crate::{Error, Ssh};
 
-/// How long the far side and ssh may take to end by themselves.
+/// Time for the far side and ssh to end by themselves.
 const END_TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// How the far side is to be started.
+/// Options for starting the far side.
 #[derive(Debug, Clone)]
 pub struct Start {
-    /// With which ssh.
+    /// The ssh command.
     pub ssh: Ssh,
-    /// The only kind of addresses by which data goes between here and there, if only one is to be
-    /// used.
+    /// Address family for the data, if it is limited to one.
     pub family: Option<AddressFamily>,
-    /// This very program is to run there, brought along if need be.
+    /// If true, this very program runs there, and is brought along if needed.
     pub bootstrap: bool,
     /// This program's release, for messages.
     pub release: &'static str,
 }
 
-/// A far side that runs.
+/// A running far side.
 #[derive(Debug)]
 pub struct FarSide {
-    /// Whom we logged in to, as typed.
+    /// Host of the login, as typed.
     pub host: String,
-    /// What it said of itself.
+    /// First message of the far side.
     pub ready: Ready,
-    /// This host's clock when it said so, in milliseconds since 1970-01-01 UTC.
+    /// This host's clock when that message arrived, in milliseconds since 1970-01-01 UTC.
     pub(crate) ready_ms: u64,
-    /// What ssh's settings call the host.
+    /// Name of the host in ssh's settings.
     pub host_name: String,
     pub(crate) family: Option<AddressFamily>,
     pub(crate) channel: Channel,
     child: Child,
     errors: Errors,
-    /// Pages of a directory that are under way.
+    /// Pages of a directory that were requested in advance.
     ahead: Ahead,
 }
 
@@ -64,7 +62,7 @@ impl FarSide {
     /// Logs in to `host` and starts the far side there.
     ///
     /// # Errors
-    /// [`Error`]: what ssh said, or what is missing there.
+    /// [`Error`] with ssh's message, or with what the host lacks.
     pub async fn start(start: &Start, host: &str) -> Result<Self, Error> {
         let own = tokio::task::spawn_blocking(|| Program::of("/proc/self/exe".as_ref()));
         let own = own.await.map_err(std::io::Error::other)?;
@@ -76,7 +74,7 @@ impl FarSide {
             .stdout(theirs)
             .stderr(Stdio::piped());
         let mut child = command.spawn().map_err(|error| start.ssh.failed(error))?;
-        // It holds the far end of the channel for as long as it lives.
+        // The command holds the far end of the channel as long as it lives.
         drop(command);
         let errors = Errors::show(child.stderr.take());
         let (is_shared, shared) = oneshot::channel();
@@ -90,7 +88,7 @@ impl FarSide {
         };
         let asking = async {
             let settings = start.ssh.settings(host).await;
-            // Then ssh does not run its `LocalCommand`.
+            // In this case ssh does not run its `LocalCommand`.
             if settings.may_share && start.ssh.has_shared_connection(host).await {
                 let _ = is_shared.send(());
             }
@@ -113,7 +111,7 @@ impl FarSide {
         })
     }
 
-    /// Asks, and receives the answer.
+    /// Sends a question, and receives the answer.
     pub(crate) async fn ask(&mut self, ask: &Ask) -> Result<Answer, Error> {
         let asked = self.channel.ask(ask).await;
         self.receive(asked.is_ok()).await
@@ -138,11 +136,11 @@ impl FarSide {
         }
     }
 
-    /// Asks about files, or has names changed. A far side that is asked about files is asked
-    /// nothing else: answers may be under way that nobody waits for.
+    /// Lists files, or changes names. Afterwards no other questions are possible, as answers may be
+    /// under way that are no longer needed.
     ///
     /// # Errors
-    /// The far side is gone, or answers something else.
+    /// The far side is gone, or its answer does not fit.
     pub async fn ask_files(&mut self, ask: FilesAsk) -> Result<FilesAnswer, Error> {
         let mut ahead = std::mem::take(&mut self.ahead);
         let answer = ahead.ask_over(self, &ask).await?;
@@ -160,7 +158,7 @@ impl FarSide {
         }
     }
 
-    /// The error for an answer to another question.
+    /// Returns the error for an answer that does not fit the question.
     pub(crate) fn odd(&self, answer: &Answer) -> Error {
         Error::Answer {
             host: self.host.clone(),
@@ -168,8 +166,8 @@ impl FarSide {
         }
     }
 
-    /// Where others may reach this host: what ssh calls it, where its login came in, its own
-    /// addresses.
+    /// Returns names and addresses by which others may reach this host: its name in ssh's settings,
+    /// the address of its login, its own addresses.
     #[must_use]
     pub fn hosts(&self) -> Vec<String> {
         let mut hosts = vec![self.host_name.clone()];
@@ -178,7 +176,7 @@ impl FarSide {
         crate::dial::distinct(hosts)
     }
 
-    /// Ends the far side, and waits for it for a moment.
+    /// Ends the far side, and waits briefly for it.
     pub async fn end(mut self) {
         self.channel.end().await;
         if timeout(END_TIME_LIMIT, self.child.wait()).await.is_err() {
@@ -186,12 +184,12 @@ impl FarSide {
         }
     }
 
-    /// Returns whether the login has ended: then nothing of the far side is left.
+    /// Returns true if the login has ended, so that nothing of the far side is left.
     pub(crate) fn has_ended(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(Some(_)))
     }
 
-    /// The channel alone, for a session inside it, and what keeps ssh running.
+    /// Returns the channel alone, for a session inside it, and the process that keeps it open.
     pub(crate) fn into_channel(self) -> (Channel, Child) {
         (self.channel, self.child)
     }
@@ -202,7 +200,7 @@ impl FilesChannel for FarSide {
 
     async fn say(&mut self, asks: &[FilesAsk]) -> Result<(), Error> {
         for ask in asks {
-            // Why it could not be said is received next.
+            // If sending fails, receiving reports the reason.
             let _ = self.channel.ask(&Ask::Files(ask.clone())).await;
         }
         Ok(())
@@ -229,7 +227,7 @@ struct Starting<'a> {
     own: Program,
     channel: Channel,
     errors: &'a Errors,
-    /// Resolves when ssh is known to use a connection that stood before.
+    /// Resolves once ssh is known to use an existing connection.
     shared: Option<oneshot::Receiver<()>>,
 }
 
@@ -265,7 +263,7 @@ impl Starting<'_> {
         }
     }
 
-    /// Waits for more of what the login prints. False at its end.
+    /// Waits for more output of the login. Returns false at its end.
     async fn hear(&mut self, greeter: &mut Greeter) -> Result<bool, Overrun> {
         let deadline = greeter.deadline();
         let overrun = async {
@@ -297,7 +295,7 @@ impl Starting<'_> {
         }
     }
 
-    /// The login goes on and leads nowhere.
+    /// Builds the error for a login that continues without a result.
     async fn overran(&self, child: &mut Child, greeter: Greeter, overrun: Overrun) -> Error {
         let _ = child.start_kill();
         let last_error = self.errors.last().await;
@@ -363,7 +361,7 @@ impl Starting<'_> {
         }
     }
 
-    /// Why there is no far side.
+    /// Builds the error for a far side that did not start.
     async fn failure(&self, child: &mut Child, greeter: Greeter, missing: bool) -> Error {
         let host = self.host.to_owned();
         let status = timeout(END_TIME_LIMIT, child.wait()).await;
@@ -383,7 +381,7 @@ impl Starting<'_> {
                 host,
                 reason: last_error.unwrap_or("ssh does not say why".into()),
             },
-            // The account has no shell, or one that runs only what it is told to.
+            // The account has no shell, or one that only runs certain commands.
             _ if !greeter.has_begun() => Error::NoCommand {
                 host,
                 reason: last_words(greeter.last_line(self.channel.unread()), last_error)
@@ -406,7 +404,7 @@ impl Starting<'_> {
     }
 }
 
-/// Waits until it is known whether ssh uses a connection that stood before.
+/// Waits until it is known whether ssh uses an existing connection.
 async fn answer_of(shared: &mut Option<oneshot::Receiver<()>>) -> bool {
     match shared {
         Some(shared) => shared.await.is_ok(),
@@ -414,7 +412,7 @@ async fn answer_of(shared: &mut Option<oneshot::Receiver<()>>) -> bool {
     }
 }
 
-/// Returns the last words of a login, on standard output and on standard error.
+/// Formats the last output of a login, on standard output and on standard error.
 fn last_words(output: Option<String>, error: Option<String>) -> Option<String> {
     match (output, error) {
         (Some(output), Some(error)) => {
@@ -432,7 +430,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn silent_login_is_given_up_once_it_has_said_something() {
+    async fn a_login_that_falls_silent_is_abandoned() {
         let (channel, theirs) = Channel::pair().unwrap();
         let start = Start {
             ssh: Ssh::default(),
@@ -453,7 +451,7 @@ mod tests {
             shared: Some(shared),
         };
         let mut greeter = Greeter::default();
-        // Somebody may be typing a password.
+        // A person may be typing a password.
         let hour = Duration::from_secs(3600);
         assert!(timeout(hour, starting.hear(&mut greeter)).await.is_err());
         is_shared.send(()).unwrap();

@@ -1,12 +1,12 @@
-//! Which way the data goes: decided without I/O and without a clock.
+//! Choice of the data's route, without I/O and without a clock.
 //!
-//! The far side is tried first. Where that fails, or takes longer than a head start, the far side
-//! is asked to connect to this one as well; the first connection that stands is taken. When both
-//! have failed, the data goes inside the ssh connection. Where the far side had to connect to this
-//! one last time, that is tried first; where neither reached the other, both are tried at once and
-//! given less time.
+//! A connection to the far side is tried first. If that fails or takes longer than a head start,
+//! the far side is asked to connect to this host as well, and the first established connection is
+//! taken. If both fail, the data goes inside the ssh connection. If the far side had to connect to
+//! this host last time, that is tried first. If neither reached the other, both are tried at once
+//! with less time.
 
-/// A way for the data.
+/// Route of the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
     /// Connections from here to the far side.
@@ -17,31 +17,31 @@ pub enum Way {
     InsideSsh,
 }
 
-/// What happened.
+/// Result of an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WayEvent {
-    /// A session to the far side stands.
+    /// A session to the far side is established.
     ToHostStands,
-    /// None came about, or the far side can't listen.
+    /// A session to the far side could not be established, or it can't listen.
     ToHostFailed,
-    /// The far side has had its time alone.
+    /// The head start of connections to the far side is over.
     HeadStartOver,
-    /// A session from the far side stands.
+    /// A session from the far side is established.
     FromHostStands,
-    /// None came about, or this side can't listen.
+    /// A session from the far side could not be established, or this host can't listen.
     FromHostFailed,
 }
 
-/// What is to be done.
+/// Next step of the search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: wait for what is under way.
+    /// Wait for attempts under way.
     Wait,
-    /// Have the far side connect to here.
+    /// Have the far side connect to this host.
     TryFromHost,
     /// Connect to the far side.
     TryToHost,
-    /// This way it is.
+    /// Take this route.
     Take(Way),
 }
 
@@ -52,7 +52,7 @@ enum Trial {
     Failed,
 }
 
-/// The decision.
+/// State of the choice.
 #[derive(Debug)]
 pub struct Ways {
     to_host: Trial,
@@ -67,7 +67,7 @@ impl Default for Ways {
 }
 
 impl Ways {
-    /// Beginning with the way that was taken last time, if one was.
+    /// Starts with the route of last time, if there was one.
     pub fn new(last_time: Option<Way>) -> Self {
         let (to_host, from_host) = match last_time {
             None | Some(Way::ToHost) => (Trial::UnderWay, Trial::NotBegun),
@@ -81,22 +81,22 @@ impl Ways {
         }
     }
 
-    /// Whether connections to the far side are being tried.
+    /// Returns true if connections to the far side are being tried.
     pub fn tries_to_host(&self) -> bool {
         self.to_host == Trial::UnderWay
     }
 
-    /// Whether connections to the far side are being tried, or were.
+    /// Returns true if connections to the far side are being tried, or were.
     pub fn has_tried_to_host(&self) -> bool {
         self.to_host != Trial::NotBegun
     }
 
-    /// Whether connections from the far side are being tried.
+    /// Returns true if connections from the far side are being tried.
     pub fn tries_from_host(&self) -> bool {
         self.from_host == Trial::UnderWay
     }
 
-    /// Takes note, and says what to do.
+    /// Records an event, and returns the next step.
     pub fn observe(&mut self, event: WayEvent) -> Step {
         if let Some(way) = self.taken {
             return Step::Take(way);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_worked_last_time_is_tried_first_and_the_other_still_is() {
+    fn the_last_route_is_tried_first_then_the_other() {
         let ways = Ways::new(Some(Way::FromHost));
         assert!(ways.tries_from_host() && !ways.tries_to_host());
         let mut ways = Ways::new(Some(Way::FromHost));
@@ -188,9 +188,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_asks_once_decides_once_and_goes_inside_ssh_only_when_both_failed(
-            last_time in prop::option::of(prop::sample::select(vec![Way::ToHost, Way::FromHost, Way::InsideSsh])),
-            order in Just(vec![WayEvent::ToHostFailed, WayEvent::HeadStartOver, WayEvent::FromHostFailed, WayEvent::ToHostStands, WayEvent::FromHostStands])
+        fn ssh_carries_the_data_only_if_both_directions_failed(
+            last_time in prop::option::of(prop::sample::select(vec![
+                Way::ToHost, Way::FromHost, Way::InsideSsh
+            ])),
+            order in Just(vec![
+                WayEvent::ToHostFailed, WayEvent::HeadStartOver, WayEvent::FromHostFailed,
+                WayEvent::ToHostStands, WayEvent::FromHostStands
+            ])
                 .prop_shuffle(),
         ) {
             let mut ways = Ways::new(last_time);
@@ -203,9 +208,13 @@ mod tests {
                     Step::Take(way) => {
                         prop_assert_eq!(*taken.get_or_insert(way), way);
                         if received.len() == 1 {
-                            prop_assert!(matches!(event, WayEvent::ToHostStands | WayEvent::FromHostStands));
+                            prop_assert!(matches!(
+                                event, WayEvent::ToHostStands | WayEvent::FromHostStands
+                            ));
                         }
-                        let failed = [WayEvent::ToHostFailed, WayEvent::FromHostFailed].iter().all(|event| received.contains(event));
+                        let failed = [WayEvent::ToHostFailed, WayEvent::FromHostFailed]
+                            .iter()
+                            .all(|event| received.contains(event));
                         prop_assert!(way != Way::InsideSsh || failed);
                     }
                     Step::Wait => {}

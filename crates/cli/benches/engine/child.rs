@@ -1,28 +1,28 @@
-//! A process, and what the kernel says that it took.
+//! A process, and the resources that it used according to the kernel.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a server may take to wait for what it started for a connection.
+/// Time limit for a server to wait for its child processes.
 const REAP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a process and those of its children that it waited for took.
+/// Resources used by a process and the children that it waited for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Used {
     pub user: f64,
     pub system: f64,
-    /// Context switches, wanted and not.
+    /// Context switches, voluntary and involuntary.
     pub switches: u64,
 }
 
 impl Used {
-    /// Processor time, in seconds.
+    /// Returns processor time, in seconds.
     pub fn seconds(&self) -> f64 {
         self.user + self.system
     }
 }
 
-/// Runs a client to its end: wall-clock seconds, and what it took.
+/// Runs a client to its end. Returns the wall-clock seconds, and the resources used.
 #[allow(clippy::zombie_processes, reason = "wait4 waits for it")]
 pub fn run(mut command: Command) -> (f64, Used) {
     let begun = Instant::now();
@@ -33,21 +33,21 @@ pub fn run(mut command: Command) -> (f64, Used) {
     (begun.elapsed().as_secs_f64(), used)
 }
 
-/// Has a server end that is done with all its connections, and says what it took.
+/// Ends a server that is done with all its connections, and returns the resources used.
 pub fn end(server: &Child) -> Used {
     reap(server);
     stop(server)
 }
 
-/// Has a server end, or what runs it.
+/// Ends a server, or the process that runs it.
 pub fn stop(server: &Child) -> Used {
     let pid = rustix::process::Pid::from_child(server);
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("a server that runs");
     wait(server).1
 }
 
-/// Until the server has no children: what one of them took is only known once the server has waited
-/// for it.
+/// Waits until the server has no children: a child's resources only count once the server has
+/// waited for it.
 fn reap(server: &Child) {
     let pid = server.id();
     let until = Instant::now() + REAP_TIMEOUT;

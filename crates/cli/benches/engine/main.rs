@@ -1,20 +1,21 @@
-//! What a copy costs where nothing but the machine limits it: processor seconds for each GiB at the
+//! Measures the cost of a copy that only the machine limits: processor seconds per GiB at the
 //! sender and at the receiver, and the rate, over loopback from memory file system to memory file
-//! system. Beside it, in the same alternation, others' programs.
+//! system. Other programs are measured in the same alternation.
 //!
-//! Every copy is a push of one file of random bytes to a server that was started for it; both ends
-//! are processes of their own, and the kernel says what each took (wait4(2): user and system time,
-//! with their own children's). Ways take turns, so that what drifts on the machine drifts for all.
-//! What arrived is compared byte for byte. `--against` alternates with another build of `longhaul`.
+//! Every copy is a push of one file of random bytes to a server that was started for it. Both ends
+//! are processes of their own, and the kernel reports their resources (wait4(2): user and system
+//! time, including their own children). Variants take turns, so that drift of the machine affects
+//! all of them. The result is compared byte for byte. `--against` alternates with another build of
+//! `longhaul`.
 //!
 //! ```sh
-//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
+//! cargo bench -p longhaul-cli --bench engine -- [--rounds 5] [--mib 1024] \
+//!     [--against NAME=PROGRAM] [--only WORD] [--no-profile] [--page FILE]
 //! ```
 //!
 //! Needs `globus-url-copy`, `globus-gridftp-server` and `rsync` for the others (`make bench-deps`),
-//! which are left out where they are missing, and `perf` for what the time goes to; without `perf`,
-//! the page has the rates of the parts alone. Prints a line for each copy; `--page` writes
-//! docs/results/engine.md.
+//! which are left out if they are missing, and `perf` for profiles; without `perf`, the page only
+//! has the rates of the parts. Prints a line for each copy; `--page` writes docs/results/engine.md.
 
 #![allow(
     clippy::expect_used,
@@ -36,24 +37,23 @@ use std::path::{Path, PathBuf};
 use child::Used;
 use ways::{Bench, Way};
 
-/// What the command line says.
+/// Options of the command line.
 pub struct Options {
-    /// Copies of each way.
+    /// Copies per variant.
     pub rounds: usize,
     /// Size of the file, in MiB: it is in memory twice.
     pub mib: usize,
-    /// Another build of `longhaul`, to be measured in turn with this one, and what the page calls
-    /// it.
+    /// Another build of `longhaul` to alternate with this one, and its name on the page.
     pub against: Option<(String, PathBuf)>,
-    /// Only ways whose titles have this word.
+    /// Only variants whose titles contain this word.
     pub only: Option<String>,
-    /// Whether to sample one copy of each of Longhaul's ways with `perf`.
+    /// If true, one copy of each of Longhaul's variants is sampled with `perf`.
     pub profile: bool,
-    /// Where the page goes.
+    /// File to write the page to.
     pub page: Option<PathBuf>,
 }
 
-/// Most memory that source and copy may take together, in MiB.
+/// Maximum memory of source and copy together, in MiB.
 const MAX_MIB: usize = 2048;
 
 impl Options {
@@ -81,29 +81,29 @@ impl Options {
     }
 }
 
-/// One way and its copies.
+/// A variant and its copies.
 pub struct Measured {
-    /// Which.
+    /// The variant.
     pub way: Way,
-    /// In the order in which they were made.
+    /// Copies in order.
     pub copies: Vec<Copied>,
 }
 
 /// One copy.
 #[derive(Clone, Copy)]
 pub struct Copied {
-    /// From the client's start to its end.
+    /// Seconds from the client's start to its end.
     pub seconds: f64,
-    /// What the client took.
+    /// Resources that the client used.
     pub sender: Used,
-    /// What the server took.
+    /// Resources that the server used.
     pub receiver: Used,
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let options = Options::read(&arguments);
-    // `cargo bench` runs in the package's folder; pages are named from the workspace's.
+    // `cargo bench` runs in the package's folder, but the page's path is relative to the workspace.
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     std::env::set_current_dir(&workspace).expect("the workspace's folder");
     let folder = tempfile::Builder::new()

@@ -1,4 +1,4 @@
-//! docs/results/engine.md.
+//! Writes docs/results/engine.md.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::profile::Parts;
 use crate::rates::Rate;
 use crate::{Copied, Measured, Options};
 
-/// The page's text.
+/// Returns the page's text.
 pub fn write(
     options: &Options,
     measured: &[Measured],
@@ -26,10 +26,14 @@ pub fn write(
 
 fn head(options: &Options) -> String {
     format!(
-        "# What a copy costs\n\nWritten by `cargo bench -p longhaul-cli --bench engine -- --page docs/results/engine.md`, on {}, from {}.\n\n\
-         One file of {} MiB of random bytes is pushed over loopback, from a memory file system to a memory file system; nothing but the machine limits it. \
-         Sender and receiver are processes of their own on the same processors. Processor time is user and system time as wait4(2) gives it, of the whole \
-         process from its start to its end. Ways take turns, {} copies each; a cell has the median, and the least and the greatest. What arrived is \
+        "# What a copy costs\n\nWritten by `cargo bench -p longhaul-cli --bench engine -- --page \
+         docs/results/engine.md`, on {}, from {}.\n\n\
+         One file of {} MiB of random bytes is pushed over loopback, from a memory file system to \
+         a memory file system; nothing but the machine limits it. \
+         Sender and receiver are processes of their own on the same processors. Processor time is \
+         user and system time as wait4(2) gives it, of the whole \
+         process from its start to its end. Ways take turns, {} copies each; a cell has the \
+         median, and the least and the greatest. What arrived is \
          compared byte for byte.\n",
         place(),
         commit(),
@@ -38,7 +42,8 @@ fn head(options: &Options) -> String {
     )
 }
 
-/// The last commit that changed the code, if git knows it and nothing has been changed since.
+/// Returns the last commit that changed the code, if git knows it and nothing has been changed
+/// since.
 fn commit() -> String {
     let git = |arguments: &[&str]| {
         let code = ["--", "crates", "Cargo.lock"];
@@ -75,7 +80,8 @@ fn copies(text: &mut String, options: &Options, measured: &[Measured]) {
     let gib = options.mib as f64 / 1024.0;
     let bits = options.mib as f64 * 8.0 * f64::from(1 << 20);
     text.push_str(
-        "\n| way | protection | Gbit/s | sender, CPU s/GiB | receiver, CPU s/GiB | context switches a GiB, sender, receiver |\n|---|---|---|---|---|---|\n",
+        "\n| way | protection | Gbit/s | sender, CPU s/GiB | receiver, CPU s/GiB | context \
+         switches a GiB, sender, receiver |\n|---|---|---|---|---|---|\n",
     );
     for Measured { way, copies } in measured {
         let of = |value: &dyn Fn(&Copied) -> f64| Spread::of(copies.iter().map(value));
@@ -93,7 +99,7 @@ fn copies(text: &mut String, options: &Options, measured: &[Measured]) {
     }
 }
 
-/// This build by the other one, copy by copy in the order in which they were made.
+/// Compares this build with the other one, copy by copy in order.
 fn pairs(text: &mut String, options: &Options, measured: &[Measured]) {
     let (Some((name, _)), [this, other, ..]) = (&options.against, measured) else {
         return;
@@ -104,7 +110,8 @@ fn pairs(text: &mut String, options: &Options, measured: &[Measured]) {
     };
     let _ = writeln!(
         text,
-        "\n`longhaul cp` by `longhaul cp`, {name}, pair by pair: rate {}, CPU of the sender {}, of the receiver {}.",
+        "\n`longhaul cp` by `longhaul cp`, {name}, pair by pair: rate {}, CPU of the sender {}, of \
+         the receiver {}.",
         ratio(|copy| 1.0 / copy.seconds),
         ratio(|copy| copy.sender.seconds()),
         ratio(|copy| copy.receiver.seconds())
@@ -113,8 +120,10 @@ fn pairs(text: &mut String, options: &Options, measured: &[Measured]) {
 
 fn kinds(text: &mut String, profiles: &[(String, [Parts; 2])]) {
     text.push_str(
-        "\n## What the time goes to\n\nShares of the samples of one copy of each way (`perf record`, 997 a second, both ends sampled). A sample counts for the innermost function \
-         that belongs to a kind; `socket` is the kernel's side of TCP with its copying, on loopback at the sender also much of what receiving costs.\n\n",
+        "\n## What the time goes to\n\nShares of the samples of one copy of each way (`perf \
+         record`, 997 a second, both ends sampled). A sample counts for the innermost function \
+         that belongs to a kind; `socket` is the kernel's side of TCP with its copying, on \
+         loopback at the sender also much of what receiving costs.\n\n",
     );
     let mut kinds: Vec<&str> = profiles
         .iter()
@@ -141,7 +150,11 @@ fn kinds(text: &mut String, profiles: &[(String, [Parts; 2])]) {
 }
 
 fn parts(text: &mut String, rates: &[Rate]) {
-    text.push_str("\n## The parts by themselves\n\nEach on one thread of the same machine: what cannot be saved as long as it is done at all.\n\n| part | GiB/s | CPU s/GiB |\n|---|---|---|\n");
+    text.push_str(
+        "\n## The parts by themselves\n\nEach on one thread of the same machine: what \
+        cannot be saved as long as it is done at all.\n\n| part | GiB/s | CPU s/GiB |\n\
+        |---|---|---|\n",
+    );
     for Rate {
         title,
         gib_a_second,

@@ -1,5 +1,4 @@
-//! What a process's time goes to: samples of its stacks by `perf`, each counted for the first kind
-//! that one of its functions belongs to.
+//! Profile of a process: samples of its stacks by `perf`, each counted for one kind of function.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,8 +7,8 @@ use std::process::{Command, Stdio};
 /// Share of all samples, by kind.
 pub type Parts = BTreeMap<&'static str, f64>;
 
-/// Kinds, and parts of the names of functions that belong to them; the innermost function that
-/// belongs to any decides.
+/// Kinds, and parts of the names of their functions. The innermost function that belongs to a kind
+/// decides.
 const KINDS: [(&str, &[&str]); 9] = [
     ("hash", &["blake3"]),
     (
@@ -57,7 +56,7 @@ const KINDS: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// Whether `perf` can be had and may sample.
+/// Returns true if `perf` exists and may sample.
 pub fn is_there() -> bool {
     let tried = Command::new("perf")
         .args([
@@ -76,7 +75,7 @@ pub fn is_there() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// What runs a program so that it is sampled.
+/// Returns the command prefix that samples a program.
 pub fn command(samples: &Path) -> Vec<String> {
     let samples = samples.display().to_string();
     [
@@ -96,7 +95,7 @@ pub fn command(samples: &Path) -> Vec<String> {
     .to_vec()
 }
 
-/// The shares of `samples`.
+/// Returns the shares of `samples`.
 pub fn read(samples: &Path) -> Parts {
     let script = Command::new("perf")
         .args(["script", "-F", "ip,sym", "-i"])
@@ -117,7 +116,7 @@ pub fn read(samples: &Path) -> Parts {
     parts
 }
 
-/// Of a stack, innermost function first.
+/// Returns the kind of a stack, which begins with the innermost function.
 fn kind(stack: &str) -> &'static str {
     let of = |function: &str| {
         KINDS

@@ -1,5 +1,4 @@
-//! What the parts of a copy cost by themselves, on one thread of this machine: the least that a
-//! copy can take.
+//! Cost of a copy's parts by themselves, on one thread of this machine: a lower bound for a copy.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -10,14 +9,14 @@ use std::time::Instant;
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, LessSafeKey, Nonce, UnboundKey};
 
-/// Bytes that go through each part.
+/// Bytes processed by each part.
 const TOTAL: usize = 512 << 20;
-/// Bytes at a time: a block of a copy.
+/// Bytes per call: a block of a copy.
 const BLOCK: usize = 1 << 20;
-/// A record of TLS (RFC 8446, section 5.1).
+/// Size of a TLS record (RFC 8446, section 5.1).
 const RECORD: usize = 16 * 1024;
 
-/// One part.
+/// Rate of one part.
 pub struct Rate {
     pub title: &'static str,
     pub gib_a_second: f64,
@@ -69,7 +68,7 @@ pub fn measure(folder: &Path) -> Vec<Rate> {
     rates
 }
 
-/// GiB a second of `part`, which is told where each block begins.
+/// Returns the GiB per second of `part`, which gets the offset of each block.
 fn timed(mut part: impl FnMut(usize)) -> f64 {
     let begun = Instant::now();
     (0..TOTAL).step_by(BLOCK).for_each(&mut part);
@@ -93,8 +92,8 @@ fn sealed(algorithm: &'static Algorithm) -> f64 {
     })
 }
 
-/// One thread that sends and one that receives, in turn on one processor or beside each other on
-/// two: GiB a second of processor time.
+/// Returns the GiB per second of processor time for one thread that sends and one that receives, on
+/// one processor or on two.
 fn sent(block: &[u8]) -> f64 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let to = listener.local_addr().expect("its number");

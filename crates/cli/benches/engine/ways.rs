@@ -1,5 +1,5 @@
-//! Ways to push one file: `longhaul`, another build of it, and others' programs with the options
-//! that `crates/figures/src/peers` gives them.
+//! Variants of pushing one file: `longhaul`, another build of it, and other programs with the
+//! options in `crates/figures/src/peers`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,23 +12,23 @@ use crate::child::{self, Used};
 use crate::profile::{self, Parts};
 use crate::{Copied, Options};
 
-/// The file's name.
+/// Name of the file.
 const NAME: &str = "data";
-/// How long a server may take to listen.
+/// Time within which a server must listen.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One way.
+/// A variant.
 #[derive(Clone)]
 pub struct Way {
     pub title: String,
-    /// Whether what arrives is encrypted, and checked by a cryptographic hash, on the way.
+    /// Protection on the network: encryption, and a check by a cryptographic hash.
     pub protects: &'static str,
     pub program: Program,
 }
 
 #[derive(Clone)]
 pub enum Program {
-    /// This build of `longhaul` or another, with what `cp` is told besides.
+    /// This build of `longhaul` or another, with additional options of `cp`.
     Longhaul {
         program: PathBuf,
         flags: &'static [&'static str],
@@ -45,7 +45,7 @@ impl Way {
     }
 }
 
-/// All that there are here.
+/// Returns all variants that this machine supports.
 pub fn all(options: &Options) -> Vec<Way> {
     let own = PathBuf::from(env!("CARGO_BIN_EXE_longhaul"));
     let mut ways = Vec::new();
@@ -109,7 +109,7 @@ fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// The file, and the folders that all ways use.
+/// The file, and the folders that all variants use.
 pub struct Bench<'a> {
     folder: &'a Path,
     file: PathBuf,
@@ -131,7 +131,7 @@ impl<'a> Bench<'a> {
         Self { folder, file }
     }
 
-    /// One copy.
+    /// Makes one copy.
     pub fn copy(&self, way: &Way) -> Copied {
         let (server, to) = self.serve(way, &[]);
         let (seconds, sender) = child::run(self.client(way, &to, &[]));
@@ -144,7 +144,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// One copy with both ends sampled: what the sender's time and the receiver's go to.
+    /// Makes one copy with both ends sampled, and returns the sender's and the receiver's profile.
     pub fn profile(&self, way: &Way) -> [Parts; 2] {
         let samples = ["sender", "receiver"].map(|end| self.folder.join(end));
         let (server, to) = self.serve(way, &profile::command(&samples[1]));
@@ -154,7 +154,7 @@ impl<'a> Bench<'a> {
         samples.map(|samples| profile::read(&samples))
     }
 
-    /// Compares what arrived with the source, and removes it.
+    /// Compares the result with the source, and removes it.
     fn check(&self) {
         let arrived = self.folder.join("served").join(NAME);
         let mut ends = [&self.file, &arrived].map(|path| fs::File::open(path).expect("a file"));
@@ -172,7 +172,8 @@ impl<'a> Bench<'a> {
         fs::remove_file(arrived).expect("the copy");
     }
 
-    /// A server of the folder `served`, and what the client calls it. `before` is what runs it.
+    /// Starts a server of the folder `served`, and returns its address for the client. `before` is
+    /// the command prefix that runs it.
     fn serve(&self, way: &Way, before: &[String]) -> (Child, String) {
         let served = self.folder.join("served");
         match &way.program {
@@ -218,7 +219,7 @@ impl<'a> Bench<'a> {
                         "-no-detach",
                         "-disable-usage-stats",
                     ])
-                    // It declines to be root unless told otherwise.
+                    // It refuses to run as root by default.
                     .args([
                         "-allow-root",
                         "-anonymous-user",
@@ -232,7 +233,8 @@ impl<'a> Bench<'a> {
                 let port = free_port();
                 let settings = self.folder.join("rsyncd.conf");
                 let text = format!(
-                    "use chroot = no\nreverse lookup = no\nuid = {0}\ngid = {1}\n[served]\npath = {2}\nread only = no\n",
+                    "use chroot = no\nreverse lookup = no\nuid = {0}\ngid = {1}\n[served]\n\
+                     path = {2}\nread only = no\n",
                     rustix::process::getuid().as_raw(),
                     rustix::process::getgid().as_raw(),
                     served.display()
@@ -294,7 +296,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// `program`, run by `before` if that is anything.
+/// Returns the command for `program`, with the prefix `before` if that is not empty.
 fn begin(program: &Path, before: &[String]) -> Command {
     match before.split_first() {
         None => Command::new(program),
@@ -311,7 +313,7 @@ fn free_port() -> u16 {
     listener.local_addr().expect("its number").port()
 }
 
-/// A server that has begun to listen.
+/// Starts a server, and waits until it listens.
 fn listening(mut command: Command, port: u16) -> Child {
     let quiet = command
         .stdin(Stdio::null())

@@ -1,11 +1,12 @@
-//! What the on-ramp's proxies cost on loopback, beside Dante's SOCKS server and beside no proxy at
-//! all: rate and processor time at 1 and at 64 connections; and how long a connection and an answer
-//! take, in rounds of all kinds in turns.
+//! Measures the cost of the on-ramp's proxies on loopback, compared with Dante's SOCKS server and
+//! with no proxy: rate and processor time at 1 and at 64 connections, and the latency of a
+//! connection and of an answer, in alternating rounds.
 //!
 //! `cargo bench -p longhaul-cli --bench proxies`. Dante (`danted`, Debian's dante-server) is left
-//! out, and said so, where it is not installed.
+//! out, with a message, if it is not installed.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // a benchmark that can't go on has failed
+// A benchmark that can't go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod proxy;
 mod server;
@@ -20,16 +21,16 @@ use proxy::{Kind, Proxy};
 /// Bytes that all connections of a run carry together.
 const BYTES: u64 = 4 << 30;
 const CONNECTIONS: [u64; 2] = [1, 64];
-/// Runs of each kind; the middle one counts.
+/// Runs of each kind, of which the median counts.
 const RUNS: usize = 5;
-/// Connections, and answers over one of them, that are timed in a round.
+/// Connections, and answers over one of them, timed per round.
 const TIMED: usize = 500;
-/// Rounds in which all kinds are timed in turns: where the system has put the threads of both ends
-/// makes a factor of two.
+/// Rounds in which the kinds alternate: the system's placement of the threads of both ends makes a
+/// factor of two.
 const ROUNDS: usize = 9;
 
 fn main() {
-    // As cargo calls it when it tests rather than measures.
+    // cargo calls it like this to test rather than to measure.
     if std::env::args().any(|argument| argument == "--test") {
         return;
     }
@@ -73,7 +74,7 @@ fn main() {
     }
 }
 
-/// The median of the rounds, with the least and the greatest.
+/// Formats the median of the rounds, with the minimum and maximum.
 fn spread(mut rounds: Vec<f64>) -> String {
     rounds.sort_by(f64::total_cmp);
     format!(
@@ -84,8 +85,8 @@ fn spread(mut rounds: Vec<f64>) -> String {
     )
 }
 
-/// Downloads over so many connections at once: Gbit/s, and the proxy's processor seconds for a
-/// gigabyte.
+/// Downloads over this many connections at once. Returns Gbit/s, and the proxy's processor seconds
+/// per gigabyte.
 fn bulk(proxy: &Proxy, server: SocketAddr, connections: u64) -> (f64, f64) {
     let share = BYTES / connections;
     let ready = Barrier::new(connections as usize + 1);
@@ -123,7 +124,8 @@ fn download(stream: &mut TcpStream, bytes: u64) {
     }
 }
 
-/// Medians, in microseconds: of a connection up to its first byte, and of an answer of one byte.
+/// Returns medians, in microseconds, of a connection up to its first byte, and of an answer of one
+/// byte.
 fn latency(proxy: &Proxy, server: SocketAddr) -> (f64, f64) {
     let median = |mut times: Vec<Duration>| {
         times.sort_unstable();

@@ -1,5 +1,4 @@
-//! The proxies that are measured: how each is started, connected through, and what processor time
-//! it has used.
+//! The measured proxies: starting each, connecting through it, and reading its processor time.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,7 +7,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Which.
+/// Kind of proxy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     None,
@@ -18,7 +17,7 @@ pub enum Kind {
     Dante,
 }
 
-/// One that runs; ends with its value.
+/// A running proxy, ended on drop.
 pub struct Proxy {
     kind: Kind,
     at: SocketAddr,
@@ -47,7 +46,7 @@ impl Kind {
 }
 
 impl Proxy {
-    /// Starts it; `None` if it is not installed.
+    /// Starts it. Returns `None` if it is not installed.
     pub fn start(kind: Kind, server: SocketAddr) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let (at, child) = match kind {
@@ -68,7 +67,7 @@ impl Proxy {
         })
     }
 
-    /// A connection to the server.
+    /// Connects to the server.
     pub fn connect(&self, server: SocketAddr) -> TcpStream {
         let mut stream = TcpStream::connect(self.at).unwrap();
         stream.set_nodelay(true).unwrap();
@@ -80,7 +79,7 @@ impl Proxy {
         stream
     }
 
-    /// What it, and all that it has started, has used so far.
+    /// Returns the processor time used by it and by all its child processes.
     pub fn processor_time(&self) -> Duration {
         let Some(child) = &self.child else {
             return Duration::ZERO;
@@ -96,7 +95,7 @@ impl Proxy {
                 continue;
             };
             let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-            // Behind the name, which may hold anything (proc_pid_stat(5)).
+            // The fields after the name, which may contain anything (proc_pid_stat(5)).
             let Some((_, fields)) = stat.rsplit_once(')') else {
                 continue;
             };
@@ -108,7 +107,7 @@ impl Proxy {
                     .unwrap_or(0)
             };
             parents.insert(pid, number(1) as u32);
-            // Its own, and that of its children which have ended.
+            // Its own time, and that of its ended children.
             used.insert(pid, (11..=14).map(number).sum::<u64>());
         }
         let belongs = |mut pid: u32| loop {
@@ -132,7 +131,7 @@ impl Proxy {
 impl Drop for Proxy {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // So that it can end what it has started.
+            // SIGTERM lets it end its child processes.
             let pid = rustix::process::Pid::from_child(child);
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
             let _ = child.wait();
@@ -167,8 +166,10 @@ fn dante(dir: &tempfile::TempDir) -> Option<(SocketAddr, Child)> {
         .unwrap();
     let config = dir.path().join("danted.conf");
     let text = format!(
-        "internal: 127.0.0.1 port = {}\nexternal: 127.0.0.1\nsocksmethod: none\nclientmethod: none\nuser.unprivileged: nobody\n\
-         client pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\nsocks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n",
+        "internal: 127.0.0.1 port = {}\nexternal: 127.0.0.1\nsocksmethod: none\n\
+         clientmethod: none\nuser.unprivileged: nobody\n\
+         client pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n\
+         socks pass {{ from: 127.0.0.0/8 to: 0.0.0.0/0 }}\n",
         at.port()
     );
     fs::write(&config, text).unwrap();
@@ -183,7 +184,7 @@ fn dante(dir: &tempfile::TempDir) -> Option<(SocketAddr, Child)> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    // It says nothing when it listens.
+    // It prints nothing when it listens.
     while TcpStream::connect(at).is_err() {
         std::thread::yield_now();
     }

@@ -1,9 +1,9 @@
-//! What the proxies lead to: sends as many bytes as it is asked for, again and again.
+//! The server behind the proxies: repeatedly sends as many bytes as requested.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-/// Starts it, for as long as the program runs.
+/// Starts the server, for as long as the program runs.
 pub fn start() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let at = listener.local_addr().unwrap();
@@ -15,7 +15,7 @@ pub fn start() -> SocketAddr {
     at
 }
 
-/// A client that goes has nothing to receive.
+/// Serves until the client closes the connection.
 fn serve(mut stream: TcpStream) -> Option<()> {
     stream.set_nodelay(true).ok()?;
     let data = vec![7; 1 << 18];

@@ -1,4 +1,4 @@
-//! The files of the page, as they were built; none if they were not.
+//! The files of the web page as they were built; empty if they were not built.
 
 use longhaul_agent::http::Asset;
 

@@ -1,5 +1,5 @@
-//! Reaches places for the agent, by the command line's own ways. A place that was reached stays
-//! open for a while: the next question then takes no login.
+//! Reaches places for the agent with the command line's own transports. A reached place stays open
+//! for a while, so the next question needs no login.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -24,25 +24,25 @@ use tokio::time::{Instant, timeout};
 use crate::failure;
 use crate::place::{Location, Place, PlaceOptions, Spot};
 
-/// How long a place stays open after it was last asked something.
+/// Time for which a place stays open after its last use.
 const OPEN_AFTER_USE: Duration = Duration::from_secs(60);
-/// Places that are open at once.
+/// Maximum number of places open at once.
 const MAX_OPEN_PLACES: usize = 16;
-/// How long a place may take for an answer, also to those who have stopped waiting for it.
+/// Time limit for one answer of a place, even after the asker has stopped waiting.
 const LOOK_WITHIN: Duration = Duration::from_secs(120);
-/// Pages of a place are gathered into one answer for so long, lest nothing be shown while a long
-/// directory comes slowly.
+/// Time for which pages of a place are gathered into one answer. A long directory that arrives
+/// slowly is thus shown in parts.
 const GATHER_FOR: Duration = Duration::from_millis(500);
-/// Bytes of names and targets of links in one answer, at most; the last page may go over it.
+/// Maximum bytes of names and link targets in one answer. The last page may exceed it.
 const GATHER_BYTES: usize = 4 << 20;
 
-/// See the module.
+/// Places that the agent has reached and keeps open.
 #[derive(Default)]
 pub struct Places {
     open: Mutex<HashMap<String, Open>>,
 }
 
-/// A place that answers to nobody else meanwhile.
+/// Exclusive access to a place while it answers one question.
 type Held = OwnedMutexGuard<Option<Place>>;
 
 struct Open {
@@ -63,8 +63,8 @@ impl Browse for Places {
             let mut after = after.map(name_of).transpose()?;
             let (mut entries, mut bytes) = (Vec::new(), 0);
             let until = Instant::now() + GATHER_FOR;
-            // Held from page to page: who asks something else between two makes the place throw
-            // away what is under way.
+            // Held from page to page: another question in between would make the place discard the
+            // listing under way.
             let mut open = self.of(&spot).await.lock_owned().await;
             loop {
                 let ask = FilesAsk::Look {
@@ -82,8 +82,8 @@ impl Browse for Places {
                 bytes += page.iter().map(bytes_of).sum::<usize>();
                 entries.extend(page.iter().map(entry));
                 after = next;
-                // What is under way is asked for in whole pages: one that had to be shorter would
-                // be asked for anew.
+                // A listing under way is fetched in whole pages: a shortened page would have to be
+                // fetched again.
                 let is_full =
                     entries.len() + MAX_ENTRIES_PER_PAGE > limit as usize || bytes >= GATHER_BYTES;
                 if after.is_none() || is_full || Instant::now() >= until {
@@ -106,8 +106,8 @@ impl Browse for Places {
     }
 }
 
-/// Looks, to the end also where nobody waits for it any more, as when a page in the browser is
-/// left: whoever asks next finds the place open.
+/// Lists a directory. It completes even if nobody waits any more, for example because the browser
+/// left the page, so the next question finds the place open.
 async fn look(
     mut open: Held,
     location: Location,
@@ -121,7 +121,7 @@ async fn look(
     looked.unwrap_or_else(|error| Err(unreachable(&error.into())))
 }
 
-/// Asks a place, and opens it first where it is not.
+/// Sends a question to a place, and opens the place first if it is not open.
 async fn asked(
     place: &mut Option<Place>,
     location: &Location,
@@ -137,8 +137,8 @@ async fn asked(
             *place = Some(open);
             Ok(answer)
         }
-        // It may have gone since the last question. Looking twice does no harm; a change that may
-        // have been made is not asked for again.
+        // The place may have gone since the last question. Listing twice does no harm, but a change
+        // that may have been made is not repeated.
         Err(_) if was_open && matches!(ask, FilesAsk::Look { .. }) => {
             let mut open = opened(location).await?;
             let answer = open.ask(ask).await.map_err(|error| unreachable(&error))?;
@@ -150,8 +150,8 @@ async fn asked(
 }
 
 impl Places {
-    /// The place that something is in, open or not; one question at a time is asked of it. Those
-    /// that nobody has asked for a while are closed.
+    /// Returns the place of this spot, open or not. It answers one question at a time. Places not
+    /// used for a while are closed.
     async fn of(&self, spot: &Spot) -> Arc<Mutex<Option<Place>>> {
         let key = &spot.location.shown(&PathBytes::default());
         let mut open = self.open.lock().await;
@@ -174,7 +174,7 @@ impl Places {
 }
 
 async fn opened(location: &Location) -> Result<Place, PlaceError> {
-    // Nobody is there to type a password.
+    // Nobody can type a password.
     let command = PlaceOptions::augment_args(Command::new("place").no_binary_name(true));
     let matches = command.try_get_matches_from(["-B"]);
     let options = matches.and_then(|matches| PlaceOptions::from_arg_matches(&matches));
@@ -191,8 +191,8 @@ fn unreachable(error: &anyhow::Error) -> PlaceError {
     }
 }
 
-/// Where a location is. A local one lies beneath the root of this machine, as one at a server
-/// beneath the server's.
+/// Returns the spot of a location. Local locations lie beneath the root of this machine, and those
+/// at a server beneath the server's root.
 fn spot(at: &str) -> Result<Spot, PlaceError> {
     let invalid = |detail: String| PlaceError {
         kind: PlaceErrorKind::Invalid,
@@ -275,8 +275,8 @@ fn entry(entry: &Entry) -> FileEntry {
     }
 }
 
-/// The name behind which a page begins, as it stands in the answer before. One that is no text
-/// stands there in Base64 behind a slash, which no name has.
+/// Formats the name after which the next page begins, as it stood in the previous answer. A name
+/// that is not UTF-8 is written in Base64 after a slash, which no name contains.
 fn text_of(name: &PathBytes) -> String {
     match std::str::from_utf8(&name.0) {
         Ok(text) => text.to_owned(),
@@ -284,7 +284,7 @@ fn text_of(name: &PathBytes) -> String {
     }
 }
 
-/// What [`text_of`] made.
+/// Parses the output of [`text_of`].
 fn name_of(text: &str) -> Result<PathBytes, PlaceError> {
     let name = match text.strip_prefix('/') {
         None => Ok(text.as_bytes().to_vec()),
@@ -299,7 +299,7 @@ fn name_of(text: &str) -> Result<PathBytes, PlaceError> {
     })
 }
 
-/// What an entry counts for in [`GATHER_BYTES`].
+/// Returns the bytes that an entry counts towards [`GATHER_BYTES`].
 fn bytes_of(entry: &Entry) -> usize {
     entry.name.0.len() + entry.target.as_ref().map_or(0, |target| target.0.len())
 }
@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn directories_here_are_listed_in_pages_and_changed() {
+    async fn local_directories_are_listed_in_pages_and_changed() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["a", "b", "c"] {
             std::fs::write(dir.path().join(name), name).unwrap();
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_page_may_be_larger_than_those_of_a_place_and_end_anywhere() {
+    async fn pages_can_be_gathered_and_end_at_any_entry() {
         use std::os::unix::ffi::OsStrExt;
         let dir = tempfile::tempdir().unwrap();
         for n in 0..6000 {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_leads_out_of_a_directory_by_a_link() {
+    async fn links_cannot_escape_the_directory() {
         let dir = tempfile::tempdir().unwrap();
         std::os::unix::fs::symlink("/etc", dir.path().join("link")).unwrap();
         let places = Places::default();

@@ -1,4 +1,4 @@
-//! The agent at other addresses than loopback: TLS, and keys that may ask.
+//! The agent at addresses other than loopback: TLS, and the keys that may use it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use tokio::task::JoinSet;
 
 use crate::tls_service::{certificate, first_second, names, publish};
 
-/// For other machines.
+/// Options for clients on other machines.
 #[derive(Args, Clone)]
 #[command(next_help_heading = "For other machines")]
 pub struct Elsewhere {
-    /// Answer the keys in this file at --listen, which may then be any address, by TLS: a line for
-    /// each, KEY NAME all|read. SIGHUP reads it again.
+    /// Serve the keys in this file at --listen, by TLS; --listen may then be any address. One line
+    /// for each key: KEY NAME all|read. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires = "listen")]
     authorized_keys: Option<PathBuf>,
-    /// A name by which others reach this agent, with the port if that is another one. Repeatable.
+    /// A name by which other machines reach this agent, with the port if it differs. Repeatable.
     /// [default: the addresses that it listens at, and this host's name]
     #[arg(long, value_name = "HOST[:PORT]", requires = "authorized_keys")]
     server_name: Vec<String>,
-    /// A certificate of this site, in PEM form, with those that lead to its authority [default: one
-    /// made of the agent's own key]. SIGHUP reads it again.
+    /// A certificate of this site, in PEM form, with the chain to its authority [default: one made
+    /// of the agent's own key]. SIGHUP reads it again.
     #[arg(long, value_name = "FILE", requires_all = ["authorized_keys", "tls_key"])]
     tls_cert: Option<PathBuf>,
     /// The private key of --tls-cert, in PEM form.
@@ -41,12 +41,12 @@ pub struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Whether anybody else than this machine is answered.
+    /// Returns true if clients on other machines are served.
     pub fn is_wanted(&self) -> bool {
         self.authorized_keys.is_some()
     }
 
-    /// Listens, serves until `stop` is true, and says where.
+    /// Listens, prints the address, and serves until `stop` is true.
     pub async fn serve(
         &self,
         agent: &Agent,
@@ -113,7 +113,7 @@ impl Elsewhere {
     }
 }
 
-/// What is read again at SIGHUP.
+/// Files that SIGHUP reads again.
 struct Again {
     options: Elsewhere,
     identity: Identity,
@@ -121,7 +121,7 @@ struct Again {
 }
 
 impl Again {
-    /// What is wrong changes nothing.
+    /// Reads them. A file with an error changes nothing.
     fn read(&self, gate: &KeyGate, tls: &watch::Sender<ServerTls>) {
         match self.options.keys() {
             Ok(keys) => {

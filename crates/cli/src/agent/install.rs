@@ -1,11 +1,11 @@
-//! `longhaul agent install`: a unit for systemd, for one user.
+//! `longhaul agent install`: a systemd unit for one user.
 
 use anyhow::Result;
 
 use crate::exit::Exit;
 use crate::systemd::{self, Unit};
 
-/// Writes the unit, and says how to start it.
+/// Writes the unit, and prints how to start it.
 pub fn install() -> Result<Exit> {
     systemd::install(&Unit {
         name: "longhaul-agent",

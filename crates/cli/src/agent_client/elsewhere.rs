@@ -1,4 +1,4 @@
-//! Asks an agent on another machine: by TLS, with requests that the caller's key has signed.
+//! Client of an agent on another machine: over TLS, with requests signed by the caller's key.
 
 use std::path::PathBuf;
 
@@ -13,11 +13,11 @@ use crate::home;
 use crate::known_service::Known;
 use crate::trust::Wanted;
 
-/// Which agent is asked, in the flags of the commands for jobs.
+/// Options of the job commands that name the agent to use.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Another machine's agent")]
 pub struct AgentOptions {
-    /// Ask this agent in place of the one here, as https://HOST[:PORT] (also $LONGHAUL_AGENT).
+    /// Use this agent instead of the local one, as https://HOST[:PORT] (also $LONGHAUL_AGENT).
     #[arg(long, value_name = "URL", env = "LONGHAUL_AGENT", global = true)]
     agent: Option<String>,
     /// The agent's key, as `longhaul agent` prints it; nothing else is trusted then.
@@ -27,18 +27,23 @@ pub struct AgentOptions {
     #[arg(long, conflicts_with = "host_key", global = true)]
     accept_new: bool,
     /// Trust only agents whose certificates an authority in this file has signed.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["host_key", "accept_new"], global = true)]
+    #[arg(
+        long,
+        value_name = "FILE",
+        conflicts_with_all = ["host_key", "accept_new"],
+        global = true,
+    )]
     ca: Option<PathBuf>,
-    /// The key to be known by [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE", global = true)]
     identity: Option<PathBuf>,
 }
 
-/// The same where the bare words are those of a copy.
+/// The same options for `submit`, whose unprefixed names belong to the copy.
 #[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Another machine's agent")]
 pub struct AgentOptionsOfSubmit {
-    /// Ask this agent in place of the one here, as https://HOST[:PORT] (also $LONGHAUL_AGENT).
+    /// Use this agent instead of the local one, as https://HOST[:PORT] (also $LONGHAUL_AGENT).
     #[arg(long, value_name = "URL", env = "LONGHAUL_AGENT")]
     agent: Option<String>,
     /// The agent's key, as `longhaul agent` prints it; nothing else is trusted then.
@@ -50,7 +55,7 @@ pub struct AgentOptionsOfSubmit {
     /// Trust only agents whose certificates an authority in this file has signed.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["agent_host_key", "agent_accept_new"])]
     agent_ca: Option<PathBuf>,
-    /// The key to be known by there [default: the default key, made when first needed].
+    /// The key to authenticate with there [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     agent_identity: Option<PathBuf>,
 }
@@ -68,7 +73,7 @@ impl From<AgentOptionsOfSubmit> for AgentOptions {
 }
 
 impl AgentOptions {
-    /// What the environment says.
+    /// Reads the options from the environment.
     pub fn from_environment() -> Self {
         Self {
             agent: std::env::var("LONGHAUL_AGENT").ok(),
@@ -76,8 +81,8 @@ impl AgentOptions {
         }
     }
 
-    /// What names the agent to the next command, behind a space; nothing where that finds it by
-    /// itself.
+    /// Returns the argument that names this agent in a suggested command, after a space. Empty if
+    /// the command would find the agent by itself.
     pub fn as_argument(&self) -> String {
         let own = std::env::var("LONGHAUL_AGENT").ok();
         match &self.agent {
@@ -88,10 +93,10 @@ impl AgentOptions {
         }
     }
 
-    /// Which agent elsewhere; none: the one here.
+    /// Returns the remote agent to use; `None` means the local one.
     ///
     /// # Errors
-    /// It is no such address, or something is said of an agent elsewhere that is not named.
+    /// The address is invalid, or options for a remote agent are given without naming one.
     pub fn server(&self) -> Result<Option<Endpoint>> {
         match self.agent.as_deref().filter(|agent| !agent.is_empty()) {
             Some(url) => read_url(url).map(Some),
@@ -107,7 +112,7 @@ impl AgentOptions {
     }
 }
 
-/// The host and port of https://HOST[:PORT].
+/// Parses the host and port of https://HOST[:PORT].
 fn read_url(url: &str) -> Result<Endpoint> {
     match url.parse()? {
         ServiceUrl::Https(server) => Ok(server),
@@ -118,10 +123,10 @@ fn read_url(url: &str) -> Result<Endpoint> {
     }
 }
 
-/// What asks the agent that `options` name.
+/// Creates a client of the agent that `options` name.
 ///
 /// # Errors
-/// There is no key, the agent's is not accepted, or certificates cannot be read.
+/// There is no key, the agent's key is not accepted, or certificates cannot be read.
 pub async fn client(server: Endpoint, options: &AgentOptions) -> Result<ServiceClient> {
     let known = Known {
         service: SERVICE,

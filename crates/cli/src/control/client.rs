@@ -1,4 +1,4 @@
-//! Asks the controller that this user runs, over its Unix socket.
+//! Client of the controller that this user runs, over its Unix socket.
 
 use std::path::PathBuf;
 
@@ -11,24 +11,25 @@ use super::control_dir;
 use crate::agent_client::{in_runtime, socket};
 use crate::controller::SERVICE;
 
-/// Most bytes of an answer: a map with all its links.
+/// Maximum bytes of an answer, such as a map with all its links.
 const MAX_ANSWER_BYTES: usize = 256 << 20;
 
-/// There is no controller to ask.
+/// Reasons why there is no controller to ask.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// Nobody listens there.
+    /// The controller does not run, as its socket does not answer. Start it with
+    /// `longhaul control`.
     #[error("no controller runs here ({}): start it with longhaul control", .0.display())]
     NotRunning(PathBuf),
 }
 
-/// See the module.
+/// Client of this user's controller.
 pub struct ControlClient {
     client: ServiceClient,
 }
 
 impl ControlClient {
-    /// Of the controller here.
+    /// Creates a client of the controller on this machine.
     pub fn here() -> Result<Self> {
         let client = ServiceClient::at_socket(SERVICE, socket(&control_dir()?));
         Ok(Self {
@@ -36,7 +37,7 @@ impl ControlClient {
         })
     }
 
-    /// Asks, and reads the answer.
+    /// Sends a request, and parses the answer.
     pub fn ask<T: DeserializeOwned>(
         &self,
         method: &str,
@@ -53,5 +54,5 @@ impl ControlClient {
     }
 }
 
-/// No body.
+/// Body of a request without one.
 pub const NOTHING: Option<&()> = None;

@@ -1,4 +1,4 @@
-//! The controller as a process: where it listens, and how it ends or starts anew.
+//! The controller as a process: its listeners, its shutdown and its restart.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -34,21 +34,21 @@ use crate::stop::StopSignals;
 use crate::tls_service::{certificate, first_second, host_name, names, publish};
 use crate::{answer, home, logging};
 
-/// Days as seconds.
+/// Seconds of a day.
 const DAY: i64 = 86_400;
 
-/// How it ended.
+/// Result of a run of the controller.
 enum End {
-    /// For good.
+    /// It stops for good.
     Stopped,
-    /// To begin again, with these sockets.
+    /// It restarts, and hands on these sockets.
     Again(Inherited),
 }
 
-/// Runs it until it is told to stop.
+/// Runs the controller until it is told to stop.
 pub fn run(service: &Service) -> Result<Exit> {
     logging::start("info");
-    // As it is called now: another release may be in its place by the time it starts anew.
+    // Read now: by the time of a restart, another release may be installed at this path.
     let program = std::env::current_exe().context("cannot tell where this program is")?;
     let nothing = File::open("/dev/null").context("cannot open /dev/null")?;
     rustix::stdio::dup2_stdin(&nothing).context("cannot let go of standard input")?;
@@ -81,7 +81,7 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     let inherited = Inherited::take()?;
     let path = socket(dir);
     let (unix, kept_unix) = here(inherited.unix, &path)?;
-    // Whoever connects from now on waits, and is not refused.
+    // From here on, connections wait instead of being refused.
     let elsewhere = match (service.listen, inherited.internet) {
         (None, _) => None,
         (Some(address), socket) => Some(elsewhere(address, socket).await?),
@@ -196,7 +196,7 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
         _ => {}
     }
     if !is_again {
-        // It may be another's by the time that this process has ended.
+        // By the time this process has ended, the socket may belong to another controller.
         let _ = std::fs::remove_file(&path);
         return Ok(End::Stopped);
     }
@@ -206,7 +206,8 @@ async fn serve(service: &Service, dir: &Path) -> Result<End> {
     }))
 }
 
-/// Where others are told to ask it while it leads: what it was told, or its first name.
+/// Returns the address that is given to others while this controller leads: the configured one, or
+/// else its first name.
 fn advertised(service: &Service, listens: Option<SocketAddr>) -> Result<Option<String>> {
     if let Some(url) = &service.advertise {
         return Ok(Some(url.to_string()));
@@ -220,7 +221,7 @@ fn advertised(service: &Service, listens: Option<SocketAddr>) -> Result<Option<S
         .map(|name| ServiceUrl::Https(name.clone()).to_string()))
 }
 
-/// What programs on loopback bring; the same each time, since it stands in their settings.
+/// Loads the token for programs on loopback. It never changes, as it stands in their settings.
 fn token(dir: &Path) -> Result<Token> {
     let file = dir.join("token");
     if file.exists() {
@@ -233,7 +234,7 @@ fn token(dir: &Path) -> Result<Token> {
     Ok(token)
 }
 
-/// Listens on the socket for this machine; a second descriptor of it stays open when that ends.
+/// Listens on the local socket. A second descriptor keeps the socket open after the listener ends.
 fn here(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedFd)> {
     let listener = match inherited {
         Some(socket) => std::os::unix::net::UnixListener::from(socket),
@@ -247,7 +248,7 @@ fn here(inherited: Option<OwnedFd>, path: &Path) -> Result<(UnixListener, OwnedF
     ))
 }
 
-/// The same for other machines.
+/// Listens for other machines. A second descriptor keeps the socket open after the listener ends.
 async fn elsewhere(
     address: SocketAddr,
     inherited: Option<OwnedFd>,
@@ -267,7 +268,7 @@ async fn elsewhere(
     ))
 }
 
-/// Lets in the keys that were granted something.
+/// Builds the gate that admits keys that were granted a role.
 async fn keys(controller: &Controller, secured: &Secured) -> Arc<KeyGate> {
     let since = first_second().await;
     let names = secured.names.iter().map(ToString::to_string);
@@ -283,7 +284,7 @@ async fn keys(controller: &Controller, secured: &Secured) -> Arc<KeyGate> {
     gate
 }
 
-/// What connections of other machines are made with.
+/// Names and TLS configuration for connections of other machines.
 struct Secured {
     names: Vec<longhaul_proto::Endpoint>,
     config: ServerTls,
@@ -305,7 +306,7 @@ impl Secured {
         })
     }
 
-    /// What is wrong changes nothing.
+    /// Reads the certificate again. A certificate with an error changes nothing.
     fn read_again(
         &mut self,
         service: &Service,
@@ -335,9 +336,10 @@ fn report_ready(
         let [https, metrics, archive] =
             [https, metrics, archive].map(|address| address.map(|address| address.to_string()));
         let key = key.to_string();
-        answer::line(
-            json!({"event": "ready", "name": name, "socket": socket, "https": https, "metrics": metrics, "archive": archive, "key": key}),
-        );
+        answer::line(json!({
+            "event": "ready", "name": name, "socket": socket, "https": https,
+            "metrics": metrics, "archive": archive, "key": key
+        }));
         return;
     }
     answer::line(format!("controller {name} is ready at {socket}"));

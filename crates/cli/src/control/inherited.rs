@@ -1,5 +1,5 @@
-//! Sockets that whoever started this program has opened: systemd (`LISTEN_FDS`), or this program
-//! before it started itself anew.
+//! Sockets opened before this program started: by systemd (`LISTEN_FDS`), or by this program before
+//! it restarted itself.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
@@ -8,24 +8,24 @@ use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{AddressFamily, getsockname};
 use rustix::process::{PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open};
 
-/// Numbers of sockets, with commas between them, that this program gave itself.
+/// Environment variable with the comma-separated descriptors that this program hands to itself.
 const OWN: &str = "LONGHAUL_LISTEN_FDS";
-/// The first number of systemd's (sd_listen_fds(3)).
+/// First descriptor that systemd passes (sd_listen_fds(3)).
 const SYSTEMD_FIRST: RawFd = 3;
-/// Most of systemd's that are looked at.
+/// Maximum number of systemd's sockets that are examined.
 const MAX_SOCKETS: i32 = 16;
 
-/// Sockets that listen.
+/// Listening sockets.
 #[derive(Debug, Default)]
 pub struct Inherited {
-    /// The one for this machine.
+    /// The socket for this machine.
     pub unix: Option<OwnedFd>,
-    /// The one for others.
+    /// The socket for other machines.
     pub internet: Option<OwnedFd>,
 }
 
 impl Inherited {
-    /// Those of this process, which are its own from then on.
+    /// Takes over the sockets passed to this process, which owns them from then on.
     pub fn take() -> Result<Self> {
         let mut this = Self::default();
         for number in numbers() {
@@ -45,7 +45,8 @@ impl Inherited {
         Ok(this)
     }
 
-    /// What tells this program, started anew in this process, of them. They stay open then.
+    /// Returns the environment variable that passes the sockets to this program when it restarts in
+    /// the same process. The sockets stay open across the restart.
     pub fn hand_on(&self) -> Result<Option<(&'static str, String)>> {
         let mut numbers = Vec::new();
         for socket in [&self.unix, &self.internet].into_iter().flatten() {

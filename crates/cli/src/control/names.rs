@@ -10,7 +10,7 @@ use super::client::NOTHING;
 use crate::answer;
 use crate::exit::Exit;
 
-/// Lists them.
+/// Lists the names.
 pub fn list(json: bool) -> Result<Exit> {
     let list: DepotNameList = ControlClient::here()?.ask("GET", "/names", NOTHING)?;
     if json {
@@ -27,7 +27,7 @@ pub fn list(json: bool) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Releases one.
+/// Releases a name.
 pub fn release(name: &str) -> Result<Exit> {
     let path = format!("/names/{}", encoded(name));
     let () = ControlClient::here()?.ask("DELETE", &path, NOTHING)?;

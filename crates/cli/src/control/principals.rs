@@ -1,4 +1,4 @@
-//! Who may ask the controller.
+//! Principals: the keys that may use the controller.
 
 use anyhow::Result;
 use longhaul_control_api::principals::{Grant, PrincipalList};
@@ -27,7 +27,7 @@ pub fn revoke(key: &PublicKey, role: Option<&str>) -> Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// Lists who may ask.
+/// Lists the principals.
 pub fn list(json: bool) -> Result<Exit> {
     let list: PrincipalList = ControlClient::here()?.ask("GET", "/principals", NOTHING)?;
     if json {

@@ -1,5 +1,5 @@
-//! Which nodes the controller has set up, and whose certificates it trusts: the operator's
-//! `control.toml`.
+//! The operator's `control.toml`: the nodes that the controller provisions, and the certificates
+//! that it trusts.
 
 use std::path::{Path, PathBuf};
 
@@ -11,39 +11,39 @@ use serde::Deserialize;
 
 use crate::home;
 
-/// What it is called in the controller's directory.
+/// Name of the file in the controller's directory.
 pub const FILE: &str = "control.toml";
 
-/// What an operator says of a controller.
+/// Content of `control.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ControlFile {
-    /// Which nodes are set up, and how.
+    /// Nodes to provision, and their settings.
     #[serde(default)]
     setup: SetupConfig,
-    /// What is said of reservations.
+    /// Settings of reservations.
     #[serde(default)]
     reservations: Reservations,
 }
 
-/// What an operator says of reservations.
+/// Settings of reservations.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Reservations {
-    /// A file of certificates in PEM: roots that those in signed requests may lead to.
+    /// A PEM file of root certificates. Certificates in signed requests may lead to these.
     roots: Option<PathBuf>,
 }
 
-/// What the file says.
+/// Validated configuration of the controller.
 #[derive(Debug, Default)]
 pub struct Said {
-    /// Which nodes are set up, and how.
+    /// Nodes to provision, and their settings.
     pub setup: SetupConfig,
     /// Roots that certificates in signed requests may lead to.
     pub roots: Roots,
 }
 
-/// Reads the file that is named; where none is, the one in the directory, if it is there.
+/// Reads the named file. Without a name, reads the file in the directory if it exists.
 pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
     let usual = dir.join(FILE);
     let file = match named {
@@ -58,12 +58,12 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
         let line = before.map_or(1, |before| before.matches('\n').count() + 1);
         anyhow!("{shown}, line {line}: {}", error.message())
     })?;
-    // What makes no sense is reported with the file's name, before anything begins.
+    // Configuration errors are reported with the file's name, before anything starts.
     config.setup.drivers().with_context(|| shown.clone())?;
     let roots = match &config.reservations.roots {
         None => Roots::default(),
         Some(named) => {
-            // As the file itself stands there.
+            // Relative paths are relative to the file.
             let named = file.parent().unwrap_or(dir).join(named);
             let shown = home::shown(&named);
             let pem = read_trusted_file(&named).with_context(|| format!("cannot read {shown}"))?;
@@ -80,22 +80,21 @@ pub fn read(named: Option<&Path>, dir: &Path) -> Result<Said> {
 mod tests {
     use super::*;
 
-    /// What is read of a controller's directory that has such a `control.toml`, beside a root's
-    /// certificate.
+    /// Parses a controller's directory with this `control.toml` and a root certificate.
     fn said(text: &str) -> Result<Said> {
         let dir = tempfile::tempdir().unwrap();
         let root = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
         std::fs::write(dir.path().join("grid-roots.pem"), root.cert.pem()).unwrap();
         std::fs::write(dir.path().join("none.pem"), "no certificate").unwrap();
         std::fs::write(dir.path().join(FILE), text).unwrap();
-        // However the file is named, what it names stands beside it.
+        // However the file is named, relative paths in it are relative to its directory.
         let named = read(Some(&dir.path().join(FILE)), Path::new("/nowhere"));
         assert_eq!(named.is_ok(), read(None, dir.path()).is_ok());
         named
     }
 
     #[test]
-    fn roots_are_read_beside_the_file_that_names_them() {
+    fn roots_are_relative_to_their_file() {
         let roots = |text| format!("{:?}", said(text).unwrap().roots);
         let none = format!("{:?}", Roots::default());
         assert_eq!(roots(""), none);
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_it_is_reported_with_the_name_of_the_file() {
+    fn configuration_errors_name_the_file() {
         for (text, word) in [
             ("[reservations]\nroots = \"missing.pem\"\n", "missing.pem"),
             (

@@ -1,8 +1,9 @@
-//! Brings a controller and this machine up to date with each other: what copies measured is
-//! reported, and the tables of routes are fetched.
+//! Synchronizes this machine with its controller: reports what copies measured, and fetches the
+//! tables of routes.
 //!
-//! A copy that ends leaves its report on the disk and starts this in a process of its own, for
-//! which nobody waits. One at a time works; what another copy leaves meanwhile it finds as well.
+//! A copy that ends leaves its report on the disk and starts this in a process of its own, which
+//! nobody waits for. One process works at a time and also finds the reports that other copies leave
+//! meanwhile.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -20,25 +21,25 @@ use crate::cp::routing::reports_dir;
 use crate::exit::Exit;
 use crate::{answer, home};
 
-/// How long all of it may take: a controller that is slow learns of the rest another time.
+/// Time limit for one run. Reports that remain are sent in a later run.
 const SYNC_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long one that a copy has started waits: the copy itself ends first, and what others leave
-/// meanwhile is reported with it.
+/// Delay of a run that a copy has started. The copy ends first, and reports that other copies leave
+/// meanwhile are sent along.
 const SYNC_DELAY: Duration = Duration::from_secs(1);
-/// By how much its niceness is raised.
+/// Increase of the process's niceness.
 const LOWEST_PRIORITY: i32 = 19;
-/// Passes over what waits: copies may leave more while it is reported.
+/// Maximum passes over waiting reports, as copies may leave more during a pass.
 const MAX_PASSES: usize = 10;
-/// Held by whoever is at it.
+/// File that is locked while a process synchronizes.
 const LOCK: &str = "sync.lock";
 
-/// See the module.
+/// Options of `longhaul controller sync`.
 #[derive(Args)]
 pub struct SyncNow {
-    /// The key to ask with [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     identity: Option<PathBuf>,
-    /// As copies start it: a moment later, and behind everything else on this machine.
+    /// Run a moment later and at the lowest priority, as copies start it.
     #[arg(long, hide = true)]
     later: bool,
 }
@@ -47,7 +48,7 @@ impl SyncNow {
     /// Reports and fetches.
     pub async fn run(self) -> Result<Exit> {
         if self.later {
-            // Where it stays as it is, it takes a few milliseconds from others.
+            // If this fails, the run takes a few milliseconds from other processes.
             let _ = rustix::process::nice(LOWEST_PRIORITY);
             sleep(SYNC_DELAY).await;
         }
@@ -85,7 +86,8 @@ impl SyncNow {
     }
 }
 
-/// Held as long as what is returned lives; none where another process has it.
+/// Takes the lock, held as long as the returned file lives. Returns `None` if another process has
+/// it.
 fn lock(state: &Path) -> Result<Option<File>> {
     let path = state.join(LOCK);
     let context = || format!("cannot lock {}", path.display());
@@ -102,8 +104,8 @@ fn lock(state: &Path) -> Result<Option<File>> {
     }
 }
 
-/// Starts it in a process of its own, which goes on when this one has ended. Where it cannot be
-/// started, the end of the next copy tries again.
+/// Starts it in a process of its own, which outlives this one. If it cannot be started, the end of
+/// the next copy tries again.
 pub fn start(identity: Option<&Path>) {
     use std::os::unix::process::CommandExt;
     let Ok(program) = std::env::current_exe() else {
@@ -114,14 +116,14 @@ pub fn start(identity: Option<&Path>) {
     if let Some(identity) = identity {
         command.arg("--identity").arg(identity);
     }
-    // A key on the terminal that stops the copy's own group is not meant for it.
+    // Ctrl-C in the copy's terminal is not meant for it.
     command.process_group(0);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     match command.spawn() {
-        // Its parent ends, and whoever takes its place reaps it.
+        // Its parent ends; the process that adopts it reaps it.
         Ok(child) => drop(child),
         Err(error) => {
             tracing::info!(%error, "this copy is reported to the controller with the next one")

@@ -1,4 +1,4 @@
-//! A command line of `cp` as a job's request, and a job's request as a command line.
+//! Conversion of a `cp` command line to a job's request, and back.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -15,28 +15,29 @@ use super::Cp;
 use crate::target::Target;
 use crate::{failure, home};
 
-/// How long an attempt of a job waits out an outage; the job is tried again after that.
+/// Time for which one attempt of a job tolerates an outage. The job is retried after that.
 pub const ATTEMPT_PATIENCE: Time = Time(Duration::from_secs(40));
 
-/// Whose the paths of a command line are.
+/// The machine that the paths of a command line belong to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathsOf {
-    /// That of the command: those that do not begin with a slash begin where it was typed.
+    /// This machine. Relative paths begin in the current directory.
     ThisMachine,
-    /// Another, whose directories this one knows nothing of.
+    /// Another machine, whose directories are unknown here.
     AnotherMachine,
 }
 
 impl Cp {
-    /// What it asks for, as a job: with paths that mean the same wherever the agent was started.
+    /// Converts the command line to a job. Its paths mean the same wherever the agent was started.
     ///
     /// # Errors
-    /// It makes no sense, or names what cannot be said in JSON.
+    /// The command line is invalid, or names something that JSON cannot express.
     pub fn request(&self, of: PathsOf) -> Result<JobRequest> {
         self.understood()?;
         if self.patience.is_some() {
             bail!(
-                "--patience is for copies that you wait for: attempts of a job give up after {ATTEMPT_PATIENCE} and are tried again"
+                "--patience is for copies that you wait for: attempts of a job give up after \
+                 {ATTEMPT_PATIENCE} and are tried again"
             );
         }
         let paths: Result<Vec<String>> = self.paths.iter().map(|path| absolute(path, of)).collect();
@@ -95,16 +96,16 @@ impl Cp {
         })
     }
 
-    /// To be reported in JSON.
+    /// Returns true if the report is to be JSON.
     pub fn wants_json(&self) -> bool {
         self.json
     }
 }
 
-/// Whether `longhaul cp` makes sense of a request.
+/// Checks that `longhaul cp` accepts a request.
 ///
 /// # Errors
-/// Says what it does not understand, in one line.
+/// Describes in one line what it does not accept.
 pub fn is_understood(request: &JobRequest) -> Result<(), String> {
     let command = Cp::augment_args(Command::new("cp").no_binary_name(true)).disable_help_flag(true);
     let matches = command
@@ -120,10 +121,10 @@ pub fn is_understood(request: &JobRequest) -> Result<(), String> {
         .map_err(|error| failure::line(&error))
 }
 
-/// A path of the command line, as it is understood from anywhere.
+/// Makes a path of the command line absolute.
 fn absolute(path: &OsStr, of: PathsOf) -> Result<String> {
     match Target::parse(path)? {
-        // Joined, not cleaned: a slash or a dot at the end means something.
+        // Joined, not cleaned: a slash or a dot at the end is significant.
         Target::Local(path) => absolute_file(&path, of),
         Target::Login(_) | Target::Remote(_) => text(path),
     }
@@ -144,7 +145,10 @@ fn text(value: &OsStr) -> Result<String> {
     let text = value.to_str().map(str::to_owned);
     text.ok_or_else(|| {
         let shown = printable(value.as_encoded_bytes());
-        anyhow!("{shown}: a job's names must be UTF-8: copy it with longhaul cp, or name the directory that it is in")
+        anyhow!(
+            "{shown}: a job's names must be UTF-8: copy it with longhaul cp, or name the \
+            directory that it is in"
+        )
     })
 }
 
@@ -161,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_line_asks_for_is_what_its_job_asks_for() {
+    fn a_command_line_survives_conversion_to_a_job() {
         let all = [
             "-r",
             "--overwrite",
@@ -223,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_mean_the_same_from_anywhere_and_keep_their_ends() {
+    fn job_paths_are_absolute_and_keep_trailing_characters() {
         let here = std::env::current_dir().unwrap();
         let asked = request(&["a", "./b:c", "/d/", "e/."]).unwrap();
         let here = |path: &str| here.join(path).to_str().unwrap().to_owned();
@@ -232,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_another_machine_are_not_made_of_this_ones_directories() {
+    fn relative_paths_are_refused_for_another_machine() {
         let asked = |line: &[&str]| {
             let command = Cp::augment_args(Command::new("cp").no_binary_name(true));
             let matches = command.try_get_matches_from(line).unwrap();
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cp_does_not_understand_is_reported_before_it_is_a_job() {
+    fn invalid_jobs_are_refused_at_submission() {
         let mut asked = request(&["/a", "lh://dtn.example/b"]).unwrap();
         asked.options.ssh_jump = Some("jump".into());
         assert!(is_understood(&asked).unwrap_err().contains("-J"));

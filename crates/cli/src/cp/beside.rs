@@ -1,4 +1,4 @@
-//! What goes on beside a copy with a server, and is brought to an end with it.
+//! Work that accompanies a copy with a server, and ends with it.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -12,23 +12,24 @@ use tokio::time::timeout;
 use super::deadline::{self, Deadline, Wanted};
 use super::routing::Routing;
 
-/// How long the end of a copy waits for what earlier ones have left reserved to be given back.
+/// Time for which the end of a copy waits while leftover reservations of earlier copies are
+/// returned.
 const GIVE_BACK_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// See the module.
+/// Routing, deadline and cleanup that accompany one copy.
 #[derive(Default)]
 pub struct Beside {
-    /// Who chooses the routes.
+    /// The routing, if it chooses or reports routes.
     pub routing: OnceLock<Arc<Routing>>,
-    /// By when it is to be over.
+    /// The deadline and reservation mode that were requested.
     pub wanted: Option<Wanted>,
-    /// The deadline.
+    /// The running deadline, once it has begun.
     pub deadline: OnceLock<Deadline>,
     giving_back: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Beside {
-    /// Of a copy that is to be over by then.
+    /// Creates the companion of a copy with this deadline.
     pub fn by(wanted: Option<Wanted>) -> Self {
         Self {
             wanted,
@@ -36,7 +37,7 @@ impl Beside {
         }
     }
 
-    /// Begins to give back what copies have left that were killed.
+    /// Starts to return the reservations that killed copies left.
     pub fn give_back(&self, controller: &Arc<Controller>, state: &Path, url: &str, owner: &str) {
         let left = deadline::left(state, url, owner);
         if left.is_empty() {
@@ -47,7 +48,7 @@ impl Beside {
         *self.giving_back.lock() = Some(giving_back);
     }
 
-    /// Waits for that, for a while.
+    /// Waits until they are returned, for at most [`GIVE_BACK_TIMEOUT`].
     pub async fn end(&self) {
         let giving_back = self.giving_back.lock().take();
         if let Some(giving_back) = giving_back {

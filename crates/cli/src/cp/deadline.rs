@@ -1,8 +1,8 @@
-//! A copy that is to be over by a moment: the planner of `longhaul-deadline` is fed with what the
-//! copy does, and what it decides is carried out at the controller.
+//! A copy with a deadline: the planner of `longhaul-deadline` observes the copy, and its decisions
+//! are carried out at the controller.
 //!
-//! All of it goes on beside the copy, which waits for nothing: it begins by best effort at once,
-//! and what is reserved joins it. At its end what is still promised is given back, which takes
+//! All of this runs beside the copy, which waits for nothing: it starts by best effort at once, and
+//! reserved routes join it. At its end, remaining reservations are returned, which takes
 //! [`END_TIMEOUT`] at most.
 
 use std::collections::VecDeque;
@@ -43,38 +43,38 @@ use book::Book;
 use looks::{Beside, Looks};
 use ways::{Streams, WayReport, Ways};
 
-/// How often the copy is looked at.
+/// Interval between observations of the copy.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the end of a copy waits for what it has reserved to be given back, and where there is
-/// nothing to give back.
+/// Time for which the end of a copy waits: while reservations are returned, and when there are
+/// none.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
 const CLEAR_END_TIMEOUT: Duration = Duration::from_millis(50);
-/// Steps that are reported.
+/// Maximum number of steps in the report.
 const MAX_STEPS: usize = 20;
 
-/// Of which copy, and who is asked.
+/// A copy with a deadline, and the controller that can reserve bandwidth for it.
 pub struct Of {
     pub wanted: Wanted,
-    /// The controller, what is kept of it, and where it is; none where nobody is asked.
+    /// The controller, the directory of its state, and its URL. `None` if no controller is used.
     pub controller: Option<(Arc<Controller>, PathBuf, String)>,
-    /// The key that it is asked with.
+    /// The public key that authenticates to the controller.
     pub owner: String,
     pub server: Endpoint,
     pub push: bool,
-    /// Whether reserved ways can join the copy.
+    /// If true, reserved routes can join the copy.
     pub joins: bool,
-    /// Whether streams of reserved ways leave from ports of their own: else all streams between the
-    /// ends are the reservation's.
+    /// If true, streams of reserved routes leave from ports of their own. Otherwise a reservation
+    /// covers all streams between the ends.
     pub pins: bool,
-    /// Bytes, where they are known before the walk.
+    /// Bytes to copy, if known before the walk.
     pub size: Option<u64>,
     pub streams: Option<u32>,
     pub congestion: Option<String>,
-    /// The routes that the command line names; none where they are left to be chosen.
+    /// Routes that the command line names; empty if they are chosen.
     pub routes: Vec<longhaul_proto::Route>,
 }
 
-/// A deadline that is kept an eye on.
+/// A deadline that is being monitored.
 pub struct Deadline {
     over: flag::Sender<bool>,
     shared: Arc<Mutex<Shared>>,
@@ -82,7 +82,7 @@ pub struct Deadline {
     wanted: Wanted,
 }
 
-/// What the report is made of.
+/// State that the report is built from.
 struct Shared {
     planner: Planner,
     ends: Option<ends::Ends>,
@@ -94,7 +94,7 @@ struct Shared {
 }
 
 impl Deadline {
-    /// Begins to look at a copy that goes by `connector`.
+    /// Starts to observe a copy that uses `connector`.
     pub fn begin(of: Of, connector: Arc<Remembering>, watch: Arc<Watch>) -> Self {
         let by = of.wanted.by.as_ref();
         let by_ms = by.and_then(|by| u64::try_from(by.timestamp().as_millisecond()).ok());
@@ -130,7 +130,7 @@ impl Deadline {
         }
     }
 
-    /// The copy is over: gives back what there is, and reports.
+    /// Ends the deadline with the copy: returns what is still reserved, and builds the report.
     pub async fn end(&self, is_done: bool) -> DeadlineReport {
         let ended = Timestamp::now();
         self.over.send_replace(true);
@@ -169,7 +169,7 @@ impl Deadline {
     }
 }
 
-/// Feeds the planner, and carries out what it decides.
+/// The task that feeds the planner and carries out its decisions.
 struct Keeper {
     shared: Arc<Mutex<Shared>>,
     looks: Looks,
@@ -179,7 +179,7 @@ struct Keeper {
     watch: Arc<Watch>,
     is_over: flag::Receiver<bool>,
     mode: Mode,
-    /// The planner knows that it is.
+    /// True once the planner was told that the copy is over.
     received_over: bool,
 }
 
@@ -197,7 +197,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 _ = ticks.tick() => {}
-                // Its sender lives as long as the copy; when it is gone, that is over as well.
+                // The sender lives as long as the copy; when it is gone, the copy is over as well.
                 () = async { drop(is_over.wait_for(|over| *over).await) } => {
                     self.handle(Event::Over).await;
                     self.connector.use_reserved(&[]);
@@ -225,8 +225,8 @@ impl Keeper {
         self.use_ways().await;
     }
 
-    /// Has the copy go by what is promised now, and reports to the planner which of the ways carry
-    /// nothing.
+    /// Has the copy use the reserved routes of this moment, and tells the planner which of them
+    /// carry nothing.
     async fn use_ways(&mut self) {
         self.book.ask_for_grants(unix_ms()).await;
         let used = self.with(|shared| match shared.planner.promise() {
@@ -254,7 +254,8 @@ impl Keeper {
                 "way-failed"
             };
             self.watch.event(json!({
-                "event": "deadline", "state": state, "reservation": self.book.id(), "message": changed.line, "error": null,
+                "event": "deadline", "state": state, "reservation": self.book.id(),
+                "message": changed.line, "error": null,
             }));
             let (path, works) = (changed.path, changed.works);
             self.handle(Event::Path { path, works }).await;
@@ -273,7 +274,7 @@ impl Keeper {
         what(&mut self.shared.lock())
     }
 
-    /// Reports to the planner, and does what follows.
+    /// Passes an event to the planner, and carries out the actions that follow.
     async fn handle(&mut self, event: Event) {
         let mut events = VecDeque::from([event]);
         while let Some(event) = events.pop_front() {
@@ -297,7 +298,7 @@ impl Keeper {
         }
     }
 
-    /// Keeps what is reported, and reports it to programs.
+    /// Records an action for the report, and publishes it as an event.
     fn note(&mut self, action: &Action, done: &book::Done) {
         let line = self.book.line(action, done);
         let (reservation, ends) = (self.book.id(), self.book.ends().cloned());
@@ -327,12 +328,13 @@ impl Keeper {
         }
         if let Some(state) = done.state {
             self.watch.event(json!({
-                "event": "deadline", "state": state, "reservation": reservation, "message": line, "error": done.error,
+                "event": "deadline", "state": state, "reservation": reservation, "message": line,
+                "error": done.error,
             }));
         }
     }
 
-    /// Says at once that the deadline is at risk.
+    /// Warns at once that the deadline is at risk.
     fn warn(&self, outlook: &Outlook) {
         let now = Zoned::now();
         let at = |ms: u64| {
@@ -362,8 +364,10 @@ impl Keeper {
         self.with(|shared| shared.steps.push(line.clone()));
         self.watch.notice(&line);
         self.watch.event(json!({
-            "event": "deadline", "state": "at-risk", "is_missed": outlook.is_missed, "message": line,
-            "expected_end_ms": outlook.expected_end, "later_ms": outlook.instead.later, "volume_bytes": outlook.instead.volume,
+            "event": "deadline", "state": "at-risk", "is_missed": outlook.is_missed,
+            "message": line,
+            "expected_end_ms": outlook.expected_end, "later_ms": outlook.instead.later,
+            "volume_bytes": outlook.instead.volume,
         }));
     }
 }

@@ -1,4 +1,4 @@
-//! What a command line asks `cp` to do.
+//! The copy that a `cp` command line asks for.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use longhaul_remote::Login;
 use crate::home;
 use crate::target::{Remote, Target};
 
-/// What is to be done, once the paths are understood. Whatever is not local is in one place.
+/// A copy with parsed paths. All remote paths are on one host, or on one host per end.
 pub enum Job {
     /// Within this machine.
     Local {
@@ -26,17 +26,17 @@ pub enum Job {
         sources: Vec<Remote>,
         destination: PathBuf,
     },
-    /// To where one can log in.
+    /// To a host, by ssh login.
     PushOverSsh {
         sources: Vec<PathBuf>,
         destination: Login,
     },
-    /// From there.
+    /// From a host, by ssh login.
     PullOverSsh {
         sources: Vec<Login>,
         destination: PathBuf,
     },
-    /// From one such host to another.
+    /// From one ssh host to another.
     Between {
         sources: Vec<Login>,
         destination: Login,
@@ -51,7 +51,7 @@ struct Sources {
 }
 
 impl Job {
-    /// Reads the paths: sources, then the destination.
+    /// Parses the paths: sources, then the destination.
     pub fn read(paths: &[OsString]) -> Result<Self> {
         let targets = paths.iter().map(|path| Target::parse(path));
         let mut targets = targets.collect::<Result<Vec<_>>>()?;
@@ -122,18 +122,19 @@ impl Job {
             }
             (_, true, ..) => {
                 bail!(
-                    "lh:// and user@host: in one copy: run this on the one host with the other's path"
+                    "lh:// and user@host: in one copy: run this on the one host with the other's \
+                     path"
                 )
             }
         }
     }
 
-    /// Whether it is with `longhaul serve`.
+    /// Returns true if the other end is `longhaul serve`.
     pub fn is_with_server(&self) -> bool {
         matches!(self, Self::Push { .. } | Self::Pull { .. })
     }
 
-    /// In one word, as the report has it.
+    /// Returns the word for this kind of copy in reports.
     pub fn name(&self) -> &'static str {
         match self {
             Self::Local { .. } => "local",
@@ -154,10 +155,10 @@ fn one_place<T: std::fmt::Display>(sources: &[T], place: impl Fn(&T) -> String) 
     Ok(())
 }
 
-/// A directory copied into itself would never end.
+/// Refuses to copy a directory into itself, which would never end.
 fn refuse_into_itself(sources: &[PathBuf], destination: &Path) -> Result<()> {
     let mut real = destination.to_path_buf();
-    // As far as it exists.
+    // The real path of the part that exists.
     let real = loop {
         match real.canonicalize() {
             Ok(real) => break real,

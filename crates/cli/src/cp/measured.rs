@@ -1,5 +1,5 @@
-//! What a copy measured of the paths that it took: of its own first hop, and of the whole path
-//! where that is one hop. Pure.
+//! Measurements that a copy made of its paths: of its own first hop, or of the whole path if that
+//! is one hop. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use longhaul_transfer::{Ends, StreamCounters, is_reserved};
 
 use crate::of_path::{OfPath, limit_of, loss_share};
 
-/// A rate over fewer bytes says nothing of a path.
+/// Minimum bytes for a meaningful rate.
 const MIN_BYTES_OF_A_RATE: u64 = 1 << 20;
-/// Payload of a segment, in bytes, where nothing shows it.
+/// Payload of a segment in bytes, if it was not measured.
 const USUAL_MSS: u64 = 1448;
 
-/// What holds for all of a copy.
+/// Properties of a whole copy.
 pub struct Whole<'a> {
-    /// This end.
+    /// Name of this end.
     pub me: &'a str,
     /// The server's host.
     pub host: &'a str,
-    /// Whether files went there.
+    /// True if files went to the server.
     pub push: bool,
-    /// When it began, in milliseconds since the Unix epoch.
+    /// Start, in milliseconds since the Unix epoch.
     pub begun_ms: u64,
-    /// How long it took.
+    /// Duration.
     pub seconds: f64,
-    /// What tells it from all others.
+    /// Unique identifier of the copy.
     pub transfer: &'a str,
 }
 
-/// What the streams of one route saw.
+/// Sums over the streams of one route.
 #[derive(Default)]
 struct OfRoute {
     streams: u32,
@@ -45,14 +45,14 @@ struct OfRoute {
     congestion: String,
 }
 
-/// What the streams of a copy measured; `names` gives the depots of a route.
+/// Returns the measurements of a copy's streams. `names` returns the depots of a route.
 pub fn measured(
     whole: &Whole<'_>,
     streams: &[Arc<StreamCounters>],
     names: impl Fn(&str) -> Vec<String>,
 ) -> Vec<Measurement> {
     let mut routes = BTreeMap::<&str, OfRoute>::new();
-    // What a reserved way carries is no forecast of what others find there.
+    // The throughput of a reserved route does not predict what others get there.
     for stream in streams.iter().filter(|stream| !is_reserved(&stream.route)) {
         let (ends, bytes) = (stream.ends(), stream.bytes.load(Ordering::Relaxed));
         routes
@@ -99,8 +99,7 @@ pub fn measured(
             conditions,
         };
         let rtt = (of.rtts > 0).then(|| (of.rtt / of.rtts).as_secs_f64());
-        // Of what the server sends into a chain, this end sees only what was lost on the server's
-        // own hop.
+        // When the server sends into a chain, this end only sees losses on the server's own hop.
         let hears_of_losses = whole.push || is_direct;
         let loss = loss_share(of.lost, of.segments).filter(|_| hears_of_losses);
         let has_rate = of.bytes >= MIN_BYTES_OF_A_RATE && whole.seconds > 0.0;

@@ -1,4 +1,4 @@
-//! Copies with hosts where one can log in: no server is needed, see [`longhaul_remote`].
+//! Copies with hosts reached by ssh login, without a server: see [`longhaul_remote`].
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use super::{Carried, Cp, remembered_streams, shown};
 use crate::home;
 use crate::watch::Watch;
 
-/// What runs at other hosts for a copy that is over, to be ended in good order.
+/// Remote processes of a finished copy, to be ended in good order.
 pub enum Far {
-    /// Nothing.
+    /// There are none.
     None,
-    /// The far side of a copy from or to here.
+    /// The far side of a copy from or to this machine.
     One(Arc<LoginConnector>),
-    /// Those of a copy between two hosts.
+    /// Both far sides of a copy between two hosts.
     Two(Box<[FarSide; 2]>),
 }
 
 impl Far {
-    /// Ends it.
+    /// Ends the remote processes.
     pub async fn end(self) {
         match self {
             Self::None => {}
@@ -119,7 +119,7 @@ impl Cp {
         }
         watch.waits_for(destination.host.clone());
         let start = self.start();
-        // One after the other: each may ask for a password.
+        // One after the other, as each may ask for a password.
         let mut source_side = FarSide::start(&start, &first.host).await?;
         let mut destination_side = FarSide::start(&start, &destination.host).await?;
         let between = Between {
@@ -133,7 +133,7 @@ impl Cp {
             hard_links: self.hard_links,
             streams: self.streams,
             patience: self.patience(),
-            // The report names the hash of one file, if it was one.
+            // The report names the hash if a single file was copied.
             report_done: self.json || (!self.recursive && sources.len() == 1),
             ports: self.ssh.port_range,
             congestion: self.congestion.clone(),
@@ -160,7 +160,7 @@ impl Cp {
         Ok(Carried { outcome, far })
     }
 
-    /// How far sides are started.
+    /// Returns the options for starting far sides.
     fn start(&self) -> Start {
         let mut start = self.ssh.start();
         if self.scp.verbose {
@@ -169,7 +169,7 @@ impl Cp {
         start
     }
 
-    /// Logs in to `host`, has it serve `paths`, and finds a way for the data.
+    /// Logs in to `host`, has it serve `paths`, and finds a route for the data.
     async fn far_side(
         &self,
         host: &str,
@@ -221,7 +221,7 @@ impl Cp {
     ) -> Result<Client<LoginConnector>> {
         watch.waits_for(host.to_owned());
         let hello = self.hello(request)?;
-        // Inside ssh's connection there is room for one.
+        // ssh's connection has room for one stream.
         let only_one = connector.way() == Way::InsideSsh;
         Ok(Client {
             connector: connector.clone(),

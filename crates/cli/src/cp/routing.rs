@@ -1,10 +1,9 @@
-//! By which routes a copy with a server goes when the command line doesn't say, and what is
-//! reported of it afterwards.
+//! Chooses the routes of a copy with a server unless the command line names them, and reports on
+//! them afterwards.
 //!
-//! Nobody else is waited for: the copy begins with what is known on this machine, the controller is
-//! asked beside it, and routes that it names join the copy that is under way. What a copy did it
-//! leaves on the disk, and a process of its own, which goes on behind it, reports to the
-//! controller.
+//! The copy waits for no other machine. It starts with what is known here while the controller is
+//! asked, and routes from the answer join the running copy. At its end the copy leaves its report
+//! on the disk, and a separate process sends it to the controller.
 
 mod report;
 mod reported;
@@ -30,38 +29,37 @@ pub use reported::reports_dir;
 
 use crate::trust::Remembering;
 
-/// From so many bytes on it does not matter to a choice of routes how many there are.
+/// Size from which the exact number of bytes does not affect a choice of routes.
 const MIN_UNSIZED_BYTES: u64 = 64 << 20;
 
-/// The pause before routes to fall back to are looked for again, where a copy stands still in spite
-/// of them.
+/// Pause before fallback routes are looked for again if a copy stalls in spite of them.
 const FALL_BACK_PAUSE: Duration = Duration::from_secs(3);
 
-/// Routes that a copy falls back to, at most.
+/// Maximum number of fallback routes of a copy.
 const MAX_FALLEN_BACK: usize = 6;
 
-/// Who chooses the routes of a copy, and what they said.
+/// Route selection of one copy, with its latest result.
 pub struct Routing {
     source: ClientSource,
     question: Question,
     key: SigningKey,
-    /// The file of that key, where it is not the default one.
+    /// The file of that key, if it is not the default one.
     identity: Option<PathBuf>,
     push: bool,
     begun_ms: u64,
     begun: Instant,
-    /// Whether routes are chosen at all: else the command line names them, and only what they did
-    /// is reported.
+    /// If true, routes are chosen. Otherwise the command line names them, and only their
+    /// performance is reported.
     chooses: bool,
     said: Mutex<Said>,
-    /// Asks the controller.
+    /// The task that asks the controller.
     asking: Mutex<Option<Asking>>,
 }
 
-/// What goes on beside the copy.
+/// The task that runs beside the copy.
 struct Asking {
     task: JoinHandle<()>,
-    /// Whether what is known on this machine has been looked up for the size of the copy.
+    /// True once local knowledge was looked up for the size of the copy.
     looked_up: watch::Receiver<bool>,
 }
 
@@ -69,16 +67,16 @@ struct Asking {
 struct Said {
     /// The latest choice.
     choice: Option<Choice>,
-    /// What was promised first, and how many seconds after the beginning.
+    /// The first promised duration, and seconds from the start to that promise.
     promised: Option<(Spread, f64)>,
-    /// Routes that the copy went over to because the direct one was silent. They stay, whatever is
+    /// Routes that the copy fell back to when the direct one was silent. They stay, whatever is
     /// chosen afterwards.
     fallen_back: Vec<Route>,
 }
 
 impl Routing {
-    /// For a copy with a server. `chooses` says whether the command line leaves it to somebody to
-    /// choose.
+    /// Creates the routing of a copy with a server. `chooses` is true if the command line names no
+    /// routes.
     pub fn new(
         source: ClientSource,
         question: Question,
@@ -100,8 +98,8 @@ impl Routing {
         }
     }
 
-    /// The route that a person's file names, if it does, and whether a direct connection takes its
-    /// place where it fails.
+    /// Returns the route that the user's routes.toml names, and true if a direct connection
+    /// replaces it on failure.
     pub fn settled(&self) -> Option<(Route, bool)> {
         let choice = self
             .source
@@ -115,13 +113,13 @@ impl Routing {
         Some((route, fall_back))
     }
 
-    /// Whether routes are to join a copy that is under way.
+    /// Returns true if routes may join the running copy.
     pub fn is_planned(&self) -> bool {
         self.chooses && self.source.has_controller() && self.said().choice.is_none()
     }
 
-    /// Has the copy go by what is known here, and by what the controller says as soon as it does.
-    /// What is as large as nobody knows yet begins directly.
+    /// Starts with locally known routes, and adds the controller's when it answers. A copy of
+    /// unknown size starts directly.
     pub async fn begin(self: &Arc<Self>, connector: &Arc<Remembering>, progress: &Arc<Progress>) {
         if self.question.bytes.is_some() {
             let choice = self.source.at_once(&self.question).await;
@@ -139,9 +137,8 @@ impl Routing {
         *self.asking() = Some(Asking { task, looked_up });
     }
 
-    /// Waits until what is known on this machine has been looked up, where the size of the copy is
-    /// known: a small one can be over before. It takes no longer than reading a table that is in
-    /// memory.
+    /// Waits until local knowledge was looked up, if the size of the copy is known, as a small copy
+    /// may be over before. This takes no longer than reading a table in memory.
     pub async fn looked_up(&self, progress: &Progress) {
         let looked_up = self
             .asking()
@@ -150,13 +147,13 @@ impl Routing {
         if let Some(mut looked_up) = looked_up
             && progress.walk_complete.load(Ordering::Acquire)
         {
-            // An error says that the task has ended.
+            // An error means that the task has ended.
             let _ = looked_up.wait_for(|is_done| *is_done).await;
         }
     }
 
-    /// Asks the controller, and goes by what it says. What is small goes direct and asks nobody.
-    /// `here` gets to know once this machine has been asked.
+    /// Asks the controller, and applies its answer. A small copy goes direct and asks nobody.
+    /// `here` becomes true once local knowledge was looked up.
     async fn ask(
         self: &Arc<Self>,
         connector: &Remembering,
@@ -165,8 +162,8 @@ impl Routing {
     ) {
         let mut question = self.question.clone();
         if question.bytes.is_none() {
-            // Where nothing is known here, an answer comes soonest while the copy does not fill the
-            // path yet; it holds for what turns out to be large.
+            // Without local knowledge, an answer arrives soonest while the copy does not fill the
+            // path yet. It holds if the copy turns out to be large.
             let early = match self.source.at_once(&question).await.origin {
                 Origin::Cache { is_old: false, .. } => None,
                 _ => {
@@ -203,9 +200,8 @@ impl Routing {
         }
     }
 
-    /// Where the direct route does not open, or not in time, or the copy stands still, has it go by
-    /// whichever routes there are to fall back to, also one that is too small to be worth them
-    /// otherwise.
+    /// Adds the available fallback routes when the direct route does not open in time, or when the
+    /// copy stalls. This includes copies that are otherwise too small for other routes.
     async fn fall_back(&self, connector: &Remembering, progress: &Progress) {
         let question = Question {
             bytes: None,
@@ -219,7 +215,7 @@ impl Routing {
                 .map(|found| *found);
             let Ok(Some(found)) = found else { return };
             let reason = found.to_string();
-            // The table may be from before whatever has happened, and the controller away.
+            // The table may predate the failure, and the controller may be unavailable.
             let known = self.source.at_once(&question).await;
             self.fall_back_to(known, &reason, &question, connector);
             match self.source.asked(&question).await {
@@ -228,14 +224,13 @@ impl Routing {
                     tracing::info!(%error, "the controller knows no way around the direct route")
                 }
             }
-            // What there is has joined: a copy of which no route opens is over.
+            // All available routes have joined: a copy of which no route opens is over.
             connector.await_routes(false);
             sleep(FALL_BACK_PAUSE).await;
         }
     }
 
-    /// Has the copy go by the routes of a choice and those to fall back to, beside those that it
-    /// fell back to before.
+    /// Uses the routes of a choice and its fallback routes, in addition to earlier fallback routes.
     fn fall_back_to(
         &self,
         choice: Choice,
@@ -286,7 +281,7 @@ impl Routing {
         );
         let mut said = self.said();
         if said.fallen_back.is_empty() {
-            // Of what nobody knows the size of, nobody can say how long it takes.
+            // Without a size, no duration can be promised.
             if question.bytes.is_some() {
                 let now = self.begun.elapsed().as_secs_f64();
                 said.promised = said
@@ -300,7 +295,7 @@ impl Routing {
         connector.use_beside(&routes);
     }
 
-    /// Who can be asked, where what is kept of it lies, and where it is.
+    /// Returns the controller, the directory of its state, and its URL.
     pub fn controller(&self) -> Option<(Arc<Controller>, PathBuf, String)> {
         let (controller, state) = self.source.controller()?;
         let url = self.source.controller_url()?;
@@ -308,7 +303,7 @@ impl Routing {
     }
 }
 
-/// The routes that a choice uses.
+/// Returns the routes that a choice uses.
 fn routes_of(choice: &Choice) -> Vec<Route> {
     choice
         .used()
@@ -317,7 +312,7 @@ fn routes_of(choice: &Choice) -> Vec<Route> {
         .collect()
 }
 
-/// What is asked for a copy with `server`, to which files go, or else from which they come.
+/// Builds the question about a copy with `server`. `push` is true if files go to the server.
 pub fn question(
     server: &Endpoint,
     push: bool,
@@ -335,8 +330,7 @@ pub fn question(
     }
 }
 
-/// How many bytes there are to copy, where that can be known without walking: all of them are
-/// files.
+/// Returns the number of bytes to copy, if all sources are files and no walk is needed.
 pub fn size_of(sources: &[PathBuf]) -> Option<u64> {
     let mut bytes = 0u64;
     for source in sources {

@@ -1,16 +1,16 @@
-//! Flags of scp that `cp` takes, so that fingers and scripts need not relearn: those that hold
-//! anyway, and those that it does not do, each with what to use instead.
+//! Flags of scp that `cp` accepts for familiarity. Some hold anyway; the others are refused with a
+//! hint what to use instead.
 
 use anyhow::{Result, bail};
 use clap::Args;
 
-/// As of scp.
+/// Flags of scp.
 #[derive(Args)]
 pub struct ScpOptions {
-    /// Keep permissions and modification times. They always are; for those who are used to scp.
+    /// Keep permissions and modification times. They always are; this is for scp users.
     #[arg(short = 'p')]
     keep_times: bool,
-    /// Tell what ssh does, and what is decided on the way.
+    /// Print what ssh does, and the decisions of the copy.
     #[arg(short = 'v', long)]
     pub verbose: bool,
     #[arg(short = 'C', hide = true)]
@@ -38,10 +38,10 @@ pub struct ScpOptions {
 }
 
 impl ScpOptions {
-    /// Refuses what is asked for and not done.
+    /// Refuses flags that `cp` does not support.
     ///
     /// # Errors
-    /// One of these is given; it says what to use.
+    /// One of these flags is given. The message says what to use.
     pub fn check(&self) -> Result<()> {
         let flags = [
             (
@@ -52,12 +52,14 @@ impl ScpOptions {
             (
                 self.limit.is_some(),
                 "-l",
-                "a copy has no limit of its own: a depot on the --route has one (max_rate), and beside other traffic a copy retires streams",
+                "a copy has no limit of its own: a depot on the --route has one (max_rate), and \
+                 beside other traffic a copy retires streams",
             ),
             (
                 self.through_here,
                 "-3",
-                "data between two hosts goes directly: copy here first, then on, to have it pass through here",
+                "data between two hosts goes directly: copy here first, then on, to have it pass \
+                 through here",
             ),
             (
                 self.forward_agent,
@@ -67,7 +69,8 @@ impl ScpOptions {
             (
                 self.cipher.is_some(),
                 "-c",
-                "the data does not go through ssh but over TLS 1.3, which chooses its cipher: for the login use -o Ciphers=...",
+                "the data does not go through ssh but over TLS 1.3, which chooses its cipher: for \
+                 the login use -o Ciphers=...",
             ),
             (
                 self.scp_protocol
@@ -75,7 +78,8 @@ impl ScpOptions {
                     || self.sftp_server.is_some()
                     || self.sftp_option.is_some(),
                 "-D, -O, -s and -X",
-                "longhaul speaks a protocol of its own, and needs longhaul or --bootstrap at the host: leave it out",
+                "longhaul speaks a protocol of its own, and needs longhaul or --bootstrap at the \
+                 host: leave it out",
             ),
             (
                 self.from_source,
@@ -85,7 +89,8 @@ impl ScpOptions {
             (
                 self.lax_names,
                 "-T",
-                "names are bytes and no shell reads them, so there is nothing to relax: leave it out",
+                "names are bytes and no shell reads them, so there is nothing to relax: leave it \
+                 out",
             ),
         ];
         match flags.into_iter().find(|(given, ..)| *given) {
@@ -108,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_scp_takes_is_understood_and_what_is_not_done_says_what_to_use() {
+    fn flags_of_scp_are_accepted_or_refused_with_a_hint() {
         let check = |flags: &[&str]| {
             let words = std::iter::once("cp").chain(flags.iter().copied());
             Line::try_parse_from(words).unwrap().options.check()

@@ -1,5 +1,5 @@
-//! What a depot saw of the hops that it relays over, brought together for a while and bounded, as a
-//! controller takes it. Pure.
+//! Sums of what a depot measured on the hops it relays over, bounded and in the controller's form.
+//! Pure.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,16 +9,16 @@ use longhaul_depot::{HopEnd, HopReport, Train};
 
 use crate::of_path::{OfPath, limit_of, loss_share, of_probe};
 
-/// Most paths of one report; sessions over others are not reported.
+/// Maximum number of paths in one report; sessions over others are not reported.
 const MAX_PATHS: usize = 1024;
-/// A rate over a shorter time says nothing of a path.
+/// Minimum time for a meaningful rate.
 const MIN_TIME_OF_A_RATE: Duration = Duration::from_millis(500);
 
-/// The sums of one interval.
+/// Sums of one interval.
 #[derive(Debug, Default)]
 pub struct HopSums {
     paths: BTreeMap<(HopEnd, HopEnd), Sum>,
-    /// What probes of others brought, each with its moment.
+    /// Probe results from other depots, each with its time.
     trains: Vec<(HopReport, Train, u64)>,
 }
 
@@ -29,14 +29,14 @@ struct Sum {
     rtts: u32,
     lost: u64,
     segments: u64,
-    /// Of the session that moved most: its bytes, its time, and what limited it.
+    /// Bytes, duration and limit of the session that moved most.
     most: (u64, Duration),
     limit: Option<drs::Limit>,
     congestion: String,
 }
 
 impl HopSums {
-    /// A session over a hop has ended, or a probe, at the moment `at_ms`.
+    /// Adds an ended session or probe over a hop, at the moment `at_ms`.
     pub fn add(&mut self, report: &HopReport, at_ms: u64) {
         if let Some(train) = report.train {
             if self.trains.len() < MAX_PATHS {
@@ -63,8 +63,8 @@ impl HopSums {
         }
     }
 
-    /// All of it as measurements of the moment `at_ms`, by a depot that is called `me`; then
-    /// nothing is left.
+    /// Returns everything as measurements at the moment `at_ms` by the depot named `me`, and resets
+    /// the sums.
     pub fn take(&mut self, me: &str, at_ms: u64) -> Vec<Measurement> {
         let mut found = Vec::new();
         let name = |end: HopEnd| match end {

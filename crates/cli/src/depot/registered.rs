@@ -1,8 +1,8 @@
-//! A depot that a controller knows: says that it is there, reports what it saw of hops, and
-//! measures the paths to other depots when its turn comes.
+//! A depot registered with a controller: renews its registration, reports its hops, and measures
+//! paths to other depots when scheduled.
 //!
-//! The depot itself does none of it and waits for none of it: sessions are relayed whether a
-//! controller answers or not.
+//! Relaying does not depend on any of this: sessions are relayed whether a controller answers or
+//! not.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,25 +29,25 @@ use crate::cp::routing::reports_dir;
 use crate::of_path::of_probe;
 use crate::{controller, home};
 
-/// For how long a word of the depot holds, unless the controller says less.
+/// Validity of a registration, unless the controller sets a shorter one.
 const VALID_FOR: Duration = Duration::from_secs(90);
-/// How often it is said again where the controller does not say, at least, and at most.
+/// Bounds of the interval between registrations.
 const MIN_REGISTER_INTERVAL: Duration = Duration::from_secs(5);
 const MAX_REGISTER_INTERVAL: Duration = Duration::from_secs(600);
-/// How often what was seen of hops is reported.
+/// Interval between reports about hops.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How often the controller is asked what to measure, at least, and at most.
+/// Bounds of the interval between requests for probe plans.
 const MIN_PROBES_INTERVAL: Duration = Duration::from_secs(10);
 const MAX_PROBES_INTERVAL: Duration = Duration::from_secs(600);
-/// How long the controller may take to learn that the depot ends.
+/// Time for telling the controller that the depot ends.
 const FAREWELL_TIMEOUT: Duration = Duration::from_secs(1);
-/// Measurements of one file of the spool: with long names of ends these stay within what a file may
-/// have.
+/// Maximum measurements in one file of the spool. Even with long names they fit the size limit of a
+/// file.
 const MAX_SPOOLED_MEASUREMENTS: usize = 500;
-/// Longest reason that is reported, in bytes.
+/// Maximum length of a reported reason, in bytes.
 const MAX_REASON_BYTES: usize = 500;
 
-/// Whether, and as what, a depot is known to a controller.
+/// Options to register a depot with a controller.
 #[derive(Args)]
 #[command(next_help_heading = "A controller that knows it")]
 pub struct RegisterOptions {
@@ -55,11 +55,11 @@ pub struct RegisterOptions {
     /// the small measurements that it plans.
     #[arg(long, value_name = "NAME")]
     register: Option<String>,
-    /// Where others reach the depot; repeatable, the first is the one that routes name [default:
+    /// Address at which other hosts reach the depot; repeatable, routes name the first [default:
     /// the addresses that it listens at].
     #[arg(long, value_name = "HOST[:PORT]", requires = "register")]
     advertise: Vec<String>,
-    /// The site where it stands, by its name on the map.
+    /// The depot's site, by its name on the map.
     #[arg(long, value_name = "NAME", requires = "register")]
     site: Option<String>,
     /// The controller, as https://HOST[:PORT] or unix:/PATH [default: the one of longhaul
@@ -72,7 +72,7 @@ pub struct RegisterOptions {
     controller_key: Option<PublicKey>,
 }
 
-/// See the module.
+/// A depot's registration with a controller.
 pub struct Registered {
     controller: Controller,
     key: SigningKey,
@@ -86,11 +86,11 @@ pub struct Registered {
 }
 
 impl RegisterOptions {
-    /// Returns the controller to ask, if there is one. The depot needs it to register; without one,
+    /// Returns the controller to use, if there is one. The depot needs it to register; without one,
     /// grants of circuits lapse.
     ///
     /// # Errors
-    /// It is needed, and it is not known which it is or how to recognise it.
+    /// A controller is needed, and none is configured or its key is unknown.
     pub fn settings(&self) -> Result<Option<Settings>> {
         let Some(url) = &self.controller else {
             let kept = || anyhow::Ok(Settings::load(&home::make_dir()?.join(settings::FILE))?);
@@ -111,10 +111,10 @@ impl RegisterOptions {
         Ok(Some(site.into()))
     }
 
-    /// What is to be kept up, if anything.
+    /// Returns the registration to maintain, if one is requested.
     ///
     /// # Errors
-    /// There is no controller, or an option is none.
+    /// There is no controller, or an option is invalid.
     pub fn registered(
         &self,
         settings: Option<&Settings>,
@@ -148,7 +148,7 @@ impl RegisterOptions {
 }
 
 impl Registered {
-    /// Learns of the hops.
+    /// Returns the observer of hops.
     pub fn observer(&self) -> HopObserver {
         let sums = Arc::clone(&self.sums);
         HopObserver(Arc::new(move |report| {
@@ -157,8 +157,8 @@ impl Registered {
         }))
     }
 
-    /// Keeps it up until `stopped`; the depot listens at `listens`, and carries what `activity`
-    /// says.
+    /// Maintains the registration until `stopped`. The depot listens at `listens`, and `activity`
+    /// counts its sessions.
     pub async fn run(
         mut self,
         listens: Vec<std::net::SocketAddr>,
@@ -173,7 +173,8 @@ impl Registered {
         }
         if self.advertise.is_empty() {
             tracing::error!(
-                "not registered: the depot listens at every address; say with --advertise where others reach it"
+                "not registered: the depot listens at every address; say with --advertise where \
+                 others reach it"
             );
             return;
         }
@@ -240,12 +241,12 @@ impl Registered {
         }
     }
 
-    /// Keeps what was seen until it is reported.
+    /// Spools the sums until they are reported.
     fn put(&self) {
         let Some(spool) = &self.spool else { return };
         let seen = {
             let mut sums = self.sums.lock();
-            // By its key, which the controller knows it by whatever it is called there.
+            // Named by its key, by which the controller knows it under any name.
             sums.take(&self.key.public().to_string(), unix_ms())
         };
         for part in seen.chunks(MAX_SPOOLED_MEASUREMENTS) {
@@ -288,8 +289,8 @@ impl Registered {
         }
     }
 
-    /// Waits for a turn, and measures; false where it comes after `until`, by when there is another
-    /// plan.
+    /// Waits for the scheduled turn, and measures. Returns false if the turn comes after `until`,
+    /// when there is another plan.
     async fn take_turn(&self, task: &ProbeTask, until: Instant, activity: &Activity) -> bool {
         let begins = Duration::from_millis(task.not_before_ms.saturating_sub(unix_ms()));
         if Instant::now() + begins >= until {
@@ -297,7 +298,7 @@ impl Registered {
         }
         sleep(begins).await;
         let now = unix_ms();
-        // A turn that has passed is somebody else's.
+        // A missed turn belongs to another depot.
         let left = Duration::from_millis(task.not_after_ms.saturating_sub(now));
         if now < task.not_before_ms || left.is_zero() {
             return true;
@@ -321,7 +322,7 @@ impl Registered {
         };
         let plan = match task.kind {
             ProbeKind::RoundTrips { count } => ProbePlan::RoundTrips(count),
-            // What is relayed measures the path better, and is not to be disturbed.
+            // Relayed sessions measure the path better, and must not be disturbed.
             ProbeKind::Bulk { .. } if activity.sessions() > 0 => {
                 return ProbeResult {
                     path_in_use: true,
@@ -338,7 +339,7 @@ impl Registered {
             Some(Ok(key)) => Some(key),
             Some(Err(_)) => return failed("the key is none"),
         };
-        // The controller names addresses that others registered: none of them may lead to this
+        // The controller names addresses that others registered. None of them may lead to this
         // machine itself.
         let own = self.own.addresses();
         let may_reach = |address| !is_local(address, &own);
@@ -357,11 +358,11 @@ impl Registered {
     }
 }
 
-/// What a probe brought, as a controller takes it.
+/// Converts the result of a probe to measurements.
 fn measurements(figures: &ProbeFigures, me: &str, to: &str, at_ms: u64) -> Vec<Measurement> {
     let mut round_trips = figures.round_trips.clone();
     round_trips.sort();
-    // The median: one that a processor held up says nothing of the path.
+    // The median: a single round trip delayed by the processor says nothing about the path.
     let rtt = round_trips
         .get(round_trips.len() / 2)
         .map(Duration::as_secs_f64);

@@ -1,8 +1,8 @@
-//! Grants of circuits that a depot has in use: the controller is asked, again and again, whether
-//! they still hold (LH-GRANT-3).
+//! Renewal of circuit grants in use: the depot asks the controller repeatedly whether they still
+//! hold (LH-GRANT-3).
 //!
-//! The depot decides what follows from an answer. While none comes, grants lapse at their end, and
-//! sessions go on by best effort.
+//! The depot decides what follows from an answer. Without an answer, grants lapse at their end, and
+//! sessions continue by best effort.
 
 use std::collections::{BTreeSet, HashMap};
 use std::convert::Infallible;
@@ -19,14 +19,15 @@ use longhaul_proto::text::printable;
 use longhaul_proto::{CircuitGrant, NoGrant, PublicKey, SigningKey};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How often the controller is asked. Two rounds and the time for their answers are less than the
-/// ten seconds within which a withdrawal is obeyed.
+/// Interval between questions. Two rounds and the time for their answers are shorter than the ten
+/// seconds within which a withdrawal is obeyed.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// How long an answer may take.
+/// Time limit for an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long one of several controllers may not know of a reservation that another has committed.
+/// Time for which one of several controllers may not know of a reservation that another has
+/// committed.
 const FOLLOWING_LAG: Duration = Duration::from_millis(1500);
-/// How often the controller is asked at most, whatever is shown to the depot.
+/// Minimum interval between questions, whatever grants the depot is shown.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
 
 /// The task that asks about grants.
@@ -36,14 +37,14 @@ pub struct Renewals {
     issuers: Option<BTreeSet<PublicKey>>,
     grants: GrantsInUse,
     is_one_of_several: bool,
-    /// Grants that one of several controllers does not renew, and since when.
+    /// Grants that one of several controllers does not renew, and the time of its first refusal.
     suspects: HashMap<GrantInUse, Instant>,
-    /// What was wrong last, so that it is said once.
+    /// The last problem, so that it is logged once.
     problem: Option<String>,
 }
 
 impl Renewals {
-    /// Of the controller that `settings` name, asked with the depot's key.
+    /// Creates the task for the controller in `settings`, which authenticates with the depot's key.
     ///
     /// # Errors
     /// The certificates of authorities cannot be read.
@@ -62,7 +63,7 @@ impl Renewals {
         })
     }
 
-    /// Asks as long as grants are in use, and waits for one where none is.
+    /// Asks while grants are in use, and waits while there are none.
     pub async fn run(mut self) -> Infallible {
         loop {
             let in_use = self.in_use();
@@ -81,7 +82,7 @@ impl Renewals {
         }
     }
 
-    /// The grants that this controller can be asked about.
+    /// Returns the grants that this controller can be asked about.
     fn in_use(&self) -> Vec<GrantInUse> {
         let mut in_use = self.grants.list();
         if let Some(issuers) = &self.issuers {
@@ -96,7 +97,7 @@ impl Renewals {
         for some in in_use.chunks(MAX_GRANTS_IN_USE) {
             let mut asked: HashMap<(String, String), Vec<&GrantInUse>> = HashMap::new();
             for grant in some {
-                // What is no text was named by no controller of this release.
+                // Controllers of this release only use circuit names in UTF-8.
                 if let Ok(circuit) = std::str::from_utf8(&grant.circuit) {
                     let name = (circuit.to_owned(), grant.holder.to_string());
                     asked.entry(name).or_default().push(grant);
@@ -137,10 +138,10 @@ impl Renewals {
         self.report(problem);
     }
 
-    /// Takes a renewal.
+    /// Applies a renewal.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The renewal is invalid, for the reason given.
     fn renew(&mut self, grant: &GrantInUse, text: &str) -> Result<(), String> {
         self.suspects.remove(grant);
         let renewed: CircuitGrant = text.parse().map_err(|no: NoGrant| no.to_string())?;
@@ -152,7 +153,7 @@ impl Renewals {
             .map_err(|fault| fault.to_string())
     }
 
-    /// Obeys a withdrawal; one of several controllers only if another answer confirms it.
+    /// Obeys a withdrawal. With several controllers, a second answer must confirm it.
     fn withdraw(&mut self, grant: &GrantInUse, why: Option<&str>) {
         if self.is_one_of_several {
             let suspected = self
@@ -167,7 +168,7 @@ impl Renewals {
         self.grants.withdraw(grant, why);
     }
 
-    /// Says in the log what is wrong, once.
+    /// Logs a problem once.
     fn report(&mut self, problem: Option<String>) {
         if self.problem == problem {
             return;

@@ -1,4 +1,4 @@
-//! The far machine: asking it, and being asked.
+//! The remote machine: asks it for facts, and answers such questions.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,14 +12,15 @@ use longhaul_transfer::{Connector, Error, GrantsInForce, SessionConnector};
 use super::Doctor;
 use crate::{home, trust};
 
-/// Sessions answered with facts at once, shared among keys: each may cost a core a tenth of a
-/// second.
+/// Maximum sessions answered with facts at once, shared among keys. Each may cost a core a tenth of
+/// a second.
 const MAX_ANSWERED: usize = 4;
-/// Sessions at once, those that are only told to come later included; one more is dropped.
+/// Maximum sessions at once, including those that are only told to retry later. One more is
+/// dropped.
 const MAX_SESSIONS: usize = 64;
 
 impl Doctor {
-    /// The facts of the machine there, and its clock.
+    /// Returns the facts of the machine there, and the comparison of its clock.
     pub(super) async fn ask(&self, server: &Endpoint) -> Result<(Facts, Clocks)> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let wanted = trust::Wanted {
@@ -47,7 +48,7 @@ impl Doctor {
     }
 }
 
-/// The server's side: reports this machine's facts to keys that may read something.
+/// The server's side: reports this machine's facts to keys with any read grant.
 pub struct Answering {
     grants: Arc<GrantsInForce>,
     server: Server,
@@ -57,7 +58,7 @@ pub struct Answering {
 }
 
 impl Answering {
-    /// For those whom the grants let read; `events` bounds what goes to the log.
+    /// Creates it for keys that `grants` let read. `events` bounds what is logged.
     pub fn new(grants: Arc<GrantsInForce>, events: Arc<EventLog>) -> Self {
         Self {
             grants,
@@ -68,7 +69,7 @@ impl Answering {
         }
     }
 
-    /// Answers one session to its end. If it fails, that is logged.
+    /// Answers one session to its end. Failures are logged.
     pub async fn answer(&self, mut session: Session) {
         let (id, key) = (session.info().session_id, session.info().peer);
         let from: Option<IpAddr> = session.info().first_hop.map(|address| address.ip());
@@ -90,7 +91,10 @@ impl Answering {
         };
         self.events.log(Some(Payer::Key(key)), |left_out| {
             let error = closed.err().map(tracing::field::display);
-            tracing::info!(session = %id, peer = %key, error, left_out, "a doctor's session is over");
+            tracing::info!(
+                session = %id, peer = %key, error, left_out,
+                "a doctor's session is over"
+            );
         });
     }
 }

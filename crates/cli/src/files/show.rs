@@ -1,4 +1,4 @@
-//! Lines about files, for people and programs.
+//! Formats files for people and programs.
 
 use longhaul_proto::text::printable;
 use longhaul_transfer::TEMP_PREFIX;
@@ -10,24 +10,24 @@ use serde_json::json;
 
 use crate::place::Location;
 
-/// How entries are shown.
+/// Options for showing entries.
 #[derive(Clone, Copy)]
 pub struct Show {
-    /// One JSON object a line.
+    /// Print JSON, one object per line.
     pub json: bool,
-    /// With permissions, size and time.
+    /// Show permissions, size and time.
     pub long: bool,
-    /// Also what copies keep under names of their own.
+    /// Include entries that copies keep under names of their own.
     pub all: bool,
 }
 
 impl Show {
-    /// Whether `entry` is shown in a list.
+    /// Returns true if a list shows `entry`.
     pub fn lists(self, entry: &Entry) -> bool {
         self.all || !entry.name.0.starts_with(TEMP_PREFIX.as_bytes())
     }
 
-    /// Its line.
+    /// Formats the line of an entry.
     pub fn line(self, entry: &Entry) -> String {
         let name = printable(&entry.name.0);
         let target = entry.target.as_ref().map(|target| printable(&target.0));
@@ -35,7 +35,8 @@ impl Show {
         if self.json {
             let modified = modified.map(|time| time.to_string());
             return json!({
-                "event": "entry", "name": name, "kind": entry.kind, "bytes": entry.size, "mode": format!("{:04o}", entry.mode),
+                "event": "entry", "name": name, "kind": entry.kind, "bytes": entry.size,
+                "mode": format!("{:04o}", entry.mode),
                 "modified": modified, "target": target,
             })
             .to_string();
@@ -57,20 +58,21 @@ impl Show {
     }
 }
 
-/// A name was changed, as a program receives it.
+/// Formats a success for programs.
 pub fn done(path: &str) -> String {
     json!({ "event": "done", "path": path }).to_string()
 }
 
-/// What failed, as a program receives it.
+/// Formats a failure for programs.
 pub fn failed(location: &Location, failure: &FilesFailure) -> String {
     json!({
-        "event": "failed", "path": printable(&failure.path.0), "kind": failure.kind, "message": location.failed(failure),
+        "event": "failed", "path": printable(&failure.path.0), "kind": failure.kind,
+        "message": location.failed(failure),
     })
     .to_string()
 }
 
-/// What copies left in `directory`.
+/// Formats what a copy left in `directory`.
 pub fn leftover(
     leftover: &FoundLeftover,
     location: &Location,
@@ -81,9 +83,12 @@ pub fn leftover(
     let target = leftover.target.as_ref().map(|target| printable(&target.0));
     if json {
         return json!({
-            "event": "leftover", "directory": printable(&directory.0), "names": names.collect::<Vec<_>>(), "target": target,
-            "size": leftover.size, "durable_bytes": leftover.durable_bytes, "disk_bytes": leftover.disk_bytes,
-            "age_seconds": leftover.age_seconds, "usage": leftover.usage, "outcome": leftover.outcome,
+            "event": "leftover", "directory": printable(&directory.0),
+            "names": names.collect::<Vec<_>>(), "target": target,
+            "size": leftover.size, "durable_bytes": leftover.durable_bytes,
+            "disk_bytes": leftover.disk_bytes,
+            "age_seconds": leftover.age_seconds, "usage": leftover.usage,
+            "outcome": leftover.outcome,
         })
         .to_string();
     }
@@ -108,7 +113,7 @@ pub fn leftover(
     format!("{size:>12} {age:>10} {place}: {what}")
 }
 
-/// `name` in `directory`.
+/// Joins `directory` and `name`.
 pub fn beneath(directory: &PathBytes, name: &[u8]) -> PathBytes {
     match directory.0.last() {
         None | Some(b'/') => PathBytes([&directory.0, name].concat()),
@@ -121,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_lines_whatever_they_are_called() {
+    fn entries_with_any_name_are_one_line() {
         let entry = Entry {
             name: PathBytes(b"a\nb\x1b".to_vec()),
             kind: EntryKind::Symlink,
@@ -155,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_are_lines_that_say_what_can_be_done_with_them() {
+    fn leftover_lines_say_what_can_be_done() {
         let found = FoundLeftover {
             names: vec![PathBytes(b".longhaul-1".to_vec())],
             target: Some(PathBytes(b"big\n.dat".to_vec())),

@@ -1,4 +1,4 @@
-//! How jobs are shown to people.
+//! Formats jobs for people.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -12,10 +12,10 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::answer;
 
-/// Most characters of a path in a list.
+/// Maximum characters of a path in a list.
 const MAX_LISTED_CHARS: usize = 40;
 
-/// What the agent has to do, in a line.
+/// Formats the agent's numbers of jobs in one line.
 pub fn counts(info: &AgentInfo) -> String {
     let order = [
         "running",
@@ -38,7 +38,7 @@ pub fn counts(info: &AgentInfo) -> String {
     }
 }
 
-/// A job's number and state, in a line.
+/// Formats a job's number and state in one line.
 pub fn state(job: &Job) -> String {
     let line = format!("job {}: {}", job.id, state_word(job));
     match &job.parts {
@@ -47,7 +47,7 @@ pub fn state(job: &Job) -> String {
     }
 }
 
-/// How many of its parts are done, and what else is to be known of them.
+/// Formats how many parts are done, and the states of the others.
 fn parts_done(parts: &JobParts) -> String {
     let mut text = format!("{} of {} parts done", parts.done, parts.of);
     for (count, what) in [(parts.running, "running"), (parts.failed, "failed")] {
@@ -58,7 +58,7 @@ fn parts_done(parts: &JobParts) -> String {
     text
 }
 
-/// A part of a job, in a line beneath it.
+/// Formats a part of a job, as a line below the job.
 pub fn part(job: &Job) -> String {
     let number = job.part.map_or(0, |part| part.number);
     let word = state_word(job);
@@ -89,7 +89,7 @@ fn state_word(job: &Job) -> String {
     }
 }
 
-/// A job, in a line of a list.
+/// Formats a job as a row of a list.
 pub fn row(job: &Job) -> String {
     let word = match job.state {
         JobState::Waiting => "waiting".to_owned(),
@@ -125,7 +125,7 @@ pub fn row(job: &Job) -> String {
         .to_owned()
 }
 
-/// The end of a path says most.
+/// Shortens a path from its beginning, as the end says most.
 fn listed(path: &str) -> String {
     let shown = printable(path.as_bytes());
     let chars = shown.chars().count();
@@ -138,7 +138,7 @@ fn listed(path: &str) -> String {
     }
 }
 
-/// How far a copy has come, in a line.
+/// Formats the progress of a copy in one line.
 fn progress(come: &Progress) -> String {
     let bytes = ByteCount::nearest(come.bytes as f64);
     let mut line = match come.walk_complete && come.bytes_found > 0 {
@@ -159,7 +159,7 @@ fn progress(come: &Progress) -> String {
     line
 }
 
-/// A job, in several lines.
+/// Formats a job in several lines.
 pub fn whole(job: &Job) -> String {
     let mut lines = vec![state(job)];
     let mut add = |name: &str, value: String| {
@@ -208,7 +208,7 @@ pub fn whole(job: &Job) -> String {
     lines.join("\n")
 }
 
-/// A moment of the API, without what is below a second.
+/// Removes fractions of a second from a timestamp of the API.
 fn to_the_second(moment: &str) -> String {
     match moment.split_once('.') {
         Some((seconds, _)) => format!("{seconds}Z"),
@@ -216,17 +216,17 @@ fn to_the_second(moment: &str) -> String {
     }
 }
 
-/// Shows a job as it goes.
+/// Display of a job that is followed.
 pub struct Following {
     json: bool,
-    /// Progress is written over in place.
+    /// If true, progress overwrites the previous line.
     in_place: bool,
-    /// A line of progress stands there.
+    /// True while a progress line is displayed.
     written: Cell<bool>,
 }
 
 impl Following {
-    /// In JSON lines, or for people.
+    /// Creates a display that prints JSON lines, or text for people.
     pub fn new(json: bool) -> Self {
         Self {
             json,
@@ -235,7 +235,7 @@ impl Following {
         }
     }
 
-    /// The job has changed.
+    /// Shows a changed job.
     pub fn job(&self, job: &Job) -> Result<()> {
         if self.json {
             answer::line(serde_json::to_string(job)?);
@@ -255,7 +255,7 @@ impl Following {
         Ok(())
     }
 
-    /// It has come further.
+    /// Shows progress.
     pub fn progress(&self, id: i64, data: &str) -> Result<()> {
         let come: JobProgress = serde_json::from_str(data)?;
         if come.id != id {
@@ -270,7 +270,7 @@ impl Following {
         Ok(())
     }
 
-    /// Nothing is written over any more.
+    /// Ends the progress line, so that it is not overwritten.
     pub fn end(&self) {
         if self.written.replace(false) {
             answer::line("");

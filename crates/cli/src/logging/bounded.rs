@@ -1,8 +1,8 @@
-//! Bounds of every log: the length of a line, and how many lines each place in the program writes.
+//! Bounds of every log: the length of a line, and the rate of lines of each call site.
 //!
-//! They hold whoever causes the lines, and whatever the code forgets. Services that many use share
-//! their lines among keys and sources first ([`longhaul_hop::EventLog`]), so one does not silence
-//! the others.
+//! They hold for every cause of a line, and even if the code forgets a check. Services with many
+//! users first share their lines among keys and sources ([`longhaul_hop::EventLog`]), so one does
+//! not silence the others.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -15,22 +15,21 @@ use tracing::Metadata;
 use tracing::callsite::Identifier;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Most bytes of a line, with its end.
+/// Maximum bytes of a line, including its newline.
 pub const MAX_LINE_BYTES: usize = 4096;
-/// Most bytes of a field of a line.
+/// Maximum bytes of a field.
 pub const MAX_FIELD_BYTES: usize = 1024;
-/// Lines at once, and lines a second from then on, that one place in the program writes.
+/// Lines that one call site may write at once, and per second from then on.
 const MAX_BURST_LINES: u32 = 1024;
 const LINES_PER_SECOND: u32 = 100;
-/// Stands at the end of a line that was cut off.
+/// Marks the end of a truncated line.
 const CUT: &str = "...\n";
 
-/// Makes writers that keep to the bounds, on top of those that `make` makes.
+/// Maker of writers that add the bounds to those of `make`.
 pub struct Bounded<F> {
     make: F,
     began: Instant,
-    /// One for each place in the program that has written a line, which are as many as its code
-    /// has.
+    /// One limit for each call site that has written a line. Their number is bounded by the code.
     rates: Mutex<HashMap<Identifier, LogRate>>,
 }
 
@@ -43,8 +42,8 @@ impl<F> Bounded<F> {
         }
     }
 
-    /// Decides about a line of this place: `None` if it is one too many, else how many were left
-    /// out since the last.
+    /// Admits a line of this call site. Returns `None` if the line exceeds the rate, or else the
+    /// number of lines left out since the last one.
     fn admit(&self, place: Identifier) -> Option<u64> {
         let now = self.began.elapsed();
         let mut rates = self.rates.lock();
@@ -72,9 +71,9 @@ impl<'a, F: Fn() -> W + 'a, W: Write> MakeWriter<'a> for Bounded<F> {
     }
 }
 
-/// Writes one line, or leaves it out.
+/// Writer of one line that may be left out.
 pub struct BoundedLine<W> {
-    /// `None` for a line that is left out.
+    /// `None` if the line is left out.
     out: Option<W>,
     left_out: u64,
 }
@@ -126,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_cut_and_say_what_was_left_out() {
+    fn long_lines_are_truncated_and_dropped_ones_counted() {
         assert_eq!(written(0, "a line\n"), "a line\n");
         assert_eq!(
             written(7, "a line\n"),

@@ -1,4 +1,4 @@
-//! Where connections come in, as the command line says it.
+//! Command-line options for the on-ramp's entries: the addresses where connections arrive.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -14,70 +14,71 @@ use quantities::{ByteCount, Rate, Time};
 use super::{default_config, default_socket};
 use crate::home;
 
-/// Longest purpose, in bytes, as it fits into an OPEN.
+/// Maximum bytes of a purpose that fits into an OPEN.
 const MAX_PURPOSE: usize = 64;
 const FORWARD: &str = "LISTEN=HOST:PORT[,purpose=TEXT][,size=SIZE][,rate=RATE][,duration=TIME]";
 
-/// Entries and what they need.
+/// Entries and their settings.
 #[derive(Args)]
 pub struct Entries {
-    /// Where programs ask that have a hook or the C API [default: onramp/socket in the state
+    /// Socket for programs with a hook or the C API [default: onramp/socket in the state
     /// directory].
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
-    /// Speak SOCKS (versions 4a and 5) here; a port alone is one of 127.0.0.1. Repeatable.
+    /// Speak SOCKS (versions 4a and 5) at this address; a port alone means 127.0.0.1. Repeatable.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub socks: Vec<SocketAddr>,
-    /// Speak HTTP here, for CONNECT and plain http, and say at /proxy.pac what is to be asked for;
-    /// likewise.
+    /// Speak HTTP at this address, for CONNECT and plain http, and serve the proxy configuration at
+    /// /proxy.pac; a port alone means 127.0.0.1. Repeatable.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub http: Vec<SocketAddr>,
-    /// Bring what comes in at one address to one destination, by whatever way the rules say;
-    /// likewise. What its connections are for can be said behind it.
+    /// Carry connections to one address on to one destination, by the route that the rules say;
+    /// their purpose may follow it. A port alone means 127.0.0.1. Repeatable.
     #[arg(long, value_name = FORWARD, value_parser = forward)]
     pub forward: Vec<Forward>,
-    /// Take connections that the firewall redirects (nftables redirect) to this address; likewise.
+    /// Take connections that the firewall redirects (nftables redirect) to this address; a port
+    /// alone means 127.0.0.1. Repeatable.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub redirect: Vec<SocketAddr>,
     /// Take connections that the firewall hands over as they are (nftables tproxy) at this address;
-    /// likewise. Needs CAP_NET_ADMIN.
+    /// a port alone means 127.0.0.1. Repeatable. Needs CAP_NET_ADMIN.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub tproxy: Vec<SocketAddr>,
-    /// Let connections in from this network too, and from no other but this machine; repeatable.
-    /// They lead to no local address of this machine unless a rule names it. A proxy that other
-    /// machines can reach needs it, or --login.
+    /// Admit connections from this network too, besides those of this machine; repeatable. They
+    /// lead to no local address of this machine unless a rule names it. A proxy that other machines
+    /// can reach needs it, or --login.
     #[arg(long, value_name = "NETWORK")]
     pub allow_from: Vec<Network>,
-    /// Ask who uses SOCKS or HTTP for the user and password in the first line of this file, as
-    /// user:password.
+    /// Require the user and password in the first line of this file, as user:password, from clients
+    /// of SOCKS or HTTP.
     #[arg(long, value_name = "FILE")]
     pub login: Option<PathBuf>,
     /// The file of routes [default: routes.toml beside the keys].
     #[arg(long, value_name = "FILE")]
     pub routes: Option<PathBuf>,
-    /// Take the routes that the controller chooses for this machine, in place of a file: asked for
-    /// every 30 seconds, kept while it does not answer, and dropped after a day without it.
+    /// Use the routes that the controller chooses for this machine instead of a file: fetched every
+    /// 30 seconds, kept while it does not answer, and dropped after a day without it.
     #[arg(long, conflicts_with = "routes")]
     pub follow_controller: bool,
-    /// The key to be known by [default: the default key, made when first needed].
+    /// The key to authenticate with [default: the default key, made when first needed].
     #[arg(long, value_name = "FILE")]
     pub identity: Option<PathBuf>,
-    /// Serve counters as OpenMetrics at http://ADDRESS/metrics; a port alone is one of 127.0.0.1.
-    /// Who can connect there can read them.
+    /// Serve counters as OpenMetrics at http://ADDRESS/metrics; a port alone means 127.0.0.1.
+    /// Anyone who can connect there can read them.
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub metrics: Option<SocketAddr>,
-    /// Connections carried at once, of which one source address has half at most; programs at the
-    /// socket have as many of their own [default: 8192].
+    /// Maximum simultaneous connections, of which one source address gets at most half; programs at
+    /// the socket have as many of their own [default: 8192].
     #[arg(long, value_name = "N")]
     pub max_connections: Option<usize>,
-    /// How long connections may take to finish once it is told to stop: 90s, 10min; a bare number
-    /// is seconds.
+    /// Time for connections to finish once it is told to stop: 90s, 10min; a bare number is
+    /// seconds.
     #[arg(long, value_name = "TIME")]
     pub drain: Option<Time>,
 }
 
 impl Entries {
-    /// What the on-ramp is given.
+    /// Builds the on-ramp's configuration.
     pub fn config(&self) -> Result<OnrampConfig> {
         let identity = Arc::new(home::identity(self.identity.as_deref())?);
         let mut config = default_config(identity)?;
@@ -103,7 +104,7 @@ impl Entries {
         Ok(config)
     }
 
-    /// The same as arguments, with files named from the root.
+    /// Formats the options as arguments, with absolute file names.
     pub fn arguments(&self) -> Result<Vec<String>> {
         let mut arguments = Vec::new();
         let mut push =
@@ -160,7 +161,7 @@ impl Entries {
     }
 }
 
-/// An address with a port, or a port of 127.0.0.1.
+/// Parses an address with a port, or a port of 127.0.0.1.
 fn address(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
@@ -170,7 +171,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// The text of a forward.
+/// Parses a forward.
 fn forward(text: &str) -> Result<Forward, String> {
     let (listen, rest) = text
         .split_once('=')
@@ -240,7 +241,7 @@ fn forward_text(forward: &Forward) -> String {
     text
 }
 
-/// The user and password in a file that nobody else may read.
+/// Reads the user and password from a file that nobody else may read.
 fn login(file: &Path) -> Result<Login> {
     use std::os::unix::fs::MetadataExt;
     let shown = home::shown(file);
@@ -276,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_says_what_the_command_line_said() {
+    fn a_unit_repeats_the_command_line() {
         let given = [
             "--socket=/run/s",
             "--socks=1080",
@@ -308,12 +309,13 @@ mod tests {
             line.contains("--socks 127.0.0.1:1080") && line.contains("--drain 120"),
             "{line}"
         );
-        let forward = "--forward 127.0.0.1:2811=archive.example:2811,purpose=nightly,size=10737418240,rate=1000000000,duration=3600";
+        let forward = "--forward 127.0.0.1:2811=archive.example:2811,purpose=nightly,\
+            size=10737418240,rate=1000000000,duration=3600";
         assert!(line.contains(forward), "{line}");
     }
 
     #[test]
-    fn what_is_no_forward_is_reported() {
+    fn invalid_forwards_are_reported() {
         for (text, problem) in [
             ("2811", "write LISTEN=HOST:PORT"),
             ("2811=h", "names no port"),
@@ -328,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_that_others_may_read_is_not_taken() {
+    fn a_password_file_readable_by_others_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("login");

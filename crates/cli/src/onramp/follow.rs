@@ -1,5 +1,5 @@
-//! The rules of a controller in place of a person's: asked for again and again, and kept in a file,
-//! from which the on-ramp reads them. Keys of off-ramps are not a controller's to name.
+//! Follows a controller's rules instead of a user's: fetches them regularly, and keeps them in the
+//! file that the on-ramp reads. The controller cannot name keys of off-ramps.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -14,25 +14,24 @@ use tokio::time::sleep;
 
 use crate::home;
 
-/// How often the controller is asked.
+/// Interval between fetches.
 const FETCH_INTERVAL: Duration = Duration::from_secs(30);
-/// How old a file of the same rules may become before it is written again, which says that they
-/// hold.
+/// Age at which a file of unchanged rules is written again, to show that they still hold.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(3600);
-/// Rules that no controller has said for so long hold no longer.
+/// Age at which rules that no controller has confirmed are dropped.
 const MAX_AGE: Duration = Duration::from_secs(24 * 3600);
 
-/// The file, in the state directory.
+/// The file of rules, in the state directory.
 const FILE: &str = "control/routes.toml";
 
-/// Keeps a file of the controller's rules.
+/// Maintainer of a file of the controller's rules.
 pub struct Follower {
     controller: Controller,
     file: PathBuf,
     known_hosts: PathBuf,
 }
 
-/// Why there are no new rules.
+/// Reasons why there are no new rules.
 #[derive(Debug, thiserror::Error)]
 enum NotFetched {
     #[error(transparent)]
@@ -47,17 +46,18 @@ enum NotFetched {
 }
 
 impl Follower {
-    /// Of the controller that is asked by default.
+    /// Creates a follower of the default controller.
     ///
     /// # Errors
-    /// None is asked, or there is no place for the file.
+    /// No controller is configured, or there is no directory for the file.
     pub fn new(identity: &Identity) -> Result<Self> {
         let known = home::make_dir()?.join(settings::FILE);
         let settings = Settings::load(&known)?.ok_or_else(|| {
             anyhow!("no controller is asked: name one with longhaul controller use URL")
         })?;
         let state = home::state_dir().context(
-            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the controller's rules",
+            "neither LONGHAUL_STATE, LONGHAUL_HOME nor HOME is set: there is no place for the \
+             controller's rules",
         )?;
         let file = state.join(FILE);
         if let Some(dir) = file.parent() {
@@ -71,12 +71,12 @@ impl Follower {
         })
     }
 
-    /// Where the rules are.
+    /// Returns the file of rules.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Asks for the rules, again and again.
+    /// Fetches the rules regularly.
     pub async fn run(self) -> std::convert::Infallible {
         loop {
             self.step().await;
@@ -84,8 +84,8 @@ impl Follower {
         }
     }
 
-    /// Asks once. A controller that does not answer changes nothing, until its last rules are too
-    /// old.
+    /// Fetches once. While the controller does not answer, nothing changes until its last rules are
+    /// too old.
     pub async fn step(&self) {
         let Err(error) = self.fetch().await else {
             return;
@@ -93,7 +93,10 @@ impl Follower {
         if age(&self.file).is_some_and(|age| age > MAX_AGE)
             && std::fs::remove_file(&self.file).is_ok()
         {
-            tracing::warn!(%error, "the controller's last rules are too old: connections are made directly");
+            tracing::warn!(
+                %error,
+                "the controller's last rules are too old: connections are made directly"
+            );
         } else {
             tracing::info!(%error, "the rules that the controller gave before stay");
         }
@@ -112,7 +115,7 @@ impl Follower {
         Ok(())
     }
 
-    /// Says in the log which off-ramps of new rules are not used.
+    /// Logs which off-ramps of new rules are not used.
     fn report_unknown(&self, rules: &RouteTable) {
         let known = KnownHosts::open(&self.known_hosts).ok();
         for rule in rules.rules() {
@@ -121,15 +124,15 @@ impl Follower {
             {
                 tracing::warn!(
                     offramp = %at,
-                    "the key of the controller's off-ramp is not in known_hosts: its destinations are connected to directly"
+                    "the key of the controller's off-ramp is not in known_hosts: its destinations \
+                     are connected to directly"
                 );
             }
         }
     }
 }
 
-/// How long ago a file was written; none where there is no file, or the clock was set back behind
-/// it.
+/// Returns the age of a file, or `None` if it does not exist or lies in the future.
 fn age(file: &Path) -> Option<Duration> {
     let written = std::fs::metadata(file).ok()?.modified().ok()?;
     SystemTime::now().duration_since(written).ok()

@@ -1,4 +1,4 @@
-//! `longhaul onramp install`: a unit for systemd, for one user.
+//! `longhaul onramp install`: a systemd unit for one user.
 
 use anyhow::Result;
 
@@ -6,12 +6,12 @@ use super::entries::Entries;
 use crate::exit::Exit;
 use crate::systemd::{self, Unit};
 
-/// Seconds beyond the time for connections to finish.
+/// Seconds that stopping may take in addition to the time for connections to finish.
 const STOP_MARGIN_SECONDS: u64 = 10;
 
-/// Writes the unit, with the options that were given, and says how to start it.
+/// Writes the unit with the given options, and prints how to start it.
 pub fn install(entries: &Entries) -> Result<Exit> {
-    // What it would not start with is reported now.
+    // Options that would prevent a start are reported now.
     let drain = entries.config()?.drain;
     let mut arguments = vec!["onramp".to_owned()];
     arguments.extend(entries.arguments()?);

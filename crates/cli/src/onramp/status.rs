@@ -1,4 +1,4 @@
-//! `longhaul onramp status`: what the on-ramp that runs says of itself.
+//! `longhaul onramp status`: the state of the running on-ramp.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::asked_socket;
 use crate::exit::Exit;
 use crate::{answer, home};
 
-/// Which on-ramp, and how it is shown.
+/// Options of `longhaul onramp status`.
 #[derive(Args)]
 pub struct StatusCommand {
     /// The on-ramp's socket [default: that of LONGHAUL_ONRAMP, else onramp/socket in the state
     /// directory].
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Say it as one JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     json: bool,
 }
 
 impl StatusCommand {
-    /// Asks, and shows.
+    /// Asks the on-ramp, and prints the answer.
     pub fn run(&self) -> Result<Exit> {
         let path = match &self.socket {
             Some(path) => path.clone(),
@@ -120,7 +120,7 @@ fn seconds(value: &Value) -> Time {
     Time(Duration::from_secs(value.as_u64().unwrap_or_default()))
 }
 
-/// A table with its columns below each other; nothing where it has a head alone.
+/// Formats a table with aligned columns. Returns nothing if it only has a header.
 fn aligned<const N: usize>(table: &[[String; N]]) -> Vec<String> {
     if table.len() < 2 {
         return Vec::new();
@@ -150,11 +150,21 @@ mod tests {
         let status = json!({
             "connections": [{ "entry": "socks", "outcome": "route", "count": 12 }],
             "carried": 2,
-            "routes": { "file": "/r", "rules": 3, "read_seconds_ago": 7, "problem": "/r:1: \u{1b}" },
-            "hosts": [{ "address": "192.0.2.1", "round_trip_seconds": 0.08, "measured_seconds_ago": 5 }],
+            "routes": {
+                "file": "/r", "rules": 3, "read_seconds_ago": 7, "problem": "/r:1: \u{1b}"
+            },
+            "hosts": [{
+                "address": "192.0.2.1", "round_trip_seconds": 0.08, "measured_seconds_ago": 5
+            }],
             "destinations": [
-                { "host": "h.example", "port": 80, "connections": 4, "usually_below_bytes": 1024, "largest_bytes": 4096 },
-                { "host": "h.example", "port": 81, "connections": 1, "usually_below_bytes": null, "largest_bytes": 7 },
+                {
+                    "host": "h.example", "port": 80, "connections": 4, "usually_below_bytes": 1024,
+                    "largest_bytes": 4096
+                },
+                {
+                    "host": "h.example", "port": 81, "connections": 1, "usually_below_bytes": null,
+                    "largest_bytes": 7
+                },
             ],
         });
         let shown = lines(&status).join("\n");

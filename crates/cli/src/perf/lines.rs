@@ -1,4 +1,4 @@
-//! What a person sees of a measurement.
+//! Formats measurements for people.
 
 use std::fmt::Display;
 
@@ -10,11 +10,12 @@ use quantities::{ByteCount, Rate, Time};
 
 use crate::answer;
 
-/// The streams of one interval, and their sum when there are several.
+/// Prints the streams of one interval, and their sum if there are several.
 pub(super) fn interval(interval: &Interval, header: bool) {
     if header {
         answer::line(
-            "[  ID] interval           moved        rate             retr  window      rtt         limit",
+            "[  ID] interval           moved        rate             retr  window      rtt         \
+             limit",
         );
     }
     for stream in &interval.streams {
@@ -69,7 +70,7 @@ fn line(interval: &Interval, name: &dyn Display, streams: &[StreamInterval]) {
     answer::line(text.trim_end());
 }
 
-/// Both ends' counts.
+/// Prints both ends' counts.
 pub(super) fn end(outcome: &Outcome, test: &Test) {
     let directions: &[(bool, &str)] = match test.direction {
         Direction::Forward => &[(true, "")],
@@ -94,7 +95,7 @@ pub(super) fn end(outcome: &Outcome, test: &Test) {
     ));
 }
 
-/// The contest's unit and rules.
+/// Prints the result in the contest's unit, and its rules.
 pub(super) fn record(attempt: &Attempt) {
     let broken: Vec<_> = attempt.broken.iter().map(ToString::to_string).collect();
     let judgement = match broken.is_empty() {

@@ -23,7 +23,7 @@ use crate::target::SERVER_PORT;
 use crate::trust::FirstUse;
 use crate::{answer, failure, home, logging, trust};
 
-/// Measures to `server`.
+/// Measures the path to `server`.
 pub(super) fn run(perf: &Perf, server: &str) -> Result<Exit> {
     logging::start("error");
     let course = course(perf)?;
@@ -89,7 +89,8 @@ async fn measure(
     let (options, first) = options(perf, server).await?;
     if test.protection == Protection::None {
         message!(
-            "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the counts are protected"
+            "longhaul: warning: the measured bytes travel unencrypted; only the handshakes and the \
+             counts are protected"
         );
     }
     let mut setting = Setting {
@@ -113,7 +114,7 @@ async fn measure(
         &options,
         &test,
         |connections| {
-            // Every session stands.
+            // Every session is established.
             first.proved();
             setting.connections = connections.to_vec();
         },
@@ -142,7 +143,7 @@ async fn measure(
     Ok(Exit::Success)
 }
 
-/// One object, as iperf3 writes it: with `error` where there is one, and without `end` then.
+/// Returns the complete result in iperf3's form. With an `error`, it has no `end`.
 fn whole(
     setting: &Setting,
     intervals: Vec<Value>,
@@ -184,7 +185,7 @@ async fn options(perf: &Perf, server: &Endpoint) -> Result<(ConnectOptions, Firs
     Ok((options, first))
 }
 
-/// Says what to do about a server that isn't known.
+/// Adds to the error what to do about an unknown server.
 fn advise(error: Error, server: &Endpoint) -> anyhow::Error {
     match &error {
         Error::Connect(longhaul_session::Error::UnknownServer { found, .. }) => {

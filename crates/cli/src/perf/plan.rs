@@ -1,4 +1,4 @@
-//! `longhaul perf --plan`: what the paper works out by hand, as a table.
+//! `longhaul perf --plan`: the paper's manual calculation, as a table.
 
 use anyhow::{Result, bail};
 use longhaul_perf::plan::{Depots, HeldBy, MOST_HOPS, MOST_STREAMS, Plan, Remedy, Target};
@@ -8,7 +8,7 @@ use crate::answer;
 use crate::exit::Exit;
 
 impl super::Plan {
-    /// Works it out and prints it.
+    /// Calculates and prints the plan.
     pub(super) fn print(&self, json: bool) -> Result<Exit> {
         let (Some(rate), Some(rtt)) = (self.rate, self.rtt) else {
             bail!("a plan needs --rate and --rtt");
@@ -109,7 +109,7 @@ fn remedies(target: &Target, remedy: &Remedy, row: &impl Fn(&str, String)) {
     }
 }
 
-/// A loss rate of 1 is no bound.
+/// Formats a bound on the loss rate. A rate of 1 is no bound.
 fn loss(most: f64) -> String {
     if most < 1.0 {
         Probability::nearest(most).to_string()

@@ -21,7 +21,8 @@ pub(super) fn run(perf: &Perf) -> Result<Exit> {
     logging::start("info");
     if perf.serve.allow.is_empty() {
         bail!(
-            "nobody may measure yet: name a key with --allow (a client's is shown by: longhaul keys show)"
+            "nobody may measure yet: name a key with --allow (a client's is shown by: longhaul \
+             keys show)"
         );
     }
     let runtime = crate::runtime::start()?;
@@ -48,7 +49,7 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     };
     let listener = match perf.serve.listen {
         Some(addr) => Listener::bind(options(addr)).await?,
-        // One socket for both families, where there is IPv6.
+        // One socket for both families, if the system has IPv6.
         None => match Listener::bind(options((Ipv6Addr::UNSPECIFIED, SERVER_PORT).into())).await {
             Ok(listener) => listener,
             Err(_) => Listener::bind(options((Ipv4Addr::UNSPECIFIED, SERVER_PORT).into())).await?,
@@ -77,19 +78,22 @@ async fn listen(perf: &Perf) -> Result<Exit> {
     }
 }
 
-/// Serves a session of a measurement beside others; `events` bounds what goes to the log.
+/// Serves a measurement session in the background. `events` bounds what is logged.
 pub fn answer(server: Arc<Server>, events: Arc<EventLog>, session: Session) {
     tokio::spawn(async move {
         let (id, peer) = (session.info().session_id, session.info().peer);
         let error = server.serve(session).await.err();
         events.log(Some(Payer::Key(peer)), |left_out| {
             let error = error.map(tracing::field::display);
-            tracing::info!(session = %id, %peer, error, left_out, "a measurement's session is over");
+            tracing::info!(
+                session = %id, %peer, error, left_out,
+                "a measurement's session is over"
+            );
         });
     });
 }
 
-/// Reports where and who; the first lines of standard output, for a person or a program.
+/// Prints the address and key as the first lines of standard output, for a person or a program.
 fn announce(perf: &Perf, addr: SocketAddr, key: &str) {
     let address = addr.to_string();
     if perf.json {

@@ -1,4 +1,4 @@
-//! Reservations, as lines for people. Pure.
+//! Formats reservations for people. Pure.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from a controller
 
@@ -11,11 +11,11 @@ use longhaul_control_api::reservations::{
 use longhaul_proto::text::printable;
 use quantities::{ByteCount, Rate};
 
-/// Hours of a day, each a place of its bar.
+/// Hours of a day, each one character of its bar.
 const HOURS: i64 = 24;
-/// Milliseconds of an hour.
+/// Milliseconds per hour.
 const HOUR_MS: i64 = 3_600_000;
-/// Days that one reservation is shown on, at most.
+/// Maximum days on which one reservation is shown.
 const MAX_DAYS: usize = 14;
 
 fn text(text: &str) -> String {
@@ -26,7 +26,7 @@ fn rate(bps: u64) -> Rate {
     Rate::nearest(bps as f64)
 }
 
-/// What lets sessions use the paths at the depots on them.
+/// Formats the grants with which sessions use the paths at the depots.
 pub fn grants(grants: &PathGrants) -> Vec<String> {
     let lines = grants.items.iter().flat_map(|item| {
         let shown = rate(item.path.rate_bps);
@@ -45,7 +45,7 @@ pub fn grants(grants: &PathGrants) -> Vec<String> {
     lines.collect()
 }
 
-/// What is reserved, in a word or two.
+/// Formats what is reserved in a word or two.
 fn wish(wish: Wish) -> String {
     match wish {
         Wish::Rate { rate_bps } => rate(rate_bps).to_string(),
@@ -58,7 +58,7 @@ fn zoned(at_ms: u64, now: &Zoned) -> Option<Zoned> {
     Some(at.to_zoned(now.time_zone().clone()))
 }
 
-/// A moment, with the year where it is another one.
+/// Formats a moment, with the year if it is not this year.
 fn moment(at_ms: u64, now: &Zoned) -> String {
     let Some(at) = zoned(at_ms, now) else {
         return "never".to_owned();
@@ -82,7 +82,7 @@ fn window(start_ms: u64, end_ms: u64, now: &Zoned) -> String {
     }
 }
 
-/// Its states in a word.
+/// Formats its state in one word.
 pub fn state(reservation: &Reservation) -> &'static str {
     let state = reservation.state;
     match (state.life, state.reserve, state.provision) {
@@ -100,7 +100,7 @@ pub fn state(reservation: &Reservation) -> &'static str {
     }
 }
 
-/// A path by its sites.
+/// Formats a path by its sites.
 fn path(links: &[LinkDirection]) -> String {
     let first = links.first().map(|link| text(&link.from));
     let sites: Vec<String> = first
@@ -140,7 +140,7 @@ fn pieces(pieces: &[Piece], now: &Zoned) -> Vec<String> {
     lines
 }
 
-/// A reservation, with its paths.
+/// Formats a reservation with its paths.
 pub fn whole(reservation: &Reservation, now: &Zoned) -> Vec<String> {
     let mut lines = vec![format!(
         "{} {}: {} from {} to {}, {}",
@@ -184,7 +184,7 @@ pub fn whole(reservation: &Reservation, now: &Zoned) -> Vec<String> {
     lines
 }
 
-/// How a circuit stands.
+/// Formats the state of a circuit.
 fn on_the_network(circuit: &Circuit) -> Vec<String> {
     let word = match circuit.standing {
         CircuitStanding::Waiting => "set up when its time comes",
@@ -206,7 +206,7 @@ fn on_the_network(circuit: &Circuit) -> Vec<String> {
     lines
 }
 
-/// Why there is no room, and what could be had: after a line that says so.
+/// Formats a refusal: that there is not enough bandwidth, why, and the offers.
 pub fn refusal(refusal: &Refusal, now: &Zoned) -> Vec<String> {
     let mut lines = Vec::new();
     match &refusal.proof {
@@ -262,10 +262,10 @@ fn full(full: &FullLink) -> String {
     )
 }
 
-/// An offer, as the options that ask for it.
+/// Formats an offer as the options that request it.
 fn offer(offer: &Offer, now: &Zoned) -> String {
     let request = &offer.request;
-    // To the bit and the byte, lest rounding asks for more than there is.
+    // Exact to the bit and the byte, so that rounding does not request more than there is.
     let wish = match request.wish {
         Wish::Rate { rate_bps } => format!("--rate {rate_bps} ({})", rate(rate_bps)),
         Wish::Volume { bytes, .. } => format!("--bytes {bytes} ({})", ByteCount(bytes)),
@@ -288,7 +288,7 @@ fn offer(offer: &Offer, now: &Zoned) -> String {
     )
 }
 
-/// A calendar: a line for each reservation and day, with the hours of that day in which it is.
+/// Formats a calendar: a line for each reservation and day, with its hours on that day.
 pub fn calendar(reservations: &[Reservation], now: &Zoned) -> Vec<String> {
     let mut entries: Vec<(Date, i64, &Reservation)> = Vec::new();
     for reservation in reservations {
@@ -327,7 +327,7 @@ pub fn calendar(reservations: &[Reservation], now: &Zoned) -> Vec<String> {
     lines
 }
 
-/// The hours of a day, from midnight on.
+/// Formats the hours of a day, from midnight on.
 fn bar(day: Date, reservation: &Reservation, now: &Zoned) -> String {
     let begins = day
         .to_zoned(now.time_zone().clone())
@@ -354,12 +354,18 @@ mod tests {
 
     fn reservation(id: u64, hours: std::ops::Range<u64>) -> Reservation {
         let day_ms = 1_795_737_600_000; // 2026-11-27, a Friday
-        let piece = serde_json::json!({"start_ms": 1, "end_ms": 2, "paths": [{"rate_bps": 1e9 as u64,
-            "links": [{"link": "a", "from": "west", "to": "north"}, {"link": "b", "from": "north", "to": "east"}]}]});
+        let piece = serde_json::json!({"start_ms": 1, "end_ms": 2, "paths": [{
+            "rate_bps": 1e9 as u64, "links": [
+                {"link": "a", "from": "west", "to": "north"},
+                {"link": "b", "from": "north", "to": "east"}
+            ]
+        }]});
         serde_json::from_value(serde_json::json!({
-            "id": id, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1e9 as u64}},
+            "id": id, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store",
+            "wish": {"rate": {"rate_bps": 1e9 as u64}},
             "start_ms": day_ms + hours.start * 3_600_000, "end_ms": day_ms + hours.end * 3_600_000,
-            "paths": 1, "disjoint": "no", "preference": "fewest-hops", "pieces": [piece], "created_ms": 0,
+            "paths": 1, "disjoint": "no", "preference": "fewest-hops", "pieces": [piece],
+            "created_ms": 0,
             "state": {"reserve": "start", "provision": "released", "life": "created"}
         }))
         .unwrap()
@@ -401,9 +407,14 @@ mod tests {
         let refused: Refusal = serde_json::from_value(serde_json::json!({
             "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64,
             "proof": {"kind": "cut", "rate_bps": 5, "until_ms": 1_795_741_200_000_u64, "links": [
-                {"link": "a", "from": "west", "to": "north", "left_bps": 5, "at_ms": 1, "by": [7], "by_others": 2}]},
-            "offers": {"slower": {"pieces": [], "request": {"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5}},
-                "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64}}}
+                {
+                    "link": "a", "from": "west", "to": "north", "left_bps": 5, "at_ms": 1,
+                    "by": [7], "by_others": 2
+                }]},
+            "offers": {"slower": {"pieces": [], "request": {
+                "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5}},
+                "start_ms": 1_795_737_600_000_u64, "end_ms": 1_795_741_200_000_u64
+            }}}
         }))
         .unwrap();
         assert_eq!(
@@ -411,7 +422,8 @@ mod tests {
             [
                 "a from west to north: 5 bit/s left, taken by reservation 7, 2 of others",
                 "full until Fri 27 Nov 01:00",
-                "offer, slower: --rate 5 (5 bit/s) --from 2026-11-27T00:00:00Z --until 2026-11-27T01:00:00Z, Fri 27 Nov 00:00 - 01:00",
+                "offer, slower: --rate 5 (5 bit/s) --from 2026-11-27T00:00:00Z --until \
+                 2026-11-27T01:00:00Z, Fri 27 Nov 00:00 - 01:00",
             ]
         );
         let busy = Refusal {

@@ -12,21 +12,22 @@ use longhaul_ramp::SOCKET_VARIABLE;
 
 use super::{Own, Run, seconds};
 
-/// What the on-ramp's socket is to the program: it has no way of its own to an on-ramp's listeners,
-/// and needs none.
+/// Socket path given to the program: it cannot reach an on-ramp's listeners from its namespace, and
+/// needs none.
 const NO_SOCKET: &str = "/dev/null";
 
-/// Why a program cannot be helped so.
+/// The program gains privileges, which has no effect in a user's namespace.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{program} is {how}, which has no effect where this user makes the namespace: run it as the user that it would become"
+    "{program} is {how}, which has no effect where this user makes the namespace: run it as the \
+     user that it would become"
 )]
 struct Powerless {
     program: String,
     how: &'static str,
 }
 
-/// Starts the program and carries its connections until it has ended.
+/// Starts the program, and carries its connections until it has ended.
 pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
     let path = launch::locate(name)?;
     if longhaul_isolate::needs_user_namespace()
@@ -39,7 +40,7 @@ pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
     command.arg0(name).args(run.program.iter().skip(1));
     command.env(SOCKET_VARIABLE, NO_SOCKET);
     command.env_remove(settings::ROUTES_VARIABLE);
-    // An on-ramp is started before the program: its connections are not to find none.
+    // The on-ramp starts before the program, so that no connection misses it.
     let (own, ramp) = match run.running() {
         Some(socket) => (None, socket),
         None => {
@@ -61,7 +62,7 @@ pub(super) fn start(run: &Run, name: &OsStr) -> Result<u8> {
         IsolateError::NotStarted(error) => Unfit::NotExecutable(path.clone(), error).into(),
         error => anyhow::Error::from(error),
     })?;
-    // Connections are this process's descriptors; the program has its own limit.
+    // Connections use this process's descriptors; the program has its own limit.
     crate::raise_descriptor_limit();
     let bridge =
         Bridge::start(network, wishes).context("cannot carry the program's connections")?;

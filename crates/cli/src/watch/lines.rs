@@ -1,19 +1,19 @@
-//! Lines that a person sees of a copy: the progress line, and which lines have been said already.
+//! Lines that a person sees of a copy: the progress line, and the filter of repeated lines.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use quantities::{ByteCount, Rate, Time};
 
-/// Columns of the progress line, the last one left free.
+/// Columns of the progress line, with the last one free.
 const LINE_COLUMNS: usize = 79;
 /// Columns of the bar, the percentage and the spaces around them.
 const BAR_COLUMNS: usize = 22;
-/// The bar of that width.
+/// Template of a bar of that width.
 pub const BAR_TEMPLATE: &str = "{bar:16} {percent:>3}% {msg}";
-/// How long a line is not said again.
+/// Time within which a line is not repeated.
 const REPEATED_AFTER: Duration = Duration::from_secs(60);
-/// Lines of which it is known when they were said.
+/// Maximum lines whose time is remembered.
 const MAX_RECENT: usize = 32;
 
 /// State of a copy as the progress line shows it.
@@ -21,16 +21,16 @@ const MAX_RECENT: usize = 32;
 pub struct Shown<'a> {
     pub done: u64,
     pub found: u64,
-    /// Bits per second.
+    /// Speed in bits per second.
     pub speed: f64,
     pub left: Option<Duration>,
     pub files: u64,
-    /// Routes and their bits per second.
+    /// Routes and their speed in bits per second.
     pub routes: &'a [(String, f64)],
 }
 
 impl Shown<'_> {
-    /// Returns what stands behind the bar: as much as fits, the most important first.
+    /// Returns the text after the bar: as much as fits, the most important first.
     pub fn message(&self) -> String {
         let mut line = format!("{:.4}/{:.4}", ByteCount(self.done), ByteCount(self.found));
         let rate = format!(" {:.4}", Rate::nearest(self.speed));
@@ -59,18 +59,18 @@ impl Shown<'_> {
     }
 }
 
-/// Returns what stands behind the bar while nothing arrives.
+/// Returns the text after the bar while nothing arrives.
 pub fn waiting_message(silence: Duration, server: &str) -> String {
     let line = format!("no data for {} s: waiting for {server}", silence.as_secs());
     line.chars().take(LINE_COLUMNS - BAR_COLUMNS).collect()
 }
 
-/// Lines that were said lately. What happens to many streams at once is one event, and one line.
+/// Lines printed lately. One event on many streams is printed as one line.
 #[derive(Debug, Default)]
 pub struct RecentLines(VecDeque<(String, Instant)>);
 
 impl RecentLines {
-    /// Returns whether a line has not been said lately. If so, it counts as said now.
+    /// Returns true if a line has not been printed lately. If so, it counts as printed now.
     pub fn is_new(&mut self, line: &str, now: Instant) -> bool {
         self.0
             .retain(|(_, at)| now.saturating_duration_since(*at) < REPEATED_AFTER);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn line_of_many_streams_is_said_once() {
+    fn one_event_on_many_streams_is_one_line() {
         let (mut recent, began) = (RecentLines::default(), Instant::now());
         let at = |secs| began + Duration::from_secs(secs);
         let said = (0..36).filter(|_| recent.is_new("lost", began)).count();

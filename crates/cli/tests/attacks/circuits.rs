@@ -17,17 +17,18 @@ use crate::stage::{Service, Stage, errors};
 use crate::world::*;
 
 const ANSWER: Duration = Duration::from_secs(8);
-/// How long a grant may count at a depot that reaches the controller, once it was withdrawn.
+/// Time within which a depot that reaches the controller must drop a withdrawn grant.
 const WITHDRAWN_WITHIN: Duration = Duration::from_secs(10);
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
-/// What the policy's rule, which is all sessions' together, lets through: at once, and in a second.
+/// The policy's rate limit, shared by all sessions.
 const MAX_RATE: &str = "max_rate = \"80 kbit/s\"";
 const RULE_BURST: f64 = 65_536.0;
 const RULE_BYTES_PER_SECOND: f64 = 10_000.0;
-/// What is sent at once: the rule takes 45 s for it, a circuit of 80 Mbit/s a twentieth of one.
+/// Bytes sent at once: 45 s at the policy's rate, a twentieth of a second on a circuit of 80
+/// Mbit/s.
 const BYTES: usize = 512 << 10;
 
-/// A controller as a process.
+/// A controller process.
 struct Controller {
     child: Child,
     key: String,
@@ -59,7 +60,7 @@ impl Controller {
     }
 }
 
-/// Runs a command of `who`, and returns what it prints.
+/// Runs a command as `who`, and returns its output.
 fn run(stage: &Stage, who: &str, arguments: &[&str]) -> String {
     let output = stage.longhaul(who).args(arguments).output().unwrap();
     assert!(
@@ -70,8 +71,8 @@ fn run(stage: &Stage, who: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A depot of one site on the way from `dtn` to `store`, that takes the grants of a controller
-/// which lets `me` and `attacker` reserve.
+/// A depot on the path from `dtn` to `store`. It accepts the grants of a controller that lets `me`
+/// and `attacker` reserve.
 struct Bed {
     world: World,
     depot: Service,
@@ -96,7 +97,10 @@ impl Bed {
                 "addresses": [{"endpoint": "192.0.2.3:7510"}],
             }],
             "links": [
-                {"name": "w-e", "from": "west", "to": "east", "forward": capacity, "backward": capacity},
+                {
+                    "name": "w-e", "from": "west", "to": "east", "forward": capacity,
+                    "backward": capacity
+                },
             ],
         });
         std::fs::write(stage.path("map.json"), map.to_string()).unwrap();
@@ -143,7 +147,7 @@ impl Bed {
         }
     }
 
-    /// Has `who` reserve, and returns the number of the reservation.
+    /// Reserves as `who`, and returns the number of the reservation.
     fn reserve(&self, who: &str) -> String {
         let arguments = ["reserve", "dtn", "store", "--rate", "80M", "--until", "+1h"];
         let arguments = [&arguments[..], &["--provision", "--json"]].concat();
@@ -163,7 +167,7 @@ impl Bed {
             .unwrap()
     }
 
-    /// An OPEN of `who` to `listener` that shows a grant.
+    /// Builds an OPEN by `who` to `listener` that shows a grant.
     fn open(&self, who: &str, grant: &CircuitGrant, to: SocketAddr) -> Vec<u8> {
         let identity = self.world.identity(who);
         let depot = self.depot.address.parse().unwrap();
@@ -173,7 +177,7 @@ impl Bed {
         opens::bytes(&open).unwrap()
     }
 
-    /// Both ends of a session of `who`, set up by hand.
+    /// Opens a session by `who` by hand, and returns both ends.
     fn session(&self, who: &str, grant: &CircuitGrant) -> (TcpStream, TcpStream) {
         self.world.attackers.block_on(async {
             let listener = TcpListener::bind(ANY).await.unwrap();
@@ -182,7 +186,7 @@ impl Bed {
             initiator.write_all(&open).await.unwrap();
             let accepted = tokio::time::timeout(ANSWER, listener.accept()).await;
             let mut acceptor = accepted.expect("the depot connects").unwrap().0;
-            // The OPEN, one depot further: its last bytes are those of the session's first.
+            // The depot passes on the rest of the OPEN before the first bytes of the session.
             initiator.write_all(MARK).await.unwrap();
             let mut seen = Vec::new();
             while !seen.ends_with(MARK) {
@@ -192,7 +196,7 @@ impl Bed {
         })
     }
 
-    /// How the depot answers one more session of `who`.
+    /// Returns the depot's answer to one more session by `who`.
     fn answer(&self, who: &str, grant: &CircuitGrant) -> Reported {
         let listener = std::net::TcpListener::bind(ANY).unwrap();
         let open = self.open(who, grant, listener.local_addr().unwrap());
@@ -205,7 +209,8 @@ impl Bed {
         code == StatusCode::GrantRefused && detail.contains("has withdrawn it")
     }
 
-    /// Sends all at once, and returns how many bytes arrive within `limit`, and how long they took.
+    /// Sends everything at once. Returns the bytes that arrive within `limit`, and the seconds they
+    /// took.
     fn carried(&self, ends: &mut (TcpStream, TcpStream), limit: Duration) -> (usize, f64) {
         let (initiator, acceptor) = ends;
         let began = Instant::now();
@@ -240,17 +245,17 @@ impl Bed {
         let began = Instant::now();
         while !self.is_withdrawn(who, grant) {
             assert!(began.elapsed() < WITHDRAWN_WITHIN, "it still counts");
-            // Each attempt is a session, and a key has a share of those that are remembered.
+            // Each attempt is a session, and a key has a limited share of the remembered ones.
             std::thread::sleep(BETWEEN_ATTEMPTS);
         }
     }
 }
 
-/// Ends the early data of a session.
+/// Marks the end of a session's early data.
 const MARK: &[u8] = b"\0\xff mark \xff\0";
 
-/// LH-GRANT-3. The grant in hand is good for most of a minute; the depot lets go of it within
-/// seconds, resets nobody, and leaves the holder of another circuit what was granted.
+/// LH-GRANT-3. The grant in hand is valid for most of a minute, but the depot drops it within
+/// seconds. It resets no session, and leaves the holder of another circuit its rate.
 #[test]
 fn a_cancelled_reservation_lifts_no_rate_of_a_depot() {
     let bed = Bed::new();
@@ -270,7 +275,7 @@ fn a_cancelled_reservation_lifts_no_rate_of_a_depot() {
     );
     bed.assert_withdrawn("attacker", &taken_back);
     assert!(left(&taken_back) > 0, "it has not just ended");
-    // One that it has in store, and never showed.
+    // A grant that was stored and never shown.
     assert!(bed.is_withdrawn("attacker", &stored));
     let (arrived, seconds) = bed.carried(&mut ends, Duration::from_secs(1));
     let allowed = RULE_BYTES_PER_SECOND.mul_add(seconds, RULE_BURST);
@@ -282,7 +287,7 @@ fn a_cancelled_reservation_lifts_no_rate_of_a_depot() {
     assert_eq!(bed.answer("me", &honest).code, StatusCode::Ok);
 }
 
-/// The same where the key loses its role, and the reservation stays on the books.
+/// The same for a key that loses its role while its reservation remains.
 #[test]
 fn a_revoked_key_has_no_circuit_at_a_depot() {
     let bed = Bed::new();
@@ -298,7 +303,7 @@ fn a_revoked_key_has_no_circuit_at_a_depot() {
         &["control", "revoke", &attacker],
     );
     bed.assert_withdrawn("attacker", &shown);
-    // Whatever it has in store is from before.
+    // Every stored grant is from before.
     assert!(bed.is_withdrawn("attacker", &stored));
     assert_eq!(bed.answer("me", &honest).code, StatusCode::Ok);
 }

@@ -1,4 +1,4 @@
-//! The controller as a service of the attacks, and what a key asks of it.
+//! The controller under attack, and requests by its keys.
 
 use longhaul_control_client::settings::{KnownBy, Site};
 use longhaul_control_client::{ServiceClient, ServiceUrl, unix_ms};
@@ -51,7 +51,7 @@ impl<'a> Controller<'a> {
         this
     }
 
-    /// Runs the command as the user who runs the controller.
+    /// Runs the command as the controller's own user.
     pub fn operate(&self, arguments: &[&str]) -> String {
         let output = self
             .world
@@ -68,7 +68,7 @@ impl<'a> Controller<'a> {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// A new key with these roles, and a name if it is not empty.
+    /// Makes a key with these roles, and a name if it is not empty.
     pub fn principal(&self, roles: &[&str], name: &str) -> Principal {
         let key = SigningKey::generate().unwrap();
         for role in roles {
@@ -90,7 +90,7 @@ impl<'a> Controller<'a> {
         Principal { key, client }
     }
 
-    /// The status and the answer of a request that `principal` signs.
+    /// Sends a request signed by `principal`, and returns the status and the answer.
     pub fn ask(
         &self,
         principal: &Principal,
@@ -103,14 +103,14 @@ impl<'a> Controller<'a> {
             .block_on(principal.ask(method, path, body))
     }
 
-    /// The map as the operator sees it.
+    /// Returns the map as the operator sees it.
     pub fn map(&self) -> Value {
         serde_json::from_str(&self.operate(&["map", "--json"])).unwrap()
     }
 }
 
 impl Principal {
-    /// The status and the answer of a request.
+    /// Sends a request, and returns the status and the answer.
     pub async fn ask(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let body = (!body.is_null()).then_some(body);
         let response = self.client.send(method, path, body, None).await.unwrap();
@@ -121,7 +121,7 @@ impl Principal {
         )
     }
 
-    /// Path of its registration.
+    /// Returns the path of its registration.
     pub fn depot_path(&self) -> String {
         format!(
             "/depots/{}",
@@ -129,7 +129,7 @@ impl Principal {
         )
     }
 
-    /// Its registration under a name, for so many seconds.
+    /// Builds its registration under a name, valid for this many seconds.
     pub fn registration(&self, name: &str, valid_for: f64) -> Value {
         json!({"key": self.key.public().to_string(), "name": name, "site": "west", "version": "1",
             "addresses": [{"endpoint": "192.0.2.77:7510"}],

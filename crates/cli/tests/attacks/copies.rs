@@ -1,4 +1,4 @@
-//! One listed key against `longhaul serve`: what it takes is its own, and what it costs is bounded.
+//! One listed key against `longhaul serve`: it can only use its own share, and its cost is bounded.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use longhaul_hostile::{Usage, frames};
 use crate::stage::Service;
 use crate::world::*;
 
-/// How long an attack may go on here.
+/// Duration of an attack.
 const ATTACK: Duration = Duration::from_secs(6);
-/// Descriptors that a server may hold while one key opens all it can: two for each of its 2,048
-/// files, and what else it needs (docs/serving.md).
+/// Maximum descriptors of a server while one key opens all it can: two for each of its 2,048 files,
+/// and the server's own (docs/serving.md).
 const MAX_DESCRIPTORS_UNDER_ONE_KEY: u64 = 2 * 2_048 + 256;
-/// Memory, in bytes, by which one key may make a server grow: 128 MiB are its share of what is
-/// remembered, and allocators round up (docs/serving.md).
+/// Maximum growth of a server's memory caused by one key, in bytes. Its share of the state is 128
+/// MiB, and allocators round up (docs/serving.md).
 const MAX_MEMORY_OF_ONE_KEY: u64 = 192 << 20;
-/// Lines and bytes of log that one key may cause within some seconds.
+/// Maximum lines and bytes of log that one key may cause within some seconds.
 const MAX_LOG_LINES: usize = 2_000;
 const MAX_LOG_BYTES: usize = 512 * 1024;
 
-/// A server that lets `me` do everything, and `attacker` this.
+/// Starts a server that grants `me` everything, and the attacker `attacker`.
 fn serve(world: &World, attacker: &str) -> Service {
     let (me, key) = (world.stage.key("me"), world.stage.key("attacker"));
     world.serve(&["--read", &me, "--write", &me, attacker, &key])
 }
 
-/// So many sessions of the attacker, each of which has said what `hello` gives.
+/// Opens this many sessions of the attacker, each with the first message that `hello` returns.
 fn streams(
     world: &World,
     server: &Service,
@@ -39,7 +39,7 @@ fn streams(
     world.attackers.block_on(held)
 }
 
-/// Sends `pieces` on a stream of its own that pushes to `to`; what was received, and the stream.
+/// Sends `pieces` on a new stream that pushes to `to`. Returns what was received, and the stream.
 fn push(
     world: &World,
     server: &Service,
@@ -69,7 +69,7 @@ fn a_key_cannot_hold_every_stream() {
     let world = World::new();
     let server = serve(&world, "--read");
     world.stage.noise("root/big", 4 << 20);
-    // As many as eight copies may have, and without a HELLO besides.
+    // As many as eight copies may have, plus streams without a HELLO.
     let tokens: Vec<u64> = (0..8).map(|_| frames::fresh_token()).collect();
     let next = std::sync::atomic::AtomicUsize::new(0);
     let hello = || match next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
@@ -97,12 +97,12 @@ fn a_key_cannot_take_every_descriptor() {
 }
 
 #[test]
-fn failures_that_a_client_reports_fill_neither_log_nor_memory() {
+fn reported_failures_fill_neither_log_nor_memory() {
     const FAILURES: u64 = 60_000;
     let world = World::new();
     let server = serve(&world, "--write");
     let before = Usage::of(server.process()).unwrap();
-    // Their reports: RESULT with a reason is more than 15 bytes.
+    // Their failure reports: a RESULT with a reason is longer than 15 bytes.
     let enough = |received: &Received| received.total >= FAILURES * 500;
     let (received, _stream) = push(&world, &server, "d", client::failures(FAILURES), enough);
     let after = Usage::of(server.process()).unwrap();
@@ -119,10 +119,10 @@ fn failures_that_a_client_reports_fill_neither_log_nor_memory() {
     world.assert_honest_copy(&server, "direct");
 }
 
-/// The chunks of BLAKE3 carry their numbers, so holes must be hashed, and 27 bytes ask for a
-/// megabyte of it: one at a time, by threads that give way to everybody.
+/// BLAKE3 chunks carry their numbers, so holes must be hashed, and 27 bytes request a megabyte of
+/// hashing. Low-priority threads hash one hole at a time.
 #[test]
-fn holes_are_hashed_in_nobodys_way() {
+fn hashing_holes_does_not_delay_others() {
     const BLOCKS: u64 = 16_000;
     let world = World::new();
     let server = serve(&world, "--write");
@@ -133,7 +133,7 @@ fn holes_are_hashed_in_nobodys_way() {
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.process())).unwrap();
     let stats =
         threads.filter_map(|thread| std::fs::read_to_string(thread.ok()?.path().join("stat")).ok());
-    // proc_pid_stat(5): the name is in parentheses, and niceness the 17th field behind it.
+    // proc_pid_stat(5): the name is in parentheses, and niceness is the 17th field after it.
     let niceness: Vec<i32> = stats
         .filter_map(|stat| {
             let (name, rest) = stat.split_once('(')?.1.rsplit_once(')')?;

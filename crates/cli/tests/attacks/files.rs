@@ -1,5 +1,5 @@
-//! Hostile clients of the service `files`: out of the root, past the grants, and more than their
-//! share.
+//! Hostile clients of the service `files`: escapes from the root, access beyond the grants, and use
+//! of more than their share.
 
 use std::os::unix::fs::symlink;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::world::*;
 const ANSWER: Duration = Duration::from_secs(8);
 const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";
 
-/// Base64 (RFC 4648).
+/// Encodes in Base64 (RFC 4648).
 fn base64(text: &str) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let group = |bytes: &[u8]| {
@@ -35,8 +35,8 @@ fn path(text: &str) -> Value {
     base64(text).into()
 }
 
-/// A root with a directory for the attacker and one that is none of theirs, and what lies beside
-/// the root.
+/// A root with a directory granted to the attacker and another that is not, and files beside the
+/// root.
 fn world() -> World {
     let world = World::new();
     for directory in ["root/in/d", "root/private", "outside"] {
@@ -58,7 +58,7 @@ fn serve(world: &World) -> Service {
     ])
 }
 
-/// What the server answers to these questions, after its first line.
+/// Returns the server's answers to these questions, after its first line.
 fn ask(world: &World, server: &Service, questions: &[Value]) -> Vec<Value> {
     let target = world.target(server, "attacker");
     let mut said = HELLO.to_owned();
@@ -82,7 +82,7 @@ fn ask(world: &World, server: &Service, questions: &[Value]) -> Vec<Value> {
         .collect()
 }
 
-/// Everything that can be asked about a path.
+/// Returns every kind of question about a path.
 fn all_about(place: &str) -> [Value; 7] {
     [
         json!({"files": "look", "path": path(place), "list": true, "after": null}),
@@ -91,12 +91,14 @@ fn all_about(place: &str) -> [Value; 7] {
         json!({"files": "rename", "from": path(place), "to": path("in/taken"), "overwrite": true}),
         json!({"files": "rename", "from": path("in/f"), "to": path(place), "overwrite": true}),
         json!({"files": "remove", "path": path(place), "recursive": true}),
-        json!({"files": "leftovers", "path": path(place), "after": null, "remove_older_than_seconds": 0}),
+        json!({
+            "files": "leftovers", "path": path(place), "after": null, "remove_older_than_seconds": 0
+        }),
     ]
 }
 
 #[test]
-fn nobody_comes_out_of_the_root_or_past_a_grant() {
+fn nothing_escapes_the_root_or_a_grant() {
     let world = world();
     let server = serve(&world);
     for place in [
@@ -116,7 +118,7 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
         "in",
         "nothing/here",
     ] {
-        // To look at what is granted is no attack.
+        // Looking at what is granted is no attack.
         let questions = all_about(place);
         let questions = if place == "in" {
             &questions[2..6]
@@ -142,7 +144,7 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
     assert!(
         !world.stage.path("outside/new").exists() && !world.stage.path("root/private/new").exists()
     );
-    // A link goes itself, and with a tree only the links in it.
+    // A link itself is removed, and in a tree only the links.
     let gone = ask(
         &world,
         &server,
@@ -162,7 +164,7 @@ fn nobody_comes_out_of_the_root_or_past_a_grant() {
 }
 
 #[test]
-fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_nothing() {
+fn keys_without_read_grant_receive_nothing() {
     let world = world();
     let me = world.stage.key("me");
     let server = world.serve(&["--read", &me, "--write", &me]);
@@ -179,7 +181,10 @@ fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_noth
     let questions = [
         json!({"files": "look", "path": path("in"), "list": true, "after": null}),
         json!({"files": "look", "path": path("in/f"), "list": false, "after": null}),
-        json!({"files": "leftovers", "path": path("in"), "after": null, "remove_older_than_seconds": null}),
+        json!({
+            "files": "leftovers", "path": path("in"), "after": null,
+            "remove_older_than_seconds": null
+        }),
     ];
     for answer in ask(&world, &server, &questions) {
         assert_eq!(answer["kind"], "not_granted", "{answer}");
@@ -187,7 +192,7 @@ fn a_key_without_a_grant_receives_nothing_and_one_that_may_only_write_reads_noth
 }
 
 #[test]
-fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
+fn floods_of_file_questions_cost_only_their_sender() {
     let world = world();
     for n in 0..3000 {
         std::fs::write(
@@ -199,18 +204,20 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
         .unwrap();
     }
     let server = serve(&world);
-    let huge = json!({"files": "look", "path": path("in/d"), "list": true, "after": null, "limit": u32::MAX});
+    let huge = json!({
+        "files": "look", "path": path("in/d"), "list": true, "after": null, "limit": u32::MAX
+    });
     let answers = ask(&world, &server, &vec![huge.clone(); 5]);
     assert_eq!(answers.len(), 5);
     for answer in &answers {
-        // LH-FILES-7: so few because their names are long; and LH-FILES-3.
+        // Few entries, as their names are long (LH-FILES-7, LH-FILES-3).
         assert!(answer["entries"].as_array().unwrap().len() < 2000);
         assert!(answer.to_string().len() <= 1 << 20);
         assert!(answer["next"].is_string());
     }
     let target = world.target(&server, "attacker");
     let before = Usage::of(server.process()).unwrap();
-    // A line without end, many questions whose answers nobody takes, and many sessions.
+    // An endless line, many questions whose answers nobody reads, and many sessions.
     world.attackers.block_on(async {
         let mut stream = target.connect_for_files().await.unwrap();
         let endless = std::iter::once(HELLO.as_bytes().to_vec())
@@ -227,7 +234,7 @@ fn huge_pages_long_lines_and_many_sessions_cost_their_sender_alone() {
         let after = Usage::of(server.process()).unwrap();
         let grown = after.resident.saturating_sub(before.resident);
         assert!(grown < 128 << 20, "{grown} bytes");
-        // Others go on.
+        // Other clients still work.
         tokio::task::block_in_place(|| {
             let place = format!("lh://{}/private", server.address);
             let mut command = world.stage.longhaul("me");

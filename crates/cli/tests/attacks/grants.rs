@@ -1,4 +1,4 @@
-//! What a key may do at `longhaul serve` beyond its grant.
+//! Attempts of a key to exceed its grant at `longhaul serve`.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use longhaul_hostile::frames::{self, PushFlags};
 use crate::stage::{Service, errors, no_temps};
 use crate::world::*;
 
-/// Longest time for an answer.
+/// Maximum time for an answer.
 const ANSWER: Duration = Duration::from_secs(6);
 
-/// A server with a directory `root/incoming`, in which `attacker` may write, and nothing more.
+/// Starts a server with a directory `root/incoming` that `attacker` may write to, and nothing else.
 fn serve(world: &World, directory: &str) -> Service {
     std::fs::create_dir_all(world.stage.path("root").join(directory)).unwrap();
     let grant = format!("{}={directory}", world.stage.key("attacker"));
@@ -21,8 +21,8 @@ fn serve(world: &World, directory: &str) -> Service {
     world.serve(&["--read", &me, "--write", &me, "--write", &grant])
 }
 
-/// Says `bytes` as the attacker; what is answered until it is over, or a block is acknowledged, and
-/// the stream.
+/// Sends `bytes` as the attacker. Returns the stream, and the answers until it ends or a block is
+/// acknowledged.
 fn say(world: &World, server: &Service, bytes: &[Vec<u8>]) -> (Received, Stream) {
     let target = world.target(server, "attacker");
     let ends = bytes.iter().any(|frame| frame.get(4) == Some(&frames::END));
@@ -66,7 +66,7 @@ fn temporaries_stay_in_the_directory_that_is_granted() {
     let world = World::new();
     let server = serve(&world, "incoming/alice");
     for name in [&b""[..], b"s"] {
-        // A file that never ends, as the destination itself.
+        // An endless file, as the destination itself.
         let said = [
             push("incoming/alice", name, true),
             frames::file_in_blocks(0, b"", 1 << 20, 16),
@@ -111,7 +111,7 @@ fn a_directory_that_exists_keeps_its_mode() {
 }
 
 #[test]
-fn who_may_not_read_does_not_learn_what_a_file_holds() {
+fn write_only_keys_cannot_probe_file_contents() {
     let world = World::new();
     let server = serve(&world, "incoming");
     std::fs::write(world.stage.path("root/incoming/secret"), "the password").unwrap();
@@ -271,7 +271,7 @@ fn a_hangup_reloads_the_grants_of_serve() {
         assert_eq!(server.ended(), None, "the signal ended it");
         assert!(Instant::now() < deadline, "the new grant does not hold");
     }
-    // A mistake leaves what is in force.
+    // An invalid file leaves the grants in force.
     std::fs::write(&file, "[[grant]]\nkey = 7\n").unwrap();
     server.hang_up();
     world.assert_honest_copy(&server, "direct");

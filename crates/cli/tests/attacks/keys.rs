@@ -9,7 +9,7 @@ use crate::stage::errors;
 use crate::world::*;
 
 #[test]
-fn a_key_that_is_not_proved_is_not_written_down() {
+fn an_unproved_key_is_not_remembered() {
     let world = World::new();
     let victim = world.stage.key("victim");
     let impostor = world
@@ -38,10 +38,10 @@ fn the_list_of_known_servers_is_not_written_through_a_link() {
     let home = world.stage.path("me");
     let precious = world.stage.path("precious");
     std::fs::write(&precious, "precious").unwrap();
-    // The shell's number becomes the command's: names that could be guessed are there already, as
-    // links.
+    // The command inherits the shell's process number: guessable names exist already, as links.
     let script = format!(
-        "for n in known_hosts.$$.new .known_hosts.$$.new known_hosts.new known_hosts.tmp; do ln -s {} \"$LONGHAUL_HOME/$n\"; done; \
+        "for n in known_hosts.$$.new .known_hosts.$$.new known_hosts.new known_hosts.tmp; do ln -s \
+         {} \"$LONGHAUL_HOME/$n\"; done; \
          exec {} cp --accept-new here/f lh://{}/f",
         precious.display(),
         env!("CARGO_BIN_EXE_longhaul"),
@@ -57,11 +57,11 @@ fn the_list_of_known_servers_is_not_written_through_a_link() {
 }
 
 #[test]
-fn a_key_file_of_somebody_else_is_refused() {
+fn a_key_file_of_another_user_is_refused() {
     let world = World::new();
     world.stage.key("me");
     let file = world.stage.path("me/identity");
-    // Only root can give a file away.
+    // Only root can change a file's owner.
     if let Err(error) = chown(&file, Some(65534), None) {
         return eprintln!("not tested: no file can be given to somebody else here ({error})");
     }
@@ -74,7 +74,7 @@ fn a_key_file_of_somebody_else_is_refused() {
     let (shown, reported) = (String::from_utf8_lossy(&output.stdout), errors(&output));
     assert!(!output.status.success(), "{shown}");
     assert!(reported.contains("identity"), "{reported}");
-    // Nor by way of a link to it.
+    // Also through a link to it.
     let own = world.stage.path("own");
     std::fs::create_dir(&own).unwrap();
     symlink(&file, own.join("identity")).unwrap();

@@ -1,4 +1,4 @@
-//! Depots that lie about what became of an OPEN, or lead sessions astray.
+//! Depots that lie about the result of an OPEN, or misdirect sessions.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::stage::{Service, errors};
 use crate::world::*;
 
 const LIMIT: Duration = Duration::from_secs(15);
-/// Turns the line around, hides what follows, and breaks it where nobody looks for it.
+/// Reverses the direction of a line, hides what follows, and contains unusual line breaks.
 const STEERING: &str =
     "all is well\u{202e}\u{2066}\u{200b}\u{200f}\u{2028}\u{2029}\u{feff}\u{1b}[2Jrm";
 
@@ -37,7 +37,7 @@ fn push_over(world: &World, server: &Service, route: &str, more: &[&str]) -> Out
 }
 
 #[test]
-fn the_words_of_a_depot_do_not_steer_the_terminal() {
+fn text_of_a_depot_cannot_control_the_terminal() {
     let world = World::new();
     let server = serve(&world);
     let depot = lying(
@@ -72,12 +72,12 @@ fn a_depot_cannot_fail_in_the_name_of_another() {
     let output = push_over(&world, &server, &route, &[]);
     let reported = errors(&output);
     assert_ne!(output.status.code(), Some(0));
-    // The next depot is drained by nobody: what came in its name is not proved by its key.
+    // Nobody drained the next depot: a claim in its name is not proved by its key.
     assert!(!reported.contains("is draining"), "{reported}");
 }
 
 #[test]
-fn a_route_that_names_keys_takes_no_failure_without_their_signature() {
+fn unsigned_failures_are_ignored_if_the_route_names_keys() {
     let world = World::new();
     let server = serve(&world);
     let honest = world.open_depot();
@@ -87,7 +87,7 @@ fn a_route_that_names_keys_takes_no_failure_without_their_signature() {
         let route = format!("{},{}@{}", depot.address, honest.key, honest.address);
         let output = push_over(&world, &server, &route, &[]);
         let reported = errors(&output);
-        // 2 is a route that is not understood.
+        // 2 is the code for a route that cannot be parsed.
         assert!(!matches!(output.status.code(), Some(0 | 2)), "{reported}");
         assert!(!reported.contains("is draining"), "{reported}");
     }
@@ -111,7 +111,7 @@ fn a_route_that_names_keys_takes_no_other_depot() {
 }
 
 #[test]
-fn a_depot_that_says_nothing_went_on_makes_no_session_of_a_false_one() {
+fn false_reports_of_nothing_forwarded_corrupt_no_copy() {
     let world = World::new();
     let server = serve(&world);
     let depot = lying(&world, Lie::NothingWentOn);
@@ -121,7 +121,7 @@ fn a_depot_that_says_nothing_went_on_makes_no_session_of_a_false_one() {
         &depot.address.to_string(),
         &["--fall-back"],
     );
-    // Whether it falls back or fails, what is in place is the whole file or none.
+    // Whether it falls back or fails, the committed file is whole or absent.
     match output.status.code() {
         Some(0) => assert_eq!(
             std::fs::read(world.stage.path("root/f")).unwrap(),

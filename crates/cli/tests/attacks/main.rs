@@ -1,8 +1,9 @@
-//! Attacks on the built command, by hostile peers of the suite's own: on loopback, or in a node of
-//! a lab where an attack needs addresses or a name server of its own. Every attack is bounded, and
-//! each test says what must hold under it.
+//! Attacks on the built command by hostile peers of this suite: on loopback, or in a node of a lab
+//! if an attack needs addresses or a name server of its own. Every attack is bounded, and each test
+//! says what must hold under it.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that can't go on has failed.
+// A test that can't go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod circuits;
 #[path = "../common/mod.rs"]

@@ -12,11 +12,13 @@ fn register(controller: &Controller<'_>, principal: &Principal, name: &str) -> (
 }
 
 fn measured(from: &str, to: &str) -> Value {
-    json!({"measurements": [{"from": from, "to": to, "quantity": "rtt", "at_ms": unix_ms(), "value": 0.1,
-        "source": "relay"}]})
+    json!({"measurements": [{
+        "from": from, "to": to, "quantity": "rtt", "at_ms": unix_ms(), "value": 0.1,
+        "source": "relay"
+    }]})
 }
 
-/// Key of the depot of this name on the map, if there is one.
+/// Returns the key of the depot of this name on the map, if there is one.
 fn key_of(controller: &Controller<'_>, name: &str) -> Option<String> {
     let map = controller.map();
     let depots = map["map"]["depots"]
@@ -29,7 +31,7 @@ fn key_of(controller: &Controller<'_>, name: &str) -> Option<String> {
 }
 
 #[test]
-fn a_depot_key_takes_over_no_name() {
+fn a_depot_key_cannot_take_over_names() {
     let world = World::new();
     let controller = Controller::new(&world);
     let client = controller.principal(&["client"], "dtn1");
@@ -37,7 +39,7 @@ fn a_depot_key_takes_over_no_name() {
     let attacker = controller.principal(&["depot", "client", "reserver"], "");
     assert_eq!(register(&controller, &depot, "quad").0, 200);
 
-    // Nobody who registers is a host, a site, an address, or another key.
+    // A registration cannot take the name of a host, a site, an address, or another key.
     let keys = [&client, &depot].map(|of| of.key.public().to_string());
     for name in [
         "dtn1",
@@ -55,7 +57,7 @@ fn a_depot_key_takes_over_no_name() {
             "{problem}"
         );
     }
-    // Another depot's name is not taken from it, in whatever case.
+    // Another depot's name cannot be taken, in any case.
     for name in ["quad", "QUAD"] {
         let (status, answer) = register(&controller, &attacker, name);
         let shown = answer["name"].as_str().unwrap();
@@ -79,7 +81,7 @@ fn a_depot_key_takes_over_no_name() {
         assert_eq!(status, 403, "{from}: {answer}");
     }
 
-    // The honest ones lose nothing meanwhile.
+    // Honest depots keep their names meanwhile.
     let (_, answer) = register(&controller, &depot, "quad");
     assert_eq!(answer["name"], "quad");
     for (principal, from) in [(&client, "dtn1"), (&depot, "quad")] {
@@ -97,7 +99,7 @@ fn a_depot_key_takes_over_no_name() {
 }
 
 #[test]
-fn a_revoked_depot_is_gone_and_its_name_is_nobodys() {
+fn a_revoked_depot_is_gone_and_its_name_is_free() {
     let world = World::new();
     let controller = Controller::new(&world);
     let depot = controller.principal(&["depot"], "");
@@ -113,19 +115,19 @@ fn a_revoked_depot_is_gone_and_its_name_is_nobodys() {
             .operate(&["control", "names"])
             .contains(&depot.key.public().to_string())
     );
-    // Only the operator gives it to somebody else.
+    // Only the operator can give the name to another key.
     controller.operate(&["control", "release", "quad"]);
     let (_, answer) = register(&controller, &other, "quad");
     assert_eq!(answer["name"], "quad");
 }
 
 #[test]
-fn an_ended_registration_speaks_for_nobody() {
+fn an_expired_registration_has_no_rights() {
     let world = World::new();
     let controller = Controller::new(&world);
     let depot = controller.principal(&["depot"], "");
     let reserver = controller.principal(&["reserver"], "");
-    // Over before it arrives, as it is when the depot has fallen silent.
+    // Expires before it arrives, as after a silence of the depot.
     let mut body = depot.registration("quad", 1.0);
     body["sent_at"] = json!(unix_ms() as f64 / 1000.0 - 5.0);
     assert_eq!(

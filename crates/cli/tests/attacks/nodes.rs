@@ -1,5 +1,5 @@
-//! Attacks that need addresses or a name server of their own: each runs again, as a process of its
-//! own, in a node of a lab.
+//! Attacks that need addresses or a name server of their own. Each test runs itself again as a
+//! process in a node of a lab.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::process::Stdio;
@@ -12,13 +12,13 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::has_labs;
 use crate::world::*;
 
-const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {}, other = {} }\n[links]\nl = { ends = [\"depot\", \"other\"], delay = \"1 ms\", rate = \"unlimited\" }\n";
-/// Set by the lab for what runs in a node.
+const NODES: &str = "title = \"a node to be attacked in\"\nnodes = { depot = {}, other = {} }\n\
+    [links]\nl = { ends = [\"depot\", \"other\"], delay = \"1 ms\", rate = \"unlimited\" }\n";
+/// Set by the lab for processes in a node.
 const IN_A_NODE: &str = "WANBED_NODE";
 const ANSWER: Duration = Duration::from_secs(4);
 
-/// Runs `body` in a node of a lab: there at once, elsewhere by starting the test called `name`
-/// again, there.
+/// Runs `body` in a node of a lab. Outside of one, it starts the test called `name` again, inside.
 pub fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
     if std::env::var_os(IN_A_NODE).is_some() {
         let address = std::env::var("NODE_ADDRESS").unwrap();
@@ -50,7 +50,7 @@ pub fn in_a_node(name: &str, body: impl FnOnce(IpAddr)) {
     );
 }
 
-/// What a depot with this policy answers to an OPEN for `host`.
+/// Returns the answer of a depot with this policy to an OPEN for `host`.
 fn answer(world: &World, depot: SocketAddr, host: Host) -> StatusCode {
     let me = world.identity("me");
     let open = opens::to_depot(me.signing_key(), depot, Endpoint::new(host, 9)).unwrap();
@@ -71,11 +71,11 @@ fn everywhere(world: &World) -> String {
     )
 }
 
-/// Idle strangers at a depot, from `count` networks of 64 bits, each of which is `apart` after the
-/// one before; then a copy over it.
+/// Opens idle connections to a depot from `count` networks of 64 bits, `apart` from each other;
+/// then copies through it.
 fn strangers_of_ipv6(count: u32, apart: u128) {
-    // A lab's nodes have none by themselves; and many addresses are bound here without being
-    // listed.
+    // A lab's nodes have no IPv6 by default, and the test binds many addresses without configuring
+    // them.
     for (setting, value) in [
         ("conf/all/disable_ipv6", "0"),
         ("conf/lo/disable_ipv6", "0"),
@@ -109,28 +109,22 @@ fn strangers_of_ipv6(count: u32, apart: u128) {
 }
 
 #[test]
-fn four_networks_of_ipv6_keep_no_copy_from_a_depot() {
-    in_a_node(
-        "nodes::four_networks_of_ipv6_keep_no_copy_from_a_depot",
-        |_| {
-            // Each in a /32 of its own.
-            strangers_of_ipv6(4, 1 << 96);
-        },
-    );
+fn four_ipv6_networks_do_not_block_a_depot() {
+    in_a_node("nodes::four_ipv6_networks_do_not_block_a_depot", |_| {
+        // Each in its own /32.
+        strangers_of_ipv6(4, 1 << 96);
+    });
 }
 
 #[test]
-fn a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot() {
-    in_a_node(
-        "nodes::a_wide_prefix_of_ipv6_keeps_no_copy_from_a_depot",
-        |_| {
-            // All in one /48.
-            strangers_of_ipv6(1400, 1 << 64);
-        },
-    );
+fn a_wide_ipv6_prefix_does_not_block_a_depot() {
+    in_a_node("nodes::a_wide_ipv6_prefix_does_not_block_a_depot", |_| {
+        // All in one /48.
+        strangers_of_ipv6(1400, 1 << 64);
+    });
 }
 
-/// Loopback, link-local and never-dialled addresses, and forms in which IPv6 carries them.
+/// Loopback, link-local and never-dialled addresses, and their IPv6 forms.
 const HELD: [&str; 8] = [
     "127.0.0.1",
     "::1",
@@ -151,25 +145,22 @@ const CARRIED: [&str; 4] = [
 ];
 
 #[test]
-fn a_rule_for_everywhere_leads_to_no_local_address() {
-    in_a_node(
-        "nodes::a_rule_for_everywhere_leads_to_no_local_address",
-        |_| {
-            let world = World::new();
-            let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
-            let depot = depot.address.parse().unwrap();
-            for text in HELD {
-                let host = Host::Ip(text.parse().unwrap());
-                assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
-            }
-        },
-    );
+fn a_catch_all_rule_excludes_local_addresses() {
+    in_a_node("nodes::a_catch_all_rule_excludes_local_addresses", |_| {
+        let world = World::new();
+        let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
+        let depot = depot.address.parse().unwrap();
+        for text in HELD {
+            let host = Host::Ip(text.parse().unwrap());
+            assert_eq!(answer(&world, depot, host), StatusCode::Refused, "{text}");
+        }
+    });
 }
 
 #[test]
-fn a_rule_for_everywhere_leads_to_no_address_of_the_depot() {
+fn a_catch_all_rule_excludes_the_depots_addresses() {
     in_a_node(
-        "nodes::a_rule_for_everywhere_leads_to_no_address_of_the_depot",
+        "nodes::a_catch_all_rule_excludes_the_depots_addresses",
         |own| {
             let world = World::new();
             let depot = world.depot("depot", "0.0.0.0:0", &everywhere(&world));
@@ -185,9 +176,9 @@ fn a_rule_for_everywhere_leads_to_no_address_of_the_depot() {
 }
 
 #[test]
-fn translated_and_teredo_addresses_are_to_be_named() {
+fn translated_and_teredo_addresses_need_explicit_rules() {
     in_a_node(
-        "nodes::translated_and_teredo_addresses_are_to_be_named",
+        "nodes::translated_and_teredo_addresses_need_explicit_rules",
         |_| {
             let world = World::new();
             let depot = world.depot("depot", "127.0.0.1:0", &everywhere(&world));
@@ -201,9 +192,9 @@ fn translated_and_teredo_addresses_are_to_be_named() {
 }
 
 #[test]
-fn names_lead_to_no_inside_address_in_any_clothes() {
+fn names_cannot_lead_to_internal_addresses_in_any_form() {
     in_a_node(
-        "nodes::names_lead_to_no_inside_address_in_any_clothes",
+        "nodes::names_cannot_lead_to_internal_addresses_in_any_form",
         |own| {
             let world = World::new();
             let own = own.to_string();
@@ -225,7 +216,7 @@ fn names_lead_to_no_inside_address_in_any_clothes() {
             for (n, address) in tricks.iter().enumerate() {
                 let host = Host::parse(&format!("trick{n}.example")).unwrap();
                 let code = answer(&world, depot, host);
-                // The system's resolver does not look up some of them at all.
+                // The system's resolver refuses to look up some of them.
                 assert!(
                     matches!(code, StatusCode::Refused | StatusCode::NameNotFound),
                     "{address}: {code:?}"
@@ -235,7 +226,7 @@ fn names_lead_to_no_inside_address_in_any_clothes() {
     );
 }
 
-/// `attacker`, whose rule leads to `to`, asks for names that are never answered, 96 at a time; then
+/// `attacker`, whose rule leads to `to`, requests names that are never answered, 96 at a time; then
 /// `me` copies by a name that the machine knows.
 fn slow_names(to: &str) {
     let world = World::new();
@@ -259,8 +250,7 @@ fn slow_names(to: &str) {
         let open = opens::to_depot(attacker.signing_key(), address, Endpoint::new(name, 7511));
         open.and_then(|open| opens::bytes(&open)).ok()
     });
-    // As many look-ups as a depot of the first version makes at once, and as many OPENs as wait
-    // behind them.
+    // Wait until the depot makes 32 look-ups at once and the attacker has sent 96 OPENs.
     world.attackers.block_on(async {
         let mut look = tokio::time::interval(Duration::from_millis(10));
         let begun = async {
@@ -290,17 +280,16 @@ fn slow_names(to: &str) {
 }
 
 #[test]
-fn slow_names_that_no_rule_can_grant_keep_no_copy_from_a_depot() {
+fn slow_names_without_a_rule_do_not_block_a_depot() {
     in_a_node(
-        "nodes::slow_names_that_no_rule_can_grant_keep_no_copy_from_a_depot",
+        "nodes::slow_names_without_a_rule_do_not_block_a_depot",
         |_| slow_names("192.0.2.0/24"),
     );
 }
 
 #[test]
-fn slow_names_that_a_rule_grants_keep_no_copy_from_a_depot() {
-    in_a_node(
-        "nodes::slow_names_that_a_rule_grants_keep_no_copy_from_a_depot",
-        |_| slow_names("*.example.net"),
-    );
+fn slow_names_with_a_rule_do_not_block_a_depot() {
+    in_a_node("nodes::slow_names_with_a_rule_do_not_block_a_depot", |_| {
+        slow_names("*.example.net")
+    });
 }

@@ -1,5 +1,5 @@
-//! Attempts to be let off where no rule leads: at what is beside the off-ramp, in another's name,
-//! or again.
+//! Attempts to reach servers that no rule permits: on the off-ramp's own host, in another's name,
+//! or by replay.
 
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn ask(world: &World, offramp: &Service, open: &Open) -> StatusCode {
     world.attackers.block_on(asked).unwrap().code
 }
 
-/// An ordinary server; who comes is counted by accepting.
+/// An ordinary server. Accepting counts the clients.
 fn server() -> (TcpListener, Endpoint) {
     let listener = TcpListener::bind(ANY).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -33,7 +33,7 @@ fn nobody_came(listener: &TcpListener) -> bool {
     listener.accept().is_err()
 }
 
-/// An honest session of `me` with `server`: one byte there, one back.
+/// Opens an honest session of `me` with `server`: one byte in each direction.
 fn assert_honest(world: &World, offramp: &Service, listener: &TcpListener, server: &Endpoint) {
     let options = ConnectOptions::to_server(
         server.clone(),
@@ -58,9 +58,9 @@ fn assert_honest(world: &World, offramp: &Service, listener: &TcpListener, serve
         .expect("an honest session did not come about in time");
 }
 
-/// A rule for the whole world, and for all names, leads to nothing on this machine or beside it.
+/// A rule for all addresses and names still permits nothing on this machine or next to it.
 #[test]
-fn a_rule_for_everywhere_leads_to_nothing_inside() {
+fn a_catch_all_rule_excludes_internal_addresses() {
     let world = World::new();
     let me = world.identity("me");
     let offramp = world.offramp(&servers(
@@ -74,7 +74,7 @@ fn a_rule_for_everywhere_leads_to_nothing_inside() {
         "127.0.0.1",
         "127.66.0.1",
         "0.0.0.0",
-        // Where clouds tell whoever asks from inside about the machine, keys among it.
+        // Metadata service of clouds, which gives machines their keys.
         "169.254.169.254",
         "[::1]",
         "[::]",
@@ -84,7 +84,7 @@ fn a_rule_for_everywhere_leads_to_nothing_inside() {
         "[::127.0.0.1]",
         "[64:ff9b::127.0.0.1]",
         "[2002:7f00:1::1]",
-        // A name that leads inside, wherever it is looked up (RFC 6761).
+        // A name that always resolves to this machine (RFC 6761).
         "localhost",
         "LOCALHOST",
         "255.255.255.255",
@@ -98,7 +98,7 @@ fn a_rule_for_everywhere_leads_to_nothing_inside() {
 }
 
 #[test]
-fn another_s_name_another_server_and_another_time_reach_nobody() {
+fn redirected_and_replayed_offramp_opens_are_refused() {
     let world = World::new();
     let (me, attacker) = (world.identity("me"), world.identity("attacker"));
     let offramp = world.offramp(&servers(&[world.stage.key("me")], &["127.0.0.1"]));
@@ -112,7 +112,7 @@ fn another_s_name_another_server_and_another_time_reach_nobody() {
     let mut forged = of(&attacker);
     forged.principal = me.public();
     case(&forged, StatusCode::BadSignature);
-    // What is signed for one server is good for no other.
+    // A signature for one server is not valid for another.
     let mut bent = opens::to_server(
         me.signing_key(),
         address,
@@ -147,10 +147,10 @@ fn another_s_name_another_server_and_another_time_reach_nobody() {
     );
 }
 
-/// The answer says nothing of what is inside to who has not signed: the same for a port that is
-/// open and one that is closed.
+/// An unsigned request gets the same answer for an open port as for a closed one, so it reveals
+/// nothing about internal servers.
 #[test]
-fn strangers_learn_nothing_of_what_is_inside() {
+fn strangers_learn_nothing_about_internal_servers() {
     let world = World::new();
     let attacker = world.identity("attacker");
     let offramp = world.offramp(&servers(&[world.stage.key("me")], &["127.0.0.1"]));
@@ -166,7 +166,7 @@ fn strangers_learn_nothing_of_what_is_inside() {
 }
 
 #[test]
-fn a_crowd_at_the_offramp_keeps_no_session_out() {
+fn floods_do_not_block_the_offramp() {
     let world = World::new();
     let key = world.stage.key("me");
     let offramp = world.offramp(&servers(&[key], &["127.0.0.1"]));

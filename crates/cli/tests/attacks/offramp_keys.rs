@@ -1,4 +1,4 @@
-//! Attempts of a controller to read what programs send, by an off-ramp of its own.
+//! Attempts of a controller to read what programs send, with an off-ramp of its own.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::stage::{Stage, errors};
 use crate::world::*;
 
-/// A process that ends with its value.
+/// A process that is ended when the value is dropped.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -22,7 +22,7 @@ impl Drop for Ended {
     }
 }
 
-/// A controller that answers every question with these rules, on a socket that `me` asks.
+/// A controller that answers every question with these rules, on a socket that `me` uses.
 fn hostile_controller(stage: &Stage, rules: &str) {
     let socket = stage.path("controller.socket");
     let listener = UnixListener::bind(&socket).unwrap();
@@ -37,7 +37,7 @@ fn hostile_controller(stage: &Stage, rules: &str) {
             thread::spawn(move || {
                 let mut asked = Vec::new();
                 let mut byte = [0];
-                // One request after the other, each without a body.
+                // Requests arrive one after the other, without bodies.
                 while stream.read_exact(&mut byte).is_ok() {
                     asked.push(byte[0]);
                     if asked.ends_with(b"\r\n\r\n") {
@@ -59,7 +59,8 @@ fn hostile_controller(stage: &Stage, rules: &str) {
     assert!(used.status.success(), "{}", errors(&used));
 }
 
-/// An on-ramp of `me` that goes by the controller: its SOCKS entry, and the file of its rules.
+/// Starts an on-ramp of `me` that follows the controller. Returns its SOCKS entry, and the file of
+/// its rules.
 fn onramp(stage: &Stage) -> (Ended, SocketAddr, PathBuf) {
     let socket = stage.path("programs/socket");
     let mut command = stage.longhaul("me");
@@ -93,7 +94,7 @@ fn onramp(stage: &Stage) -> (Ended, SocketAddr, PathBuf) {
     )
 }
 
-/// A connection by SOCKS5 (RFC 1928), with a word there and back.
+/// Connects by SOCKS5 (RFC 1928), and exchanges a word in each direction.
 fn talk(socks: SocketAddr, server: &TcpListener) {
     let SocketAddr::V4(to) = server.local_addr().unwrap() else {
         panic!("it listens on IPv4")
@@ -128,16 +129,17 @@ fn has_key(file: &Path) -> bool {
     std::fs::read_to_string(file).unwrap().contains("lhk1:")
 }
 
-/// The off-ramp is the controller's own, and the rule names its key for whatever there is.
+/// The off-ramp is the controller's own, and the rule names its key for all destinations.
 #[test]
-fn a_controller_leads_nobody_to_an_offramp_of_its_own() {
+fn a_controller_cannot_name_its_own_offramp() {
     let world = World::new();
     let stage = &world.stage;
     let (evil, key) = (TcpListener::bind(ANY).unwrap(), stage.key("attacker"));
     evil.set_nonblocking(true).unwrap();
     let at = evil.local_addr().unwrap();
     let rules = format!(
-        "[[route]]\nto = [\"*\", \"0.0.0.0/0\", \"127.0.0.0/8\"]\nofframp = \"{key}@{at}\"\nalways = true\nfall_back = false\n"
+        "[[route]]\nto = [\"*\", \"0.0.0.0/0\", \"127.0.0.0/8\"]\nofframp = \"{key}@{at}\"\n\
+         always = true\nfall_back = false\n"
     );
     hostile_controller(stage, &rules);
     let (_onramp, socks, file) = onramp(stage);
@@ -146,7 +148,7 @@ fn a_controller_leads_nobody_to_an_offramp_of_its_own() {
     let came = evil.accept().map(|(_, from)| from);
     assert_eq!(came.unwrap_err().kind(), ErrorKind::WouldBlock);
     assert!(!has_key(&file), "the file may be used as one's own");
-    // Nor does it get in by way of a file that is printed.
+    // Printed rules do not carry the key either.
     let printed = stage.longhaul("me").args(["controller", "routes"]).output();
     let printed = printed.unwrap();
     let text = String::from_utf8_lossy(&printed.stdout);

@@ -1,4 +1,4 @@
-//! Guests of an on-ramp: at what is beside it, at its rules, in crowds, and at its log.
+//! Guests of an on-ramp attack servers near it, its rules, its capacity and its log.
 
 use std::fs::Permissions;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,25 +13,25 @@ use serde_json::Value;
 use crate::nodes::in_a_node;
 use crate::world::*;
 
-/// Strangers that hold connections: more than the on-ramp of these tests carries.
+/// Hostile connections: more than the on-ramp of these tests carries.
 const STRANGERS: usize = 700;
 const PER_SECOND: u32 = 1500;
-/// Connections that it carries.
+/// Connections that the on-ramp carries.
 const CARRIED: &str = "256";
 const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 1_200;
-/// Requests of one guest in a row, and lines and bytes of log that they may leave within some
+/// Requests of one guest in a row, and the lines and bytes of log that they may cause within some
 /// seconds.
 const REQUESTS: usize = 2_000;
 const MAX_LOG_LINES: usize = 600;
 const MAX_LOG_BYTES: usize = 128 << 10;
-/// A port of nobody.
+/// A port without a listener.
 const DISCARD: u16 = 9;
 
-/// An on-ramp under way, which logs to `gateway.log`.
+/// A running on-ramp that logs to `gateway.log`.
 struct Onramp {
     child: Child,
     places: Value,
-    // Kept open, lest its writes fail.
+    // Kept open so that its writes do not fail.
     _out: BufReader<ChildStdout>,
 }
 
@@ -68,7 +68,7 @@ impl Drop for Onramp {
     }
 }
 
-/// A file with a user and a password.
+/// Writes a file with a user and a password.
 fn login_file(world: &World) -> String {
     let file = world.stage.path("login");
     std::fs::write(&file, "me:word\n").unwrap();
@@ -82,7 +82,7 @@ fn connected(to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// The status of an answer, and the rest of what came within the time, up to the end or `enough`.
+/// Returns the status of an answer, and the rest that arrived in time, up to the end or `enough`.
 fn answer(proxy: SocketAddr, request: &str, enough: fn(&str) -> bool) -> (u16, String) {
     let mut stream = connected(proxy);
     stream.write_all(request.as_bytes()).unwrap();
@@ -107,7 +107,7 @@ fn connect_by_http(proxy: SocketAddr, to: &str) -> u16 {
     answer(proxy, &request, |text| text.contains("\r\n\r\n")).0
 }
 
-/// The reply of SOCKS5 to a name and a port.
+/// Returns the SOCKS5 reply for a name and a port.
 fn connect_by_socks(proxy: SocketAddr, name: &str, port: u16) -> u8 {
     let mut stream = connected(proxy);
     let length = u8::try_from(name.len()).unwrap();
@@ -161,7 +161,7 @@ fn guests_reach_nothing_local_through_an_onramp() {
                     &[&entries[..], &["--allow-from", "0.0.0.0/0"]].concat(),
                 )
             };
-            // Nothing is said of it, or a rule is for everywhere: neither names what is inside.
+            // Without rules or with a rule for everything, internal addresses are not named.
             for table in ["", "[[route]]\nto = [\"0.0.0.0/0\", \"::/0\", \"*\"]\n"] {
                 let onramp = start(table);
                 let (http, socks) = (onramp.at("http"), onramp.at("socks"));
@@ -177,7 +177,7 @@ fn guests_reach_nothing_local_through_an_onramp() {
                     ("169.254.169.254", 80),
                     (&own.to_string(), outer),
                     (&format!("[::ffff:{own}]"), outer),
-                    // The proxy itself, to which the next request would come from this machine.
+                    // The proxy itself, whose next request would come from this machine.
                     (&own.to_string(), http.port()),
                     ("127.0.0.1", local.port()),
                 ] {
@@ -192,7 +192,7 @@ fn guests_reach_nothing_local_through_an_onramp() {
                         assert_eq!(connect_by_socks(socks, bare, port), 2, "SOCKS {to}");
                     }
                 }
-                // Where a name leads is seen once it is looked up.
+                // The address of a name is checked once it is looked up.
                 for name in ["localhost", "LOCALHOST", "localhost."] {
                     assert_ne!(
                         connect_by_http(http, &format!("{name}:{inner}")),
@@ -202,14 +202,14 @@ fn guests_reach_nothing_local_through_an_onramp() {
                     assert_ne!(connect_by_socks(socks, name, inner), 0, "{name}");
                 }
                 assert!(nobody_came(&inside));
-                // A program of this machine goes where it could go without the on-ramp.
+                // A program of this machine reaches what it could reach without the on-ramp.
                 assert_eq!(connect_by_http(local, &format!("127.0.0.1:{inner}")), 200);
                 inside[0].set_nonblocking(false).unwrap();
                 inside[0].accept().unwrap();
                 inside[0].set_nonblocking(true).unwrap();
             }
-            // Nor by a session that falls back from a depot that nobody runs: there it would be
-            // connected to.
+            // Nor through a session that falls back from a depot that does not run, to a direct
+            // connection.
             let depot = world.stage.key("depot");
             let rule = format!(
                 "[[route]]\nto = [\"*\"]\nvia = \"{depot}@{own}:{DISCARD}\"\nacceptor = true\n"
@@ -221,7 +221,7 @@ fn guests_reach_nothing_local_through_an_onramp() {
             }
             assert!(nobody_came(&inside));
             drop(onramp);
-            // What a rule names is reached, and what is beside it is not.
+            // What a rule names is reached, and its neighbour is not.
             let named = format!("[[route]]\nto = [\"{own}\"]\nports = [{outer}]\n");
             let onramp = start(&named);
             let http = onramp.at("http");
@@ -262,7 +262,7 @@ fn proxy_pac_shows_rules_only_to_those_it_serves() {
 }
 
 #[test]
-fn idle_strangers_shut_no_onramp_with_login() {
+fn idle_connections_do_not_block_an_onramp_with_login() {
     let world = World::new();
     let login = login_file(&world);
     let arguments = [
@@ -298,7 +298,8 @@ fn idle_strangers_shut_no_onramp_with_login() {
     stream.read_exact(&mut reply[..1]).unwrap();
     assert_eq!(reply[0], b'!');
     let authorized = format!(
-        "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\nProxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
+        "CONNECT 127.0.0.1:{port} HTTP/1.1\r\nHost: h\r\n\
+         Proxy-Authorization: Basic bWU6d29yZA==\r\n\r\n"
     );
     let (status, text) = answer(onramp.at("http"), &authorized, |text| {
         text.contains("\r\n\r\n")
@@ -312,13 +313,13 @@ fn idle_strangers_shut_no_onramp_with_login() {
 }
 
 #[test]
-fn a_guest_fills_no_log_of_an_onramp() {
+fn a_guest_cannot_fill_the_log_of_an_onramp() {
     let world = World::new();
     let onramp = Onramp::start(&world, &["--http", "127.0.0.1:0"]);
     let mut stream = connected(onramp.at("http"));
     let mut sender = stream.try_clone().unwrap();
     let request = format!("GET http://127.0.0.1:{DISCARD}/ HTTP/1.1\r\nHost: h\r\n\r\n");
-    // Pipelined: answers are read while more is asked for.
+    // Pipelined: answers are read while more requests are sent.
     let asking = thread::spawn(move || sender.write_all(request.repeat(REQUESTS).as_bytes()));
     let mut answered = 0;
     let mut lines = BufReader::new(&mut stream).lines();

@@ -1,4 +1,4 @@
-//! OPENs: false ones, and floods of good ones by one listed key.
+//! Invalid OPENs, and floods of valid ones by one listed key.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -13,7 +13,7 @@ use longhaul_proto::{Endpoint, Open, StatusCode};
 use crate::world::*;
 
 const ANSWER: Duration = Duration::from_secs(8);
-/// OPENs of a flood: more than all ids that a place remembers, and bounded in time besides.
+/// OPENs of a flood: more than the ids that a depot remembers. It is also bounded in time.
 const FLOOD: u64 = 66_000;
 const FLOOD_PER_SECOND: u32 = 100_000;
 const FLOOD_TIME: Duration = Duration::from_secs(15);
@@ -27,7 +27,7 @@ fn ask_open(world: &World, target: &str, open: &Open) -> StatusCode {
     ask(world, target, &opens::bytes(open).unwrap()).code
 }
 
-/// A place that the depot's policy allows, where connections are counted.
+/// A destination that the depot's policy permits, where connections are counted.
 fn place() -> (TcpListener, Endpoint) {
     let listener = TcpListener::bind(ANY).unwrap();
     listener.set_nonblocking(true).unwrap();
@@ -39,13 +39,13 @@ fn nobody_came(listener: &TcpListener) -> bool {
     matches!(listener.accept(), Err(error) if error.kind() == ErrorKind::WouldBlock)
 }
 
-/// No policy here allows it: documentation's own network (RFC 5737).
+/// A destination that no policy here permits: a documentation network (RFC 5737).
 fn elsewhere() -> Endpoint {
     SocketAddr::from(([192, 0, 2, 1], 7511)).into()
 }
 
 #[test]
-fn forged_bent_and_misrouted_opens_lead_nowhere() {
+fn forged_altered_and_misrouted_opens_are_refused() {
     let world = World::new();
     let depot = world.open_depot();
     let server = world.serve(&["--read", &world.stage.key("me")]);
@@ -98,7 +98,7 @@ fn forged_bent_and_misrouted_opens_lead_nowhere() {
 }
 
 #[test]
-fn a_replayed_open_leads_nowhere() {
+fn a_replayed_open_is_refused() {
     let world = World::new();
     let depot = world.open_depot();
     let (listener, destination) = place();
@@ -116,7 +116,7 @@ fn a_replayed_open_leads_nowhere() {
 }
 
 #[test]
-fn what_the_policy_refuses_is_not_remembered() {
+fn refused_opens_are_not_remembered() {
     let world = World::new();
     let depot = world.open_depot();
     let me = world.identity("me");
@@ -164,7 +164,7 @@ fn the_number_of_depots_passed_is_checked_before_the_dial() {
     assert!(nobody_came(&listener), "the depot dialled for it");
 }
 
-/// A listed key asks for `destination` as fast as it can; then an honest key is served.
+/// A listed key requests `destination` as fast as it can; then an honest key is served.
 fn flood_with(destination: Endpoint, limit: Duration) {
     let world = World::new();
     let key = world.stage.key("me");
@@ -188,20 +188,20 @@ fn flood_with(destination: Endpoint, limit: Duration) {
 }
 
 #[test]
-fn a_listed_key_that_asks_for_what_is_refused_keeps_no_copy_from_a_depot() {
+fn floods_of_refused_opens_do_not_block_a_depot() {
     flood_with(elsewhere(), FLOOD_TIME);
 }
 
 #[test]
-fn a_listed_key_that_asks_for_what_is_allowed_keeps_no_copy_from_a_depot() {
-    // Nobody listens there any more.
+fn floods_of_allowed_opens_do_not_block_a_depot() {
+    // The listener is gone.
     let (listener, destination) = place();
     drop(listener);
     flood_with(destination, FLOOD_TIME / 4);
 }
 
 #[test]
-fn false_signatures_in_the_name_of_a_listed_key_keep_no_copy_from_a_depot() {
+fn floods_of_forged_signatures_do_not_block_a_depot() {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);

@@ -1,4 +1,4 @@
-//! Servers that answer a pull with what was not asked for.
+//! Servers that answer a pull with something else than was requested.
 
 use std::path::Path;
 use std::process::Output;
@@ -8,8 +8,7 @@ use longhaul_hostile::{Answer, HostileServer, frames};
 
 use crate::world::*;
 
-/// Runs `cp` from a server that says `said`, with these arguments; its sources are put behind the
-/// server's address.
+/// Runs `cp` from a server that sends `said`. `sources` are appended to the server's address.
 fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &str) -> Output {
     let answer = Answer {
         frames: said.concat(),
@@ -32,7 +31,7 @@ fn pull(world: &World, said: &[Vec<u8>], flags: &[&str], sources: &[&str], to: &
     output.expect("a copy from a hostile server did not end")
 }
 
-/// The names beneath `dir`, in order.
+/// Returns the names beneath `dir`, in order.
 fn found(dir: &Path) -> Vec<String> {
     let mut names: Vec<String> = std::fs::read_dir(dir)
         .unwrap()
@@ -42,7 +41,7 @@ fn found(dir: &Path) -> Vec<String> {
     names
 }
 
-/// A tree with files that a shell and a server of logins would read.
+/// A tree with files that a shell and an ssh server would read.
 fn tree() -> Vec<Vec<u8>> {
     vec![
         frames::directory(0, b""),
@@ -62,7 +61,7 @@ fn a_pull_of_the_root_without_recursion_writes_no_tree() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_does_not_become_a_tree() {
+fn a_requested_file_does_not_become_a_tree() {
     let world = World::new();
     let output = pull(&world, &tree(), &[], &["report"], "here/");
     assert_ne!(output.status.code(), Some(0));
@@ -72,7 +71,7 @@ fn a_file_that_was_asked_for_does_not_become_a_tree() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_does_not_become_a_link() {
+fn a_requested_file_does_not_become_a_link() {
     let world = World::new();
     let said = [frames::symlink(0, b"", b"/etc/passwd"), frames::end(1)];
     let output = pull(&world, &said, &[], &["report"], "here/");
@@ -81,7 +80,7 @@ fn a_file_that_was_asked_for_does_not_become_a_link() {
 }
 
 #[test]
-fn a_file_that_was_asked_for_has_nothing_beneath_it() {
+fn a_requested_file_has_nothing_beneath_it() {
     let world = World::new();
     let said = [
         frames::honest_small(0, b".bashrc", b"evil"),
@@ -110,7 +109,7 @@ fn one_source_has_one_root() {
 }
 
 #[test]
-fn a_tree_that_was_asked_for_stays_in_its_place() {
+fn a_requested_tree_stays_in_its_place() {
     let world = World::new();
     let outside = world.stage.path("outside");
     std::fs::create_dir(&outside).unwrap();

@@ -10,7 +10,7 @@ use longhaul_proto::SigningKey;
 use crate::world::World;
 
 #[test]
-fn a_read_only_key_has_the_agent_connect_nowhere() {
+fn a_read_only_key_cannot_make_the_agent_connect() {
     let world = World::new();
     let [reader, all] = [(); 2].map(|()| SigningKey::generate().unwrap());
     let keys = format!("{} ben read\n{} ana all\n", reader.public(), all.public());
@@ -46,7 +46,7 @@ fn a_read_only_key_has_the_agent_connect_nowhere() {
     }
     let came = listener.accept();
     assert!(came.is_err_and(|error| error.kind() == ErrorKind::WouldBlock));
-    // It may see directories of the agent's machine.
+    // It may list directories of the agent's machine.
     let here = format!("{}/", world.stage.path("root").display());
     assert_eq!(list(&reader, &here), 200);
     assert_eq!(list(&all, &here), 200);

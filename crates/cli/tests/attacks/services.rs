@@ -1,5 +1,4 @@
-//! Crowds at services that answer HTTP: the agent's page, the controller's archive, the page of
-//! metrics.
+//! Floods of HTTP services: the agent's page, the controller's archive, the page of metrics.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -10,13 +9,13 @@ use longhaul_hostile::{Manner, Usage};
 use crate::stage::Service;
 use crate::world::*;
 
-/// Strangers that hold connections: more than any gate has places.
+/// Hostile connections: more than any gate has permits for.
 const STRANGERS: usize = 1400;
 const PER_SECOND: u32 = 1500;
-/// What a service may hold while they come.
+/// Maximum descriptors of a service during a flood.
 const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 400;
-/// Requests whose bodies do not end, what each has sent of its body, and the memory of the test
-/// build that a service may take for all of them, in bytes.
+/// Requests with endless bodies, the bytes that each has sent, and the memory in bytes that a
+/// service of the test build may use for all of them.
 const UNFINISHED: usize = 300;
 const BODY_BYTES: usize = 512 << 10;
 const MAX_MEMORY_UNDER_BODIES: u64 = 128 << 20;
@@ -27,7 +26,7 @@ fn agent(world: &World) -> Service {
     world.stage.service(command, "http")
 }
 
-/// The status of an answer to a request.
+/// Returns the status of an answer to a request.
 fn status(at: &str, request: &str) -> u16 {
     let mut stream = TcpStream::connect_timeout(&at.parse().unwrap(), HONEST).unwrap();
     stream.set_read_timeout(Some(HONEST)).unwrap();
@@ -69,7 +68,7 @@ fn assert_few_descriptors(service: &Service) {
 }
 
 #[test]
-fn idle_strangers_keep_nobody_from_the_agent() {
+fn idle_connections_do_not_block_the_agent() {
     let world = World::new();
     let agent = agent(&world);
     let _crowd = world.strangers(&agent.address, STRANGERS, PER_SECOND, Manner::Idle);
@@ -91,7 +90,8 @@ fn unfinished_bodies_cost_the_agent_bounded_memory() {
     let agent = agent(&world);
     let at: SocketAddr = agent.address.parse().unwrap();
     let head = format!(
-        "POST /api/v1/session HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        "POST /api/v1/session HTTP/1.1\r\nHost: {at}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
         BODY_BYTES + 1
     );
     let body = vec![b' '; BODY_BYTES];
@@ -99,7 +99,7 @@ fn unfinished_bodies_cost_the_agent_bounded_memory() {
         .filter_map(|_| {
             let mut stream = TcpStream::connect(at).ok()?;
             stream.set_write_timeout(Some(HONEST)).unwrap();
-            // It may be refused before it is sent: that is the service's right.
+            // The service may refuse it before it is complete.
             let _ = stream
                 .write_all(head.as_bytes())
                 .and_then(|()| stream.write_all(&body));
@@ -122,18 +122,19 @@ fn unfinished_bodies_cost_the_agent_bounded_memory() {
 }
 
 #[test]
-fn idle_strangers_keep_nobody_from_the_archive() {
+fn idle_connections_do_not_block_the_archive() {
     let world = World::new();
     let mut command = world.logged("control");
     command.args(["control", "--archive", "127.0.0.1:0"]);
     let control = world.stage.service(command, "archive");
     let _crowd = world.strangers(&control.address, STRANGERS, PER_SECOND, Manner::Idle);
     let post = format!(
-        "POST /api/v1/pscheduler HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n{}\r\n",
+        "POST /api/v1/pscheduler HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\
+         {}\r\n",
         control.address,
         bearer(&world, "control/state/control/token"),
     );
-    // Nothing was measured, which is no run of pScheduler's; it was let in all the same.
+    // It contains no measurement, so it is not a run of pScheduler's; it is accepted all the same.
     let answered = status(&control.address, &post);
     assert!(
         (400..500).contains(&answered) && ![401, 403, 429].contains(&answered),
@@ -148,7 +149,7 @@ fn idle_strangers_keep_nobody_from_the_archive() {
 }
 
 #[test]
-fn idle_strangers_keep_no_scraper_from_the_metrics() {
+fn idle_connections_do_not_block_the_metrics_page() {
     let world = World::new();
     let mut command = world.logged("control");
     command.args(["control", "--metrics", "127.0.0.1:0"]);

@@ -1,4 +1,4 @@
-//! Attacks on what the keys of a controller share: its books, its writer, its holds.
+//! Attacks on what the keys of a controller share: its calendar, its writer, its holds.
 
 use std::sync::Arc;
 
@@ -11,14 +11,17 @@ use crate::controller::{Controller, Principal};
 use crate::world::{HONEST, World};
 
 const HOUR_MS: u64 = 3_600_000;
-/// Recurrences that are asked for at once.
+/// Recurrences that are requested at once.
 const FLOOD: usize = 60;
-/// Windows of the largest recurrence that is accepted.
+/// Windows of the largest accepted recurrence.
 const EACH_DAY_OF_A_YEAR: u64 = 366;
 
-/// A request for a little from `dtn1` to `store`, which ends so far ahead.
+/// A small request from `dtn1` to `store` that ends this far ahead.
 fn request(ahead_ms: u64) -> Value {
-    json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1000}}, "end_ms": unix_ms() + ahead_ms})
+    json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1000}},
+        "end_ms": unix_ms() + ahead_ms
+    })
 }
 
 fn reserve(controller: &Controller<'_>, principal: &Principal, request: &Value) -> (u16, Value) {
@@ -57,7 +60,7 @@ fn a_key_has_its_share_of_reservations_and_holds() {
         status == 403 && problem["detail"].to_string().contains("reservations"),
         "{problem}"
     );
-    // Nobody reserves beyond the horizon, neither at once nor again and again.
+    // Nobody reserves beyond the horizon, neither at once nor by recurrence.
     for far in [400 * 24 * HOUR_MS + HOUR_MS, 7900 * 365 * 24 * HOUR_MS] {
         let (status, problem) = reserve(&controller, &honest, &request(far));
         assert_eq!(status, 403, "{problem}");
@@ -66,10 +69,10 @@ fn a_key_has_its_share_of_reservations_and_holds() {
 }
 
 #[test]
-fn nobody_waits_behind_the_recurrences_of_another_key() {
+fn recurrences_of_a_key_do_not_delay_others() {
     let world = World::new();
     let controller = Controller::new(&world);
-    // Far more than its share may be refused before it is planned: this one may have all.
+    // Far more than a key's share may be refused before planning; this key may have everything.
     let role = json!({"rights": [
         {"resource": "reservations", "permission": "create", "constraint": "any",
             "limits": {"reservations": 1_000_000, "holds": 1_000_000}},
@@ -82,7 +85,7 @@ fn nobody_waits_behind_the_recurrences_of_another_key() {
     let mut daily = request(HOUR_MS);
     daily["recurrence"] = json!({"rule": format!("FREQ=DAILY;COUNT={EACH_DAY_OF_A_YEAR}")});
     world.attackers.block_on(async {
-        // Ended with the test, whatever of it waits then.
+        // Aborted with the test, even if requests still wait.
         let mut flood = JoinSet::new();
         for _ in 0..FLOOD {
             let (attacker, daily) = (Arc::clone(&attacker), daily.clone());
@@ -97,7 +100,7 @@ fn nobody_waits_behind_the_recurrences_of_another_key() {
             let (status, answer) = answered.expect("an honest request was not answered in time");
             assert_eq!(status, 201, "{answer}");
         }
-        // All that was asked before is not answered first.
+        // Earlier requests are not all answered first.
         let mut answered = 1;
         while flood.try_join_next().is_some() {
             answered += 1;
@@ -107,10 +110,10 @@ fn nobody_waits_behind_the_recurrences_of_another_key() {
 }
 
 #[test]
-fn only_its_owner_or_who_may_change_it_settles_a_hold() {
+fn only_authorised_keys_settle_a_hold() {
     let world = World::new();
     let controller = Controller::new(&world);
-    // It sees all and may reserve: that is not to decide for others.
+    // It may see everything and reserve, but not decide for others.
     let attacker = controller.principal(&["reserver", "reader"], "");
     let honest = controller.principal(&["reserver"], "");
     let operator = controller.principal(&["operator"], "");

@@ -1,4 +1,4 @@
-//! Who has no key: idle, slow and senseless connections, and what they write into logs.
+//! Attackers without a key: idle, slow and invalid connections, and what they cause in logs.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use longhaul_hostile::{Manner, Usage};
 
 use crate::world::*;
 
-/// Strangers that hold connections: more than any gate has places, from four addresses.
+/// Hostile connections: more than any gate has permits for, from four addresses.
 const STRANGERS: usize = 1400;
-/// They come so many a second, and again when they are closed.
+/// New connections per second; closed ones are opened again.
 const PER_SECOND: u32 = 1500;
-/// What a server or a depot may hold while strangers come.
+/// Maximum descriptors of a server or a depot during the flood.
 const MAX_DESCRIPTORS_UNDER_STRANGERS: u64 = 1_600;
-/// Memory, in bytes, that a server or a depot of the test build may take under strangers.
+/// Maximum memory of a server or a depot of the test build during the flood, in bytes.
 const MAX_MEMORY_UNDER_STRANGERS: u64 = 96 << 20;
-/// Lines and bytes of log that some thousand senseless connections may leave within some seconds.
+/// Maximum lines and bytes of log that some thousand invalid connections may cause within some
+/// seconds.
 const MAX_LOG_LINES: usize = 300;
 const MAX_LOG_BYTES: usize = 64 * 1024;
 
@@ -50,46 +51,46 @@ fn a_copy_over_a_depot_under(manner: Manner) {
 }
 
 #[test]
-fn idle_strangers_keep_no_copy_from_serve() {
+fn idle_connections_do_not_block_serve() {
     a_copy_from_serve_under(Manner::Idle);
 }
 
 #[test]
-fn strangers_that_drip_keep_no_copy_from_serve() {
+fn slow_connections_do_not_block_serve() {
     a_copy_from_serve_under(Manner::Drip);
 }
 
 #[test]
-fn half_opens_keep_no_copy_from_serve() {
+fn half_opens_do_not_block_serve() {
     a_copy_from_serve_under(Manner::HalfOpen);
 }
 
 #[test]
-fn garbage_keeps_no_copy_from_serve() {
+fn garbage_does_not_block_serve() {
     a_copy_from_serve_under(Manner::Garbage);
 }
 
 #[test]
-fn idle_strangers_keep_no_copy_from_a_depot() {
+fn idle_connections_do_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::Idle);
 }
 
 #[test]
-fn strangers_that_drip_keep_no_copy_from_a_depot() {
+fn slow_connections_do_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::Drip);
 }
 
 #[test]
-fn half_opens_keep_no_copy_from_a_depot() {
+fn half_opens_do_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::HalfOpen);
 }
 
 #[test]
-fn garbage_keeps_no_copy_from_a_depot() {
+fn garbage_does_not_block_a_depot() {
     a_copy_over_a_depot_under(Manner::Garbage);
 }
 
-/// Garbage for a while; then what the log came to.
+/// Sends garbage for a while, and returns the log.
 fn log_of_garbage(world: &World, who: &str, address: &str) -> String {
     let crowd = world.strangers(address, 200, 2000, Manner::Garbage);
     let enough = world
@@ -111,21 +112,21 @@ fn assert_bounded(log: &str) {
 }
 
 #[test]
-fn strangers_write_the_log_of_serve_at_a_bounded_rate() {
+fn strangers_fill_the_log_of_serve_at_a_bounded_rate() {
     let world = World::new();
     let server = world.serve(&["--read", &world.stage.key("me")]);
     assert_bounded(&log_of_garbage(&world, "server", &server.address));
 }
 
 #[test]
-fn strangers_write_the_log_of_a_depot_at_a_bounded_rate() {
+fn strangers_fill_the_log_of_a_depot_at_a_bounded_rate() {
     let world = World::new();
     let depot = world.open_depot();
     assert_bounded(&log_of_garbage(&world, "depot", &depot.address));
 }
 
 #[test]
-fn a_log_that_goes_to_a_file_has_no_codes_for_terminals() {
+fn a_log_file_has_no_terminal_codes() {
     let world = World::new();
     let key = world.stage.key("me");
     let server = world.serve(&["--read", &key, "--write", &key]);

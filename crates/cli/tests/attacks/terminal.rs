@@ -1,4 +1,4 @@
-//! What a hostile server's words and numbers do to the screen of a client.
+//! Effects of a hostile server's text and numbers on a client's terminal.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -18,7 +18,7 @@ fn server(world: &World, answer: Answer) -> HostileServer {
 }
 
 #[test]
-fn the_words_and_names_of_a_server_do_not_steer_the_terminal() {
+fn text_of_a_server_cannot_control_the_terminal() {
     let world = World::new();
     let name = [b"evil", STEERING].concat();
     for said in [
@@ -59,7 +59,7 @@ fn the_words_and_names_of_a_server_do_not_steer_the_terminal() {
 #[test]
 fn totals_beyond_all_bounds_panic_no_progress_on_a_terminal() {
     let world = World::new();
-    // The rate of one byte falls until the time left has no number; then the copy ends.
+    // The rate of one byte falls until the time left cannot be represented; then the copy ends.
     let said = [
         frames::directory(0, b""),
         frames::honest_small(1, b"one", b"x"),
@@ -83,7 +83,7 @@ fn totals_beyond_all_bounds_panic_no_progress_on_a_terminal() {
         .get_envs()
         .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
         .collect();
-    // util-linux's `script` gives it a terminal.
+    // util-linux's `script` provides a terminal.
     command = std::process::Command::new("script");
     command
         .args(["-qec", &line, "/dev/null"])

@@ -1,4 +1,4 @@
-//! Files that say who is trusted, where others may write them.
+//! Files that define trust, in places that others may write to.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +8,7 @@ use crate::stage::errors;
 use crate::world::*;
 
 #[test]
-fn no_program_takes_a_file_that_others_may_write() {
+fn files_writable_by_others_are_refused() {
     let world = World::new();
     let me = world.stage.key("me");
     std::fs::write(
@@ -72,7 +72,7 @@ fn no_program_takes_a_file_that_others_may_write() {
 }
 
 #[test]
-fn a_reload_of_a_file_that_others_may_write_changes_nothing() {
+fn reloading_a_file_writable_by_others_changes_nothing() {
     let world = World::new();
     let (me, attacker) = (world.stage.key("me"), world.stage.key("attacker"));
     let file = world.stage.path("grants.toml");

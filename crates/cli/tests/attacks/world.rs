@@ -1,5 +1,5 @@
-//! What the attacks share: a stage with logs, a runtime for the attackers, and commands that may
-//! not take for ever.
+//! Shared by the attacks: a stage with logs, a runtime for the attackers, and commands with time
+//! limits.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,13 +13,13 @@ use tokio::runtime::Runtime;
 
 use crate::stage::{Service, Stage};
 
-/// How long an honest copy may take under attack here: far above what it takes, far below what a
-/// lock-out lasts.
+/// Time limit of an honest copy under attack: far above its usual time, far below the duration of a
+/// lock-out.
 pub const HONEST: Duration = Duration::from_secs(8);
-/// Free port on loopback.
+/// A free port on loopback.
 pub const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
-/// A stage, and a runtime on which attackers live.
+/// A stage, and a runtime for the attackers.
 pub struct World {
     pub stage: Stage,
     pub attackers: Runtime,
@@ -33,8 +33,7 @@ impl World {
         }
     }
 
-    /// A server with these grants (`--read KEY`, ...), which logs to `server.log` what it logs by
-    /// default.
+    /// Starts a server with these grants (`--read KEY`, ...). Its default log goes to `server.log`.
     pub fn serve(&self, arguments: &[&str]) -> Service {
         let mut command = self.logged("server");
         command
@@ -43,7 +42,7 @@ impl World {
         self.stage.service(command, "address")
     }
 
-    /// A depot with this policy, which logs to `NAME.log`.
+    /// Starts a depot with this policy that logs to `NAME.log`.
     pub fn depot(&self, name: &str, listen: &str, policy: &str) -> Service {
         let file = self.stage.path(&format!("{name}.toml"));
         std::fs::write(&file, policy).unwrap();
@@ -54,7 +53,7 @@ impl World {
         self.stage.service(command, "addresses")
     }
 
-    /// An off-ramp with this policy, which logs to `offramp.log`.
+    /// Starts an off-ramp with this policy that logs to `offramp.log`.
     pub fn offramp(&self, policy: &str) -> Service {
         let file = self.stage.path("offramp.toml");
         std::fs::write(&file, policy).unwrap();
@@ -65,13 +64,13 @@ impl World {
         self.stage.service(command, "addresses")
     }
 
-    /// A depot for sessions of `me` and `attacker` to everywhere on loopback.
+    /// Starts a depot for sessions of `me` and `attacker` to all of loopback.
     pub fn open_depot(&self) -> Service {
         let keys = [self.stage.key("me"), self.stage.key("attacker")];
         self.depot("depot", "127.0.0.1:0", &policy(&keys, "127.0.0.0/8"))
     }
 
-    /// The command with the keys of `who`, and its log, as it is by default, in `WHO.log`.
+    /// Returns the command with the keys of `who`, and its default log in `WHO.log`.
     pub fn logged(&self, who: &str) -> Command {
         self.stage.key(who);
         let mut command = self.stage.longhaul(who);
@@ -85,27 +84,28 @@ impl World {
         self.stage.path(&format!("{who}.log"))
     }
 
-    /// The keys of `who`, for a session by hand.
+    /// Returns the identity of `who`, for a session by hand.
     pub fn identity(&self, who: &str) -> Identity {
         self.stage.key(who);
         Identity::load(&self.stage.path(who).join("identity")).unwrap()
     }
 
-    /// `server` as a target of the key of `who`.
+    /// Returns `server` as a target for the key of `who`.
     pub fn target(&self, server: &Service, who: &str) -> client::Target {
         self.stage.key(who);
         let address = server.address.parse().unwrap();
         client::Target::of(address, server.key.parse().unwrap(), &self.stage.path(who)).unwrap()
     }
 
-    /// Runs `longhaul cp` as `who`, and `None` when it did not end within `limit`.
+    /// Runs `longhaul cp` as `who`. Returns `None` if it did not end within `limit`.
     pub fn cp_within(&self, limit: Duration, who: &str, arguments: &[&str]) -> Option<Output> {
         let mut command = self.stage.longhaul(who);
         command.arg("cp").args(arguments);
         self.within(limit, command)
     }
 
-    /// The output of `command`, which is killed, and `None`, when it does not end within `limit`.
+    /// Returns the output of `command`. Kills it and returns `None` if it does not end within
+    /// `limit`.
     pub fn within(&self, limit: Duration, command: Command) -> Option<Output> {
         let mut command = tokio::process::Command::from(command);
         command.kill_on_drop(true);
@@ -115,7 +115,7 @@ impl World {
             .map(Result::unwrap)
     }
 
-    /// An honest copy to `server` over `route` goes through.
+    /// Asserts that an honest copy to `server` over `route` succeeds.
     pub fn assert_honest_copy(&self, server: &Service, route: &str) {
         self.stage.noise("here/honest", 300_000);
         let there = format!("lh://{}/", server.address);
@@ -142,8 +142,8 @@ impl World {
         );
     }
 
-    /// So many strangers at `target`, from four addresses that no honest peer has. Returns when all
-    /// have come once.
+    /// Opens this many hostile connections to `target` from four addresses that no honest peer has.
+    /// Returns once all were made.
     pub fn strangers(
         &self,
         target: &str,
@@ -160,43 +160,48 @@ impl World {
         })
     }
 
-    /// Strangers as described. Returns when all have come once.
+    /// Opens hostile connections as described. Returns once all were made.
     pub fn gather(&self, gathering: &Gathering) -> Crowd {
         let _on = self.attackers.enter();
         let crowd = Crowd::gather(gathering);
-        // A victim may refuse some: that is its right.
+        // The target may refuse some.
         self.attackers
             .block_on(crowd.has_made(gathering.connections as u64, Duration::from_secs(2)));
         crowd
     }
 }
 
-/// Addresses of loopback that no honest peer has.
+/// Returns loopback addresses that no honest peer has.
 pub fn addresses(count: u8) -> Vec<IpAddr> {
     (1..=count)
         .map(|last| IpAddr::from([127, 66, 0, last]))
         .collect()
 }
 
-/// A policy that lets `keys` go to `to`, any port, directly or by way of it.
+/// Returns a policy that lets `keys` go to `to`, any port, directly or through it.
 pub fn policy(keys: &[String], to: &str) -> String {
     format!(
-        "[[allow]]\nprincipals = {keys:?}\nto = [\"{to}\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"{to}\"]\n"
+        "[[allow]]\nprincipals = {keys:?}\nto = [\"{to}\"]\nports = [\"any\"]\n\
+         next_hops = [\"direct\", \"{to}\"]\n"
     )
 }
 
-/// A policy that lets `keys` go to these servers, any port.
+/// Returns a policy that lets `keys` go to these servers, any port.
 pub fn servers(keys: &[String], servers: &[&str]) -> String {
     format!("[[allow]]\nprincipals = {keys:?}\nservers = {servers:?}\nports = [\"any\"]\n")
 }
 
-/// Characters that steer a terminal or turn the order of what is read: controls, and the format,
-/// line and paragraph separators of Unicode that matter (bidirectional marks, zero widths, U+2028,
-/// U+2029).
+/// Returns the characters that control a terminal or change the displayed order: controls, and
+/// Unicode's relevant format, line and paragraph separators (bidirectional marks, zero widths,
+/// U+2028, U+2029).
 pub fn steering(text: &str) -> Vec<char> {
     let steers = |c: &char| {
         (c.is_control() && !matches!(c, '\n' | '\r' | '\t'))
-            || matches!(*c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{61c}')
+            || matches!(
+                *c,
+                '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+                    | '\u{feff}' | '\u{61c}'
+            )
     };
     text.chars().filter(steers).collect()
 }

@@ -1,4 +1,4 @@
-//! The agent: jobs that are submitted, watched, paused, that break off and go on, whoever is
+//! The agent: jobs are submitted, followed, paused, interrupted and resumed, whichever process is
 //! killed.
 
 use std::io::{BufRead, BufReader};
@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::stage::*;
 
 const LARGE_BYTES: usize = 30_000_000;
-/// A depot on the way holds the rate, so that there is a middle.
+/// Rate of a depot on the route, so that a copy lasts long enough to be interrupted.
 const RATE: &str = "60 Mbit/s";
 
-/// An agent under way. What it copies ends with it.
+/// A running agent. Its copies end with it.
 pub struct Agent {
     child: Child,
-    // Kept open, lest its writes fail.
+    // Kept open so that its writes do not fail.
     _out: BufReader<ChildStdout>,
 }
 
@@ -28,7 +28,7 @@ impl Agent {
         Self::start_by(stage.longhaul("me"), more)
     }
 
-    /// By a command of its own, with these arguments of `longhaul agent`.
+    /// Starts it with this command and more arguments of `longhaul agent`.
     pub fn start_by(mut command: Command, more: &[&str]) -> Self {
         let mut child = command
             .args(["agent", "--json"])
@@ -43,19 +43,19 @@ impl Agent {
         Self { child, _out: out }
     }
 
-    /// kill -9.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends it by a signal.
+    /// Ends it with a signal.
     pub fn end(mut self, name: &str) {
         signal(&self.child, name);
         self.child.wait().unwrap();
     }
 
-    /// SIGTERM, and its exit code.
+    /// Ends it with SIGTERM, and returns its exit code.
     fn terminate(mut self) -> Option<i32> {
         signal(&self.child, "TERM");
         self.child.wait().unwrap().code()
@@ -69,7 +69,7 @@ impl Drop for Agent {
     }
 }
 
-/// What a command of the agent's answers in JSON, and its exit code.
+/// Runs a command that asks the agent. Returns its JSON answer and exit code.
 fn ask(stage: &Stage, arguments: &[&str]) -> (Value, Option<i32>) {
     let output = stage
         .longhaul("me")
@@ -83,19 +83,19 @@ fn ask(stage: &Stage, arguments: &[&str]) -> (Value, Option<i32>) {
     (value, output.status.code())
 }
 
-/// Submits a copy, and says the number of its job.
+/// Submits a copy, and returns the number of its job.
 fn submit(stage: &Stage, arguments: &[&str]) -> String {
     let (job, code) = ask(stage, &[&["submit"], arguments].concat());
     assert_eq!(code, Some(0), "{job}");
     job["id"].to_string()
 }
 
-/// Follows a job to its end: the job, and the exit code.
+/// Follows a job to its end. Returns the job and the exit code.
 fn end(stage: &Stage, id: &str) -> (Value, Option<i32>) {
     ask(stage, &["job", id, "--follow"])
 }
 
-/// Follows a job until `pleases` says so of something that is reported of it.
+/// Follows a job until `pleases` accepts a reported state.
 fn until(stage: &Stage, id: &str, pleases: impl Fn(&Value) -> bool) {
     let mut command: Command = stage.longhaul("me");
     let mut child = command
@@ -112,14 +112,15 @@ fn until(stage: &Stage, id: &str, pleases: impl Fn(&Value) -> bool) {
     assert!(found, "it ended before that");
 }
 
-/// Some of it is there.
+/// Returns true if part of the data has arrived.
 fn some_is_there(reported: &Value) -> bool {
     reported["progress"]["bytes"]
         .as_u64()
         .is_some_and(|bytes| bytes > 0)
 }
 
-/// A server, a depot that holds the rate, and the arguments of a copy over it.
+/// Starts a server and a depot that limits the rate. Returns them with the arguments of a copy, and
+/// its data.
 fn slow_copy(stage: &Stage) -> (Service, Service, Vec<String>, Vec<u8>) {
     let data = stage.noise("here/large", LARGE_BYTES);
     let depot = stage.depot("d", Some(RATE));
@@ -142,7 +143,7 @@ fn words(arguments: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn a_job_is_submitted_from_anywhere_and_made() {
+fn jobs_work_from_any_directory() {
     let stage = Stage::new();
     let data = stage.noise("here/file", 300_000);
     let _agent = Agent::start(&stage);
@@ -159,7 +160,7 @@ fn a_job_is_submitted_from_anywhere_and_made() {
         (report["bytes"].as_u64(), report["ok"].as_bool()),
         (Some(300_000), Some(true))
     );
-    // The same is reported to people in words.
+    // People see the same in words.
     let shown = stage.longhaul("me").args(["jobs"]).output().unwrap();
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(
@@ -171,7 +172,7 @@ fn a_job_is_submitted_from_anywhere_and_made() {
 }
 
 #[test]
-fn whoever_is_killed_the_job_goes_on_where_it_was() {
+fn a_job_resumes_after_any_process_is_killed() {
     let stage = Stage::new();
     let (_server, _depot, arguments, data) = slow_copy(&stage);
     let agent = Agent::start(&stage);
@@ -180,7 +181,7 @@ fn whoever_is_killed_the_job_goes_on_where_it_was() {
     agent.kill();
     let (refused, code) = ask(&stage, &["jobs"]);
     assert_eq!(code, Some(3), "{refused}");
-    // It went on, and is told to end in good order.
+    // It resumed, and is told to end in good order.
     let agent = Agent::start(&stage);
     until(&stage, &id, some_is_there);
     assert_eq!(agent.terminate(), Some(0));
@@ -211,7 +212,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
         "{job}"
     );
     until(&stage, &id, |reported| reported["state"] == "paused");
-    // A job that rests is in nobody's way.
+    // A paused job delays no other.
     let other = submit(&stage, &["here/large", "root/other"]);
     assert_eq!(end(&stage, &other).1, Some(0));
     ask(&stage, &["resume", &id]);
@@ -236,7 +237,7 @@ fn a_job_is_paused_resumed_and_cancelled() {
 }
 
 #[test]
-fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
+fn only_passing_errors_are_retried() {
     let stage = Stage::new();
     let _agent = Agent::start(&stage);
     let id = submit(&stage, &["here/missing", "root/"]);
@@ -253,7 +254,7 @@ fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
     stage.noise("here/missing", 1000);
     ask(&stage, &["retry", &id]);
     assert_eq!(end(&stage, &id).1, Some(0));
-    // A server that is not there may be there later.
+    // A missing server may appear later.
     let mut server = stage.serve(&[]);
     let (address, key) = (server.address.clone(), server.key.clone());
     server.kill();
@@ -266,10 +267,10 @@ fn what_trying_again_does_not_mend_ends_at_once_and_the_rest_is_tried_again() {
 }
 
 #[test]
-fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
+fn one_agent_is_started_on_demand() {
     let stage = Stage::new();
     stage.noise("here/file", 1000);
-    /// Ends what was started in the background.
+    /// Ends a background process when dropped.
     struct Background(String);
     impl Drop for Background {
         fn drop(&mut self) {
@@ -298,7 +299,7 @@ fn an_agent_is_started_when_it_is_needed_and_there_is_one_only() {
 }
 
 #[test]
-fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
+fn http_needs_listen_and_the_token() {
     let stage = Stage::new();
     let outside = stage
         .longhaul("me")
@@ -331,7 +332,7 @@ fn the_network_reaches_it_only_where_it_was_asked_to_and_with_the_token() {
 }
 
 #[test]
-fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
+fn places_are_named_and_a_test_reports_errors() {
     let stage = Stage::new();
     stage.noise("root/file", 1000);
     let _agent = Agent::start(&stage);
@@ -342,7 +343,7 @@ fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
         ask(&stage, &["places", "add", "store", "relative"]).1,
         Some(1)
     );
-    // Its key is not known.
+    // The server's key is unknown.
     let (test, code) = ask(&stage, &["places", "test", "store"]);
     assert_eq!((&test["ok"], code), (&Value::Bool(false), Some(3)));
     assert!(
@@ -366,7 +367,7 @@ fn places_have_names_and_a_test_says_what_is_wrong_and_what_to_do() {
 }
 
 #[test]
-fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
+fn the_page_opens_with_a_private_ticket() {
     let stage = Stage::new();
     let _agent = Agent::start(&stage);
     let printed = stage
@@ -378,7 +379,7 @@ fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
     let (address, ticket) = url.trim().split_once("/#ticket=").unwrap();
     assert!(address.starts_with("http://127.0.0.1:"), "{url}");
     assert_eq!(ticket.len(), 43);
-    // A browser is led there by a file, not by its arguments.
+    // The browser gets the address in a file, not in its arguments.
     let seen = stage.path("seen");
     let browser = stage.path("browser");
     std::fs::write(
@@ -425,7 +426,7 @@ fn a_page_is_opened_by_a_ticket_that_nobody_else_sees() {
 }
 
 #[test]
-fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
+fn a_job_survives_a_kill_in_every_state() {
     let stage = Stage::new();
     let (mut server, _depot, arguments, data) = slow_copy(&stage);
     let address = server.address.clone();
@@ -435,11 +436,11 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
             .unwrap()
             .to_owned()
     };
-    // Queued: this agent takes none.
+    // Queued, as this agent runs no jobs.
     let agent = Agent::start_with(&stage, &["--max-jobs", "0"]);
     let id = submit(&stage, &words(&arguments));
     agent.kill();
-    // As soon as it runs, and amid it.
+    // Once it runs, and in its middle.
     for sign in [
         |reported: &Value| reported["state"] == "running",
         some_is_there,
@@ -448,7 +449,7 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
         until(&stage, &id, sign);
         agent.kill();
     }
-    // Told to pause, and killed before it has.
+    // Told to pause, and killed before it could.
     let agent = Agent::start(&stage);
     until(&stage, &id, some_is_there);
     ask(&stage, &["pause", &id]);
@@ -458,7 +459,7 @@ fn a_job_is_lost_in_no_state_that_its_agent_is_killed_in() {
         until(&stage, &id, |reported| reported["state"] == "paused");
         agent.kill();
     }
-    // Waiting for a server that is not there.
+    // Waits for a missing server.
     server.kill();
     let agent = Agent::start(&stage);
     ask(&stage, &["resume", &id]);

@@ -1,4 +1,5 @@
-//! Three agents, one PostgreSQL: agents are killed and the database is, and every job is done once.
+//! Three agents share one PostgreSQL. Agents and the database are killed, and every job is done
+//! exactly once.
 //!
 //! `LONGHAUL_TEST_JOBS`, `LONGHAUL_TEST_KILLS` and `LONGHAUL_TEST_CRASHES` make it larger: 300, 100
 //! and 5 take a few minutes.
@@ -14,21 +15,21 @@ use crate::stage::*;
 
 pub const AGENTS: usize = 3;
 const FILE_BYTES: usize = 2_000_000;
-/// A depot on the way holds the rate, so that jobs are killed in their middle.
+/// Rate of a depot on the route, so that jobs are killed in their middle.
 const RATE: &str = "100 Mbit/s";
 
 pub fn number(name: &str, default: usize) -> usize {
     std::env::var(name).map_or(default, |text| text.parse().unwrap())
 }
 
-/// The command with the keys of `me`, for the agent of that number.
+/// Returns the command with the keys of `me`, for agent number `which`.
 pub fn as_agents(stage: &Stage, which: usize) -> Command {
     let mut command = stage.longhaul("me");
     command.env("LONGHAUL_STATE", stage.path(&format!("a{which}")));
     command
 }
 
-/// The agent of that number, of three with one store.
+/// Starts agent number `which`, one of three with the same store.
 pub fn start(stage: &Stage, url: &str, which: usize) -> Agent {
     let mut command = as_agents(stage, which);
     command.env("LONGHAUL_STORE", url);
@@ -46,12 +47,12 @@ pub fn start(stage: &Stage, url: &str, which: usize) -> Agent {
     )
 }
 
-/// All jobs, as agent `which` lists them; none while it cannot.
+/// Returns all jobs as agent `which` lists them, or `None` while it cannot.
 fn jobs(stage: &Stage, which: usize) -> Option<Vec<Value>> {
     jobs_and(stage, which, &[])
 }
 
-/// The same, with more options.
+/// Returns all jobs, listed with more options.
 pub fn jobs_and(stage: &Stage, which: usize, more: &[&str]) -> Option<Vec<Value>> {
     let output = as_agents(stage, which)
         .args(["jobs", "-n", "1000", "--json"])
@@ -63,7 +64,7 @@ pub fn jobs_and(stage: &Stage, which: usize, more: &[&str]) -> Option<Vec<Value>
     output.status.success().then(|| all.collect())
 }
 
-/// How many jobs have begun, and how many have ended.
+/// Returns the number of started jobs plus the number of ended ones.
 pub fn come(jobs: &[Value]) -> u64 {
     let attempts = jobs.iter().map(|job| job["attempts"].as_u64().unwrap());
     let ended = jobs.iter().filter(|job| job["ended"].is_string()).count() as u64;
@@ -71,7 +72,7 @@ pub fn come(jobs: &[Value]) -> u64 {
 }
 
 #[test]
-fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_once() {
+fn agents_are_killed_and_every_job_is_done_once() {
     let (all, kills, crashes) = (
         number("LONGHAUL_TEST_JOBS", 30),
         number("LONGHAUL_TEST_KILLS", 9),
@@ -106,7 +107,7 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
             .unwrap();
         assert!(submitted.status.success(), "{}", errors(&submitted));
     }
-    // Whenever something has happened since, one is killed: any of them, at any moment.
+    // After each progress, any agent is killed at any moment.
     let (mut before, mut while_running) = (0, 0);
     for kill in 0..kills {
         let which = (kill * 7 + kill / 3) % AGENTS;
@@ -152,7 +153,7 @@ fn of_three_agents_with_one_database_any_may_be_killed_and_every_job_is_done_onc
     }
     assert!(no_temps(&stage.path("root")));
     drop(agents);
-    // The program for the end: at most once for each.
+    // The program for the end runs at most once per job.
     let mut times: BTreeMap<&str, u32> = BTreeMap::new();
     let said = std::fs::read_to_string(&ended).unwrap();
     for job in said.lines() {

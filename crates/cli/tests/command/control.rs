@@ -1,5 +1,5 @@
-//! The controller as a process: what it acknowledged is there whoever is killed, and nobody is
-//! refused a connection while it starts anew.
+//! The controller as a process: acknowledged data survives every kill, and no connection is refused
+//! during a restart.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 use crate::postgres::Postgres;
 use crate::stage::*;
 
-/// Measurements of a batch.
+/// Measurements per batch.
 const BATCH: u64 = 50;
-/// Who posts at a time.
+/// Simultaneous reporters.
 const REPORTERS: u64 = 4;
-/// Batches that are acknowledged before the blow falls.
+/// Acknowledged batches before the controller is killed.
 const ACKNOWLEDGED: usize = 30;
-/// Where the moments of measurements begin, in milliseconds before now: what is older than a week
-/// does not stay single.
+/// Start of the measurements, in milliseconds before now. Single measurements older than a week are
+/// merged.
 const BEFORE_NOW_MS: u64 = 3_600_000;
-/// How often it falls.
+/// Number of kills.
 const ROUNDS: u64 = 4;
 
 pub struct Controller {
@@ -33,7 +33,7 @@ pub struct Controller {
     out: BufReader<ChildStdout>,
     pub socket: PathBuf,
     pub key: String,
-    /// Where it answers other machines, if it listens for them.
+    /// Address for other machines, if it listens for them.
     https: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Controller {
         Self::start_as(stage, "control", more)
     }
 
-    /// One that has a directory of its own.
+    /// Starts a controller with a directory of its own.
     pub fn start_as(stage: &Stage, who: &str, more: &[&str]) -> Self {
         let mut child = stage
             .longhaul(who)
@@ -63,7 +63,7 @@ impl Controller {
         }
     }
 
-    /// Its URL for other machines.
+    /// Returns its URL for other machines.
     pub fn url(&self) -> String {
         format!("https://{}", self.https.as_ref().unwrap())
     }
@@ -81,8 +81,7 @@ impl Drop for Controller {
     }
 }
 
-/// Says that it is over when it is dropped, also by a test that fails: nobody waits for ever for
-/// those who post.
+/// Signals the end when dropped, so that reporters stop even if the test fails.
 struct Over<'a>(&'a AtomicBool);
 
 impl Drop for Over<'_> {
@@ -91,13 +90,13 @@ impl Drop for Over<'_> {
     }
 }
 
-/// The moment of the first measurement.
+/// Returns the moment of the first measurement.
 fn base() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     u64::try_from(now.as_millis()).unwrap() - BEFORE_NOW_MS
 }
 
-/// The line that says that it is ready.
+/// Reads the line that says that it is ready.
 fn ready(out: &mut BufReader<ChildStdout>) -> Value {
     let mut line = String::new();
     out.read_line(&mut line).unwrap();
@@ -106,8 +105,8 @@ fn ready(out: &mut BufReader<ChildStdout>) -> Value {
     value
 }
 
-/// The status and what is said; none if it broke off. The connection itself must come about if
-/// `must_connect`.
+/// Sends a request. Returns the status and the answer, or `None` if it broke off. With
+/// `must_connect`, the connection itself must succeed.
 pub fn ask(
     socket: &Path,
     must_connect: bool,
@@ -120,7 +119,8 @@ pub fn ask(
     let mut stream = stream.ok()?;
     let length = body.len();
     let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
@@ -130,8 +130,8 @@ pub fn ask(
     Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
 }
 
-/// Posts batches, each measurement with a moment of its own, until one is not acknowledged; `from`
-/// tells rounds and reporters apart.
+/// Posts batches until one is not acknowledged. Each measurement has its own moment; `from`
+/// identifies the round and the reporter.
 fn post(
     socket: &Path,
     from: &str,
@@ -144,7 +144,12 @@ fn post(
             return;
         }
         let measurements: Vec<Value> = (batch * BATCH..(batch + 1) * BATCH)
-            .map(|at| json!({"from": from, "to": "z", "quantity": "rate", "at_ms": base + at, "value": 1.0, "source": "relay"}))
+            .map(|at| {
+                json!({
+                    "from": from, "to": "z", "quantity": "rate", "at_ms": base + at, "value": 1.0,
+                    "source": "relay"
+                })
+            })
             .collect();
         let body = json!({"measurements": measurements}).to_string();
         match ask(socket, false, "POST", "/measurements", &body) {
@@ -159,7 +164,7 @@ fn post(
     }
 }
 
-/// All that is kept, as (from, moment), each once.
+/// Returns all stored measurements as (from, moment), and asserts that each is stored once.
 fn kept(socket: &Path, base: u64) -> BTreeSet<(String, u64)> {
     let (mut found, mut after) = (BTreeSet::new(), "0".to_owned());
     loop {
@@ -180,7 +185,7 @@ fn kept(socket: &Path, base: u64) -> BTreeSet<(String, u64)> {
     }
 }
 
-/// Posts from several sides at once, has `blow` fall in the middle, and says what was acknowledged.
+/// Posts from several reporters, calls `blow` meanwhile, and returns what was acknowledged.
 fn acknowledged_until(
     socket: &Path,
     round: u64,
@@ -239,25 +244,25 @@ fn nothing_acknowledged_is_lost_on_kill(more: &[&str]) {
             lost.len(),
             lost.first()
         );
-        // A batch is there as a whole, or not at all.
+        // A batch is stored as a whole, or not at all.
         assert_eq!(kept.len() as u64 % BATCH, 0);
     }
 }
 
 #[test]
-fn what_sqlite_acknowledged_survives_kill_9() {
+fn measurements_in_sqlite_survive_kill_9() {
     nothing_acknowledged_is_lost_on_kill(&[]);
 }
 
 #[test]
-fn what_postgresql_acknowledged_survives_kill_9() {
+fn measurements_in_postgresql_survive_kill_9() {
     let server = Postgres::start();
     server.create_database("control");
     nothing_acknowledged_is_lost_on_kill(&["--store", &server.url_of("control")]);
 }
 
 #[test]
-fn what_was_acknowledged_survives_the_death_of_postgresql() {
+fn measurements_survive_the_death_of_postgresql() {
     let stage = Stage::new();
     let mut server = Postgres::start();
     server.create_database("control");
@@ -270,10 +275,10 @@ fn what_was_acknowledged_survives_the_death_of_postgresql() {
     assert!(all_of(&acknowledged).all(|one| kept.contains(&one)));
 }
 
-/// Under load it starts anew in the same process; whoever connects meanwhile waits, and what is
-/// acknowledged is there.
+/// Under load it restarts in the same process. Connections made meanwhile wait, and acknowledged
+/// data is stored.
 #[test]
-fn nobody_is_refused_while_it_starts_anew() {
+fn no_connection_is_refused_during_a_restart() {
     let stage = Stage::new();
     let mut controller = Controller::start(&stage, &[]);
     let (process, socket) = (controller.child.id(), controller.socket.clone());
@@ -283,10 +288,15 @@ fn nobody_is_refused_while_it_starts_anew() {
         let posting = scope.spawn(|| {
             let mut posted = 0_u64;
             while !done.load(Ordering::Relaxed) {
-                let body = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": base + posted, "value": 0.1, "source": "probe"}]});
-                // What broke off is asked again, as any client does; that it was kept already is no
-                // matter.
-                if let Some((status, answer)) = ask(&socket, true, "POST", "/measurements", &body.to_string()) {
+                let body = json!({"measurements": [{
+                    "from": "a", "to": "b", "quantity": "rtt", "at_ms": base + posted, "value": 0.1,
+                    "source": "probe"
+                }]});
+                // A request that broke off is repeated, as by any client; it may have been stored
+                // already.
+                if let Some((status, answer)) =
+                    ask(&socket, true, "POST", "/measurements", &body.to_string())
+                {
                     assert_eq!(status, 200, "{answer}");
                     posted += 1;
                 }
@@ -361,14 +371,15 @@ fn a_map_is_imported_and_printed() {
             .unwrap()
     };
     let file = stage.path("map.toml");
-    let text = "[[site]]\nname = \"west\"\n\n[[site]]\nname = \"east\"\n\n[[link]]\nbetween = [\"west\", \"east\"]\ncapacity = \"10 Gbit/s\"\n";
+    let text = "[[site]]\nname = \"west\"\n\n[[site]]\nname = \"east\"\n\n[[link]]\n\
+        between = [\"west\", \"east\"]\ncapacity = \"10 Gbit/s\"\n";
     std::fs::write(&file, text).unwrap();
     let file = file.to_str().unwrap();
     assert!(errors(&run(&[])).contains("no controller runs here"));
-    // To look at a file no controller is needed.
+    // Checking a file needs no controller.
     let checked = run(&["import", "--check", file]);
     assert!(checked.status.success(), "{}", errors(&checked));
-    // Files behind the first may name its sites.
+    // Later files may name sites of the first.
     let more = stage.path("hosts.toml");
     let host = "[[host]]\nname = \"store\"\nsite = \"east\"\naddresses = [\"192.0.2.7\"]\n";
     std::fs::write(&more, host).unwrap();
@@ -394,7 +405,7 @@ fn a_map_is_imported_and_printed() {
     );
     let known: Value = serde_json::from_slice(&run(&["--json"]).stdout).unwrap();
     assert_eq!(known["map"]["sites"][1]["name"], "east");
-    // What is printed can be imported again.
+    // The printed map can be imported again.
     let json = stage.path("map.json");
     std::fs::write(&json, known.to_string()).unwrap();
     assert!(run(&["import", json.to_str().unwrap()]).status.success());

@@ -1,4 +1,4 @@
-//! Copies that go well, and those that can't begin.
+//! Copies that succeed, and copies that cannot begin.
 
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ fn report(output: &std::process::Output) -> Value {
 }
 
 #[test]
-fn a_tree_there_and_back_direct_and_through_depots() {
+fn trees_are_copied_direct_and_through_depots() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let (first, second) = (stage.depot("d1", None), stage.depot("d2", None));
@@ -87,7 +87,7 @@ fn one_file_reports_its_own_hash_and_local_copies_work() {
         std::fs::read(stage.path("here/f")).unwrap(),
         std::fs::read(stage.path("here/g")).unwrap()
     );
-    // Into itself it would never end.
+    // Copying into itself would never end.
     let output = stage
         .longhaul("me")
         .args(["cp", "-r", "here", "here/inside"])
@@ -110,7 +110,7 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         }
         assert!(!reported.contains("panicked"), "{reported}");
     };
-    // Usage.
+    // Usage errors.
     code(stage.cp(&server, &["here/f"]), 2, &[]);
     code(
         stage.cp(&server, &["here/f", &there, "here/g"]),
@@ -128,7 +128,7 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         &["here/none", "no such file"],
     );
     code(stage.cp(&server, &["here/f", "lh://"]), 2, &["lh://"]);
-    // Some files: a directory without -r; one that exists. None at all: one that is not there.
+    // Some files fail: a directory without -r; one that exists. All fail: one that is missing.
     code(stage.cp(&server, &["here", &there]), 1, &["-r"]);
     code(
         stage.cp(
@@ -150,7 +150,7 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         0,
         &[],
     );
-    // No route: nobody listens where nobody has ever bound.
+    // No route: nothing listens on a port that was never bound.
     let mut gone = stage.depot("gone", None);
     gone.kill();
     code(
@@ -158,8 +158,8 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
         3,
         &[&gone.address],
     );
-    // Not authorised: a stranger, a wrong key, an unknown server without a terminal, a path that is
-    // not granted.
+    // Not authorised: an unknown key, a wrong key, an unknown server without a terminal, a path
+    // that is not granted.
     let stranger = stage
         .longhaul("stranger")
         .args(["cp", "--host-key", &server.key, "here/f", &there])
@@ -193,7 +193,7 @@ fn each_kind_of_failure_has_its_exit_code_and_one_line() {
 }
 
 #[test]
-fn a_server_is_remembered_and_another_key_at_its_place_is_refused() {
+fn a_changed_server_key_is_refused() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);
@@ -273,9 +273,9 @@ fn a_server_that_grants_nothing_or_has_no_root_does_not_start() {
     );
 }
 
-/// What is asked for is not what is there: refused by name, at once, and as a refusal.
+/// A service that the server does not offer is refused at once, by name and as a refusal.
 #[test]
-fn a_server_of_measurements_serves_no_files() {
+fn a_measurement_server_serves_no_files() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
     stage.noise("here/f", 1000);
@@ -289,7 +289,7 @@ fn a_server_of_measurements_serves_no_files() {
 }
 
 #[test]
-fn streams_spread_over_the_addresses_that_they_begin_at() {
+fn streams_spread_over_source_addresses() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let data = stage.noise("here/f", 12_000_000);
@@ -330,7 +330,7 @@ fn streams_spread_over_the_addresses_that_they_begin_at() {
 }
 
 #[test]
-fn an_address_to_begin_at_that_is_not_this_hosts_is_reported() {
+fn foreign_source_addresses_are_reported() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);
@@ -349,7 +349,7 @@ fn losses_of_metadata_are_reported_in_both_directions() {
     let there = |path: &str| format!("lh://{}/{path}", server.address);
     for at in ["here/t", "root/t"] {
         std::fs::create_dir(stage.path(at)).unwrap();
-        // One that goes whole, and one that goes in blocks.
+        // One file that is sent whole, and one in blocks.
         stage.noise(&format!("{at}/small"), 1000);
         stage.noise(&format!("{at}/large"), 1_000_000);
         for name in ["small", "large"] {

@@ -1,6 +1,6 @@
-//! Copies with deadlines, beside a real controller. What best effort carries is what was reported
-//! to the controller, whatever this machine does; a copy that is to be under way while something is
-//! decided is one whose server does not move: it is stopped until that is seen.
+//! Copies with deadlines and a real controller. The forecast of best effort is what was reported to
+//! the controller, whatever this machine does. When a copy must still run while something is
+//! decided, its server is stopped until then.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,16 +12,16 @@ use crate::control::{Controller, ask};
 use crate::stage::{Running, Service, Stage, errors, signal};
 
 const BYTES: usize = 6 << 20;
-/// Of each quantity of a hop, one a second.
+/// Samples of each quantity of a hop, one per second.
 const SAMPLES: u64 = 50;
 
 const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
     "hosts": [{"name": "dtn1", "site": "west", "addresses": ["192.0.2.1"]}, {"name": "store", "site": "east", "addresses": ["127.0.0.0/8"]}],
     "links": [{"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}, "backward": {"capacity": {"rate_bps": 1e10}}}]}"#;
 
-/// A controller that answers other machines.
+/// A controller that serves other machines.
 struct World {
-    // Ends before its directory goes.
+    // Dropped before its directory.
     controller: Controller,
     server: Service,
     stage: Stage,
@@ -35,7 +35,7 @@ fn now_ms() -> u64 {
 }
 
 impl World {
-    /// With what best effort carries from here to the server, in bit/s.
+    /// Creates it with the rate of best effort from here to the server, in bit/s.
     fn new(best_effort: f64, roles: &[&str]) -> Self {
         let stage = Stage::new();
         let controller = Controller::start(&stage, &["--listen", "127.0.0.1:0"]);
@@ -59,7 +59,10 @@ impl World {
         let each = |quantity: &str, value: f64| {
             let quantity = quantity.to_owned();
             (0..SAMPLES).map(move |step| {
-                json!({"from": "dtn1", "to": "store", "quantity": quantity, "at_ms": now_ms() - 60_000 + step * 1000, "value": value, "source": "probe"})
+                json!({
+                    "from": "dtn1", "to": "store", "quantity": quantity,
+                    "at_ms": now_ms() - 60_000 + step * 1000, "value": value, "source": "probe"
+                })
             })
         };
         let measured: Vec<Value> = each("rtt", 0.01)
@@ -94,7 +97,7 @@ impl World {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// The controller answers with what was reported.
+    /// Waits until the controller answers with what was reported.
     fn until_forecast(&self) {
         let question = json!({"from": "dtn1", "to": "store", "bytes": BYTES}).to_string();
         for _ in 0..1000 {
@@ -113,7 +116,7 @@ impl World {
         page["items"].as_array().unwrap().clone()
     }
 
-    /// How many can still be used.
+    /// Returns the number of reservations that can still be used.
     fn active(&self) -> usize {
         let of = self.reservations();
         of.iter()
@@ -121,7 +124,7 @@ impl World {
             .count()
     }
 
-    /// Starts a copy; with its server stopped, if that is wanted.
+    /// Starts a copy; with its server stopped, if `is_stopped`.
     fn start(&self, options: &[&str], is_stopped: bool) -> Running {
         self.stage.noise("here/data", BYTES);
         if is_stopped {
@@ -148,7 +151,7 @@ fn is_state(event: &Value, state: &str) -> bool {
     event["event"] == "deadline" && event["state"] == state
 }
 
-/// What was copied is there.
+/// Returns true if the copied data is complete.
 fn is_there(world: &World) -> bool {
     let read = |path: &Path| std::fs::read(path).unwrap();
     read(&world.stage.path("root/there")) == read(&world.stage.path("here/data"))
@@ -170,8 +173,8 @@ fn a_deadline_that_best_effort_meets_reserves_nothing() {
 }
 
 #[test]
-fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
-    // 6 MiB take 50 s, and more.
+fn reservations_cover_the_shortfall_and_are_returned() {
+    // 6 MiB take 50 s or more.
     let world = World::new(1e6, &["client", "reserver"]);
     let mut copy = world.start(&["--by", "+40s"], true);
     copy.until(|event| is_state(event, "reserved"));
@@ -183,10 +186,10 @@ fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
         (&json!("dtn1"), &json!("store"))
     );
     assert_eq!(one["state"]["provision"], "provisioned", "{one}");
-    // What best effort is not sure to carry, and not all of it.
+    // The part that best effort is not sure to carry, which is less than everything.
     let bytes = one["wish"]["volume"]["bytes"].as_u64().unwrap();
     assert!(bytes > 1 << 20 && bytes < 6 << 20, "{one}");
-    // It joins the copy, by streams from the ports that the network tells them by.
+    // It joins the copy with streams from the ports that identify them in the network.
     let ports = &one["pieces"][0]["paths"][0]["source_ports"];
     let way = format!("direct from ports {}-{}", ports["first"], ports["last"]);
     copy.until(|event| {
@@ -209,10 +212,13 @@ fn what_best_effort_misses_is_reserved_and_returned_at_the_end() {
 }
 
 #[test]
-fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
+fn missing_bandwidth_yields_offers_and_the_copy_completes() {
     let world = World::new(1e6, &["client", "reserver"]);
-    // All that may be reserved is taken for an hour.
-    let taken = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": now_ms() + 3_600_000});
+    // The whole reservable rate is taken for an hour.
+    let taken = json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}},
+        "end_ms": now_ms() + 3_600_000
+    });
     let (status, answer) = world.ask("POST", "/reservations", &taken.to_string());
     assert_eq!(status, 201, "{answer}");
     let mut copy = world.start(&["--by", "+20s"], true);
@@ -243,7 +249,7 @@ fn where_there_is_no_room_that_is_said_with_an_offer_and_the_copy_is_made() {
 }
 
 #[test]
-fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_it_to_the_next() {
+fn ended_copies_have_their_reservations_returned() {
     let world = World::new(1e6, &["client", "reserver"]);
     let until_reserved = || {
         let mut copy = world.start(&["--by", "+40s"], true);
@@ -262,7 +268,7 @@ fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_
     let latest = now_ms() + 40_000;
     killed.child.kill().unwrap();
     killed.child.wait().unwrap();
-    // It lasts no longer than its deadline, and the next copy, whatever it is, gives it back.
+    // It lasts no longer than its deadline, and the next copy of any kind returns it.
     let left = world.reservations();
     let left = left
         .iter()
@@ -282,7 +288,7 @@ fn a_copy_that_is_interrupted_returns_what_it_has_and_one_that_is_killed_leaves_
 }
 
 #[test]
-fn never_reserves_nothing_and_says_what_is_missed() {
+fn reserve_never_only_reports_the_missed_deadline() {
     let world = World::new(1e6, &["client", "reserver"]);
     let mut copy = world.start(&["--by", "+40s", "--reserve", "never"], true);
     copy.until(|event| is_state(event, "at-risk"));
@@ -323,7 +329,7 @@ fn a_rate_is_reserved_without_a_deadline() {
         (&Value::Null, &json!("rate"))
     );
     assert_eq!(world.active(), 0, "{:?}", world.reservations());
-    // What is fetched, too, leaves nothing behind.
+    // A fetch leaves nothing behind either.
     let from = format!("lh://{}/there", world.server.address);
     let options = ["--by", "+40s", "--reserve", "1G", &from, "here/fetched"];
     let (report, code, text) = world.stage.start_cp(&world.server, &options).report();
@@ -336,7 +342,7 @@ fn a_rate_is_reserved_without_a_deadline() {
 }
 
 #[test]
-fn what_makes_no_sense_is_reported_in_a_line() {
+fn invalid_deadlines_are_reported_in_a_line() {
     let stage = Stage::new();
     std::fs::write(stage.path("here/data"), "x").unwrap();
     for (options, word) in [

@@ -1,5 +1,5 @@
-//! Depots, servers and clients that die in mid-copy. The depots are slowed by their own policy, so
-//! that there is a middle.
+//! Depots, servers and clients that die in the middle of a copy. The depots' policies limit the
+//! rate, so that the copy lasts long enough.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use crate::stage::*;
 const SLOW: Option<&str> = Some("60 Mbit/s");
 
 #[test]
-fn a_depot_killed_in_mid_copy_is_made_up_for_by_the_other_route() {
+fn the_other_route_takes_over_when_a_depot_is_killed() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let (mut first, second) = (stage.depot("d1", SLOW), stage.depot("d2", SLOW));
@@ -47,7 +47,7 @@ fn a_depot_killed_in_mid_copy_is_made_up_for_by_the_other_route() {
 }
 
 #[test]
-fn a_pull_survives_a_depot_as_well() {
+fn a_pull_survives_the_death_of_a_depot() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let (mut first, second) = (stage.depot("d1", SLOW), stage.depot("d2", SLOW));
@@ -72,7 +72,7 @@ fn a_pull_survives_a_depot_as_well() {
 }
 
 #[test]
-fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
+fn a_dead_only_route_ends_the_copy_and_names_the_depot() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let mut depot = stage.depot("d", SLOW);
@@ -99,8 +99,8 @@ fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
         "{error}"
     );
     assert!(!stage.path("root/f").exists());
-    // The server lets go of what nobody came back for when it is told to stop, at the latest; it is
-    // kept to go on with.
+    // At the latest when it is told to stop, the server makes the unfinished file durable, so that
+    // it can be resumed.
     assert_eq!(server.terminate(), Some(0));
     let server = stage.serve(&[]);
     let there = format!("lh://{}/f", server.address);
@@ -111,7 +111,7 @@ fn with_no_other_route_the_copy_ends_within_ten_seconds_and_names_the_depot() {
 }
 
 #[test]
-fn a_client_that_is_interrupted_keeps_what_is_there_or_leaves_nothing() {
+fn an_interrupted_client_keeps_parts_or_removes_them() {
     for name in ["INT", "TERM"] {
         let stage = Stage::new();
         let server = stage.serve(&[]);
@@ -140,7 +140,7 @@ fn a_client_that_is_interrupted_keeps_what_is_there_or_leaves_nothing() {
 }
 
 #[test]
-fn a_server_killed_in_mid_copy_ends_the_copy_with_its_name() {
+fn a_killed_server_is_named_in_the_error() {
     let stage = Stage::new();
     let mut server = stage.serve(&[]);
     let depot = stage.depot("d", SLOW);

@@ -1,4 +1,4 @@
-//! An agent that answers other machines: by TLS, for the keys of a file. On loopback; `tests/lab`
+//! An agent that serves other machines: over TLS, for the keys of a file. On loopback; `tests/lab`
 //! has two machines.
 
 use std::fs;
@@ -15,12 +15,12 @@ struct Remote {
     child: Child,
     url: String,
     key: String,
-    // Kept open, lest its writes fail.
+    // Kept open so that its writes do not fail.
     _out: BufReader<ChildStdout>,
 }
 
 impl Remote {
-    /// With these lines of keys, and these arguments too.
+    /// Starts it with these lines of keys, and more arguments.
     fn start(stage: &Stage, keys: &[String], more: &[&str]) -> Self {
         write_keys(stage, keys);
         let mut command = stage.longhaul("host");
@@ -47,14 +47,14 @@ impl Remote {
         }
     }
 
-    /// A command of `who`, asking it.
+    /// Runs a command of `who` that asks it.
     fn ask(&self, stage: &Stage, who: &str, arguments: &[&str]) -> Output {
         let mut command = stage.longhaul(who);
         command.args(arguments).env("LONGHAUL_AGENT", &self.url);
         command.output().unwrap()
     }
 
-    /// The same, for its answer in JSON.
+    /// Runs a command, and returns its JSON answer.
     fn reported(&self, stage: &Stage, who: &str, arguments: &[&str]) -> Value {
         let output = self.ask(stage, who, &[arguments, &["--json"]].concat());
         assert!(output.status.success(), "{}", errors(&output));
@@ -87,14 +87,14 @@ fn runs(program: &str) -> bool {
 }
 
 #[test]
-fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
+fn jobs_are_managed_from_another_machine() {
     let stage = Stage::new();
     let keys = [
         format!("{} ana all", stage.key("me")),
         format!("{} ben read", stage.key("other")),
     ];
     let remote = Remote::start(&stage, &keys, &[]);
-    // It has to be known, as any server.
+    // It must be known, as any server.
     let unknown = remote.ask(&stage, "me", &["jobs"]);
     assert_eq!(unknown.status.code(), Some(4));
     assert!(
@@ -129,7 +129,7 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
     let end = remote.reported(&stage, "me", &["job", "1", "--follow"]);
     assert_eq!(end["state"], "done");
     assert_eq!(fs::read(&destination).unwrap(), data);
-    // Paths here mean nothing there.
+    // Local paths mean nothing there.
     let relative = remote.ask(&stage, "me", &["submit", "here/data", "/there"]);
     assert_eq!(relative.status.code(), Some(2));
     assert!(
@@ -151,7 +151,7 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
             .success()
     );
 
-    // Who may read changes nothing.
+    // A key that may only read changes nothing.
     let trust = ["--host-key", &remote.key];
     let list = remote.ask(&stage, "other", &[&["jobs"], &trust[..]].concat());
     assert!(
@@ -165,13 +165,13 @@ fn jobs_are_submitted_watched_and_changed_from_elsewhere() {
         "{}",
         errors(&refused)
     );
-    // Places are each one's own.
+    // Each key has its own places.
     let places = remote.ask(&stage, "other", &[&["places"], &trust[..]].concat());
     assert!(!String::from_utf8_lossy(&places.stdout).contains("scratch"));
 }
 
 #[test]
-fn a_key_that_is_taken_out_of_the_file_is_not_let_in_any_more() {
+fn a_key_removed_from_the_file_is_refused() {
     let stage = Stage::new();
     let [me, other] = ["me", "other"].map(|who| format!("{} {who} all", stage.key(who)));
     let remote = Remote::start(&stage, std::slice::from_ref(&other), &[]);
@@ -187,17 +187,17 @@ fn a_key_that_is_taken_out_of_the_file_is_not_let_in_any_more() {
     assert!(ask("other").status.success());
     write_keys(&stage, &[me]);
     signal(&remote.child, "HUP");
-    // It reads the file in its own time.
+    // It reads the file asynchronously.
     while !ask("me").status.success() {}
     assert_eq!(ask("other").status.code(), Some(4));
-    // Nonsense changes nothing.
+    // An invalid file changes nothing.
     write_keys(&stage, &["nonsense".to_owned()]);
     signal(&remote.child, "HUP");
     assert!(ask("me").status.success());
 }
 
 #[test]
-fn without_keys_it_is_for_this_machine_alone() {
+fn without_keys_only_loopback_is_served() {
     let stage = Stage::new();
     let agent = |arguments: &[&str]| {
         let output = stage
@@ -227,9 +227,9 @@ fn without_keys_it_is_for_this_machine_alone() {
     );
 }
 
-/// TLS, as a program that this project did not write sees it.
+/// TLS as seen by an independent program.
 #[test]
-fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
+fn curl_trusts_the_certificate_but_must_sign() {
     if !runs("curl") {
         return;
     }
@@ -263,7 +263,7 @@ fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
     let token = curl(&[&ca[..], &["-H", "Authorization: Bearer x", &url]].concat());
     assert!(String::from_utf8_lossy(&token.stdout).ends_with("403 application/problem+json"));
     assert!(!curl(&[&url]).status.success(), "nobody vouches for it");
-    // By the name that it was given, and by no other.
+    // By its configured name, and by no other.
     let port = remote.url.rsplit(':').next().unwrap();
     for (host, works) in [("dtn.example", true), ("other.example", false)] {
         let resolve = format!("{host}:{port}:127.0.0.1");
@@ -278,9 +278,9 @@ fn curl_knows_it_by_its_certificate_and_is_asked_to_sign() {
     }
 }
 
-/// A certificate that a site's own authority has signed.
+/// A certificate signed by a site's own authority.
 #[test]
-fn a_site_s_certificate_is_known_by_its_authority() {
+fn a_site_certificate_is_trusted_by_its_authority() {
     if !runs("openssl") {
         return;
     }
@@ -299,7 +299,8 @@ fn a_site_s_certificate_is_known_by_its_authority() {
     )
     .unwrap();
     openssl(
-        "x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out tls.pem -days 2 -extfile names",
+        "x509 -req -in tls.csr -CA ca.pem -CAkey ca.key -CAcreateserial -out tls.pem -days 2 \
+         -extfile names",
     );
     let keys = [format!("{} ana all", stage.key("me"))];
     let remote = Remote::start(

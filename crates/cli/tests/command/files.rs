@@ -25,7 +25,7 @@ impl Shop {
         run.output().unwrap()
     }
 
-    /// `@path` is that path at the server.
+    /// Replaces `@path` by that path at the server.
     fn there(&self, argument: &str) -> String {
         match argument.strip_prefix('@') {
             Some(path) => format!("lh://{}/{path}", self.server.address),
@@ -89,7 +89,7 @@ fn files_are_listed_made_renamed_and_removed_at_a_server() {
 }
 
 #[test]
-fn what_fails_is_reported_with_its_path_and_the_rest_is_done() {
+fn failures_name_their_path_and_the_rest_is_done() {
     let shop = Shop::open();
     shop.ok("mkdir", &["@d"]);
     let failed = shop.run("rm", &["--json", "@d", "@none", "@"]);
@@ -126,7 +126,7 @@ fn what_fails_is_reported_with_its_path_and_the_rest_is_done() {
 }
 
 #[test]
-fn directories_of_any_length_come_over_a_depot_whole_and_in_order() {
+fn long_directories_are_listed_through_a_depot_in_order() {
     let shop = Shop::open();
     let depot = shop.stage.depot("depot", None);
     std::fs::create_dir(shop.stage.path("root/many")).unwrap();
@@ -156,7 +156,7 @@ fn directories_of_any_length_come_over_a_depot_whole_and_in_order() {
 }
 
 #[test]
-fn flags_for_ssh_are_refused_where_there_is_none() {
+fn ssh_flags_are_refused_without_ssh() {
     let stage = Stage::new();
     let copy = |flags: &[&str]| {
         let mut copy = stage.longhaul("me");

@@ -1,4 +1,4 @@
-//! Servers that are met for the first time.
+//! First contact with servers.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::stage::{Stage, errors};
 
 #[test]
-fn a_server_that_proved_its_key_is_known_from_then_on() {
+fn a_server_is_remembered_once_its_key_is_proved() {
     let stage = Stage::new();
     let server = stage.serve(&["--perf"]);
     std::fs::write(stage.path("here/f"), "content").unwrap();
@@ -17,7 +17,7 @@ fn a_server_that_proved_its_key_is_known_from_then_on() {
     let commands: [(&[&str], Option<i32>); 3] = [
         (&["cp", "here/f", &there], Some(0)),
         (&["perf", "-n", "1M", &server.address], Some(0)),
-        // Whatever it finds of this machine.
+        // Whatever it finds on this machine.
         (&["doctor", &root], None),
     ];
     let known = stage.path("me/known_hosts");
@@ -84,8 +84,8 @@ fn an_interrupt_ends_the_question_whether_a_server_is_trusted() {
         env!("CARGO_BIN_EXE_longhaul"),
         server.address
     );
-    // util-linux's `script` gives it a terminal, and coreutils' `timeout` ends it all where the
-    // interrupt is not received.
+    // util-linux's `script` provides a terminal, and coreutils' `timeout` ends it if the interrupt
+    // is not received.
     let mut command = Command::new("timeout");
     command
         .args(["20", "script", "-qec", &line, "/dev/null"])
@@ -105,7 +105,7 @@ fn an_interrupt_ends_the_question_whether_a_server_is_trusted() {
     if said.is_empty() {
         return eprintln!("not tested: no `script` to make a terminal with");
     }
-    // What the terminal makes of Ctrl-C.
+    // The character of Ctrl-C.
     input.write_all(b"\x03").unwrap();
     out.read_to_end(&mut said).unwrap();
     let said = String::from_utf8_lossy(&said);

@@ -1,6 +1,6 @@
-//! Three controllers on one PostgreSQL, under load: the one that leads is killed, the server dies
-//! and comes again, the network between a controller and the server is cut without a word. Nothing
-//! that was acknowledged is lost, nothing is there twice, no link is overbooked.
+//! Three controllers on one PostgreSQL, under load. The leader is killed, the database is killed
+//! and restarted, the network between a controller and the database is cut silently. Nothing
+//! acknowledged is lost, nothing is stored twice, no link is overbooked.
 
 mod relay;
 
@@ -23,24 +23,24 @@ use crate::stage::Stage;
 
 /// Controllers of the fleet.
 const CONTROLLERS: usize = 3;
-/// Who reserves at a time.
+/// Simultaneous requesters.
 const ASKERS: u64 = 6;
-/// What is acknowledged before each blow, and after it.
+/// Acknowledged reservations before each failure, and after it.
 const ACKNOWLEDGED: usize = 60;
-/// How long anything may take before it counts as never: far more than it does.
+/// Time limit of every wait: far more than anything takes.
 const WAIT_TIMEOUT: Duration = Duration::from_secs(180);
-/// How long whoever asks waits for an answer before another controller is asked.
+/// Time to wait for an answer before another controller is asked.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// And between two that have not answered.
+/// Pause between two controllers that have not answered.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// A moment far ahead, in milliseconds: 2100.
 const FAR_MS: u64 = 4_102_444_800_000;
-/// The grid on which reservations begin; they last one and a half of it.
+/// Grid of reservation starts. A reservation lasts one and a half slots.
 const SLOT_MS: u64 = 3_600_000;
-/// Slots that everybody wants, and those with room for all.
+/// Contended slots, and slots with room for all.
 const HOT_SLOTS: u64 = 12;
 const WIDE_SLOTS: u64 = 20_000;
-/// The rate of each, and what may be reserved of a link: half of what it carries.
+/// The rate of each reservation, and the reservable rate of a link: half of its capacity.
 const RATE_BPS: u64 = 1_000_000_000;
 const RESERVABLE_BPS: u64 = 5_000_000_000;
 
@@ -49,7 +49,7 @@ const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}],
     "links": [
     {"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}}]}"#;
 
-/// What was acknowledged: by its name the number of the reservation, and when.
+/// Acknowledged reservations: by name the number, and the time.
 type Acknowledged = Mutex<BTreeMap<String, (u64, Instant)>>;
 
 struct Fleet {
@@ -83,7 +83,7 @@ impl Fleet {
         self.controllers[at].read().unwrap().socket.clone()
     }
 
-    /// Which one says that it leads, but for one.
+    /// Returns the controller that says that it leads, other than `but`.
     fn leader(&self, but: Option<usize>) -> usize {
         let leads = |at: &usize| {
             let info = answer(&self.socket(*at), "GET", "/controller", "", None);
@@ -94,7 +94,7 @@ impl Fleet {
     }
 }
 
-/// What `look` finds, as soon as it does; until then it says what there is in its place.
+/// Returns the result of `look` once it succeeds. On a timeout, reports its last failure.
 fn until<T, S: std::fmt::Debug>(what: &str, mut look: impl FnMut() -> Result<T, S>) -> T {
     let began = Instant::now();
     loop {
@@ -129,7 +129,7 @@ fn postgres_dir(server: &Postgres) -> PathBuf {
     url.split_once("host=").unwrap().1.into()
 }
 
-/// What a controller answers, if it does so in time.
+/// Returns a controller's answer, if it answers in time.
 fn answer(
     socket: &Path,
     method: &str,
@@ -142,7 +142,8 @@ fn answer(
     let key = key.map_or(String::new(), |key| format!("idempotency-key: {key}\r\n"));
     let length = body.len();
     let request = format!(
-        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{key}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        "{method} /api/v1{path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+         {key}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(request.as_bytes()).ok()?;
     let mut answer = String::new();
@@ -152,14 +153,14 @@ fn answer(
     Some((status, serde_json::from_str(body).ok()?))
 }
 
-/// What a controller answers, however long the machine keeps it from doing so.
+/// Returns a controller's answer, however slow the machine is.
 fn answer_at_last(socket: &Path, method: &str, path: &str) -> (u16, Value) {
     until(&format!("{method} {path} is answered"), || {
         answer(socket, method, path, "", None).ok_or(())
     })
 }
 
-/// Reserves again and again, at whichever controller takes it, until it is over.
+/// Reserves repeatedly, at any controller that accepts it, until it is over.
 fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &AtomicBool) {
     let mut at = asker as usize % CONTROLLERS;
     let mut random = asker + 1;
@@ -195,10 +196,10 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
                         .insert(name, (id, Instant::now()));
                     break;
                 }
-                // No room: that is an answer, too.
+                // Insufficient bandwidth is an answer, too.
                 Some((409, _)) => break,
-                // It does not lead, cannot work now, or is not there: with the same key it counts
-                // once, wherever it is asked.
+                // It does not lead, cannot work now, or is gone. With the same key the request
+                // counts once at every controller.
                 Some((503, _)) | None => {
                     at = (at + 1) % CONTROLLERS;
                     thread::sleep(POLL_INTERVAL);
@@ -209,7 +210,8 @@ fn load(fleet: &Fleet, asker: u64, acknowledged: &Acknowledged, is_over: &Atomic
     }
 }
 
-/// Waits until so many more have been acknowledged; how long after `since` the first of them was.
+/// Waits until this many more were acknowledged. Returns the time from `since` to the first of
+/// them.
 fn more(acknowledged: &Acknowledged, since: Instant) -> Duration {
     until("reservations are acknowledged", || {
         let acknowledged = acknowledged.lock().unwrap();
@@ -224,14 +226,14 @@ fn more(acknowledged: &Acknowledged, since: Instant) -> Duration {
     })
 }
 
-/// All reservations that a controller knows.
+/// Returns all reservations that a controller knows.
 fn known(socket: &Path) -> Vec<Value> {
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
         let path = format!("/reservations?limit=1000{after}");
         let began = Instant::now();
         let page = loop {
-            // After a blow it may not have found its store again.
+            // After a failure it may still be reconnecting to its store.
             match answer(socket, "GET", &path, "", None) {
                 Some((200, page)) => break page,
                 Some((503, _)) | None if began.elapsed() < WAIT_TIMEOUT => {
@@ -248,8 +250,8 @@ fn known(socket: &Path) -> Vec<Value> {
     }
 }
 
-/// What is acknowledged is there once, under its number; nothing is there twice, and no link has
-/// more than it may.
+/// Checks that acknowledged reservations exist once under their number, that nothing exists twice,
+/// and that no link is overbooked.
 fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
     let acknowledged = acknowledged.lock().unwrap().clone();
     for at in 0..CONTROLLERS {
@@ -268,7 +270,7 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
             let mut lost = acknowledged.iter().filter(|(name, (id, _))| {
                 ids.get(name.as_str()).is_none_or(|ids| ids[..] != [*id])
             });
-            // Others than the one that leads are behind it for a moment.
+            // Followers are behind the leader for a moment.
             match lost.next() {
                 None => {
                     overbooked(&all);
@@ -282,9 +284,12 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
             thread::sleep(POLL_INTERVAL);
         }
     }
-    // Each record once, none missing, and none of a writer behind one of a newer.
-    let query = "SELECT count(*) = max(number) AND min(number) = 1 AND bool_and(epoch >= before) FROM \
-        (SELECT number, epoch, lag(epoch, 1, epoch) OVER (ORDER BY number) AS before FROM reservation_journal) AS journal";
+    // Each record exists once, none is missing, and no record of an older writer follows one of a
+    // newer.
+    let query = "SELECT count(*) = max(number) AND min(number) = 1 AND bool_and(epoch >= before) \
+        FROM \
+        (SELECT number, epoch, lag(epoch, 1, epoch) OVER (ORDER BY number) AS before FROM \
+        reservation_journal) AS journal";
     let said = Command::new("psql")
         .args(["-U", "agent", "-At", "-c", query, "-h"])
         .arg(postgres_dir(&fleet.server.lock().unwrap()))
@@ -298,7 +303,7 @@ fn check(fleet: &Fleet, acknowledged: &Acknowledged) {
     );
 }
 
-/// Adds up what is promised, at each moment at which something begins.
+/// Sums the promised rates at each moment at which a reservation begins.
 fn overbooked(all: &[Value]) {
     let mut by_link: BTreeMap<&str, Vec<(u64, u64, u64)>> = BTreeMap::new();
     let pieces = all.iter().flat_map(|one| one["pieces"].as_array().unwrap());
@@ -329,7 +334,7 @@ fn overbooked(all: &[Value]) {
     }
 }
 
-/// Has reservations made while `blows` fall, and looks then what became of them.
+/// Reserves while `blows` cause failures, and then checks the result.
 fn under_load(fleet: &Fleet, blows: impl FnOnce(&Fleet, &Acknowledged)) {
     let (acknowledged, is_over) = (Acknowledged::default(), AtomicBool::new(false));
     thread::scope(|scope| {
@@ -348,14 +353,14 @@ fn under_load(fleet: &Fleet, blows: impl FnOnce(&Fleet, &Acknowledged)) {
     eprintln!("acknowledged: {}", acknowledged.lock().unwrap().len());
 }
 
-/// A fleet that has a map.
+/// Starts a fleet with a map.
 fn fleet() -> Fleet {
     with_map(Fleet::start())
 }
 
 fn with_map(fleet: Fleet) -> Fleet {
     let leader = fleet.leader(None);
-    // Any of them takes it; it reaches the one that leads.
+    // Any controller accepts it; it reaches the leader.
     let other = (leader + 1) % CONTROLLERS;
     let (status, said) = ask(&fleet.socket(other), true, "PUT", "/map", MAP).unwrap();
     assert_eq!(status, 200, "{said}");
@@ -371,7 +376,7 @@ fn with_map(fleet: Fleet) -> Fleet {
 }
 
 #[test]
-fn a_leader_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled() {
+fn a_killed_leader_is_replaced_without_loss() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         more(acknowledged, Instant::now());
@@ -390,7 +395,7 @@ fn a_leader_that_is_killed_is_replaced_and_nothing_is_lost_or_doubled() {
 }
 
 #[test]
-fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
+fn a_cut_off_leader_is_replaced_and_cannot_write() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         for _ in 0..2 {
@@ -400,8 +405,8 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             fleet.relays[leader].cut(true);
             let new = fleet.leader(Some(leader));
             let leads = blow.elapsed();
-            // The old one knows by then that it leads no longer, and says so; what it cannot write
-            // it does not acknowledge.
+            // The old leader knows by now that it no longer leads, and says so; it acknowledges
+            // nothing that it cannot write.
             let (status, info) = answer_at_last(&fleet.socket(leader), "GET", "/controller");
             assert_eq!((status, &info["leads"]), (200, &json!(false)), "{info}");
             until("the old one says that it does not lead", || {
@@ -413,9 +418,9 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
             });
             let reserves = more(acknowledged, Instant::now());
             eprintln!("cut off: another leads after {leads:?}, reserves {reserves:?} later");
-            // What was on its way arrives now.
+            // Delayed data arrives now.
             fleet.relays[leader].cut(false);
-            // It follows, and says who leads.
+            // It follows, and names the leader.
             until("the old one follows", || {
                 let [info, of_new] = [leader, new]
                     .map(|at| answer_at_last(&fleet.socket(at), "GET", "/controller").1);
@@ -432,7 +437,7 @@ fn a_leader_that_is_cut_off_is_replaced_and_writes_nothing_any_more() {
 }
 
 #[test]
-fn a_server_that_dies_and_comes_again_finds_one_that_leads() {
+fn the_fleet_has_a_leader_after_the_database_restarts() {
     let fleet = fleet();
     under_load(&fleet, |fleet, acknowledged| {
         for _ in 0..3 {
@@ -448,9 +453,9 @@ fn a_server_that_dies_and_comes_again_finds_one_that_leads() {
     });
 }
 
-/// Whoever names several controllers reserves at the one that leads, also while another takes over.
+/// A client that names several controllers reserves at the leader, also during a takeover.
 #[test]
-fn whoever_names_several_reserves_whichever_leads() {
+fn a_client_of_several_controllers_uses_the_leader() {
     let fleet = fleet();
     let site = |at: usize| format!("url = \"unix:{}\"\n", fleet.socket(at).display());
     let leader = fleet.leader(None);
@@ -493,10 +498,10 @@ fn whoever_names_several_reserves_whichever_leads() {
     assert_eq!(found, ["before", "after"]);
 }
 
-/// Of the controllers that share a store, and have the same nodes to ask, only the one that leads
-/// asks them. The next one goes on with what is set up, and nothing is torn down in between.
+/// Only the leading controller contacts the nodes that several share. A new leader takes over the
+/// circuits without tearing any down.
 #[test]
-fn only_the_one_that_leads_asks_nodes() {
+fn only_the_leader_contacts_nodes() {
     let stage = Stage::new();
     let (driver, log) = (stage.path("driver"), stage.path("asked"));
     let script = r#"#!/bin/sh
@@ -520,7 +525,9 @@ esac
         .duration_since(std::time::UNIX_EPOCH)
         .unwrap();
     let end = u64::try_from(now.as_millis()).unwrap() + SLOT_MS;
-    let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end});
+    let body = json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": RATE_BPS}}, "end_ms": end
+    });
     let body = body.to_string();
     let (status, reserved) =
         ask(&fleet.socket(leader), true, "POST", "/reservations", &body).unwrap();

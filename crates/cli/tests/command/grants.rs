@@ -1,10 +1,10 @@
-//! What a server grants, while it runs.
+//! Grants of a server while it runs.
 
 use std::time::{Duration, Instant};
 
 use crate::stage::*;
 
-/// Repeats until it pleases: a signal takes effect when the server comes to it.
+/// Repeats until `pleases` returns true, as a signal takes effect with a delay.
 fn until(what: &str, mut pleases: impl FnMut() -> bool) {
     let given_up = Instant::now() + Duration::from_secs(20);
     while !pleases() {
@@ -13,7 +13,7 @@ fn until(what: &str, mut pleases: impl FnMut() -> bool) {
 }
 
 #[test]
-fn a_server_reads_its_grants_again_and_keeps_those_in_force_when_they_have_a_mistake() {
+fn invalid_grants_leave_those_in_force_at_reload() {
     let stage = Stage::new();
     let other = stage.key("other");
     let file = stage.path("grants.toml");
@@ -51,7 +51,7 @@ fn a_server_reads_its_grants_again_and_keeps_those_in_force_when_they_have_a_mis
         Some(0),
         "what the command line grants stays"
     );
-    // A mistake: what was in force stays.
+    // An invalid file leaves the grants in force.
     std::fs::write(&file, "[[grant]]\nkey = 5\n").unwrap();
     server.hang_up();
     for _ in 0..3 {

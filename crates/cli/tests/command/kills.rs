@@ -1,5 +1,5 @@
-//! A folder of small, middle and large files whose copy is killed at every state, at either end and
-//! both: the same command, typed until it is done, leaves every file as it was sent.
+//! A folder of small, medium and large files whose copy is killed at every state, at either end or
+//! both. The same command, repeated until it is done, leaves every file as it was sent.
 //! `longhaul-figures figures kills --seeds 5` does the same hundreds of times, and measures.
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::stage::*;
 
-/// Who is killed.
+/// The process to kill.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Side {
     Client,
@@ -17,19 +17,19 @@ enum Side {
     Both,
 }
 
-/// What the copy says when somebody is killed.
+/// The event of the copy at which it is killed.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
     Opened,
     FileDone,
-    /// So many thousandths of all bytes are there.
+    /// This many thousandths of all bytes have arrived.
     Bytes(u64),
     GoingOn,
 }
 
 use Side::{Both, Client, Server};
 
-/// One after the other, each in the next command.
+/// The kills in order, one per command.
 const KILLS: [(Side, Sign); 7] = [
     (Client, Sign::Opened),
     (Server, Sign::FileDone),
@@ -42,12 +42,12 @@ const KILLS: [(Side, Sign); 7] = [
 const SMALL_FILES: usize = 100;
 const MIDDLE_FILES: usize = 3;
 const LARGE_BYTES: usize = 10_000_000;
-/// A depot on the way holds the rate, so that there is a middle: the last tenth of all takes 0.36
-/// s, and progress is reported every 0.25 s.
+/// Rate of a depot on the route, so that a copy lasts long enough: the last tenth takes 0.36 s, and
+/// progress is reported every 0.25 s.
 const RATE: &str = "30 Mbit/s";
-/// More commands than this, and the copy comes to no end.
+/// Number of commands after which the copy counts as endless.
 const MAX_COMMANDS: usize = 3 * KILLS.len();
-/// How long a client may take to know that its server has been started again.
+/// Time within which a client must notice that its server was restarted.
 const MAX_END: Duration = Duration::from_secs(10);
 
 impl Sign {
@@ -65,7 +65,7 @@ impl Sign {
     }
 }
 
-/// The files, beneath `folder`: names and contents.
+/// Makes the files beneath `folder`, and returns names and contents.
 fn mix(stage: &Stage, folder: &str) -> Vec<(String, Vec<u8>)> {
     for sub in ["a", "b", "c"] {
         std::fs::create_dir_all(stage.path(folder).join(sub)).unwrap();
@@ -107,8 +107,8 @@ fn killed_at_every_state(push: bool) {
         };
         copy.until(|event| event["event"] == "report" || sign.is(event, all));
         if copy.events.iter().any(|event| event["event"] == "report") {
-            // It was past that state, or had nothing to go on with, and was done: once more from
-            // the start, where that is reached.
+            // It was past that state, or had nothing to resume, and completed. Start again to reach
+            // it.
             copy.child.wait().unwrap();
             check(&arrived, &files);
             std::fs::remove_dir_all(&arrived).unwrap();
@@ -127,7 +127,7 @@ fn killed_at_every_state(push: bool) {
         if side == Server {
             let began = std::time::Instant::now();
             let (report, code, reported) = copy.report();
-            // A pull goes on by itself; a push ends at once.
+            // A pull resumes by itself; a push ends at once.
             assert!(matches!(code, Some(0 | 5)), "{report} {reported}");
             assert!(
                 code == Some(0) || began.elapsed() < MAX_END,
@@ -144,9 +144,9 @@ fn killed_at_every_state(push: bool) {
     check(&arrived, &files);
 }
 
-/// All files are there, and no journal is left over that speaks of a data file. A data file may be,
-/// of a program that was killed before it had written a first record, and a journal of one that was
-/// killed in the moment after the file had taken its name.
+/// Asserts that all files are complete and that no journal of a data file remains. A data file may
+/// remain from a program killed before its first record. So may a journal from one killed just
+/// after its file was committed.
 fn check(arrived: &Path, files: &[(String, Vec<u8>)]) {
     for (name, data) in files {
         assert!(

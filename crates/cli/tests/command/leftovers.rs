@@ -1,4 +1,4 @@
-//! `longhaul leftovers`: what copies left, here and at a server.
+//! `longhaul leftovers`: what copies left, locally and at a server.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::stage::*;
 
-/// A copy to `root/runs/f` at a server, stopped in the middle: what it left is then of this age.
+/// Stops a copy to `root/runs/f` at a server in its middle, and gives the leftover this age.
 fn leave(stage: &Stage, age: Duration) {
     let server = stage.serve(&[]);
     std::fs::create_dir_all(stage.path("root/runs")).unwrap();
@@ -18,7 +18,7 @@ fn leave(stage: &Stage, age: Duration) {
     signal(&copy.child, "INT");
     let (_, code, reported) = copy.report();
     assert_eq!(code, Some(130), "{reported}");
-    // It makes durable what it keeps.
+    // It makes the unfinished file durable.
     assert_eq!(server.terminate(), Some(0));
     for entry in std::fs::read_dir(stage.path("root/runs")).unwrap() {
         let file = std::fs::File::options()
@@ -43,7 +43,7 @@ fn leftovers(stage: &Stage, arguments: &[&str]) -> (Vec<Value>, Option<i32>, Str
 }
 
 #[test]
-fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_old() {
+fn leftovers_are_reported_and_removed_once_old() {
     let stage = Stage::new();
     leave(&stage, Duration::from_secs(3 * 86_400));
     let server = stage.serve(&[]);
@@ -77,7 +77,7 @@ fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_ol
         text.contains("root/runs/f: ") && text.contains("MiB are there to go on with"),
         "{text}"
     );
-    // Not beneath, without -r; and not old enough.
+    // Not beneath it without -r, and not yet old enough.
     assert_eq!(leftovers(&stage, &["root"]).0.len(), 0);
     let (kept, ..) = leftovers(&stage, &["-r", "--remove", "root"]);
     assert_eq!(kept[0]["outcome"], "kept");
@@ -97,7 +97,7 @@ fn what_a_copy_left_is_reported_here_and_at_the_server_and_removed_when_it_is_ol
 }
 
 #[test]
-fn what_a_copy_is_writing_is_left_alone_whatever_its_age() {
+fn files_being_written_are_never_leftovers() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 20_000_000);

@@ -1,5 +1,5 @@
-//! Commands whose process is limited by the system: output on full disks and without readers, file
-//! sizes, descriptors, memory and threads.
+//! Commands under system limits: output to full disks and without readers, file sizes, descriptors,
+//! memory and threads.
 
 use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
@@ -8,29 +8,29 @@ use std::process::{Command, Output, Stdio};
 
 use crate::stage::*;
 
-/// A limit on threads that leaves a user none beside those of the test.
+/// A limit that allows a user no threads beyond those of the test.
 const NO_THREADS: &str = "--nproc=1";
-/// A user with no other processes, for tests that run as root: limits on threads hold for others
-/// only.
+/// A user without other processes, for tests that run as root: limits on threads do not apply to
+/// root.
 const NOBODY: &str = "54321";
 
 fn full() -> Stdio {
     Stdio::from(File::options().write(true).open("/dev/full").unwrap())
 }
 
-/// The writing end of a pipe that nobody reads.
+/// The write end of a pipe that nobody reads.
 fn unread() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
 }
 
-/// `command` with limits as prlimit(1) takes them.
+/// Wraps `command` with limits as prlimit(1) takes them.
 fn limited(command: &Command, limits: &[&str]) -> Command {
     wrapped("prlimit", limits, command)
 }
 
-/// `command`, which is ended should it hang.
+/// Wraps `command` with a time limit.
 fn bounded(command: &Command) -> Command {
     wrapped("timeout", &["--signal", "KILL", "60"], command)
 }
@@ -63,7 +63,7 @@ fn ended_with(output: &Output, code: i32) {
     assert!(!errors(output).contains("panicked"), "{}", errors(output));
 }
 
-/// A tree with a file that is reported as not copied, and one that is.
+/// Makes a tree with a file that is reported as not copied, and one that is copied.
 fn tree_with_a_message(at: &Path) {
     std::fs::create_dir_all(at).unwrap();
     let made = Command::new("mkfifo")
@@ -75,7 +75,7 @@ fn tree_with_a_message(at: &Path) {
 }
 
 #[test]
-fn messages_that_cannot_be_written_lose_no_copy() {
+fn unwritable_messages_do_not_fail_a_copy() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     tree_with_a_message(&stage.path("here/t"));
@@ -103,7 +103,7 @@ fn messages_that_cannot_be_written_lose_no_copy() {
                 .stderr(stderr())
                 .output()
                 .unwrap();
-            // The named pipe is not copied, which the lost message said.
+            // The named pipe is not copied, as the lost message said.
             ended_with(&output, 1);
             assert_eq!(
                 std::fs::read(stage.path(&arrives)).unwrap(),
@@ -173,7 +173,7 @@ fn output_on_a_full_disk_is_an_error_after_the_work() {
 }
 
 #[test]
-fn a_reader_that_has_seen_enough_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     stage.noise("here/f", 1000);
@@ -199,7 +199,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
 }
 
 #[test]
-fn a_limit_on_file_sizes_fails_files_and_ends_nobody() {
+fn a_file_size_limit_fails_files_but_no_process() {
     let stage = Stage::new();
     let key = stage.key("me");
     let mut command = stage.longhaul("server");
@@ -221,7 +221,7 @@ fn a_limit_on_file_sizes_fails_files_and_ends_nobody() {
     ended_with(&stage.cp(&server, &["here/large", &there]), 1);
     assert_eq!(server.ended(), None);
     ended_with(&stage.cp(&server, &["here/small", &there]), 0);
-    // The same of a client.
+    // The same for a client.
     let mut local = stage.longhaul("me");
     local.args(["cp", "here/large", "here/copy"]);
     let output = bounded(&limited(&local, &["--fsize=1000000"]))
@@ -291,7 +291,7 @@ fn a_server_with_little_memory_survives_a_pull() {
 }
 
 #[test]
-fn too_few_threads_end_a_command_with_a_line() {
+fn too_few_threads_are_reported_in_one_line() {
     let stage = Stage::new();
     let mut command = stage.longhaul("me");
     stage.key("me");

@@ -1,4 +1,5 @@
-//! Logins that print, refuse or keep another time: a copy works, or ends with the host's own words.
+//! Logins that print, refuse or have a different clock: a copy works, or ends with the host's own
+//! message.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -50,7 +51,7 @@ fn report(output: &Output) -> Value {
 }
 
 #[test]
-fn whatever_a_login_prints_first_it_copies() {
+fn login_output_does_not_break_copies() {
     let world = World::new();
     for (name, prints) in [
         ("title", r"printf '\033]0;host\007'"),
@@ -100,7 +101,7 @@ fn accounts_without_a_shell_are_reported_as_such() {
 }
 
 #[test]
-fn login_that_prints_without_end_is_given_up() {
+fn an_endlessly_printing_login_is_abandoned() {
     let world = World::new();
     world.login.begins_with("yes the same line again");
     let noisy = world.cp(&["f", "host:f"]);
@@ -144,7 +145,7 @@ fn sources_missing_at_a_server_are_a_wrong_command() {
 }
 
 #[test]
-fn clock_of_a_host_may_be_off_by_days() {
+fn copies_work_with_a_clock_off_by_days() {
     if Command::new("faketime").arg("--version").output().is_err() {
         return eprintln!("not tested: no faketime here (apt-get install faketime)");
     }
@@ -154,7 +155,7 @@ fn clock_of_a_host_may_be_off_by_days() {
         let script = format!("#!/bin/sh\nexec faketime -f {offset} {longhaul} \"$@\"\n");
         world.login.runs_longhaul_by(&script);
         world.assert_copies(name);
-        // The files' times are the source's, whatever the clock there.
+        // Files keep the source's times, whatever the clock there.
         let again = world.cp(&["f", &format!("host:{name}")]);
         assert_eq!(report(&again)["unchanged_files"], 1, "{}", errors(&again));
         let between = world.cp(&[&format!("host:{name}"), &format!("host:{name}2")]);
@@ -163,7 +164,7 @@ fn clock_of_a_host_may_be_off_by_days() {
 }
 
 #[test]
-fn clock_of_a_server_that_is_off_is_named_with_how_much() {
+fn a_wrong_server_clock_is_reported_with_its_offset() {
     if Command::new("faketime").arg("--version").output().is_err() {
         return eprintln!("not tested: no faketime here (apt-get install faketime)");
     }

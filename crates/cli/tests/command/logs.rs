@@ -1,4 +1,4 @@
-//! What long-running commands write to standard error.
+//! Output of long-running commands on standard error.
 
 use crate::stage::Stage;
 

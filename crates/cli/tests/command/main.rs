@@ -1,5 +1,5 @@
-//! The built command on loopback: serve, depot and cp as a person would run them. Every port is
-//! chosen by the system.
+//! The built command on loopback: serve, depot and cp as a person would run them. The system
+//! chooses every port.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 

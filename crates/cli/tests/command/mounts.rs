@@ -1,4 +1,4 @@
-//! File systems of their own for tests, mounted by FUSE from images and directories of the stage.
+//! File systems for tests, mounted by FUSE from images and directories of the stage.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -6,17 +6,17 @@ use std::process::{Command, Stdio};
 use crate::common::program;
 use crate::stage::Stage;
 
-/// A mounted file system, unmounted with its value.
+/// A mounted file system, unmounted on drop.
 pub struct Mount {
     at: PathBuf,
 }
 
-/// A kind of file system that some kernels know only by FUSE.
+/// A kind of file system that some kernels support only through FUSE.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Neither `RENAME_NOREPLACE` nor hard links, case-insensitive, times in seconds.
+    /// Without `RENAME_NOREPLACE` and hard links; case-insensitive, times in seconds.
     Exfat,
-    /// No `RENAME_NOREPLACE`, times in steps of 100 ns, the names that Windows allows.
+    /// Without `RENAME_NOREPLACE`; times in steps of 100 ns, names that Windows permits.
     Ntfs,
     /// The same, case-insensitive.
     LowNtfs,
@@ -42,8 +42,8 @@ impl Kind {
 const SFTP_SERVER: &str = "/usr/lib/openssh/sftp-server";
 
 impl Mount {
-    /// Mounts a new file system of this kind at `at`; `None`, with a line that says why, where
-    /// this machine cannot.
+    /// Mounts a new file system of this kind at `at`. Prints why and returns `None` if this machine
+    /// cannot.
     pub fn new(stage: &Stage, kind: Kind, at: &str) -> Option<Self> {
         if let Some(reason) = missing(kind) {
             eprintln!("not tested on {kind:?}: {reason}");
@@ -82,7 +82,7 @@ impl Mount {
             }
             Kind::Sshfs => {
                 std::fs::create_dir(&below).unwrap();
-                // In place of ssh: whatever the arguments, SFTP on standard input and output.
+                // A replacement for ssh: SFTP on standard input and output, for any arguments.
                 let ssh = stage.path("sftp");
                 std::fs::write(&ssh, format!("#!/bin/sh\nexec {SFTP_SERVER}\n")).unwrap();
                 run(Command::new("chmod").arg("755").arg(&ssh));
@@ -95,13 +95,13 @@ impl Mount {
         Some(Self { at })
     }
 
-    /// Returns whether the driver has ended by itself.
+    /// Returns true if the driver has ended by itself.
     pub fn has_ended(&self) -> bool {
         let there = std::fs::read_dir(&self.at);
         there.is_err_and(|error| error.kind() == std::io::ErrorKind::NotConnected)
     }
 
-    /// The directory where it is.
+    /// Returns the mount point.
     pub fn path(&self) -> &Path {
         &self.at
     }
@@ -113,13 +113,13 @@ impl Drop for Mount {
             let status = Command::new("umount").args(options).arg(&self.at).status();
             status.is_ok_and(|status| status.success())
         };
-        // A process that is ending may be there still.
+        // A process that is ending may still use it.
         let _ = unmount(&[]) || unmount(&["--lazy"]);
     }
 }
 
-/// A block device with the content of a file. Detached when its file system is unmounted, or with
-/// its value if there is none.
+/// A block device with the content of a file. Detached when its file system is unmounted, or on
+/// drop without one.
 struct LoopDevice(String);
 
 impl LoopDevice {
@@ -142,7 +142,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Reason why file systems of this kind cannot be mounted here.
+/// Returns the reason why file systems of this kind cannot be mounted here.
 fn missing(kind: Kind) -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("only root may mount".into());

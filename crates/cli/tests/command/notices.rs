@@ -1,4 +1,5 @@
-//! A job's end is reported to a URL: signed, and until it was taken, whatever ends the agent.
+//! The end of a job is reported to a URL: signed, and repeated until it is accepted, whatever ends
+//! the agent.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use crate::agent::Agent;
 use crate::stage::Stage;
 
-/// A POST as it came.
+/// A POST as it was received.
 struct Reported {
     target: String,
     head: hyper::http::request::Parts,
@@ -24,7 +25,7 @@ impl Reported {
     }
 }
 
-/// Takes one request, and answers it.
+/// Accepts one request, and sends the answer.
 fn answered(listener: &TcpListener, answer: &str) -> Reported {
     let (mut stream, _) = listener.accept().unwrap();
     let mut reader = BufReader::new(stream.try_clone().unwrap());
@@ -61,7 +62,7 @@ fn answered(listener: &TcpListener, answer: &str) -> Reported {
 }
 
 #[test]
-fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
+fn notices_are_repeated_until_accepted_even_after_a_kill() {
     let stage = Stage::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/hook?for=ana", listener.local_addr().unwrap());
@@ -83,7 +84,7 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
         "{wrong:?}"
     );
     assert!(submit(&["--on-end-url", &url]).status.success());
-    // A redirect leads nowhere.
+    // A redirect is not followed.
     let first = answered(
         &listener,
         "HTTP/1.1 302 Found\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n",
@@ -111,7 +112,7 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
             digest::check(&reported.head.headers, &reported.body),
             Ok(())
         );
-        // It asks for nothing.
+        // The signature is not valid for a request.
         let as_request = Presented::read(&message, Purpose::Api).unwrap_err();
         assert!(matches!(as_request, SignatureError::Missing(_)));
     }
@@ -126,13 +127,13 @@ fn an_end_is_sent_again_until_it_is_taken_also_by_an_agent_that_was_killed() {
     agent.kill();
 }
 
-/// The agent's default, by TLS: it is reported to another agent, which takes nothing that was not
-/// signed for it.
+/// The agent's default URL, over TLS: it reports to another agent, which accepts nothing that was
+/// not signed for it.
 #[test]
-fn what_is_reported_is_no_request_to_another_agent() {
+fn a_notice_is_not_a_request_to_another_agent() {
     let stage = Stage::new();
     let mut own = stage.longhaul("me");
-    // Its key, before it is an agent that reports.
+    // Makes its key before it is an agent that reports.
     Agent::start_by(stage.longhaul("me"), &[]).kill();
     let mut key = stage.longhaul("me");
     let identity = stage.path("me/state/agent/identity");

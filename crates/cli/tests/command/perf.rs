@@ -1,4 +1,4 @@
-//! Measuring paths on loopback, and what goes wrong with it.
+//! Measurements on loopback, and their failures.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::stage::{Service, Stage, errors, signal};
 
-/// Runs `longhaul perf` as `me` and gives its JSON.
+/// Runs `longhaul perf` as `me`, and returns its JSON.
 fn measured(stage: &Stage, server: &Service, arguments: &[&str]) -> Value {
     let output = perf(stage, server, &[&["--json"], arguments].concat());
     assert!(output.status.success(), "{}", errors(&output));
@@ -34,7 +34,7 @@ fn refused(output: &Output, code: i32, why: &str) {
 }
 
 #[test]
-fn bytes_are_counted_alike_at_both_ends() {
+fn both_ends_count_the_same_bytes() {
     let stage = Stage::new();
     let server = stage.perf(&[]);
     for (arguments, sums) in [
@@ -194,7 +194,7 @@ fn a_key_that_asks_too_often_waits() {
     refused(&perf(&stage, &server, &["-n", "1K"]), 1, "within a minute");
 }
 
-/// Starts a long measurement and waits until bytes move.
+/// Starts a long measurement, and waits until bytes move.
 fn under_way(stage: &Stage, server: &Service, more: &[&str]) -> (Child, impl BufRead + use<>) {
     let mut child = stage
         .longhaul("me")
@@ -233,7 +233,7 @@ fn a_peer_that_dies_is_an_error_and_not_a_result() {
         let (mut child, mut lines) =
             under_way(&stage, &server, &[more, &["--route", route]].concat());
         server.kill();
-        // To its end, lest it wait for a reader.
+        // Read to the end, so that it does not wait for a reader.
         let mut rest = String::new();
         lines.read_to_string(&mut rest).unwrap();
         let code = child.wait().unwrap().code();
@@ -264,7 +264,7 @@ fn a_client_that_dies_leaves_the_server_serving() {
     );
     child.kill().unwrap();
     child.wait().unwrap();
-    // Its place is free as soon as the server has seen the end.
+    // Its permit is free once the server has seen the end.
     while !perf(&stage, &server, &["-n", "1K"]).status.success() {}
     assert_eq!(server.terminate(), Some(0));
 }
@@ -333,7 +333,7 @@ fn a_plan_is_printed_without_any_network() {
     assert!(json["remedy"]["streams"].as_u64() > Some(1));
 }
 
-/// Every place in a JSON value and the kind of what is there; elements of a list are one.
+/// Collects every path in a JSON value with the kind of its value; list elements share one path.
 fn shape(value: &Value, at: &str, into: &mut BTreeMap<String, &'static str>) {
     match value {
         Value::Object(fields) => fields
@@ -354,11 +354,11 @@ fn shape(value: &Value, at: &str, into: &mut BTreeMap<String, &'static str>) {
     }
 }
 
-/// The JSON of a real iperf3; `None` where there is none.
+/// Returns the JSON of a real iperf3, or `None` if it is missing.
 fn iperf3(arguments: &[&str]) -> Option<Value> {
     Command::new("iperf3").arg("--version").output().ok()?;
-    // iperf3 takes no port from the system, so one is borrowed; somebody else may get it in
-    // between.
+    // iperf3 cannot use a port chosen by the system, so one is borrowed; another process may take
+    // it in between.
     for _ in 0..10 {
         let borrowed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = borrowed.local_addr().unwrap().port().to_string();
@@ -388,7 +388,7 @@ fn iperf3(arguments: &[&str]) -> Option<Value> {
     panic!("iperf3 is installed, and does not run");
 }
 
-/// What iperf3 has and `longhaul perf` leaves out: options that it lacks, and a cookie.
+/// Fields of iperf3 that `longhaul perf` leaves out: options that it lacks, and a cookie.
 const LEFT_OUT: [&str; 9] = [
     ".start.cookie",
     ".start.timestamp.time",

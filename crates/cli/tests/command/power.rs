@@ -1,9 +1,9 @@
-//! Power failures: the file system that a copy writes to is an image, and a snapshot of it, taken
-//! at any moment, is what a failure at that moment would have left. On every snapshot no file has
-//! its name without being whole, and the same command makes everything right.
+//! Power failures. A copy writes to a file system in an image, and a snapshot of the image at any
+//! moment is what a power failure would have left. In every snapshot each file under its final name
+//! is whole, and the same command completes the copy.
 //!
-//! The image lies on an XFS of its own, whose reflinks copy it at one moment. `POWER_SNAPSHOTS`
-//! says how many snapshots of each copy are checked.
+//! The image lies on an XFS of its own, whose reflinks copy it atomically. `POWER_SNAPSHOTS` sets
+//! how many snapshots of each copy are checked.
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -19,12 +19,12 @@ const FILE_SYSTEMS: [&str; 3] = ["ext4", "xfs", "btrfs"];
 const SMALL_FILES: usize = 200;
 const MIDDLE_FILES: usize = 24;
 const LARGE_BYTES: usize = 24_000_000;
-/// Snapshots taken of one copy, at most.
+/// Maximum snapshots taken of one copy.
 const MAX_TAKEN: usize = 400;
 const IMAGE_BYTES: u64 = 400 << 20;
 const OUTER_BYTES: u64 = 4 << 30;
 
-/// How a copy reaches the disk.
+/// A kind of copy to the disk.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Local,
@@ -44,12 +44,12 @@ const MODES: [Mode; 6] = [
     Mode::Depot,
 ];
 
-/// A mounted image. Unmounted with this value.
+/// A mounted image, unmounted on drop.
 struct Mount(PathBuf);
 
 impl Mount {
     fn new(image: &Path, at: &Path) -> Self {
-        // Snapshots of one XFS have one UUID.
+        // Snapshots of one XFS share a UUID.
         let output = Command::new("mount")
             .args(["-o", "loop"])
             .arg(image)
@@ -79,7 +79,7 @@ fn make_image(file_system: &str, image: &Path, bytes: u64) {
     assert!(output.status.success(), "{}", errors(&output));
 }
 
-/// Returns whether images can be made and mounted here. If not, prints why.
+/// Returns true if images can be made and mounted here. Otherwise prints why.
 fn has_images() -> bool {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not tested: mounting images needs root");
@@ -96,8 +96,7 @@ fn has_images() -> bool {
     true
 }
 
-/// Where a copy comes from and goes to; `root/disk` is the mount point, and the server serves
-/// `root`.
+/// Source and destination of a copy. `root/disk` is the mount point, and the server serves `root`.
 struct Bed {
     stage: Stage,
     outer: PathBuf,
@@ -222,7 +221,8 @@ impl Bed {
         }
     }
 
-    /// Settings of an sshd that serves one connection on its standard input, made if need be.
+    /// Returns the settings of an sshd that serves one connection on its standard input, made if
+    /// needed.
     fn sshd_settings(&self) -> PathBuf {
         let (stage, settings) = (&self.stage, self.stage.path("sshd_config"));
         if settings.exists() {
@@ -251,8 +251,7 @@ impl Bed {
         settings
     }
 
-    /// Compares what the disk holds under final names with the source. Returns how many files are
-    /// there.
+    /// Compares the files under final names with the source. Returns their number.
     fn check(&self, all: bool, what: &str) -> usize {
         let (source, target) = (self.stage.path("root/tree"), self.disk().join("tree"));
         let mut there = 0;
@@ -274,7 +273,7 @@ impl Bed {
     }
 }
 
-/// A copy under way, and what it needs.
+/// A running copy, and what it needs.
 struct Running {
     child: Child,
     _agent: Option<crate::agent::Agent>,
@@ -323,7 +322,7 @@ fn fail_during_copy(bed: &Bed, file_system: &str, mode: Mode, checked: usize, en
         (taken, seen) = (taken + 1, state);
     }
     running.end(&format!("{file_system}, {mode:?}"));
-    // What holds in the middle of the copy holds at its end.
+    // The same must hold at the end of the copy.
     bed.snapshot(taken);
     drop(mount);
     for number in 0..checked {

@@ -1,4 +1,4 @@
-//! Reservations as a person asks for them, and as they outlive the controller.
+//! Reservations by a person, and their survival of the controller.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::control::{Controller, ask};
 use crate::postgres::Postgres;
 use crate::stage::{Stage, errors};
 
-/// Who reserves at a time.
+/// Simultaneous requesters.
 const ASKERS: usize = 4;
-/// Reservations that are acknowledged before the blow falls.
+/// Acknowledged reservations before the controller is killed.
 const ACKNOWLEDGED: usize = 20;
-/// How often it falls.
+/// Number of kills.
 const ROUNDS: usize = 3;
 /// A moment far ahead, in milliseconds: 2100.
 const FAR_MS: u64 = 4_102_444_800_000;
@@ -28,12 +28,12 @@ const MAP: &str = r#"{"sites": [{"name": "west"}, {"name": "east"}, {"name": "so
         {"name": "w-s", "from": "west", "to": "south", "forward": {"capacity": {"rate_bps": 4e9}}},
         {"name": "s-e", "from": "south", "to": "east", "forward": {"capacity": {"rate_bps": 4e9}}}]}"#;
 
-/// A controller with a map.
+/// Starts a controller with a map.
 fn controller(stage: &Stage, more: &[&str]) -> Controller {
     let controller = Controller::start(stage, more);
     let (status, answer) = ask(&controller.socket, true, "PUT", "/map", MAP).unwrap();
     assert_eq!(status, 200, "{answer}");
-    // The one before may have been killed: the store sees that in a moment.
+    // The previous one may have been killed, which the store notices in a moment.
     let leads = || {
         ask(&controller.socket, true, "GET", "/controller", "")
             .unwrap()
@@ -46,7 +46,7 @@ fn controller(stage: &Stage, more: &[&str]) -> Controller {
     controller
 }
 
-/// As whoever runs the controller.
+/// Runs a command as the controller's user.
 fn run(stage: &Stage, arguments: &[&str]) -> Output {
     let mut command = stage.longhaul("control");
     command.args(arguments).env("TZ", "UTC").output().unwrap()
@@ -160,7 +160,7 @@ fn bandwidth_is_reserved_shown_and_given_back() {
 }
 
 #[test]
-fn what_does_not_fit_is_reported_with_options_that_do() {
+fn refusals_come_with_options_that_are_granted() {
     let stage = Stage::new();
     let _controller = controller(&stage, &[]);
     let window = ["--from", "2100-01-04 18:00", "--until", "2100-01-04 20:00"];
@@ -180,7 +180,7 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
             && lines.contains("full until Mon  4 Jan 2100 20:00"),
         "{lines}"
     );
-    // Each offer is options that are granted.
+    // Each offer consists of options that are granted.
     let mut offers = 0;
     for line in lines
         .lines()
@@ -189,7 +189,7 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
         let (_, offer) = line.split_once(": ").unwrap();
         let (options, _) = offer.rsplit_once(", ").unwrap();
         let words = options.split_whitespace().collect::<Vec<_>>();
-        // What stands in brackets is for people.
+        // The text in brackets is for people.
         let mut taken: Vec<&str> = Vec::new();
         let mut within = false;
         for word in words {
@@ -215,7 +215,7 @@ fn what_does_not_fit_is_reported_with_options_that_do() {
 }
 
 #[test]
-fn what_is_wrong_is_reported_in_a_line() {
+fn errors_of_reserve_are_one_line() {
     let stage = Stage::new();
     let assert_fails = |arguments: &[&str], code: i32, word: &str| {
         let output = run(&stage, arguments);
@@ -277,7 +277,7 @@ fn what_is_wrong_is_reported_in_a_line() {
     assert_fails(&["reservations", "cancel"], 2, "longhaul: say which");
 }
 
-/// What is kept: how often each description is there.
+/// Returns how often each description is stored.
 fn kept(socket: &Path) -> BTreeMap<String, usize> {
     let (mut found, mut after) = (BTreeMap::new(), String::new());
     loop {
@@ -306,7 +306,7 @@ fn kept(socket: &Path) -> BTreeMap<String, usize> {
     }
 }
 
-/// Reserves from several sides until one is not granted or the blow has fallen in the middle; what
+/// Reserves from several threads until one is not granted, and calls `blow` meanwhile. Returns what
 /// was acknowledged.
 fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<String> {
     let (count, is_over) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -321,8 +321,10 @@ fn acknowledged_until(socket: &Path, round: usize, blow: impl FnOnce()) -> Vec<S
                             break;
                         }
                         let name = format!("{round}-{asker}-{number}");
-                        let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}},
-                            "start_ms": FAR_MS, "end_ms": FAR_MS + 1000, "description": name});
+                        let body = json!({
+                            "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}},
+                            "start_ms": FAR_MS, "end_ms": FAR_MS + 1000, "description": name
+                        });
                         match ask(socket, false, "POST", "/reservations", &body.to_string()) {
                             Some((201, _)) => acknowledged.push(name),
                             _ => break,
@@ -366,29 +368,31 @@ fn nothing_is_lost_or_doubled_on_kill(more: &[&str]) {
 }
 
 #[test]
-fn what_sqlite_promised_survives_kill_9() {
+fn reservations_in_sqlite_survive_kill_9() {
     nothing_is_lost_or_doubled_on_kill(&[]);
 }
 
 #[test]
-fn what_postgresql_promised_survives_kill_9() {
+fn reservations_in_postgresql_survive_kill_9() {
     let server = Postgres::start();
     server.create_database("control");
     nothing_is_lost_or_doubled_on_kill(&["--store", &server.url_of("control")]);
 }
 
-/// The store dies under load, and is started again: the same controller goes on with what was
-/// promised.
+/// The database is killed under load and restarted. The same controller continues with the promised
+/// reservations.
 #[test]
-fn what_was_promised_survives_the_death_of_postgresql() {
+fn reservations_survive_the_death_of_postgresql() {
     let stage = Stage::new();
     let mut server = Postgres::start();
     server.create_database("control");
     let controller = controller(&stage, &["--store", &server.url_of("control")]);
     let acknowledged = acknowledged_until(&controller.socket, 0, || server.crash_and_restart());
-    // The first that is asked for again may meet a connection that died.
-    let body = json!({"from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}}, "start_ms": FAR_MS,
-        "end_ms": FAR_MS + 1000, "description": "after"});
+    // The first request may use a dead connection.
+    let body = json!({
+        "from": "dtn1", "to": "store", "wish": {"rate": {"rate_bps": 1}}, "start_ms": FAR_MS,
+        "end_ms": FAR_MS + 1000, "description": "after"
+    });
     while ask(
         &controller.socket,
         true,

@@ -1,20 +1,20 @@
-//! Copies that are killed, at either end or both, again and again: the same command goes on until
-//! all is there.
+//! Copies that are killed repeatedly, at either end or both: the same command resumes until all is
+//! copied.
 
 use serde_json::Value;
 
 use crate::stage::*;
 
-/// A depot on the way holds the rate, so that there is a middle.
+/// Rate of a depot on the route, so that a copy lasts long enough to be killed.
 const RATE: &str = "60 Mbit/s";
 const BYTES_PER_SECOND: u64 = 60_000_000 / 8;
 const SIZE: usize = 40_000_000;
-/// What a kill may cost: what was written within the last second and had not been made durable, on
-/// a machine that is busy with other tests; what was under way; and what the sender begins with
-/// before it receives what is there.
+/// Bytes that one kill may cost. These are the bytes of the last second that were not yet durable,
+/// on a machine busy with other tests, and the bytes in flight. In addition, the sender begins
+/// before it knows what has arrived.
 const MAX_REPEATED: u64 = 2 * BYTES_PER_SECOND + 8 * 1024 * 1024;
 
-/// Bytes that were there when this copy began, and when its last event came.
+/// Returns the bytes that had arrived when this copy began, and at its last event.
 fn seen(events: &[Value]) -> (u64, u64) {
     let resumed = events.iter().filter(|event| event["event"] == "resumed");
     let there = resumed.filter_map(|event| event["bytes"].as_u64()).sum();
@@ -23,14 +23,14 @@ fn seen(events: &[Value]) -> (u64, u64) {
     (there, done.unwrap_or(0))
 }
 
-/// Bytes that were there when the copy of this report began. The server may complete a file from
-/// what had arrived after its client is gone, and the next copy then finds it unchanged.
+/// Returns the bytes that had arrived when the copy of this report began. The server may complete a
+/// file after its client is gone, and the next copy then finds it unchanged.
 fn was_there(report: &Value) -> u64 {
     let number = |key: &str| report[key].as_u64().unwrap();
     number("resumed_bytes") + number("unchanged_bytes")
 }
 
-/// Kills the client, the server or both when so many more bytes are done, until the copy is.
+/// Kills the client, the server or both after each further number of bytes, until the copy is done.
 fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
     let stage = Stage::new();
     let data = stage.noise(if push { "here/f" } else { "root/f" }, SIZE);
@@ -46,13 +46,13 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
             [&there, "here/f"]
         };
         let mut copy = stage.start_cp(&server, &["--route", &depot.address, paths[0], paths[1]]);
-        // It was killed when its file already had its name. What is left is to tidy up.
+        // It was killed when its file was already committed. Only cleanup is left.
         if kills > 0 && target.exists() {
             let (report, code, _) = copy.report();
             assert_eq!(code, Some(0), "{report}");
             break;
         }
-        // At another place in the course of a flush each time.
+        // At a different phase of a flush each time.
         let more = BYTES_PER_SECOND * (7 + 3 * (kills as u64 % 3)) / 10;
         let is_over = |event: &Value| event["event"] == "report";
         copy.until(|event| is_over(event) || event["bytes"].as_u64() > Some(kept + more));
@@ -75,7 +75,7 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
         if !kills_client {
             let (report, code, _) = copy.report();
             if code == Some(0) {
-                // It was over before it was noticed that the server is gone.
+                // It ended before it noticed that the server is gone.
                 break;
             }
             assert_eq!(code, Some(5), "{report}");
@@ -100,8 +100,7 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
     }
     assert!(kills > 0);
     assert!(std::fs::read(&target).unwrap() == data);
-    // A data file may be left over, of a program that was killed before it had written a first
-    // record.
+    // A data file may remain from a program that was killed before its first record.
     for folder in ["root", "here"] {
         for entry in std::fs::read_dir(stage.path(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
@@ -111,27 +110,27 @@ fn killed_until_done(push: bool, kills_client: bool, kills_server: bool) {
 }
 
 #[test]
-fn a_push_whose_client_is_killed_goes_on() {
+fn a_push_resumes_after_its_client_is_killed() {
     killed_until_done(true, true, false);
 }
 
 #[test]
-fn a_push_whose_server_is_killed_goes_on() {
+fn a_push_resumes_after_its_server_is_killed() {
     killed_until_done(true, false, true);
 }
 
 #[test]
-fn a_push_of_which_both_ends_are_killed_goes_on() {
+fn a_push_resumes_after_both_ends_are_killed() {
     killed_until_done(true, true, true);
 }
 
 #[test]
-fn a_pull_whose_client_is_killed_goes_on() {
+fn a_pull_resumes_after_its_client_is_killed() {
     killed_until_done(false, true, false);
 }
 
 #[test]
-fn a_pull_of_which_both_ends_are_killed_goes_on() {
+fn a_pull_resumes_after_both_ends_are_killed() {
     killed_until_done(false, true, true);
 }
 

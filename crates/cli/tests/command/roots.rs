@@ -1,14 +1,14 @@
-//! Roots of servers that are moved away, replaced or mounted over while they are served.
+//! Roots of servers that are moved, replaced or mounted over while they are served.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::stage::*;
 
-/// Rate of the depot that the copies pass, so that there is a middle.
+/// Rate of the depot that the copies pass, so that they last long enough.
 const SLOW: Option<&str> = Some("60 Mbit/s");
 
-/// The file system of a directory of `stage`, mounted over its root. Unmounted with this value.
+/// A file system of a directory of `stage`, mounted over its root. Unmounted on drop.
 struct MountedOver<'a>(&'a Stage);
 
 impl<'a> MountedOver<'a> {
@@ -94,7 +94,7 @@ fn nothing_lands_beneath_a_mount_over_the_root() {
 }
 
 #[test]
-fn a_root_made_anew_is_served_once_confirmed() {
+fn a_recreated_root_is_served_once_confirmed() {
     let stage = Stage::new();
     stage.noise("here/f", 1000);
     let server = stage.serve(&[]);
@@ -106,7 +106,7 @@ fn a_root_made_anew_is_served_once_confirmed() {
     std::fs::create_dir(stage.path("root")).unwrap();
     assert_refused(push(&stage, &server, "f"));
     server.hang_up();
-    // A signal takes effect when the server comes to it.
+    // A signal takes effect with a delay.
     let mut tries = std::iter::repeat_with(|| push(&stage, &server, "f")).take(100);
     assert!(tries.any(|(code, _)| code == Some(0)));
     assert!(stage.path("root/f").exists());

@@ -1,7 +1,6 @@
-//! Copies whose routes a controller chooses: one that is dead, slow, lying, from last week. Each
-//! copy completes, with the right bytes, over the direct route where another leads nowhere. Nothing
-//! here depends on how long anything takes: a copy that waited for what never comes would never
-//! end.
+//! Copies whose routes a controller chooses: one that is dead, slow, lying, or outdated. Each copy
+//! completes with the right bytes, over the direct route if another leads nowhere. No assertion
+//! depends on time: a copy that waited in vain would never end.
 
 mod real;
 mod scripted;
@@ -42,34 +41,38 @@ fn spread(p50: f64) -> Value {
     json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 })
 }
 
-/// A route by one depot, or directly.
+/// Returns a route over one depot, or the direct one.
 fn option(depot: Option<&str>) -> Value {
     let via: Vec<Value> = depot
         .iter()
         .map(|address| json!({ "depot": "the-depot", "address": address }))
         .collect();
     json!({
-        "via": via, "route": depot.unwrap_or("direct"), "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0,
+        "via": via, "route": depot.unwrap_or("direct"), "seconds": spread(1.0),
+        "rate_bps": spread(1e8), "share": 1.0,
     })
 }
 
 fn table(depot: &str, made_ms: u64) -> Value {
     json!({
-        "from": "me", "map_version": 1, "made_ms": made_ms, "valid_until_ms": made_ms + 600_000, "next": null,
+        "from": "me", "map_version": 1, "made_ms": made_ms, "valid_until_ms": made_ms + 600_000,
+        "next": null,
         "destinations": [{
-            "to": "store", "addresses": ["127.0.0.0/8"], "sizes": [{ "at_least_bytes": 0, "routes": [option(Some(depot))] }],
+            "to": "store", "addresses": ["127.0.0.0/8"],
+            "sizes": [{ "at_least_bytes": 0, "routes": [option(Some(depot))] }],
         }],
     })
 }
 
 fn answer_of(depot: &str) -> Value {
     json!({
-        "routes": [option(Some(depot))], "others": [], "fall_back": [option(None)], "seconds": spread(1.0), "why": ["one", "two", "three", "four", "five"],
+        "routes": [option(Some(depot))], "others": [], "fall_back": [option(None)],
+        "seconds": spread(1.0), "why": ["one", "two", "three", "four", "five"],
         "map_version": 1, "made_ms": now_ms(), "valid_until_ms": now_ms() + 60_000,
     })
 }
 
-/// Has a table for what is sent lie in the cache, of the controller at the socket `controller`.
+/// Stores a table for sending in the cache, as from the controller at the socket `controller`.
 fn keep(stage: &Stage, content: &[u8]) {
     keep_as(stage, "routes.json", content);
 }
@@ -87,7 +90,7 @@ fn kept(stage: &Stage, table: &Value) -> Vec<u8> {
         .into_bytes()
 }
 
-/// Nobody is there.
+/// Configures a controller that does not run.
 fn dead(stage: &Stage) {
     use_controller(
         stage,
@@ -95,7 +98,7 @@ fn dead(stage: &Stage) {
     );
 }
 
-/// A copy of so many bytes to the server, and what it said.
+/// Copies this many bytes to the server, and returns the report and the events.
 fn copied(stage: &Stage, server: &Service, name: &str) -> (Value, Vec<Value>) {
     let data = stage.noise("here/data", BYTES);
     let there = format!("lh://{}/{name}", server.address);
@@ -123,7 +126,7 @@ fn copied(stage: &Stage, server: &Service, name: &str) -> (Value, Vec<Value>) {
     report
 }
 
-/// The bytes that went by each route.
+/// Returns the bytes that each route carried.
 fn carried(report: &Value) -> BTreeMap<String, u64> {
     let routes = report["routes"].as_array().unwrap();
     let of = routes.iter().map(|sum| {
@@ -136,7 +139,7 @@ fn carried(report: &Value) -> BTreeMap<String, u64> {
 }
 
 #[test]
-fn a_controller_that_is_not_there_changes_nothing() {
+fn a_missing_controller_changes_nothing() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     dead(&stage);
@@ -145,7 +148,7 @@ fn a_controller_that_is_not_there_changes_nothing() {
         assert_eq!(report["routing"]["by"], "nobody", "{report}");
         assert_eq!(carried(&report).keys().collect::<Vec<_>>(), ["direct"]);
     }
-    // What was to be reported to it waits, in a bounded place.
+    // Reports to it wait in a bounded directory.
     let waiting = std::fs::read_dir(stage.path("me/state/control/reports")).unwrap();
     assert!((2..=4).contains(&waiting.count()));
 }
@@ -155,7 +158,7 @@ fn a_controller_that_never_answers_is_not_waited_for() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     dead(&stage);
-    // It accepts, and says nothing for as long as the test runs.
+    // It accepts, and stays silent during the whole test.
     let listener = UnixListener::bind(stage.path("controller")).unwrap();
     let held: Arc<Mutex<Vec<UnixStream>>> = Arc::default();
     let holding = held.clone();
@@ -181,18 +184,18 @@ fn a_controller_that_never_answers_is_not_waited_for() {
 }
 
 #[test]
-fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
+fn a_dead_route_loses_no_data_and_is_avoided_afterwards() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    // Nobody listens there any more.
+    // The listener is gone.
     let closed = TcpListener::bind("127.0.0.1:0")
         .unwrap()
         .local_addr()
         .unwrap()
         .to_string();
-    // Accepts, and never says a word.
+    // Accepts, and stays silent.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // A depot that lets somebody else in.
+    // A depot that only admits another key.
     let refusing = {
         let policy = format!(
             "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
@@ -219,7 +222,7 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
             "{name}: {carried:?}"
         );
         if name == "itself" {
-            // A route by way of the server itself makes no sense, and is not even tried.
+            // A route through the server itself makes no sense, and is not even tried.
             assert_eq!(report["routing"]["by"], "nobody", "{report}");
             continue;
         }
@@ -229,7 +232,7 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
                 .iter()
                 .any(|event| event["event"] == "route" && event["standing"] == "joined")
         );
-        // Where that showed before all was there, it is remembered.
+        // It is remembered if it showed before the copy was complete.
         let judged = report["routing"]["judged"].as_array().unwrap();
         let bad = judged
             .iter()
@@ -245,7 +248,7 @@ fn a_route_that_leads_nowhere_costs_no_byte_and_is_left_alone_afterwards() {
 }
 
 #[test]
-fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
+fn outdated_and_broken_tables_are_ignored() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -266,7 +269,7 @@ fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
         assert_eq!(report["routing"]["by"], "nobody", "{name}: {report}");
         assert_eq!(carried(&report).len(), 1);
     }
-    // Yesterday's is gone by with doubt, and beside the direct route as any.
+    // Yesterday's table is used with doubt, in addition to the direct route.
     keep(
         &stage,
         &kept(&stage, &table(&depot.address, now_ms() - DAY_MS / 2)),
@@ -277,7 +280,7 @@ fn a_table_from_last_week_is_forgotten_and_a_broken_one_is_none() {
 }
 
 #[test]
-fn what_a_controller_says_is_gone_by_and_reported() {
+fn the_controllers_routes_are_used_and_reported() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -313,10 +316,9 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     let joined = |event: &Value| event["event"] == "route" && event["standing"] == "joined";
     assert!(events.iter().any(joined), "{events:?}");
     assert_eq!(report["routing"]["chosen"], json!(["the-depot"]));
-    // More, where one route repeats what has long been in flight on the other.
+    // More if one route repeats blocks that were long in flight on the other.
     assert!(carried(&report).values().sum::<u64>() >= BYTES as u64);
-    // It may have been asked after the copy was over; what a copy can't report in time, a later one
-    // reports.
+    // It may be asked only after the copy is over. A later copy reports what this one could not.
     let mut more = 0..100;
     let has_received = |what| !scripted.received(what).is_empty();
     while !(has_received("POST /api/v1/transfers") && has_received("POST /api/v1/measurements")) {
@@ -351,10 +353,10 @@ fn what_a_controller_says_is_gone_by_and_reported() {
     );
 }
 
-/// What is reported to a controller when a copy has ended comes from a process that goes on behind
-/// it, and so does the table for the next one.
+/// A background process reports an ended copy to the controller, and fetches the table for the next
+/// copy.
 #[test]
-fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
+fn an_ended_copy_is_reported_and_a_table_is_fetched() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let depot = stage.depot("depot", None);
@@ -393,10 +395,10 @@ fn a_copy_that_has_ended_is_reported_and_the_next_one_has_a_table() {
     assert!(stage.path("me/state/control/routes.json").exists());
 }
 
-/// A table has the times of the direct route, so that a copy promises when it begins, and a small
-/// one asks nobody.
+/// A table has the times of the direct route, so a copy promises a duration at its start, and a
+/// small copy asks nobody.
 #[test]
-fn a_copy_promises_by_the_table_before_it_asks_anybody() {
+fn a_copy_promises_a_duration_from_the_table() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let scripted = Scripted::start(&stage, BTreeMap::new());
@@ -405,7 +407,10 @@ fn a_copy_promises_by_the_table_before_it_asks_anybody() {
         table["receives"] = json!(receives);
         let store = &mut table["destinations"][0];
         store["sizes"] = json!([]);
-        store["direct"] = json!([{ "bytes": 1 << 17, "seconds": spread(1.0) }, { "bytes": 1 << 30, "seconds": spread(9.0) }]);
+        store["direct"] = json!([
+            { "bytes": 1 << 17, "seconds": spread(1.0) },
+            { "bytes": 1 << 30, "seconds": spread(9.0) }
+        ]);
         keep_as(
             &stage,
             ["routes.json", "fetching.json"][usize::from(receives)],
@@ -436,7 +441,7 @@ fn a_copy_promises_by_the_table_before_it_asks_anybody() {
 }
 
 #[test]
-fn a_route_on_the_command_line_and_one_in_the_file_overrule() {
+fn routes_of_the_command_line_and_the_file_take_precedence() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     let (depot, other) = (stage.depot("depot", None), stage.depot("other", None));
@@ -473,7 +478,7 @@ fn a_route_on_the_command_line_and_one_in_the_file_overrule() {
 }
 
 #[test]
-fn which_controller_is_asked_is_written_down_with_its_key() {
+fn the_chosen_controller_is_stored_with_its_key() {
     let stage = Stage::new();
     let run = |arguments: &[&str]| {
         stage

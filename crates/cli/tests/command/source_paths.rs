@@ -1,4 +1,4 @@
-//! One table of what each form of a source path means, held against every kind of end.
+//! The meaning of each form of a source path, checked with every kind of end.
 
 use std::path::Path;
 use std::process::Output;
@@ -6,10 +6,10 @@ use std::process::Output;
 use crate::common::login::Login;
 use crate::stage::{Service, Stage, errors};
 
-/// Content of `dir`, beneath the directory that it is named from.
+/// Content of `dir`, relative to the directory that it is named from.
 const INSIDE: [&str; 3] = ["f", "sub/g", "~"];
 
-/// The forms that mean the same everywhere, and where `dir`'s content is then found.
+/// Forms with the same meaning everywhere, and where the content of `dir` is found after the copy.
 const FORMS: [(&str, &str); 5] = [
     ("dir", "dir/"),
     ("dir/", "dir/"),
@@ -18,7 +18,7 @@ const FORMS: [(&str, &str); 5] = [
     (".", "dir/"),
 ];
 
-/// Runs one copy and tells what is found beneath its destination.
+/// Runs one copy, and lists what is found beneath its destination.
 struct Trial<'a> {
     stage: &'a Stage,
     server: &'a Service,
@@ -38,7 +38,7 @@ impl Trial<'_> {
             .cp(self.stage.tmp.path(), &[&options[..], arguments].concat())
     }
 
-    /// Copies `source` to `destination`, which is `found` here, and asserts what is there.
+    /// Copies `source` to `destination`, which is `found` on this machine, and asserts its content.
     fn assert_copied(&self, source: &str, destination: &str, found: &Path, expected: &[String]) {
         let copied = self.cp(&[source, destination]);
         let said = errors(&copied);
@@ -53,7 +53,7 @@ impl Trial<'_> {
     }
 }
 
-/// The files beneath a directory.
+/// Returns the files beneath a directory.
 fn files(dir: &Path, prefix: &str) -> Vec<String> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).unwrap() {
@@ -79,7 +79,7 @@ fn each_form_of_a_source_means_the_same_everywhere() {
             .iter()
             .for_each(|file| std::fs::write(base.join("dir").join(file), file).unwrap());
     }
-    // What is copied to lies elsewhere than what is copied from.
+    // Source and destination are different directories.
     let (here, there) = (stage.path("here"), login.home());
     let address = &server.address;
     let trial = Trial {
@@ -132,7 +132,7 @@ fn each_form_of_a_source_means_the_same_everywhere() {
             &expected,
         );
     }
-    // A login's home directory has no name; a file of that name has one.
+    // A login's home directory has no name; a file called `~` has one.
     for source in ["host:~/dir/.", "host:dir/."] {
         let name = format!("got/{}/", source.replace(['/', ':', '~'], "_"));
         let expected = INSIDE.map(str::to_owned);

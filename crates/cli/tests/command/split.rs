@@ -1,5 +1,5 @@
 //! One tree, three agents, one PostgreSQL: the tree is split over the agents, which are killed, and
-//! comes out whole.
+//! arrives whole.
 //!
 //! `LONGHAUL_TEST_PARTS` and `LONGHAUL_TEST_SPLIT_KILLS` make it larger.
 
@@ -16,11 +16,11 @@ use crate::postgres::Postgres;
 use crate::stage::*;
 
 const FILES: usize = 300;
-/// A depot on the way holds the rate, so that parts are killed in their middle.
+/// Rate of a depot on the route, so that parts are killed in their middle.
 const RATE: &str = "60 Mbit/s";
 
-/// Files of many sizes in nested directories, some with several names; links; directories that are
-/// empty, closed, and older than their content.
+/// Makes files of many sizes in nested directories, some with several names; links; directories
+/// that are empty, closed, or older than their content.
 fn tree(stage: &Stage) {
     let dirs = ["", "a", "a/b", "a/b/c", "d", "d/e", "closed"];
     for dir in dirs.iter().chain(&["empty", "d/empty/within", "links"]) {
@@ -57,8 +57,8 @@ fn tree(stage: &Stage) {
     }
 }
 
-/// Everything of a tree that a copy keeps: of each path what it is, and the paths that are names of
-/// one file.
+/// Describes everything that a copy keeps: each path with its kind and properties, and the sets of
+/// paths that name one file.
 fn describe(root: &Path) -> (BTreeMap<String, String>, BTreeSet<Vec<String>>) {
     let (mut all, mut names) = (BTreeMap::new(), BTreeMap::<u64, Vec<String>>::new());
     let mut below = vec![root.to_owned()];
@@ -98,7 +98,7 @@ fn answer(mut command: Command) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_default()
 }
 
-/// The number of a job of all parts of the tree, submitted at an agent.
+/// Submits a job for all parts of the tree at an agent, and returns its number.
 fn submit(stage: &Stage, which: usize, parts: usize, arguments: &[&str]) -> String {
     let mut command = as_agents(stage, which);
     command
@@ -114,7 +114,7 @@ fn submit(stage: &Stage, which: usize, parts: usize, arguments: &[&str]) -> Stri
     answer(command)["id"].to_string()
 }
 
-/// A job and its parts, as an agent lists them; none while it cannot.
+/// Returns a job and its parts as an agent lists them, or `None` while it cannot.
 fn listed(stage: &Stage, which: usize, id: &str) -> Option<(Value, Vec<Value>)> {
     let all = jobs_and(stage, which, &["--parts"])?;
     let number = id.parse().ok();
@@ -140,14 +140,14 @@ fn report(stage: &Stage, which: usize, id: &Value) -> Value {
     answer(command)
 }
 
-/// Bytes that travelled in a job's last attempt.
+/// Returns the bytes transferred in a job's last attempt.
 fn travelled(report: &Value) -> u64 {
     let number = |name: &str| report[name].as_u64().unwrap_or(0);
     number("bytes") - number("unchanged_bytes") - number("linked_bytes") - number("resumed_bytes")
 }
 
 #[test]
-fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
+fn a_tree_split_over_killed_agents_arrives_whole() {
     let (count, kills) = (
         number("LONGHAUL_TEST_PARTS", 8),
         number("LONGHAUL_TEST_SPLIT_KILLS", 6),
@@ -187,7 +187,7 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
             &hook,
         ],
     );
-    // Whenever something has happened since, one is killed: any of them, at any moment.
+    // After each progress, any agent is killed at any moment.
     let (mut before, mut in_parts) = (0, 0);
     let mut worked: BTreeSet<String> = BTreeSet::new();
     for kill in 0..kills {
@@ -202,7 +202,7 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
                     .iter()
                     .filter_map(|part| part["agent"].as_str().map(str::to_owned)),
             );
-            // Of one job an agent has one part at a time.
+            // An agent runs one part of a job at a time.
             let running = parts.iter().filter(|part| part["state"] == "running");
             let holders: Vec<&Value> = running.map(|part| &part["agent"]).collect();
             let different: BTreeSet<String> = holders.iter().map(ToString::to_string).collect();
@@ -234,8 +234,8 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
             .filter_map(|part| part["agent"].as_str().map(str::to_owned)),
     );
     assert!(worked.len() > 1, "{worked:?}");
-    // What their reports say: each file in one part; twice at most what was under way when an agent
-    // was killed; nothing behind them.
+    // According to the reports, each file is in one part. Only data in flight at a kill was sent
+    // twice, and nothing after it.
     assert_eq!(
         (parts.len(), &whole["parts"]["done"]),
         (count, &Value::from(count))
@@ -262,14 +262,14 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
         (0, Some(true)),
         "{rest}"
     );
-    // The job ended, its parts do not count.
+    // The job ended; its parts do not count.
     let ended = std::fs::read_to_string(stage.path("ended")).unwrap_or_default();
     assert!(
         ended.lines().all(|line| line == format!("{id} done")),
         "{ended}"
     );
 
-    // And back, from the server to where all agents are.
+    // And back, from the server to the agents' machine.
     std::fs::create_dir(stage.path("here/back")).unwrap();
     let from = format!("lh://{}/there/tree", server.address);
     let id = submit(
@@ -290,7 +290,7 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
         .collect();
     assert_eq!(travelled(&report(&stage, 1, &whole["id"])), 0);
     assert!(agents_of.pop_first().is_some());
-    // They go together.
+    // They are removed together.
     let mut forget = as_agents(&stage, 0);
     forget.args(["job", &id, "--forget"]);
     answer(forget);
@@ -298,7 +298,7 @@ fn a_tree_is_split_over_agents_that_are_killed_and_comes_out_whole() {
 }
 
 #[test]
-fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
+fn one_agent_runs_the_parts_in_sequence() {
     let stage = Stage::new();
     tree(&stage);
     let depot = stage.depot("d", Some("30 Mbit/s"));
@@ -366,7 +366,7 @@ fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
         describe(&stage.path("root/tree")),
         describe(&stage.path("here/tree"))
     );
-    // Cancelled, nothing of it is left.
+    // After a cancellation, nothing of it is left.
     let id = submit(
         &stage,
         0,
@@ -384,7 +384,7 @@ fn one_agent_does_the_parts_one_after_the_other_and_says_so() {
     let (whole, parts) = wait_for_end(&stage, 0, &id);
     assert_eq!(whole["state"], "cancelled", "{whole}");
     assert!(parts.iter().all(|part| part["ended"].is_string()));
-    // What cannot be split is reported at once.
+    // A job that cannot be split is reported at once.
     let plain = format!("lh://{}/new", server.address);
     let (refused, code) = run(&["submit", "--split", "3", "-r", "here/tree", &plain]);
     assert_eq!(code, Some(2), "{refused}");

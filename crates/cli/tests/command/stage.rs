@@ -1,4 +1,4 @@
-//! Servers and depots as processes of their own, ended with the test.
+//! Servers and depots as processes, ended with the test.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -9,49 +9,49 @@ use serde_json::Value;
 use crate::common;
 pub use crate::common::signal;
 
-/// A place for one test: directories, keys, and the processes it starts.
+/// Environment of one test: directories, keys, and the processes it starts.
 pub struct Stage {
     pub tmp: tempfile::TempDir,
 }
 
-/// A server or depot under way.
+/// A running server or depot.
 pub struct Service {
     child: Child,
     pub address: String,
     pub key: String,
-    // Kept open, lest the service's writes fail.
+    // Kept open so that the service's writes do not fail.
     _out: BufReader<ChildStdout>,
 }
 
 impl Service {
-    /// kill -9.
+    /// Kills it with SIGKILL.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Ends it by a signal.
+    /// Ends it with a signal.
     pub fn end(&mut self, name: &str) {
         signal(&self.child, name);
         self.child.wait().unwrap();
     }
 
-    /// The number of its process.
+    /// Returns its process number.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Its exit code, if it has ended.
+    /// Returns its exit code, if it has ended.
     pub fn ended(&mut self) -> Option<Option<i32>> {
         self.child.try_wait().unwrap().map(|status| status.code())
     }
 
-    /// SIGHUP.
+    /// Sends SIGHUP.
     pub fn hang_up(&self) {
         signal(&self.child, "HUP");
     }
 
-    /// SIGTERM, and its exit code.
+    /// Ends it with SIGTERM, and returns its exit code.
     pub fn terminate(mut self) -> Option<i32> {
         signal(&self.child, "TERM");
         self.child.wait().unwrap().code()
@@ -78,7 +78,7 @@ impl Stage {
         self.tmp.path().join(path)
     }
 
-    /// The command with the keys of `who`.
+    /// Returns the command with the keys of `who`.
     pub fn longhaul(&self, who: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
         command
@@ -89,7 +89,7 @@ impl Stage {
         command
     }
 
-    /// The key of `who`, made if need be.
+    /// Returns the key of `who`, made if needed.
     pub fn key(&self, who: &str) -> String {
         let show = || self.longhaul(who).args(["keys", "show"]).output().unwrap();
         let mut output = show();
@@ -133,12 +133,12 @@ impl Stage {
         }
     }
 
-    /// A server of `root` that lets the key of `me` read and write.
+    /// Starts a server of `root` that lets the key of `me` read and write.
     pub fn serve(&self, more: &[&str]) -> Service {
         self.serve_as(self.longhaul("server"), "127.0.0.1:0", more)
     }
 
-    /// The same, with its log in a file.
+    /// Starts such a server, with its log in a file.
     pub fn serve_logging_to(&self, log: &Path) -> Service {
         let mut command = self.longhaul("server");
         command
@@ -147,7 +147,7 @@ impl Stage {
         self.serve_as(command, "127.0.0.1:0", &[])
     }
 
-    /// The same as [`Self::serve`], where another one was until now.
+    /// Starts such a server at the address of an earlier one.
     pub fn serve_at(&self, address: &str) -> Service {
         self.serve_as(self.longhaul("server"), address, &[])
     }
@@ -162,7 +162,7 @@ impl Stage {
         self.service(command, "address")
     }
 
-    /// A server of measurements that lets the key of `me` measure.
+    /// Starts a measurement server that admits the key of `me`.
     pub fn perf(&self, more: &[&str]) -> Service {
         let key = self.key("me");
         let mut command = self.longhaul("server");
@@ -179,11 +179,12 @@ impl Stage {
         self.service(command, "address")
     }
 
-    /// A depot that carries sessions of `me` to loopback, at this rate at most.
+    /// Starts a depot that carries sessions of `me` to loopback, at most at this rate.
     pub fn depot(&self, name: &str, max_rate: Option<&str>) -> Service {
         let rate = max_rate.map_or(String::new(), |rate| format!("max_rate = \"{rate}\"\n"));
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{rate}",
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+             next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{rate}",
             self.key("me")
         );
         let file = self.path(&format!("{name}.toml"));
@@ -195,7 +196,7 @@ impl Stage {
         self.service(command, "addresses")
     }
 
-    /// A file of noise.
+    /// Makes a file of random bytes.
     pub fn noise(&self, name: &str, len: usize) -> Vec<u8> {
         let data = common::noise(len, len as u64);
         std::fs::write(self.path(name), &data).unwrap();
@@ -211,7 +212,7 @@ impl Stage {
             .unwrap()
     }
 
-    /// Starts `longhaul cp --json` as `me`, which waits no longer for a server that is gone than a
+    /// Starts `longhaul cp --json` as `me`. It does not wait longer for a missing server than a
     /// test should.
     pub fn start_cp(&self, server: &Service, arguments: &[&str]) -> Running {
         let mut command = self.longhaul("me");
@@ -237,7 +238,7 @@ impl Stage {
     }
 }
 
-/// A copy under way, and what it has said.
+/// A running copy, and its output.
 pub struct Running {
     pub child: Child,
     lines: BufReader<ChildStdout>,
@@ -263,7 +264,7 @@ impl Running {
         }
     }
 
-    /// Under way: data flows, and there is more to come.
+    /// Waits until data flows while there is more to come.
     pub fn until_mid_copy(&mut self) {
         self.until(|e| {
             e["event"] == "progress"
@@ -272,7 +273,7 @@ impl Running {
         });
     }
 
-    /// The report and the exit code.
+    /// Returns the report, the exit code and standard error.
     pub fn report(mut self) -> (Value, Option<i32>, String) {
         self.until(|e| e["event"] == "report");
         let code = self.child.wait().unwrap().code();
@@ -287,12 +288,12 @@ impl Running {
     }
 }
 
-/// Standard error.
+/// Returns standard error.
 pub fn errors(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// No temporary file beneath `dir`.
+/// Returns true if there is no temporary file beneath `dir`.
 pub fn no_temps(dir: &Path) -> bool {
     std::fs::read_dir(dir).unwrap().all(|entry| {
         let entry = entry.unwrap();

@@ -1,4 +1,4 @@
-//! Targets that lack something: file systems by FUSE, and a kernel without `openat2`.
+//! Targets with missing features: file systems through FUSE, and a kernel without `openat2`.
 
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
@@ -10,11 +10,11 @@ use serde_json::Value;
 use crate::mounts::{Kind, Mount};
 use crate::stage::*;
 
-/// Bytes of a file that comes in blocks.
+/// Size of a file that is sent in blocks, in bytes.
 const LARGE: usize = 700_000;
-/// Bytes of a file whose name is refused.
+/// Size of a file whose name is refused, in bytes.
 const REFUSED: usize = 16_000_000;
-/// An odd second and nanoseconds, of which each coarse file system keeps less.
+/// A time with odd seconds and nanoseconds, which each coarse file system rounds.
 const ODD: Duration = Duration::new(1_600_000_001, 234_567_891);
 
 /// Makes a file with the time [`ODD`].
@@ -24,7 +24,7 @@ fn write(at: &Path, content: &[u8]) {
     file.set_modified(SystemTime::UNIX_EPOCH + ODD).unwrap();
 }
 
-/// A tree that every file system can hold, but for the case of names.
+/// Makes a tree that every file system can hold, apart from the case of names.
 fn plain_tree(stage: &Stage) {
     std::fs::create_dir_all(stage.path("here/t/sub")).unwrap();
     for n in 0..20 {
@@ -37,13 +37,13 @@ fn plain_tree(stage: &Stage) {
     write(&stage.path("here/t/large"), &large);
 }
 
-/// Runs `cp --json` and gives its report.
+/// Runs `cp --json`, and returns its report.
 fn cp(stage: &Stage, server: &Service, arguments: &[&str]) -> (Value, Option<i32>) {
     let (report, code, _) = stage.start_cp(server, arguments).report();
     (report, code)
 }
 
-/// Messages of the failures, by path.
+/// Returns the messages of the failures, by path.
 fn failures(report: &Value) -> Vec<(String, String)> {
     let text = |failure: &Value, field: &str| failure[field].as_str().unwrap().to_owned();
     let failures = report["failures"].as_array().unwrap().iter();
@@ -61,8 +61,8 @@ fn names(dir: &Path) -> Vec<String> {
     names
 }
 
-/// Copies a tree onto a file system twice, pushed and within the machine, with and without
-/// `--overwrite`: all arrives, with its time, and the second time nothing travels.
+/// Copies a tree onto a file system twice, by a push and within the machine, with and without
+/// `--overwrite`. All of it arrives with its times, and the second copy transfers nothing.
 fn holds_a_tree(kind: Kind, grain: Duration) {
     let stage = Stage::new();
     let Some(mount) = Mount::new(&stage, kind, "root") else {
@@ -81,7 +81,7 @@ fn holds_a_tree(kind: Kind, grain: Duration) {
             assert_eq!(code, Some(0), "{kind:?}: {report}");
             assert_eq!(report["files"], 21, "{kind:?}: {report}");
             if !overwrite.is_empty() {
-                // A push sends small files before it knows that there is something.
+                // A push sends small files before it knows that they exist there.
                 let unchanged = if at == "pushed" { 1 } else { 21 };
                 let reported = report["unchanged_files"].as_u64().unwrap();
                 assert!(reported >= unchanged, "{kind:?} {at}: {report}");
@@ -134,7 +134,7 @@ fn names_that_a_target_refuses_are_reported_by_name() {
         let server = stage.serve(&[]);
         plain_tree(&stage);
         write(&stage.path("here/t/small:name"), b"small");
-        // A depot holds the rate, so that a refusal comes before the end.
+        // A depot limits the rate, so that a refusal comes before the end.
         let depot = stage.depot("d", Some("60 Mbit/s"));
         let large = stage.noise("large", REFUSED);
         write(&stage.path("here/t/large?"), &large);
@@ -158,7 +158,7 @@ fn names_that_a_target_refuses_are_reported_by_name() {
                     "{path}: {message}"
                 );
             }
-            // Of a file that cannot have its name, only what is in flight travels.
+            // Of a file whose name is refused, only data in flight is transferred.
             let carried = report["streams"].as_array().unwrap().iter();
             let carried: u64 = carried
                 .map(|stream| stream["bytes"].as_u64().unwrap())
@@ -170,7 +170,7 @@ fn names_that_a_target_refuses_are_reported_by_name() {
 }
 
 #[test]
-fn an_abandoned_claim_is_no_file_and_an_empty_file_is_one() {
+fn abandoned_claims_differ_from_empty_files() {
     let stage = Stage::new();
     let Some(mount) = Mount::new(&stage, Kind::Exfat, "root") else {
         return;
@@ -216,7 +216,7 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
         return;
     };
     let server = stage.serve(&[]);
-    // A depot holds the rate, so that there is a middle.
+    // A depot limits the rate, so that the copy lasts long enough.
     let depot = stage.depot("d", Some("60 Mbit/s"));
     let large = stage.noise("here/large", 16_000_000);
     let there = format!("lh://{}/", server.address);
@@ -226,7 +226,7 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
     first.child.wait().unwrap();
     let (report, code) = cp(&stage, &server, &["here/large", &there]);
     assert_eq!(code, Some(0), "{report}");
-    // The server may have completed the file from what had arrived.
+    // The server may have completed the file from the received data.
     let was_there =
         ["resumed_bytes", "unchanged_bytes"].map(|field| report[field].as_u64().unwrap());
     assert!(was_there.iter().sum::<u64>() > 0, "{report}");
@@ -235,7 +235,7 @@ fn a_target_without_permissions_keeps_what_a_copy_left() {
 }
 
 #[test]
-fn a_target_without_links_says_so() {
+fn missing_link_support_is_reported() {
     let stage = Stage::new();
     let Some(_mount) = Mount::new(&stage, Kind::Exfat, "root") else {
         return;
@@ -251,7 +251,7 @@ fn a_target_without_links_says_so() {
     );
 }
 
-/// Two sources of one target: files, directories and what is in them, of both sizes.
+/// Makes two sources of one target: files, directories and their content, of both sizes.
 fn colliding_tree(stage: &Stage) {
     for (path, content) in [
         ("A.txt", "upper"),
@@ -295,13 +295,13 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
                 let to = format!("{to}{at}/");
                 let mut arguments = vec!["-r", "here/t", &to];
                 arguments.extend(overwrite.then_some("--overwrite"));
-                // Whatever came first stays, also when the copy is repeated.
+                // The first to arrive stays, also when the copy is repeated.
                 let mut kept = Vec::new();
                 for pass in 0..2 {
                     let (report, code) = cp(&stage, &server, &arguments);
                     assert_eq!(code, Some(1), "{kind:?} {pass}: {report}");
                     let failures = failures(&report);
-                    // exfat-fuse crashes now and then where the two meet.
+                    // exfat-fuse sometimes crashes when the two meet.
                     if mount.has_ended() {
                         eprintln!("not tested to the end on {kind:?}: its driver has crashed");
                         continue 'kinds;
@@ -318,8 +318,8 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
                         "{kind:?} {to} {pass}: {failures:?}"
                     );
                     for (_, message) in &failures {
-                        // What an earlier copy has put there may come to be compared with the other
-                        // one before its own source: to this copy it is any file that differs.
+                        // A file of an earlier copy may be compared with the other source first: to
+                        // this copy it is an existing file that differs.
                         if pass == 1 && !overwrite && message.contains("already exists") {
                             continue;
                         }
@@ -333,15 +333,15 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
                         );
                         assert!(!message.contains("--overwrite"), "{message}");
                     }
-                    // What is there is one of the two, whole.
+                    // The existing file is one of the two, and whole.
                     let copied = mount.path().join(&at).join("t");
                     assert_eq!(names(&copied).len(), 5, "{:?}", names(&copied));
                     let content = std::fs::read(copied.join("A.txt")).unwrap();
                     assert!(content == b"upper" || content == b"lower, longer");
                     let big = std::fs::read(copied.join("BIG")).unwrap();
                     assert!(big == vec![1; LARGE] || big == vec![2; LARGE]);
-                    // A repeated copy may meet the other directory first, and adds what only that
-                    // has.
+                    // A repeated copy may meet the other directory first, and adds its additional
+                    // files.
                     let inside = names(&copied.join("Dir"));
                     assert!((2..=2 + pass).contains(&inside.len()), "{inside:?}");
                     kept.push((content, inside));
@@ -356,7 +356,7 @@ fn two_sources_of_one_target_are_an_error_that_names_both() {
 }
 
 #[test]
-fn what_was_there_under_another_spelling_may_be_replaced() {
+fn existing_files_spelled_otherwise_can_be_replaced() {
     let stage = Stage::new();
     let Some(mount) = Mount::new(&stage, Kind::LowNtfs, "root") else {
         return;
@@ -412,7 +412,7 @@ fn sources_that_share_a_path_are_an_error() {
                 .contains("another source of this copy"),
             "{report}"
         );
-        // Directories of one name are filled by both.
+        // Both sources fill a directory of the same name.
         let into = stage.path(at).join("into");
         assert_eq!(names(&into.join("d")), ["x", "y"]);
         let content = std::fs::read_to_string(into.join("f")).unwrap();
@@ -503,7 +503,7 @@ fn copies_work_and_are_confined_without_openat2() {
     }
 }
 
-/// A file system in memory. Unmounted with this value.
+/// A file system in memory, unmounted on drop.
 struct Tmpfs(std::path::PathBuf);
 
 impl Drop for Tmpfs {
@@ -516,12 +516,12 @@ impl Drop for Tmpfs {
 }
 
 #[test]
-fn errors_that_a_target_reports_late_fail_files() {
+fn late_errors_of_a_target_fail_files() {
     let stage = Stage::new();
     let Some(far) = Mount::new(&stage, Kind::Sshfs, "far") else {
         return;
     };
-    // What sshfs writes goes on its way at once, and errors come when a file is flushed or closed.
+    // sshfs sends writes at once, and reports errors when a file is flushed or closed.
     let below = Tmpfs(stage.path("below-far"));
     let mounted = std::process::Command::new("mount")
         .args(["-t", "tmpfs", "-o", "size=2m", "small"])

@@ -1,5 +1,4 @@
-//! Random trees, copied by an ordinary user while the programs that copy are ended at random
-//! moments.
+//! Random trees, copied by an ordinary user while the copying programs are ended at random moments.
 
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -8,7 +7,7 @@ use crate::agent::Agent;
 use crate::common::trees::{Kind, interrupted_copies_equal_rsync, start, unprivileged};
 use crate::stage::*;
 
-/// A way that the data of a command goes.
+/// A kind of copy command.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
     Local,
@@ -22,11 +21,11 @@ struct Programs {
     way: Way,
     server: Option<Service>,
     agent: Option<Agent>,
-    /// The job of the tree that is copied.
+    /// The job that copies the tree.
     job: Option<(String, String)>,
 }
 
-/// Returns whether processes that this one starts ignore SIGHUP.
+/// Returns true if child processes ignore SIGHUP.
 fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let mask = status
@@ -73,7 +72,7 @@ impl Programs {
         self.server.as_ref().unwrap()
     }
 
-    /// Arguments of `cp` and `submit`.
+    /// Returns the arguments of `cp` and `submit`.
     fn paths(&self, name: &str) -> Vec<String> {
         let words: Vec<String> = match self.way {
             Way::Local => vec!["-r".into(), format!("here/{name}"), format!("root/{name}/")],
@@ -95,13 +94,13 @@ impl Programs {
         words
     }
 
-    /// The number of the job that copies `name`, submitted if need be and told to go on.
+    /// Returns the number of the job that copies `name`, submitted if needed and told to resume.
     fn job(&mut self, name: &str) -> String {
         if let Some((of, id)) = &self.job
             && of == name
         {
             let id = id.clone();
-            // One that runs needs no telling.
+            // A running job need not be told.
             let _ = self.longhaul("me").args(["retry", &id]).output().unwrap();
             return id;
         }
@@ -150,7 +149,7 @@ impl Kind for Programs {
         if self.way != Way::Job {
             return start(self.longhaul("me").arg("cp").args(self.paths(name)));
         }
-        // A copy of what is there is a job of its own.
+        // A copy of existing files is a job of its own.
         if let Some((_, id)) = self.job.clone()
             && self.is_done(&id)
         {
@@ -170,7 +169,7 @@ impl Kind for Programs {
 
     fn end_other(&mut self, other: usize, name: &str) {
         if other == 1 {
-            // Under nohup processes ignore SIGHUP.
+            // Under nohup, processes ignore SIGHUP.
             let is_ignored = name == "HUP" && ignores_hangup();
             self.agent
                 .take()

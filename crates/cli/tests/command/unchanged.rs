@@ -1,4 +1,4 @@
-//! What is there already does not travel: the same command twice, and after it was killed in the
+//! Existing files are not transferred: by the same command repeated, and after it was killed in the
 //! middle of a tree.
 
 use std::path::Path;
@@ -8,8 +8,7 @@ use serde_json::Value;
 
 use crate::stage::*;
 
-/// What a push sends before it receives that there is something: 1 MiB, and one batch of small
-/// files.
+/// Bytes that a push sends before it knows that files exist: 1 MiB, and one batch of small files.
 const BEFORE_ANSWER: u64 = 3 << 19;
 const FILES: u64 = 400;
 const FILE: u64 = 10_000;
@@ -23,7 +22,7 @@ fn tree(stage: &Stage, at: &str) {
     stage.noise(&format!("{at}/large"), LARGE as usize);
 }
 
-/// Bytes of file data that travelled.
+/// Returns the transferred bytes of file data.
 fn carried(report: &Value) -> u64 {
     let streams = report["streams"].as_array().unwrap().iter();
     streams
@@ -66,7 +65,7 @@ fn a_tree_copied_twice_moves_its_data_once() {
             .start_cp(&server, &[&["-r"][..], &paths].concat())
             .report();
         assert_eq!(code, Some(0), "{reported}");
-        // On a slow machine a second stream repeats what has long been in flight on the first.
+        // On a slow machine, a second stream repeats blocks that were long in flight on the first.
         assert_eq!(number(&first, "unchanged_files"), 0);
         assert!(carried(&first) >= whole, "{paths:?}: {first}");
         let command = [&["-r", "--streams", "1"][..], &paths].concat();
@@ -83,7 +82,7 @@ fn a_tree_copied_twice_moves_its_data_once() {
             (FILES + 1, whole)
         );
         assert!(number(&again, "unchanged_files") <= FILES + 1);
-        // With their content compared, none travels, and both hashes are those of the content.
+        // With --checksum nothing is transferred either, and both hashes are those of the content.
         let compared = ["-r", "--checksum", "--overwrite"];
         let (compared, code, reported) = stage
             .start_cp(&server, &[&compared[..], &paths].concat())
@@ -108,7 +107,7 @@ fn a_tree_copied_twice_moves_its_data_once() {
 }
 
 #[test]
-fn a_file_that_differs_travels_and_only_hashes_see_what_was_hidden() {
+fn changed_files_are_sent_and_checksum_finds_hidden_changes() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
     std::fs::create_dir(stage.path("root/t")).unwrap();
@@ -165,10 +164,10 @@ fn a_file_that_differs_travels_and_only_hashes_see_what_was_hidden() {
 }
 
 #[test]
-fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
+fn a_killed_tree_copy_resumes() {
     let stage = Stage::new();
     let server = stage.serve(&[]);
-    // A depot on the way holds the rate, so that there is a middle.
+    // A depot limits the rate, so that the copy lasts long enough.
     let depot = stage.depot("d", Some("20 Mbit/s"));
     for push in [true, false] {
         let (source, target) = match push {
@@ -185,14 +184,14 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
         } else {
             [&*there, "here/in/"]
         };
-        // One stream: no other repeats what has long been in flight on it.
+        // With one stream, no other repeats blocks that were long in flight.
         let arguments = [
             &["-r", "--streams", "1", "--route", &*depot.address][..],
             &paths,
         ]
         .concat();
         let mut copy = stage.start_cp(&server, &arguments);
-        // The large one may be among them.
+        // The large file may be among them.
         copy.until(|event| {
             event["event"] == "progress" && event["files"].as_u64() > Some(FILES / 2 + 1)
         });
@@ -218,13 +217,13 @@ fn a_tree_whose_copy_was_killed_is_gone_on_with_where_it_was() {
             let read = |tree: &str| std::fs::read(stage.path(tree).join(&name)).unwrap();
             assert!(read(source) == read(target), "{name}");
         }
-        // What was killed leaves those of small files, as nobody else would.
+        // A killed pull leaves the temporary files of small files, as nobody else removes them.
         assert!(!push || no_temps(&stage.path("root")));
     }
 }
 
 #[test]
-fn names_of_one_file_are_kept_where_asked_for() {
+fn hard_links_are_kept_if_requested() {
     use std::os::unix::fs::MetadataExt;
     let stage = Stage::new();
     let server = stage.serve(&[]);
@@ -242,7 +241,7 @@ fn names_of_one_file_are_kept_where_asked_for() {
         ([&*from, "here/back/"], "here/back/t"),
         (["here/t", "here/copy/"], "here/copy/t"),
     ] {
-        // One stream, since of several one repeats what has long been in flight on another.
+        // With several streams, one would repeat blocks that were long in flight on another.
         let command = [&["-r", "-H", "--streams", "1"][..], &paths].concat();
         let (report, code, reported) = stage.start_cp(&server, &command).report();
         assert_eq!(code, Some(0), "{reported}");

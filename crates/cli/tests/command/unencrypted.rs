@@ -1,10 +1,10 @@
-//! `cp --no-encrypt`: where the server allows it, and where not.
+//! `cp --no-encrypt`, with and without the server's permission.
 
 use serde_json::Value;
 
 use crate::stage::*;
 
-/// What a copy with `--json` printed: its notices, and its report.
+/// Parses the output of a copy with `--json`: its notices, and its report.
 fn said(output: &std::process::Output) -> (Vec<String>, Value) {
     let text = String::from_utf8_lossy(&output.stdout);
     let lines: Vec<Value> = text
@@ -17,11 +17,11 @@ fn said(output: &std::process::Output) -> (Vec<String>, Value) {
 }
 
 #[test]
-fn content_goes_unencrypted_where_both_ends_want_that_and_only_there() {
+fn content_is_plaintext_only_if_both_ends_agree() {
     let stage = Stage::new();
     let (allows, refuses) = (stage.serve(&["--allow-no-encrypt"]), stage.serve(&[]));
     let depot = stage.depot("d", None);
-    // In blocks of 64 KiB, of which several go at once.
+    // In blocks of 64 KiB, several of them at once.
     let data = stage.noise("root/big", 12_000_000);
     let mut number = 0;
     let mut pull = |server: &Service, more: &[&str]| {
@@ -56,8 +56,8 @@ fn content_goes_unencrypted_where_both_ends_want_that_and_only_there() {
     let (notices, report) = pull(&refuses, &["--no-encrypt"]);
     assert_eq!(report["encrypted"], true);
     assert!(notices[0].contains("--allow-no-encrypt"), "{notices:?}");
-    // The other way data goes in the clear once the server's answer is there; how much that is
-    // depends on the machine.
+    // In the other direction, data is plaintext once the server's answer has arrived; how much that
+    // is depends on the machine.
     let there = format!("lh://{}/there", allows.address);
     let output = stage.cp(&allows, &["--json", "--no-encrypt", "here/1", &there]);
     assert_eq!(output.status.code(), Some(0), "{}", errors(&output));

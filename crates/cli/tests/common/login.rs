@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// A host where one logs in by the stand-in. All is beneath one directory.
+/// A host whose login is the stand-in. Everything is beneath one directory.
 pub struct Login {
     dir: PathBuf,
 }
@@ -21,22 +21,24 @@ impl Login {
         login
     }
 
-    /// The login's home directory.
+    /// Returns the login's home directory.
     pub fn home(&self) -> PathBuf {
         self.dir.join("home")
     }
 
-    /// A script with which the login begins, as a startup file does, from now on.
+    /// Sets a script that each login starts with, as a startup file does.
     pub fn begins_with(&self, script: &str) {
         let dir = self.dir.display();
         let ssh = format!(
-            "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname 127.0.0.1; exit; }}\nfor command; do :; done\n\
-             export HOME={dir}/home PATH={dir}/bin:/usr/bin:/bin\ncd\n{script}\nexec /bin/sh -c \"$command\"\n"
+            "#!/bin/sh\n[ \"$1\" = -G ] && {{ echo hostname 127.0.0.1; exit; }}\n\
+             for command; do :; done\n\
+             export HOME={dir}/home PATH={dir}/bin:/usr/bin:/bin\ncd\n{script}\n\
+             exec /bin/sh -c \"$command\"\n"
         );
         write_program(&self.dir.join("ssh"), &ssh);
     }
 
-    /// A program there that stands before longhaul.
+    /// Sets a program that runs instead of longhaul and may start it.
     pub fn runs_longhaul_by(&self, script: &str) {
         fs::remove_file(self.dir.join("bin/longhaul")).unwrap();
         write_program(&self.dir.join("bin/longhaul"), script);
@@ -57,7 +59,8 @@ impl Login {
 }
 
 fn write_program(file: &Path, script: &str) {
-    // Another name first: a file that is open for writing elsewhere cannot be run.
+    // Written under another name first: a file that is open for writing elsewhere cannot be
+    // executed.
     let new = file.with_extension("new");
     fs::write(&new, script).unwrap();
     fs::set_permissions(&new, fs::Permissions::from_mode(0o755)).unwrap();

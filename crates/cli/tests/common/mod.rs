@@ -1,4 +1,4 @@
-//! What the tests of the command share: keys, services under way, labs, and data.
+//! Shared by the command's tests: keys, running services, labs, and data.
 
 #![allow(dead_code, reason = "each program of tests uses some of it")]
 
@@ -12,7 +12,7 @@ use wanbed::Lab;
 
 pub mod trees;
 
-/// A process that ends with its value.
+/// A process that is ended on drop.
 pub struct Service(pub Child);
 
 impl Drop for Service {
@@ -29,7 +29,7 @@ impl Service {
     }
 }
 
-/// A signal to a process this test started.
+/// Sends a signal to a process this test started.
 pub fn signal(child: &Child, name: &str) {
     let status = Command::new("kill")
         .arg(format!("-{name}"))
@@ -38,7 +38,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(status.unwrap().success());
 }
 
-/// Starts a server and waits for its first line, which says where it listens.
+/// Starts a server, and waits for its first line, which has its address.
 pub fn started(mut command: Command) -> Service {
     let mut service = Service(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
@@ -49,12 +49,12 @@ pub fn started(mut command: Command) -> Service {
     service
 }
 
-/// Makes a key in `home`, and gives it.
+/// Makes a key in `home`, and returns it.
 pub fn new_key(home: &Path) -> String {
     key(home, "new")
 }
 
-/// The key of `home`.
+/// Returns the key of `home`.
 pub fn key_of(home: &Path) -> String {
     key(home, "show")
 }
@@ -69,7 +69,7 @@ fn key(home: &Path, action: &str) -> String {
     said.split_whitespace().next().unwrap().to_owned()
 }
 
-/// Whether this machine allows labs; where it does not, that is printed, with the reason.
+/// Returns true if this machine allows labs. Otherwise prints the reason.
 pub fn has_labs() -> bool {
     let Err(reason) = Lab::possible() else {
         return true;
@@ -82,7 +82,7 @@ pub fn has_labs() -> bool {
     false
 }
 
-/// Waits until something listens at this TCP port of a lab's node.
+/// Waits until a process listens at this TCP port of a lab's node.
 pub fn listening(lab: &Lab, node: &str, port: u16) {
     loop {
         let listed = lab
@@ -98,7 +98,7 @@ pub fn listening(lab: &Lab, node: &str, port: u16) {
     }
 }
 
-/// Finds a program. Those of administrators are often in no ordinary user's PATH.
+/// Finds a program. Administrators' programs are often missing in an ordinary user's PATH.
 pub fn program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
@@ -107,7 +107,7 @@ pub fn program(name: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Bytes that compress badly and differ from place to place.
+/// Returns bytes that compress badly and differ from position to position.
 pub fn noise(len: usize, seed: u64) -> Vec<u8> {
     let mut state = seed | 1;
     let next = || {

@@ -1,8 +1,7 @@
-//! Random trees that are copied while random programs are ended at random moments, by an ordinary
-//! user. Once the same command has succeeded, what it made equals what `rsync -a` makes of the same
-//! source.
+//! Random trees that an ordinary user copies while random programs are ended at random moments.
+//! Once the same command has succeeded, the result equals that of `rsync -a` from the same source.
 //!
-//! One generator serves every kind of copy; each kind says how to start an attempt and which
+//! One generator serves every kind of copy; each kind defines how to start an attempt and which
 //! programs can be ended ([`Kind`]).
 
 #![allow(dead_code, reason = "each program of tests uses some of it")]
@@ -25,33 +24,33 @@ use super::{noise, signal};
 /// Environment variable with the number of cases for each kind of copy.
 const CASES_VARIABLE: &str = "LONGHAUL_TREE_CASES";
 const DEFAULT_CASES: u32 = 20;
-/// Attempts after the last interruption. An attempt may find that one before it has not ended
-/// everywhere.
+/// Maximum attempts after the last interruption. An attempt may find that parts of an earlier one
+/// still run.
 const MAX_QUIET_ATTEMPTS: usize = 8;
 /// Time within which an attempt ends, interrupted or not.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(120);
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// Beginning of the names that copies give to what is not finished.
+/// Prefix of the temporary names of copies.
 const TEMP_PREFIX: &str = ".longhaul-";
 
-/// A kind of copy: what takes part in it and how it is started.
+/// A kind of copy: its participants and its command.
 pub trait Kind {
-    /// Directory that sources are made in.
+    /// Returns the directory that sources are made in.
     fn sources(&self) -> PathBuf;
-    /// Directory that targets are made in.
+    /// Returns the directory that targets are made in.
     fn targets(&self) -> PathBuf;
     /// Starts the command that copies the directory `name` of the sources into the directory `name`
-    /// of the targets. The same command for the same name, however often.
+    /// of the targets. It is always the same command for the same name.
     fn attempt(&mut self, name: &str) -> Child;
-    /// Number of programs that take part beside the command itself.
+    /// Returns the number of programs that take part besides the command itself.
     fn others(&self) -> usize;
     /// Sends a signal to one of these programs.
     fn end_other(&mut self, other: usize, signal: &str);
-    /// Starts again what was ended.
+    /// Starts ended programs again.
     fn repair(&mut self);
 }
 
-/// A program that runs without the rights of root, whoever runs the test.
+/// Returns a command that runs a program without root's rights, even if root runs the test.
 pub fn unprivileged(program: &str) -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new(program);
@@ -63,7 +62,7 @@ pub fn unprivileged(program: &str) -> Command {
     command
 }
 
-/// One entry of a tree; `parent` chooses among the directories before it.
+/// An entry of a tree; `parent` chooses among the directories before it.
 #[derive(Debug, Clone)]
 struct Entry {
     parent: prop::sample::Index,
@@ -79,15 +78,16 @@ enum Content {
     Link(String),
 }
 
-/// A moment in an attempt, and what is ended then.
+/// A moment in an attempt, and the programs to end then.
 #[derive(Debug, Clone)]
 struct Interruption {
-    /// Share of the tree's entries that are there.
+    /// Share of the tree's entries that have arrived.
     progress: f64,
-    /// Further time.
+    /// Additional time.
     delay: Duration,
     signal: &'static str,
-    /// Bits for the command and the other programs. If none of theirs is set, the command is ended.
+    /// Bits for the command and the other programs. If no bit of theirs is set, the command is
+    /// ended.
     victims: u8,
 }
 
@@ -138,13 +138,13 @@ fn case() -> impl Strategy<Value = Case> {
     )
 }
 
-/// The owner can read a file, and a directory with all in it.
+/// Adds the owner's right to read a file, or a directory and its entries.
 fn readable(mode: u32, is_directory: bool) -> u32 {
     mode | if is_directory { 0o500 } else { 0o400 }
 }
 
 impl Case {
-    /// Makes the tree at `root`, with permissions and times set from the leaves up.
+    /// Makes the tree at `root`, and sets permissions and times from the leaves up.
     fn make(&self, root: &Path) {
         fs::create_dir(root).unwrap();
         let mut directories = vec![root.to_owned()];
@@ -183,8 +183,8 @@ fn set_mtime(path: &Path, (tv_sec, tv_nsec): (i64, i64)) {
     rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
 }
 
-/// All that is compared of a tree: by path, permissions, times, targets of links, content. Left out
-/// is what a killed copy leaves.
+/// Describes what is compared of a tree: by path, permissions, times, targets of links, content.
+/// Leftovers of killed copies are left out.
 fn describe(root: &Path) -> BTreeMap<PathBuf, String> {
     let mut described = BTreeMap::new();
     let mut ahead = vec![root.to_owned()];
@@ -222,7 +222,8 @@ fn count(root: &Path) -> usize {
     found
 }
 
-/// Waits until an attempt has ended: its exit code and what it said. None if a signal ended it.
+/// Waits until an attempt has ended. Returns its exit code and output; the code is `None` if a
+/// signal ended it.
 fn wait(child: Child, what: &str) -> (Option<i32>, String) {
     let number = child.id();
     let (ended, is_over) = std::sync::mpsc::channel();
@@ -267,7 +268,7 @@ fn interrupt(kind: &mut dyn Kind, case: &Case, name: &str, interruption: &Interr
     wait(child, "an interrupted attempt");
 }
 
-/// Removes a tree with directories that are not writable.
+/// Removes a tree with read-only directories.
 fn remove(root: &Path) {
     let mut ahead = vec![root.to_owned()];
     while let Some(path) = ahead.pop() {
@@ -303,7 +304,7 @@ fn run(kind: &mut dyn Kind, case: &Case, name: &str) {
         code == Some(0)
     });
     assert!(succeeds, "the copy does not succeed: {said}");
-    // Once more: nothing in a complete tree changes.
+    // The second time nothing changes, as the tree is complete.
     for again in [false, true] {
         if again {
             let (code, said) = wait(kind.attempt(name), "a copy of what is there");
@@ -324,7 +325,7 @@ fn assert_same<V: PartialEq + Debug>(
     let of_both = found.keys().chain(expected.keys());
     let differing: BTreeMap<_, _> = of_both
         .map(|path| (path, (found.get(path), expected.get(path))))
-        // What the tree is put into is the test's own.
+        // The directory around the tree is the test's own.
         .filter(|(path, (found, expected))| !path.as_os_str().is_empty() && found != expected)
         .collect();
     assert!(
@@ -333,7 +334,7 @@ fn assert_same<V: PartialEq + Debug>(
     );
 }
 
-/// Number of cases for each kind of copy.
+/// Returns the number of cases for each kind of copy.
 fn cases() -> u32 {
     let wanted = std::env::var(CASES_VARIABLE)
         .ok()
@@ -346,7 +347,7 @@ pub fn interrupted_copies_equal_rsync(kind: &mut dyn Kind) {
     let config = Config {
         cases: cases(),
         failure_persistence: None,
-        // What is smaller fails at other moments or not at all.
+        // A smaller case fails at other moments or not at all.
         max_shrink_iters: 0,
         ..Config::default()
     };
@@ -362,7 +363,7 @@ pub fn interrupted_copies_equal_rsync(kind: &mut dyn Kind) {
     }
 }
 
-/// Output of an attempt is read when it has ended.
+/// The output of an attempt is read when it has ended.
 pub fn start(command: &mut Command) -> Child {
     command
         .stdin(Stdio::null())

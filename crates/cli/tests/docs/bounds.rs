@@ -7,9 +7,9 @@ use crate::messages::files;
 use crate::pages::{root, text};
 
 const PAGE: &str = "docs/bounds.md";
-/// Crates that test and measure, and serve nobody.
+/// Crates for tests and measurements, which are no services.
 const LEFT_OUT: [&str; 3] = ["hostile", "circuit-trials", "figures"];
-/// Stand in sources that listen, or that accept what comes.
+/// Code that listens, or that accepts connections.
 const LISTENS: [&str; 13] = [
     "Listener::bind(",
     "Listener::bind_prepared(",
@@ -25,7 +25,7 @@ const LISTENS: [&str; 13] = [
     "agent::bind(",
     "net::listen(",
 ];
-/// Stand in sources that connect to somebody, send datagrams, or look names up.
+/// Code that connects, sends datagrams, or looks names up.
 const CONNECTS: [&str; 16] = [
     "TcpStream::connect(",
     "UnixStream::connect(",
@@ -44,20 +44,20 @@ const CONNECTS: [&str; 16] = [
     ".lookup_ip(",
     "UdpSocket::bind(",
 ];
-/// Write a line into the log as it is by default.
+/// Code that writes a line into the default log.
 const LOGS: [&str; 3] = ["tracing::info!", "tracing::warn!", "tracing::error!"];
-/// Makes a registry of metrics.
+/// Code that makes a registry of metrics.
 const REGISTERS: &str = "Registry::with_prefix(";
-/// Stands before a line that the bounded log decides about, at most so many lines above it.
+/// Precedes a line that the bounded log admits, within a few lines above it.
 const BOUNDED_LOG: &str = ".log(";
 const LINES_ABOVE: usize = 6;
-/// Sets up a program's log.
+/// Code that sets up a program's log.
 const SETS_LOG_UP: &str = "tracing_subscriber::fmt()";
 const LOGGING: &str = "cli/src/logging.rs";
-/// What must stand in that file: the bounds of every line.
+/// Code that the same file must contain: the bounds of every line.
 const BOUNDS_LOG: &str = ".with_writer(Bounded::new(";
 
-/// The words of a list, and what must stand in a source so that they are true of it.
+/// Words of a list, and the code that a source must contain for each to be true.
 type Words = [(&'static str, &'static [&'static str])];
 
 const GATES: &Words = &[
@@ -77,7 +77,7 @@ const ADDRESS_RULES: &Words = &[
     ("lab", &[]),
 ];
 
-/// The code of a source: without its tests and comments.
+/// Returns the code of a source, without its tests and comments.
 fn code(source: &str) -> String {
     let lines: Vec<&str> = source.lines().collect();
     let begins = |at: &usize| {
@@ -90,7 +90,7 @@ fn code(source: &str) -> String {
     code.map(|line| format!("{line}\n")).collect()
 }
 
-/// The code of every source of the programs, by its path below `crates/`.
+/// Returns the code of every source of the programs, by its path below `crates/`.
 fn sources() -> BTreeMap<String, String> {
     let crates = std::fs::read_dir(root().join("crates")).unwrap();
     let crates = crates.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -106,7 +106,7 @@ fn sources() -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Returns true if the code has a line for the log that no bounded log decides about.
+/// Returns true if the code logs a line that no bounded log admits.
 fn logs_by_itself(code: &str) -> bool {
     let lines: Vec<&str> = code.lines().collect();
     (0..lines.len()).any(|at| {
@@ -116,7 +116,7 @@ fn logs_by_itself(code: &str) -> bool {
     })
 }
 
-/// What stands between backticks.
+/// Returns the texts between backticks.
 fn quoted(cell: &str) -> Vec<String> {
     cell.split('`')
         .skip(1)
@@ -125,7 +125,7 @@ fn quoted(cell: &str) -> Vec<String> {
         .collect()
 }
 
-/// The rows of the table behind a heading, as cells. The first has sources.
+/// Returns the rows of the table after a heading, as cells. The first cell has sources.
 fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     let behind = page
         .split(&format!("\n## {heading}\n"))
@@ -142,8 +142,8 @@ fn table(page: &str, heading: &str) -> Vec<Vec<String>> {
     .collect()
 }
 
-/// What the list behind `heading` says wrongly: it must have exactly the sources that `belongs` on
-/// it, and of each the word in column `column` must be true.
+/// Returns the errors in the list after `heading`. It must contain exactly the sources that
+/// `belongs` accepts, and the word in column `column` must be true for each.
 fn faults(
     page: &str,
     heading: &str,
@@ -182,7 +182,7 @@ fn faults(
     faults
 }
 
-/// Why `cell`, a word or `WORD of FILE`, is not true of `source`.
+/// Returns the reason why `cell`, a word or `WORD of FILE`, is not true of `source`, if it is not.
 fn untrue(
     source: &str,
     cell: &str,
@@ -237,9 +237,10 @@ fn every_listener_log_registry_and_connection_is_bounded() {
 }
 
 #[test]
-fn a_list_that_lacks_or_misnames_a_source_is_found_out() {
+fn wrong_lists_of_sources_are_found() {
     let page = "\n## Listeners\n| source | who | gate |\n|---|---|---|\n\
-        | `a.rs`, `b.rs` | all | gate |\n| `c.rs` | all | gate of `a.rs` |\n| `gone.rs` | all | hope |\n\n## Next\n| `e.rs` | x | gate |\n";
+        | `a.rs`, `b.rs` | all | gate |\n| `c.rs` | all | gate of `a.rs` |\n\
+        | `gone.rs` | all | hope |\n\n## Next\n| `e.rs` | x | gate |\n";
     let source = |path: &str, code: &str| (path.to_owned(), code.to_owned());
     let sources = BTreeMap::from([
         source("a.rs", "listener.accept(); gate.enter(ip)"),
@@ -260,7 +261,7 @@ fn a_list_that_lacks_or_misnames_a_source_is_found_out() {
 }
 
 #[test]
-fn lines_of_the_bounded_log_are_told_from_others() {
+fn lines_of_the_bounded_log_are_recognized() {
     let bounded = "events.log(None, |left_out| {\n    tracing::warn!(left_out, \"a\");\n});\n";
     assert!(!logs_by_itself(bounded));
     assert!(logs_by_itself("tracing::warn!(\"a\");\n"));

@@ -1,11 +1,11 @@
-//! The list of crates in docs/architecture.md: every crate is on it, above those that it stands on.
+//! The list of crates in docs/architecture.md: it contains every crate, above its dependencies.
 
 use std::collections::BTreeMap;
 
 use crate::pages::{root, text};
 
-/// Of each crate's folder, the folders of the crates that it depends on. What its tests use is left
-/// out.
+/// Returns the folders of each crate's dependencies, by its own folder. Dependencies of tests are
+/// left out.
 pub fn dependencies() -> BTreeMap<String, Vec<String>> {
     let workspace: toml::Table = text("Cargo.toml").parse().unwrap();
     let folders: BTreeMap<&str, &str> = workspace["workspace"]["dependencies"]
@@ -34,7 +34,7 @@ pub fn dependencies() -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// The crates of the list, from the top down, each with its line's place.
+/// Returns the crates of the list, from the top down, each with its line number.
 fn listed(page: &str) -> Vec<(String, usize)> {
     let list = page.split("## The layers").nth(1).unwrap_or_default();
     let fence = list.split("```").nth(1).unwrap_or_default();
@@ -53,7 +53,7 @@ fn listed(page: &str) -> Vec<(String, usize)> {
         .collect()
 }
 
-/// What the list says wrongly.
+/// Returns the errors in the list.
 fn faults(listed: &[(String, usize)], dependencies: &BTreeMap<String, Vec<String>>) -> Vec<String> {
     let place = |name: &str| {
         listed
@@ -82,7 +82,7 @@ fn faults(listed: &[(String, usize)], dependencies: &BTreeMap<String, Vec<String
 }
 
 #[test]
-fn every_crate_stands_above_what_it_depends_on() {
+fn every_crate_is_listed_above_its_dependencies() {
     let faults = faults(&listed(&text("docs/architecture.md")), &dependencies());
     assert!(
         faults.is_empty(),
@@ -92,7 +92,7 @@ fn every_crate_stands_above_what_it_depends_on() {
 }
 
 #[test]
-fn a_list_that_is_wrong_is_found_out() {
+fn wrong_lists_of_crates_are_found() {
     let page =
         "## The layers\n\n```text\n crates/a   top\n crates/b, c   two\n crates/e   gone\n```\n";
     let needs = |name: &str, below: &[&str]| {

@@ -1,6 +1,6 @@
-//! The documentation: every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
-//! lab, or says why not and is held against the programs' own arguments; messages, metrics and
-//! layers are those of the sources; links lead somewhere.
+//! The documentation. Every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
+//! lab, or says why not and is checked against the programs' own arguments. Messages, metrics and
+//! layers are those of the sources.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 
@@ -22,7 +22,7 @@ use page::Kind;
 use pages::Doc;
 
 #[test]
-fn every_command_line_is_one_that_the_programs_understand() {
+fn every_command_line_is_accepted_by_its_program() {
     let faults: Vec<String> = pages::all().iter().flat_map(programs::faults).collect();
     assert!(faults.is_empty(), "\n{}", faults.join("\n"));
 }

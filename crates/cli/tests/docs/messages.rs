@@ -1,8 +1,8 @@
 //! The messages in docs/troubleshooting.md and the metrics in docs/operating.md are those of the
 //! sources, and none is missing.
 //!
-//! On the page a message stands in the first column of a table, between backticks, with `...` for
-//! what differs from case to case. In the sources that is a placeholder of a format string.
+//! On the page a message is in the first column of a table, between backticks, with `...` for its
+//! variable parts. In the sources these are placeholders of a format string.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -10,29 +10,29 @@ use std::path::Path;
 use crate::layers::dependencies;
 use crate::pages::{root, text};
 
-/// What stands before the text of an error in the sources.
+/// Code before the text of an error in the sources.
 const BEFORE_AN_ERROR: [&str; 3] = ["#[error(", "bail!(", "anyhow!("];
-/// Files whose other texts are shown as errors, and what stands before these.
+/// Files whose other texts are shown as errors, and the code before these.
 const TEXTS_OF_ERRORS: [(&str, &str); 4] = [
     ("crates/transfer/src/error.rs", "=>"),
     ("crates/transfer/src/files/failure.rs", "=>"),
     ("crates/proto/src/status.rs", ","),
     ("crates/proto/src/chain.rs", "f.write_str("),
 ];
-/// A text with fewer words of its own says nothing without what is filled in; nor does one that
-/// ends in a space, without what follows.
+/// Minimum words of a text. A shorter text says nothing without its variable parts; nor does one
+/// that ends in a space.
 const LEAST_WORDS: usize = 2;
 
 /// A string literal of a source.
 #[derive(Debug, PartialEq)]
 struct Literal {
-    /// The text before it, on whatever line.
+    /// The code before it, on any line.
     before: String,
-    /// With `...` for placeholders.
+    /// The text, with `...` for placeholders.
     template: String,
 }
 
-/// The string literals of Rust source, up to its tests.
+/// Returns the string literals of Rust source, up to its tests.
 fn literals(source: &str) -> Vec<Literal> {
     let source = source
         .split("\n#[cfg(test)]\nmod tests {")
@@ -68,7 +68,7 @@ fn literals(source: &str) -> Vec<Literal> {
     found
 }
 
-/// A format string with `...` in place of its placeholders.
+/// Replaces the placeholders of a format string by `...`.
 fn template(format: &str) -> String {
     let mut template = String::new();
     let mut rest = format;
@@ -94,7 +94,7 @@ fn words(template: &str) -> usize {
     words
 }
 
-/// Of the crates that the command stands on: all texts, and those that are errors.
+/// Returns all texts and all error texts of the crates that the command depends on.
 fn sources() -> (BTreeSet<String>, BTreeSet<String>) {
     let below = dependencies();
     let mut crates = vec!["cli".to_owned()];
@@ -127,7 +127,7 @@ fn sources() -> (BTreeSet<String>, BTreeSet<String>) {
     (all, errors)
 }
 
-/// The sources in a folder, without those that hold tests alone.
+/// Returns the sources in a folder, except those with tests alone.
 pub fn files(folder: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -154,7 +154,7 @@ fn is_error(file: &str, literal: &Literal) -> bool {
         && !literal.template.ends_with(' ')
 }
 
-/// What stands between backticks in the first column of a page's tables.
+/// Returns the texts between backticks in the first column of a page's tables.
 fn first_column(page: &str) -> Vec<(usize, &str)> {
     let rows = page.lines().enumerate();
     rows.filter_map(|(at, line)| Some((at + 1, line.strip_prefix("| `")?.split_once("` |")?.0)))
@@ -162,7 +162,7 @@ fn first_column(page: &str) -> Vec<(usize, &str)> {
 }
 
 #[test]
-fn every_message_of_troubleshooting_is_in_the_sources_and_the_other_way_round() {
+fn troubleshooting_lists_exactly_the_messages_of_the_sources() {
     let page = text("docs/troubleshooting.md");
     let (all, errors) = sources();
     let shown = first_column(&page);
@@ -218,8 +218,9 @@ fn every_metric_is_explained() {
 }
 
 #[test]
-fn texts_are_found_with_what_stands_before_them() {
-    let source = "// \"no\"\n#[error(\"a {b:?}{c} \\\n   d\")] x('\"') => \"e \\\"f\\\"\"\n#[cfg(test)]\nmod tests { \"g\" }";
+fn texts_are_found_with_the_code_before_them() {
+    let source = "// \"no\"\n#[error(\"a {b:?}{c} \\\n   d\")] x('\"') => \"e \\\"f\\\"\"\n\
+        #[cfg(test)]\nmod tests { \"g\" }";
     let literal = |before: &str, template: &str| Literal {
         before: before.to_owned(),
         template: template.to_owned(),

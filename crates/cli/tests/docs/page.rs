@@ -1,19 +1,19 @@
-//! The command lines of a Markdown page, with where they stand and what the page shows of their
-//! output. Pure.
+//! Parses the command lines of a Markdown page, with their positions and the output that the page
+//! shows. Pure.
 //!
-//! - A fence of ```` ```console ```` holds a transcript: lines with a prompt (`laptop$`, or `$`,
-//!   which is the laptop) are commands, the lines behind one are what it prints. A line that ends
-//!   in a backslash goes on in the next one.
-//! - A fence of ```` ```sh ```` holds commands alone, one a line.
-//! - A fence behind `<!-- file: MACHINE PATH -->` holds a file.
+//! - A fence of ```` ```console ```` holds a transcript. Lines with a prompt (`laptop$`, or `$`,
+//!   which is the laptop) are commands, the lines after one are its output. A line that ends in a
+//!   backslash continues in the next one.
+//! - A fence of ```` ```sh ```` holds commands alone, one per line.
+//! - A fence after `<!-- file: MACHINE PATH -->` holds a file.
 //!
-//! `<!-- not run: REASON -->` and `<!-- exit status N -->` stand in the lines before the fence that
-//! they are about.
+//! `<!-- not run: REASON -->` and `<!-- exit status N -->` are in the lines before the fence that
+//! they describe.
 
-/// What stands on a page for the tests.
+/// The parts of a page that concern the tests.
 #[derive(Debug, Default, PartialEq)]
 pub struct Page {
-    /// In the order of the page.
+    /// Fences and blocks in the order of the page.
     pub parts: Vec<Part>,
     /// Code between backticks in the text, with its line.
     pub spans: Vec<(usize, String)>,
@@ -22,28 +22,28 @@ pub struct Page {
 /// A fence, or an indented block that holds commands.
 #[derive(Debug, PartialEq)]
 pub struct Part {
-    /// The line of the page that it begins in, from 1.
+    /// Line of the page that it begins in, from 1.
     pub line: usize,
-    /// What it is.
+    /// Kind of content.
     pub kind: Kind,
-    /// Why it is not run.
+    /// Reason why it is not run.
     pub not_run: Option<String>,
 }
 
-/// What a fence holds.
+/// Content of a fence or block.
 #[derive(Debug, PartialEq)]
 pub enum Kind {
-    /// Commands and what they print, and the exit status of the last.
+    /// Commands and their output, and the exit status of the last.
     Transcript(Vec<Step>, i32),
     /// Commands alone.
     Commands(Vec<Step>),
     /// A file on a machine.
     File {
-        /// Whose.
+        /// Machine that the file is on.
         machine: String,
-        /// As a person there would name it.
+        /// Path, as a user of that machine would write it.
         path: String,
-        /// What is in it.
+        /// Content of the file.
         content: String,
     },
     /// An indented block that looks like commands.
@@ -53,20 +53,20 @@ pub enum Kind {
 /// One command line.
 #[derive(Debug, PartialEq)]
 pub struct Step {
-    /// The line of the page.
+    /// Line of the page.
     pub line: usize,
-    /// Where it is typed.
+    /// Machine that it is typed on.
     pub machine: String,
-    /// What is typed.
+    /// The command.
     pub command: String,
-    /// What the page shows of its output.
+    /// Output that the page shows.
     pub output: Vec<String>,
 }
 
-/// Where a command without the name of a machine is typed.
+/// Machine for a command without a machine's name.
 const DEFAULT_MACHINE: &str = "laptop";
 
-/// What was said in comments about the next fence.
+/// Comments about the next fence.
 #[derive(Default)]
 struct Marks {
     not_run: Option<String>,
@@ -74,8 +74,7 @@ struct Marks {
     file: Option<(String, String)>,
 }
 
-/// Reads a page. `programs` are the words that tell an indented block of commands from other
-/// indented text.
+/// Parses a page. `programs` are the words that identify an indented block of commands.
 pub fn read(text: &str, programs: &[&str]) -> Result<Page, String> {
     let mut page = Page::default();
     let mut marks = Marks::default();
@@ -202,7 +201,7 @@ fn transcript(lines: &[(usize, &str)]) -> Result<Vec<Step>, String> {
     Ok(steps)
 }
 
-/// Adds a line to the last command, and says whether there is more of it to come.
+/// Adds a line to the last command. Returns true if more lines follow.
 fn continued(steps: &mut [Step], text: &str) -> bool {
     let (text, more) = match text.strip_suffix('\\') {
         Some(text) => (text, true),
@@ -214,7 +213,7 @@ fn continued(steps: &mut [Step], text: &str) -> bool {
     more
 }
 
-/// The machine and the command of a line with a prompt.
+/// Returns the machine and the command of a line with a prompt.
 fn prompt(line: &str) -> Option<(&str, &str)> {
     let (machine, command) = line.split_once("$ ")?;
     let named = machine.chars().all(|c| c.is_ascii_lowercase());
@@ -224,7 +223,7 @@ fn prompt(line: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// Commands one a line, joined where quotes are open or a backslash ends a line.
+/// Returns commands one per line, joined where quotes are open or a backslash ends a line.
 fn commands<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut open: Option<Step> = None;
@@ -268,7 +267,7 @@ fn indented(lines: &[(usize, &str)], programs: &[&str]) -> Option<Vec<Step>> {
     })
 }
 
-/// The code spans of a paragraph that ends before line `at`.
+/// Takes the code spans of a paragraph that ends before line `at`.
 fn take_spans(page: &mut Page, prose: &mut String, at: usize) {
     let paragraph = std::mem::take(prose);
     let spans = paragraph.split('`').skip(1).step_by(2);
@@ -310,7 +309,8 @@ mod tests {
 
     #[test]
     fn comments_are_about_the_next_fence_only() {
-        let text = "<!-- not run: installs -->\n```sh\nmake\n# why\nlist 'a\nb'\n```\n\n<!-- exit status 4 -->\n\n```console\n$ x\n```\n\n```console\n$ y\n```\n";
+        let text = "<!-- not run: installs -->\n```sh\nmake\n# why\nlist 'a\nb'\n```\n\n\
+            <!-- exit status 4 -->\n\n```console\n$ x\n```\n\n```console\n$ y\n```\n";
         let parts = read(text, &[]).unwrap().parts;
         assert_eq!(parts[0].not_run.as_deref(), Some("installs"));
         let steps = vec![
@@ -331,7 +331,8 @@ mod tests {
 
     #[test]
     fn files_and_indented_commands_are_found() {
-        let text = "<!-- file: depot policy.toml -->\n```toml\na = 1\n```\n\n    make demo\n\ntext\n\n    no command\n";
+        let text = "<!-- file: depot policy.toml -->\n```toml\na = 1\n```\n\n    make demo\n\n\
+            text\n\n    no command\n";
         let parts = read(text, &["make"]).unwrap().parts;
         let file = Kind::File {
             machine: "depot".to_owned(),
@@ -347,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_page_is_reported_with_its_line() {
+    fn invalid_pages_are_reported_with_the_line() {
         for (text, why) in [
             ("a\n\n```sh\nx\n", "line 3: the fence does not end"),
             ("```\nx\n```\n", "line 1: say what the fence holds"),

@@ -1,17 +1,17 @@
-//! The pages that are read: `README.md`, `CONTRIBUTING.md` and what is in `docs/`.
+//! The pages to check: `README.md`, `CONTRIBUTING.md` and the files in `docs/`.
 
 use std::path::{Path, PathBuf};
 
 use crate::page::{self, Page};
 use crate::programs::PROGRAMS;
 
-/// A page and its name, as messages give it.
+/// A page and its name in messages.
 pub struct Doc {
     pub name: String,
     pub page: Page,
 }
 
-/// The folder of the project.
+/// Returns the project's folder.
 pub fn root() -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     crates
@@ -20,13 +20,13 @@ pub fn root() -> PathBuf {
         .to_owned()
 }
 
-/// The text of a file of the project.
+/// Returns the text of a file of the project.
 pub fn text(name: &str) -> String {
     let file = root().join(name);
     std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()))
 }
 
-/// Every page. Those in `docs/results/` are written by a program.
+/// Returns every page. Pages in `docs/results/` are written by a program.
 pub fn all() -> Vec<Doc> {
     let mut names = vec!["README.md".to_owned(), "CONTRIBUTING.md".to_owned()];
     let entries = std::fs::read_dir(root().join("docs")).unwrap();

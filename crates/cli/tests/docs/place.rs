@@ -1,13 +1,13 @@
-//! Where the transcripts are run: three machines in a lab, each with folders of its own.
+//! The environment in which transcripts run: three machines in a lab, each with folders of its own.
 //!
-//! | machine | names | in the text, its address is | what it has |
+//! | machine | names | in the text, its address is | content |
 //! |---|---|---|---|
 //! | `laptop` | `laptop.example` | 192.0.2.30 | `results/` with four files, `big.dat` |
 //! | `depot` | `depot.example` | 192.0.2.20 | `policy.toml`, which lets every key go to the store |
 //! | `store` | `store.example` | 192.0.2.10 | `/srv/data/` |
 //!
 //! Commands begin in the home directory. `lhk1:LAPTOP...` stands for the laptop's default key (made
-//! when it is first named, if it was not made before), and so on.
+//! when it is first named, if it does not exist yet), and so on.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -24,7 +24,7 @@ use crate::programs;
 use crate::shape::describes;
 use crate::shell::simple_commands;
 
-/// TCP's buffers are those of Linux with enough memory.
+/// TCP buffers are those of Linux with enough memory.
 const SCENARIO: &str = r#"
 title = "a laptop, a depot and a store"
 [nodes.laptop]
@@ -52,11 +52,11 @@ const MACHINES: [(&str, &str); 3] = [
     ("depot", "192.0.2.20"),
     ("store", "192.0.2.10"),
 ];
-/// How long a command, or a service of a page, may run.
+/// Time limit in seconds for a command or a service of a page.
 const COMMAND_TIMEOUT_SECONDS: &str = "120";
 /// A person's home directory, within a machine's folder.
 const HOME: &str = "home/ana";
-/// Paths in the text that begin so lie in a machine's own folder.
+/// Paths in the text with this prefix lie in a machine's own folder.
 const SERVED: &str = "/srv/";
 
 /// The machines, and what runs on them.
@@ -66,7 +66,7 @@ pub struct Place {
     services: Vec<Service>,
 }
 
-/// A server or depot under way, and what it has printed.
+/// A running server or depot, and its output.
 struct Service {
     machine: String,
     command: String,
@@ -78,7 +78,7 @@ struct Service {
 }
 
 impl Place {
-    /// Brings it up; `None`, with the reason printed, where this machine allows no lab at all.
+    /// Starts it. Prints why and returns `None` if this machine allows no labs.
     pub fn up() -> Option<Self> {
         if !has_labs() {
             return None;
@@ -98,7 +98,7 @@ impl Place {
             fs::create_dir_all(place.path(name, HOME)).unwrap();
             let mut hosts = place.lab.command(name, "sh").unwrap();
             // Without a name server in its configuration, no name is looked up, not even in the
-            // file of hosts.
+            // hosts file.
             let script = format!(
                 "printf '{}' >> /etc/hosts; echo nameserver 127.0.0.1 > /etc/resolv.conf",
                 names.concat()
@@ -141,7 +141,7 @@ impl Place {
         self.folder.path().join(machine).join(path)
     }
 
-    /// Carries out what a part of a page says, and reports what went otherwise.
+    /// Carries out a part of a page, and returns the differences.
     pub fn carry_out(&mut self, part: &Part) -> Vec<String> {
         let result = match &part.kind {
             Kind::File {
@@ -191,7 +191,7 @@ impl Place {
         Err(reported(format!("printed:\n{}", printed.join("\n"))))
     }
 
-    /// Starts a server or depot, in place of the one of its kind that ran there, and waits until it
+    /// Starts a server or depot, replacing the one of its kind that ran there, and waits until it
     /// has reported its key.
     fn start(&mut self, step: &Step, kind: &str) -> Result<(), String> {
         let same = |service: &Service| {
@@ -228,9 +228,9 @@ impl Place {
         }
     }
 
-    /// Ends a service and compares what it printed with what the page shows.
+    /// Ends a service, and compares its output with the page.
     fn stop(&self, mut service: Service) -> Result<(), String> {
-        // It says what it has to say at its end, too.
+        // It prints its last messages at its end.
         let pid = service.child.id().to_string();
         let asked = Command::new("kill").args(["-INT", &pid]).status();
         if !asked.is_ok_and(|status| status.success()) {
@@ -257,7 +257,7 @@ impl Place {
         ))
     }
 
-    /// Ends every service, and reports what they printed otherwise than shown.
+    /// Ends every service, and returns differences of their output.
     pub fn end(mut self) -> Vec<String> {
         let services = std::mem::take(&mut self.services);
         services
@@ -285,7 +285,7 @@ impl Place {
         shell
     }
 
-    /// The text with this lab's keys, addresses and folders in place of those of the page.
+    /// Replaces the page's keys, addresses and folders by those of this lab.
     fn real(&self, machine: &str, text: &str) -> String {
         let mut text = text.to_owned();
         for (name, address) in MACHINES {
@@ -298,7 +298,7 @@ impl Place {
         text.replace(SERVED, &format!("{}/", self.path(machine, "srv").display()))
     }
 
-    /// What was printed, with the machine's own folders by the names that they have in the text.
+    /// Replaces the machine's own folders in output by their names in the text.
     fn printed(&self, machine: &str, bytes: &[u8]) -> Vec<String> {
         let folder = self.path(machine, "");
         let folder = folder.to_string_lossy();
@@ -306,7 +306,7 @@ impl Place {
         text.lines().map(str::to_owned).collect()
     }
 
-    /// A machine's default key.
+    /// Returns a machine's default key.
     fn key(&self, machine: &str) -> String {
         let longhaul = |action: &str| {
             let output = Command::new(env!("CARGO_BIN_EXE_longhaul"))
@@ -331,7 +331,7 @@ impl Place {
     }
 }
 
-/// What the command serves, if it is one that runs until it is ended.
+/// Returns the word for the service if the command runs until it is ended.
 fn service(command: &str) -> Option<&'static str> {
     let commands = simple_commands(command);
     let words = commands.first()?;

@@ -1,4 +1,4 @@
-//! Whether a command line is one that the programs of this project understand.
+//! Checks that the project's programs accept a command line.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,14 +17,14 @@ pub const PROGRAMS: [&str; 6] = [
     "cargo",
 ];
 
-/// A page whose commands make labs of their own: they are read, never run, and need no mark that
-/// says so.
+/// A page whose commands make labs of their own. They are parsed, never run, and need no mark for
+/// that.
 pub const READ_ONLY: &str = "docs/wanbed.md";
 
-/// A page that is run with hosts to log in to, by the tests of the copies over ssh.
+/// A page that the tests of copies over ssh run, with hosts to log in to.
 pub const OVER_SSH: &str = "docs/first-minutes.md";
 
-/// A key as it is written, in place of the names that stand for keys in the text.
+/// A valid key, replacing the names that stand for keys in the text.
 const SOME_KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 /// The folder that cargo builds the programs into.
@@ -34,7 +34,7 @@ pub fn folder() -> &'static Path {
         .unwrap_or(Path::new("/"))
 }
 
-/// What is wrong with a page's command lines, and with how they are marked.
+/// Returns the errors in a page's command lines, and in their marks.
 pub fn faults(doc: &Doc) -> Vec<String> {
     let mut faults = Vec::new();
     let mut check = |line: usize, command: &str| {
@@ -73,8 +73,8 @@ pub fn faults(doc: &Doc) -> Vec<String> {
     faults
 }
 
-/// The command line that a piece of code in the text is, if it is one. Half of one may stand for
-/// all of its kind: `longhaul cp ...`.
+/// Returns the command line in a code span, if it is one. An abbreviated one stands for all of its
+/// kind: `longhaul cp ...`.
 fn command(span: &str) -> Option<&str> {
     let (_, arguments) = span
         .split_once(' ')
@@ -95,8 +95,8 @@ fn understood(words: &[String]) -> Result<(), String> {
     }
 }
 
-/// Has the program read the arguments, with `--help` behind them: whatever it does not know, it
-/// says before it helps.
+/// Has the program parse the arguments with `--help` appended: it reports unknown arguments before
+/// it prints help.
 fn takes(program: &str, arguments: &[String]) -> Result<(), String> {
     let own = arguments.iter().take_while(|word| *word != "--");
     let file = built(program)?;
@@ -125,7 +125,7 @@ fn built(program: &str) -> Result<PathBuf, String> {
     }
 }
 
-/// `lhk1:STORE...` and the like as a key that can be read.
+/// Replaces `lhk1:STORE...` and the like by a valid key.
 fn with_keys(word: &str) -> String {
     match word.split_once("lhk1:") {
         None => word.to_owned(),
@@ -159,7 +159,7 @@ fn has_targets(arguments: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Cargo's own options are left to cargo; a package that is named must be one of the workspace.
+/// Checks that named packages are in the workspace. Cargo's own options are not checked.
 fn has_packages(arguments: &[String]) -> Result<(), String> {
     for pair in arguments.windows(2).filter(|pair| pair[0] == "-p") {
         let name = pair[1].strip_prefix("longhaul-").unwrap_or(&pair[1]);
@@ -171,7 +171,7 @@ fn has_packages(arguments: &[String]) -> Result<(), String> {
 }
 
 #[test]
-fn a_command_line_that_no_program_takes_is_found_out() {
+fn invalid_command_lines_are_found() {
     for (line, good) in [
         ("longhaul cp -r a b", true),
         ("longhaul cp --fast a b", false),

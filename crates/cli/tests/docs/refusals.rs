@@ -1,10 +1,11 @@
-//! Calls that panic where the system refuses something: product code uses what returns an error.
+//! Calls that panic when the system refuses something: product code uses functions that return an
+//! error.
 
 use std::path::{Path, PathBuf};
 
 use crate::pages::root;
 
-/// What is not called, and what is instead.
+/// Calls that are forbidden, and their replacements.
 const PANICKING: [(&str, &str); 10] = [
     (
         "println!(",
@@ -41,7 +42,7 @@ const PANICKING: [(&str, &str); 10] = [
         "thread::Builder::spawn_scoped: there may be no thread",
     ),
 ];
-/// Crates for labs, measurements and tests, which a person watches.
+/// Crates for labs, measurements and tests, which a person supervises.
 const NO_PRODUCT: [&str; 4] = ["figures", "hostile", "circuit-trials", "wanbed"];
 
 fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
@@ -56,7 +57,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Lines of `text` with a call that panics, without comments and tests.
+/// Returns the lines of `text` with a call that panics, without comments and tests.
 fn panicking(text: &str) -> Vec<(usize, &'static str, &'static str)> {
     let product = text.split("mod tests {").next().unwrap_or_default();
     let mut found = Vec::new();

@@ -1,10 +1,10 @@
-//! Whether what a program printed is what a page shows: the same words, whatever the numbers, keys
-//! and hashes. Pure.
+//! Compares a program's output with the page: the same words, apart from numbers, keys and hashes.
+//! Pure.
 
 use drs::Limit;
 
-/// Whether `shown` describes `printed`, line by line. A shown line `...` stands for any lines, and
-/// `...` within one for any text. With `more`, the program may print lines that are not shown.
+/// Returns true if `shown` describes `printed`, line by line. A shown line `...` stands for any
+/// lines, and `...` within one for any text. With `more`, the program may print additional lines.
 pub fn describes(shown: &[String], printed: &[String], more: bool) -> bool {
     let shown: Vec<String> = shown.iter().map(|line| shape(line)).collect();
     let printed: Vec<String> = printed.iter().map(|line| shape(line)).collect();
@@ -36,8 +36,8 @@ fn line_matches(pattern: &str, line: &str) -> bool {
     }
 }
 
-/// A line without what differs from run to run: numbers, what limits a flow, the prefixes of their
-/// units, keys, hashes and the width of columns.
+/// Replaces what differs from run to run: numbers, the limit of a flow, unit prefixes, keys, hashes
+/// and the width of columns.
 fn shape(line: &str) -> String {
     let words = line.split_whitespace().map(word_shape);
     let mut words: Vec<String> = words.collect();
@@ -65,7 +65,7 @@ fn word_shape(word: &str) -> String {
     if hash(32) || (word.ends_with("...") && hash(4)) {
         return "HASH".to_owned();
     }
-    // Every address of the machine, of both kinds where there is IPv6.
+    // Every address of the machine, of both families if it has IPv6.
     let word = word.replace("[::]", "0.0.0.0");
     let mut shape = String::new();
     let mut chars = word.chars().peekable();
@@ -87,7 +87,7 @@ fn word_shape(word: &str) -> String {
     shape
 }
 
-/// A unit without its prefix: a rate may be in kbit/s in one run and in Mbit/s in another.
+/// Removes the prefix of a unit: a rate may be in kbit/s in one run and in Mbit/s in another.
 fn unit_shape(word: &str) -> String {
     let larger = ["", "k", "K", "M", "G", "T"];
     let smaller = ["", "m", "u", "n"];

@@ -1,7 +1,7 @@
-//! A shell's command line as words, as far as the pages need it. Pure.
+//! Splits a shell's command line into words, as far as the pages need it. Pure.
 
-/// The simple commands of a line, each as its words: without quotes, comments, redirections and
-/// what stands before a program's name (`sudo`, `NAME=value`).
+/// Returns the simple commands of a line, each as its words: without quotes, comments, redirections
+/// and the words before a program's name (`sudo`, `NAME=value`).
 pub fn simple_commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -36,7 +36,7 @@ fn end_word(commands: &mut [Vec<String>], word: &mut Option<String>) {
     }
 }
 
-/// From the program's name on, up to a redirection.
+/// Returns the words from the program's name up to a redirection.
 fn program(words: Vec<String>) -> Option<Vec<String>> {
     let words: Vec<String> = words
         .into_iter()

@@ -1,4 +1,4 @@
-//! An agent on one machine, and the commands on another.
+//! An agent on one machine, and commands on another.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -21,7 +21,7 @@ queue = "1 bdp of 50 ms"
 "#;
 
 #[test]
-fn jobs_of_an_agent_on_another_machine_are_submitted_and_followed() {
+fn jobs_of_a_remote_agent_are_submitted_and_followed() {
     if !has_labs() {
         return;
     }

@@ -12,9 +12,9 @@ use wanbed::{Lab, Overrides, Scenario};
 
 use crate::common::{Service, has_labs, started};
 
-/// Long enough for any machine that does anything at all.
+/// Long enough for any working machine.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(120);
-/// A window that ends soon, in seconds: long enough to be looked into.
+/// A reservation that ends soon, in seconds: long enough to be inspected.
 const SHORT_WINDOW_S: u64 = 40;
 
 const NETWORK: &str = r#"
@@ -39,7 +39,7 @@ rate = "1 Gbit/s"
 
 /// A lab with a router on `west` and one on `middle`, and a controller beside it that knows both.
 struct Bed {
-    // Dropped in this order: what runs in the lab first.
+    // Dropped in this order: processes in the lab first.
     controller: Option<Service>,
     routers: Vec<Service>,
     lab: Lab,
@@ -77,7 +77,7 @@ impl Bed {
         self.lab.address(node).unwrap().to_string()
     }
 
-    /// By which interface and next router packets leave a node for another.
+    /// Returns the interface and next router by which packets leave a node for another.
     fn leaves(&self, node: &str, to: &str) -> (String, Option<String>) {
         let mut ip = self.lab.command(node, "ip").unwrap();
         let output = ip
@@ -125,7 +125,7 @@ impl Bed {
         command
     }
 
-    /// Starts the controller, which asks these nodes as `setup` says.
+    /// Starts the controller, which uses these nodes as `setup` says.
     fn start_controller(&mut self, setup: &str) {
         let file = self.path("control.toml");
         fs::write(&file, setup).unwrap();
@@ -150,7 +150,11 @@ impl Bed {
     }
 
     fn map(&self) -> Value {
-        let link = |name: &str, from: &str, to: &str| serde_json::json!({"name": name, "from": from, "to": to, "forward": {"capacity": {"rate_bps": 8e8}}});
+        let link = |name: &str, from: &str, to: &str| {
+            serde_json::json!({
+                "name": name, "from": from, "to": to, "forward": {"capacity": {"rate_bps": 8e8}}
+            })
+        };
         serde_json::json!({
             "sites": [{"name": "west"}, {"name": "middle"}, {"name": "east"}],
             "hosts": [
@@ -171,7 +175,7 @@ impl Bed {
         said
     }
 
-    /// Reserves and has it set up now, for so long; its number.
+    /// Reserves and provisions now, for this many seconds. Returns the number.
     fn reserve(&self, for_s: u64, more: &[&str]) -> String {
         let time = format!("{for_s} s");
         let usual = [
@@ -193,7 +197,7 @@ impl Bed {
         serde_json::from_str(&self.run(&["reservations", id, "--json"])).unwrap()
     }
 
-    /// Waits until a reservation is as it should be.
+    /// Waits until a reservation has the expected state.
     fn becomes(&self, id: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + CHANGE_TIMEOUT;
         loop {
@@ -206,7 +210,7 @@ impl Bed {
         }
     }
 
-    /// The classes of the interface by which a node reaches another, a line each.
+    /// Returns the classes of the interface by which a node reaches another, one per line.
     fn classes(&self, node: &str, to: &str) -> String {
         let interface = self.leaves(node, to).0;
         let mut tc = self.lab.command(node, "tc").unwrap();
@@ -217,7 +221,7 @@ impl Bed {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Whether the class of a circuit of 100 Mbit/s is there.
+    /// Returns true if the class of a circuit of 100 Mbit/s exists.
     fn is_there(&self, node: &str, to: &str) -> bool {
         let classes = self.classes(node, to);
         let mut htb = classes.lines().filter(|line| line.starts_with("class htb"));
@@ -258,7 +262,7 @@ fn is_set_up(reservation: &Value) -> bool {
 }
 
 #[test]
-fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
+fn a_reservation_is_provisioned_in_its_time_despite_kills() {
     let Some(mut bed) = Bed::up() else { return };
     let agents = bed.agents();
     bed.start_controller(&agents);
@@ -274,8 +278,8 @@ fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
         "{}",
         bed.classes("middle", "server")
     );
-    // What goes over it is counted.
-    // Three connections that nobody takes: a packet each.
+    // Packets over it are counted. Three connection attempts that are not answered: one packet
+    // each.
     let knock = format!(
         "for i in 1 2 3; do : </dev/tcp/{}/9; done; true",
         bed.address("server")
@@ -296,8 +300,8 @@ fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
         said.contains("circuit: set up") && said.contains("went over it"),
         "{said} {counted}"
     );
-    // Killed, and started again while its time lasts: it is there as before, and is torn down after
-    // its end.
+    // Killed and restarted within the reserved time: the circuit exists as before, and is torn down
+    // at its end.
     let killed = bed.controller.take().unwrap();
     killed.signal("KILL");
     drop(killed);
@@ -308,7 +312,7 @@ fn a_reservation_is_there_in_its_time_and_gone_after_it_whoever_is_killed() {
 }
 
 #[test]
-fn what_is_released_or_wanted_by_nobody_is_torn_down() {
+fn released_and_unknown_circuits_are_torn_down() {
     let Some(mut bed) = Bed::up() else { return };
     let agents = bed.agents();
     bed.start_controller(&agents);
@@ -323,7 +327,7 @@ fn what_is_released_or_wanted_by_nobody_is_torn_down() {
     bed.run(&["reservations", &id, "provision"]);
     bed.becomes(&id, "set up again", is_set_up);
     assert!(bed.is_there("west", "server"));
-    // A controller that knows nothing of it takes over: as after the loss of all that was kept.
+    // A controller without any record takes over, as after the loss of its store.
     drop(bed.controller.take());
     fs::remove_dir_all(bed.path("state")).unwrap();
     bed.start_controller(&agents);
@@ -331,12 +335,13 @@ fn what_is_released_or_wanted_by_nobody_is_torn_down() {
 }
 
 #[test]
-fn a_driver_that_refuses_ends_the_reservation_and_gives_back_what_it_took() {
+fn a_refusing_driver_ends_the_reservation() {
     let Some(mut bed) = Bed::up() else { return };
     let script = bed.path("refuse.sh");
     fs::write(&script, REFUSES).unwrap();
     let setup = format!(
-        "[setup.nodes.west]\nagent = \"unix:{}\"\n[setup.nodes.middle]\nprogram = [\"/bin/sh\", \"{}\"]\n",
+        "[setup.nodes.west]\nagent = \"unix:{}\"\n[setup.nodes.middle]\n\
+         program = [\"/bin/sh\", \"{}\"]\n",
         bed.socket("west").display(),
         script.display()
     );
@@ -367,7 +372,7 @@ fn a_driver_that_refuses_ends_the_reservation_and_gives_back_what_it_took() {
         "{why}"
     );
     bed.are_gone();
-    // The room that it had is there again.
+    // Its bandwidth is available again.
     bed.run(
         &[
             &["reserve", "client", "server", "--for", "10 min"][..],

@@ -1,4 +1,4 @@
-//! `longhaul doctor` in nodes that have an ailment each: it is found, and gone once the printed
+//! `longhaul doctor` in nodes with one fault each: the fault is found, and gone after the printed
 //! command was run.
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::common::{Service, has_labs, key_of, new_key, started};
 use crate::path::quiet;
 
 /// client - 6 ms - router - 8 ms - gate - 6 ms - server, round trips. The link in the middle
-/// carries no more than 1400 bytes.
+/// carries packets of at most 1400 bytes.
 const PATH: &str = r#"
 title = "a path to be examined"
 [nodes.client]
@@ -34,7 +34,7 @@ rate = "1 Gbit/s"
 "#;
 
 struct Bed {
-    // Dropped in this order: what runs in the lab first.
+    // Dropped in this order: processes in the lab first.
     servers: Vec<Service>,
     lab: Lab,
     dir: tempfile::TempDir,
@@ -43,7 +43,7 @@ struct Bed {
 }
 
 impl Bed {
-    /// Brings it up; `None`, with the reason printed, where this machine allows no lab at all.
+    /// Starts it. Prints why and returns `None` if this machine allows no labs.
     fn up() -> Option<Self> {
         if !has_labs() {
             return None;
@@ -62,8 +62,8 @@ impl Bed {
         })
     }
 
-    /// `longhaul serve` on the server, with a grant to read for the client and one to write for the
-    /// stranger.
+    /// Starts `longhaul serve` on the server, with a read grant for the client and a write grant
+    /// for the stranger.
     fn serve(&mut self) {
         let mut serve = self.longhaul("server", "server");
         serve.args([
@@ -125,7 +125,7 @@ impl Bed {
     }
 }
 
-/// The finding with this id on that side.
+/// Returns the finding with this id on that side.
 fn finding<'a>(seen: &'a Value, side: &str, id: &str) -> Option<&'a Value> {
     let all = seen["findings"].as_array()?;
     all.iter()
@@ -136,7 +136,7 @@ fn mend(finding: &Value) -> &str {
     finding["mends"][0]["now"].as_str().unwrap()
 }
 
-/// What makes a node ill, the finding, and whether it costs bandwidth at 1 Gbit/s x 100 ms.
+/// Commands that cause a fault, the finding, and whether it costs bandwidth at 1 Gbit/s x 100 ms.
 const AILMENTS: [(&str, &str, bool); 11] = [
     (
         "sysctl -w net.ipv4.tcp_rmem='4096 65536 65536'",
@@ -188,10 +188,10 @@ const AILMENTS: [(&str, &str, bool); 11] = [
 ];
 
 #[test]
-fn each_ailment_is_found_and_the_printed_command_mends_it() {
+fn each_fault_is_found_and_fixed_by_its_command() {
     let Some(bed) = Bed::up() else { return };
     for (ailment, id, serious) in AILMENTS {
-        // Limits of a process are those of the shell it is started from.
+        // A process inherits the limits of the shell it is started from.
         let limits = ailment.starts_with("ulimit");
         let look = |before: &str| {
             let program = env!("CARGO_BIN_EXE_longhaul");
@@ -229,7 +229,8 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
             eprintln!("found and not mended: {ailment}");
             continue;
         }
-        // What a limit is raised to must be within the shell's own: it is run in a fresh one.
+        // A limit can only be raised within the shell's own limit, so the command runs in a new
+        // shell.
         let mended = if limits {
             format!("{};", mend(found))
         } else {
@@ -248,16 +249,15 @@ fn each_ailment_is_found_and_the_printed_command_mends_it() {
 }
 
 #[test]
-fn a_black_hole_is_found_and_the_printed_command_mends_it() {
+fn a_black_hole_is_found_and_fixed_by_its_command() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
-    // Neither end of the narrow link knows that it is narrow: what is larger is dropped in between,
-    // and it is reported to nobody.
+    // Neither end of the narrow link knows its MTU: larger packets are dropped silently in between.
     for node in ["router", "gate"] {
         bed.shell(node, "ip link set dev narrow mtu 1500");
     }
     let server = bed.server();
-    // By TCP, where something listens; by datagrams where nothing does.
+    // By TCP if a process listens; by datagrams otherwise.
     for (host, method) in [(server.clone(), "tcp"), (format!("{server}:9"), "udp")] {
         let (seen, output) = bed.doctor(&[&host]);
         let found = finding(&seen, "here", "mtu-black-hole").unwrap_or_else(|| panic!("{seen:#}"));
@@ -274,7 +274,7 @@ fn a_black_hole_is_found_and_the_printed_command_mends_it() {
         finding(&seen, "here", "mtu-black-hole").is_none(),
         "{seen:#}"
     );
-    // Both ways: the far machine's answer is several full packets.
+    // In both directions: the remote machine's answer takes several full packets.
     let (seen, output) = bed.doctor(&["--host-key", &bed.server_key, &format!("lh://{server}")]);
     assert!(
         seen["there"]["known"].is_object(),
@@ -284,7 +284,7 @@ fn a_black_hole_is_found_and_the_printed_command_mends_it() {
 }
 
 #[test]
-fn a_narrow_link_that_says_so_is_no_fault() {
+fn a_narrow_link_with_icmp_is_no_fault() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
     let (seen, _) = bed.doctor(&[&bed.server()]);
@@ -303,7 +303,7 @@ fn a_narrow_link_that_says_so_is_no_fault() {
 }
 
 #[test]
-fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
+fn the_far_machine_reports_only_to_keys_that_may_read() {
     let Some(mut bed) = Bed::up() else { return };
     bed.serve();
     let server = format!("lh://{}", bed.server());
@@ -331,7 +331,7 @@ fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
         finding(&seen, "here", "send-buffer-ceiling")
             .is_none_or(|here| here["what"] != found["what"])
     );
-    // What is off there is missing here.
+    // An option that is off there is missing here.
     assert!(
         finding(&seen, "here", "no-sack").is_some()
             && finding(&seen, "there", "sack-off").is_some()
@@ -347,7 +347,7 @@ fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
         "{skew} {uncertainty}"
     );
     bed.shell("server", mend(found));
-    // Facts are kept for some seconds at the server, so it is another one that is asked now.
+    // The server caches facts for some seconds, so another server is asked now.
     for server in &mut bed.servers {
         server.0.kill().unwrap();
         server.0.wait().unwrap();
@@ -359,7 +359,7 @@ fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
         "{seen:#}"
     );
 
-    // A key that may only write, and one that may nothing.
+    // A key that may only write, and a key without grants.
     let mut stranger = bed.longhaul("client", "stranger");
     let output = stranger
         .args(["doctor", "--host-key", &key, &server])
@@ -383,7 +383,7 @@ fn the_far_machine_reports_to_who_may_read_and_nobody_else() {
         String::from_utf8_lossy(&output.stderr)
     );
 
-    // Nobody at all.
+    // An address without a host.
     let (_, output) = bed.doctor(&["10.77.0.99"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");

@@ -1,5 +1,5 @@
-//! Programs that know nothing of the on-ramp, brought by it through two depots and an off-ramp; and
-//! what becomes of them when something dies.
+//! Unmodified programs that the on-ramp brings through two depots and an off-ramp, and their
+//! behaviour when a part dies.
 //!
 //! pc - laptop - near - far - server: the on-ramp runs on the laptop, which is also the gateway of
 //! the pc; depots on near and far, the off-ramp on far, ordinary servers on server.

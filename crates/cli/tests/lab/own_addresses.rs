@@ -1,11 +1,11 @@
-//! A depot whose policy allows a network that it is in.
+//! A depot whose policy permits a network that it is in.
 
 use crate::path::LongPath;
 
-/// The policy allows 10.77.0.0/16, in which the depot's own addresses are, too: those only a rule
-/// that names them allows.
+/// The policy permits 10.77.0.0/16, which includes the depot's own addresses. Those need a rule
+/// that names them.
 #[test]
-fn a_depot_is_no_part_of_the_networks_it_may_reach() {
+fn a_depot_refuses_its_own_addresses_in_allowed_networks() {
     let Some(path) = LongPath::up() else { return };
     let own = path.refused("near", &["--route", &path.route(&["near"])]);
     assert!(

@@ -1,4 +1,4 @@
-//! A long path with two depots on it, a server behind it, and copies over it.
+//! A long path with two depots, a server at its end, and copies over it.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -34,13 +34,12 @@ rate = "1 Gbit/s"
 queue = "1 bdp of 300 ms"
 "#;
 
-/// Round trip of each hop, seconds.
+/// Round trip of each hop, in seconds.
 pub const HOP_RTT: f64 = 0.1;
 
-/// The path, with `longhaul serve` at its end and a depot on each node between. Ends with its
-/// value.
+/// The path, with `longhaul serve` at its end and a depot on each node between. Ended on drop.
 pub struct LongPath {
-    // Dropped in this order: what runs in the lab first.
+    // Dropped in this order: processes in the lab first.
     servers: Vec<Service>,
     lab: Lab,
     dir: tempfile::TempDir,
@@ -49,12 +48,12 @@ pub struct LongPath {
 }
 
 impl LongPath {
-    /// Brings it up; `None`, with the reason printed, where this machine allows no lab at all.
+    /// Starts it. Prints why and returns `None` if this machine allows no labs.
     pub fn up() -> Option<Self> {
         Self::with(&Overrides::default())
     }
 
-    /// Likewise, changed by `overrides`.
+    /// Starts it with `overrides`.
     pub fn with(overrides: &Overrides) -> Option<Self> {
         if !has_labs() {
             return None;
@@ -78,7 +77,8 @@ impl LongPath {
     fn start_servers(&mut self) {
         let policy = self.dir.path().join("policy.toml");
         let rule = format!(
-            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            "[[allow]]\nprincipals = [\"{}\"]\nto = [\"10.77.0.0/16\"]\n\
+             next_hops = [\"direct\", \"10.77.0.0/16\"]\n",
             self.client_key
         );
         fs::write(&policy, rule).unwrap();
@@ -103,12 +103,12 @@ impl LongPath {
         self.servers.push(started(quiet(serve)));
     }
 
-    /// The served directory.
+    /// Returns the served directory.
     pub fn root(&self) -> PathBuf {
         self.dir.path().join("root")
     }
 
-    /// `longhaul` on a node, with that node's key.
+    /// Returns `longhaul` on a node, with that node's key.
     fn longhaul(&self, node: &str) -> Command {
         let mut command = self
             .lab
@@ -120,7 +120,7 @@ impl LongPath {
         command
     }
 
-    /// The route through these depots.
+    /// Returns the route through these depots.
     pub fn route(&self, depots: &[&str]) -> String {
         if depots.is_empty() {
             return "direct".into();
@@ -132,8 +132,8 @@ impl LongPath {
         hops.join(",")
     }
 
-    /// Has the first node drop all packets for the server, without a word, or forward them again;
-    /// the depot there goes on to the next one.
+    /// Has the first node silently drop all packets for the server, or forward them again. The
+    /// depot there still reaches the next one.
     pub fn drop_what_goes_directly(&self, drops: bool) {
         let change = if drops { "add" } else { "delete" };
         let server = self.lab.address("server").unwrap().to_string();
@@ -142,7 +142,7 @@ impl LongPath {
         assert!(ip.status().unwrap().success());
     }
 
-    /// Has it refuse connections to the server instead, as a firewall does that says so.
+    /// Has it refuse connections to the server instead, as some firewalls do.
     pub fn refuse_what_goes_directly(&self) {
         let server = self.lab.address("server").unwrap();
         let rules = format!(
@@ -154,13 +154,13 @@ impl LongPath {
         assert!(nft.arg(rules).status().unwrap().success());
     }
 
-    /// The process of the depot on the first node.
+    /// Returns the process of the depot on the first node.
     pub fn first_depot(&self) -> &Child {
         &self.servers[0].0
     }
 
-    /// Has the client go by this table of routes for what it fetches, of a controller that is not
-    /// there; without one, by none.
+    /// Has the client use this table of routes for fetches, from a controller that does not run; or
+    /// no table.
     pub fn keep_table(&self, table: Option<&serde_json::Value>) {
         let (home, url) = (self.dir.path().join("client"), "unix:/nobody/is/there");
         let state = home.join("state/control");
@@ -175,19 +175,19 @@ impl LongPath {
         fs::write(home.join("controller.toml"), format!("url = \"{url}\"\n")).unwrap();
     }
 
-    /// Copies `name` from the server, and gives the seconds it took by its own report.
+    /// Copies `name` from the server, and returns the seconds from its own report.
     pub fn fetch(&self, name: &str, route: &str) -> f64 {
         self.fetched(name, &["--route", route])["seconds"]
             .as_f64()
             .unwrap()
     }
 
-    /// Copies `name` from the server with these arguments, and gives its report.
+    /// Copies `name` from the server with these arguments, and returns its report.
     pub fn fetched(&self, name: &str, arguments: &[&str]) -> serde_json::Value {
         self.fetched_hearing(name, arguments, |_| {})
     }
 
-    /// The same; `observe` receives each event.
+    /// Copies as [`Self::fetched`]; `observe` receives each event.
     pub fn fetched_hearing(
         &self,
         name: &str,
@@ -219,7 +219,7 @@ impl LongPath {
 }
 
 impl LongPath {
-    /// Asks for a copy from a node, which must fail, and gives what is said on standard error.
+    /// Starts a copy from a node that must fail, and returns its standard error.
     pub fn refused(&self, node: &str, arguments: &[&str]) -> String {
         let mut cp = self.longhaul("client");
         cp.args(["cp", "--host-key", &self.server_key])
@@ -231,7 +231,7 @@ impl LongPath {
         String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
-    /// `longhaul perf --json` to the server, with these arguments too.
+    /// Runs `longhaul perf --json` to the server, with more arguments.
     pub fn measure(&self, arguments: &[&str]) -> serde_json::Value {
         let mut perf = self.longhaul("client");
         perf.args(["perf", "--json", "--host-key", &self.server_key])
@@ -244,7 +244,7 @@ impl LongPath {
     }
 }
 
-/// A server whose log nobody reads.
+/// Configures a server whose log nobody reads.
 pub fn quiet(mut command: Command) -> Command {
     command.stderr(Stdio::null());
     command

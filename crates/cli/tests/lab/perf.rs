@@ -3,9 +3,9 @@
 use crate::path::LongPath;
 use wanbed::Overrides;
 
-/// Left to itself, slow start fills a queue that holds a seventh of the window, and loses what does
-/// not fit. A rate that is fitted to the path does not; a machine that stands still for a moment
-/// may still cost a few segments.
+/// Without control, slow start overflows a queue that holds a seventh of the window, and loses the
+/// excess. A rate fitted to the path does not; a machine that pauses for a moment may still cost a
+/// few segments.
 #[test]
 fn slow_start_is_stopped_before_it_loses() {
     let narrow = Overrides::default()

@@ -1,5 +1,5 @@
-//! Copies that go over the depots on paths which they reserved: a controller, two depots that take
-//! its grants, and what befalls them in mid-copy.
+//! Copies over depots on paths that they reserved: a controller, two depots that accept its grants,
+//! and failures in the middle of a copy.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -13,8 +13,8 @@ use wanbed::{Lab, Overrides, Scenario};
 use crate::common::{Service, has_labs, key_of, new_key, started};
 use crate::path::quiet;
 
-/// client - near - far - server. The last link is so narrow that a copy takes some ten seconds by
-/// whichever way, so that ways join and leave while it lasts.
+/// client - near - far - server. The last link is so slow that a copy takes some ten seconds over
+/// any route, so that routes join and leave meanwhile.
 const NETWORK: &str = r#"
 title = "two depots on the way"
 [nodes.client]
@@ -36,17 +36,16 @@ rate = "20 Mbit/s"
 "#;
 
 const BYTES: usize = 24 << 20;
-/// What is reserved, in bit/s.
+/// Reserved rate, in bit/s.
 const RATE_BPS: u64 = 4_000_000;
-/// What a depot may have let through beside its rate, in bytes: its bucket's depth, and what was on
-/// the way.
+/// Bytes that a depot may carry beyond its rate: its bucket's depth, and data in flight.
 const BURST: u64 = 1 << 20;
 
-/// Where a controller whose home is `control` keeps its key.
+/// Directory of the key of a controller whose home is `control`.
 const CONTROLLER: &str = "control/state/control";
 
 struct Bed {
-    // Dropped in this order: what runs in the lab first.
+    // Dropped in this order: processes in the lab first.
     depots: Vec<Service>,
     servers: Vec<Service>,
     lab: Lab,
@@ -54,7 +53,7 @@ struct Bed {
     server_key: String,
 }
 
-/// A copy under way.
+/// A running copy.
 struct Copy {
     child: Child,
     events: Vec<Value>,
@@ -75,7 +74,7 @@ impl Copy {
         }
     }
 
-    /// What says how its ways did.
+    /// Returns the lines about its routes.
     fn reported(&self) -> String {
         let kinds = ["deadline", "route", "stream_opened", "stream_lost"];
         let is_reported = |event: &&Value| kinds.iter().any(|kind| event["event"] == *kind);
@@ -96,7 +95,7 @@ impl Copy {
 }
 
 impl Bed {
-    /// With depots that take the grants of the controller that there is, or of another one.
+    /// Starts it with depots that accept the grants of this controller, or of another one.
     fn up(trusts_it: bool) -> Option<Self> {
         if !has_labs() {
             return None;
@@ -136,7 +135,7 @@ impl Bed {
         self.lab.address(node).unwrap().to_string()
     }
 
-    /// `longhaul` on a node, as whose home it is.
+    /// Returns `longhaul` on a node, with this home.
     fn longhaul(&self, node: &str, home: &str) -> Command {
         let mut command = self
             .lab
@@ -155,7 +154,8 @@ impl Bed {
         let controller = self.key(if trusts_it { CONTROLLER } else { "server" });
         let policy = self.home("policy.toml");
         let rule = format!(
-            "controllers = [\"{controller}\"]\n[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
+            "controllers = [\"{controller}\"]\n[[allow]]\nprincipals = [\"{client}\"]\n\
+             to = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
         );
         fs::write(&policy, rule).unwrap();
         for node in ["near", "far"] {
@@ -163,7 +163,7 @@ impl Bed {
             depot
                 .args(["depot", "--listen", "0.0.0.0:7510", "--policy"])
                 .arg(&policy);
-            // It has the grants that are in use renewed.
+            // It renews the grants in use.
             let url = format!("https://{}:7513", self.address("near"));
             depot.args([
                 "--controller",
@@ -229,11 +229,21 @@ impl Bed {
         );
     }
 
-    /// It says more of the last link than is true, so that whatever a copy asks for is granted.
+    /// Returns a map that overstates the last link, so that every request is granted.
     fn map(&self) -> Value {
         let capacity = |bps: f64| json!({"capacity": {"rate_bps": bps}});
-        let link = |name: &str, from: &str, to: &str, bps: f64| json!({"name": name, "from": from, "to": to, "forward": capacity(bps), "backward": capacity(bps)});
-        let depot = |node: &str, site: &str| json!({"name": node, "key": self.key(node), "site": site, "addresses": [{"endpoint": format!("{}:7510", self.address(node))}]});
+        let link = |name: &str, from: &str, to: &str, bps: f64| {
+            json!({
+                "name": name, "from": from, "to": to, "forward": capacity(bps),
+                "backward": capacity(bps)
+            })
+        };
+        let depot = |node: &str, site: &str| {
+            json!({
+                "name": node, "key": self.key(node), "site": site,
+                "addresses": [{"endpoint": format!("{}:7510", self.address(node))}]
+            })
+        };
         json!({
             "sites": [{"name": "west"}, {"name": "middle"}, {"name": "mountain"}, {"name": "east"}],
             "hosts": [
@@ -242,7 +252,8 @@ impl Bed {
             ],
             "depots": [depot("far", "mountain"), depot("near", "middle")],
             "links": [
-                link("first", "west", "middle", 1e9), link("middle", "middle", "mountain", 1e9), link("last", "mountain", "east", 1e9),
+                link("first", "west", "middle", 1e9), link("middle", "middle", "mountain", 1e9),
+                link("last", "mountain", "east", 1e9),
             ],
         })
     }
@@ -268,7 +279,7 @@ impl Bed {
         }
     }
 
-    /// Sends the data.
+    /// Starts a copy that sends the data.
     fn sends(&self, options: &[&str]) -> Copy {
         let there = format!("lh://{}/there", self.address("server"));
         self.copy(options, self.home("data").to_str().unwrap(), &there)
@@ -278,7 +289,7 @@ impl Bed {
         fs::read(self.home("root/there")).unwrap() == fs::read(self.home("data")).unwrap()
     }
 
-    /// The name of the way over these depots, but for the circuit.
+    /// Returns the name of the reserved route over these depots, without the circuit.
     fn way(&self, depots: [&str; 2]) -> String {
         let hops = depots.map(|node| format!("{}@{}:7510", self.key(node), self.address(node)));
         format!("{} by circuit ", hops.join(","))
@@ -299,8 +310,8 @@ fn opens(way: &str) -> impl Fn(&Value) -> bool {
     move |event: &Value| event["event"] == "stream_opened" && is_on(event)
 }
 
-/// Bytes that a way carried, which its depots hold to what was reserved, however fast this machine
-/// is.
+/// Returns the bytes that a reserved route carried. Its depots limit these to the reservation on
+/// any machine.
 fn held_bytes(report: &Value, way: &str) -> u64 {
     let is_on = is_on(way);
     let routes = report["routes"].as_array().unwrap();
@@ -318,7 +329,7 @@ fn held_bytes(report: &Value, way: &str) -> u64 {
 }
 
 #[test]
-fn a_copy_goes_over_the_depots_on_the_path_that_it_reserved() {
+fn a_copy_uses_the_depots_on_its_reserved_path() {
     let Some(bed) = Bed::up(true) else { return };
     let there = bed.way(["near", "far"]);
     let rate = RATE_BPS.to_string();
@@ -334,7 +345,7 @@ fn a_copy_goes_over_the_depots_on_the_path_that_it_reserved() {
         (&json!(RATE_BPS as f64), &Value::Null),
         "{ways:?}"
     );
-    // What is fetched goes over them as well, from this end on.
+    // A fetch uses them as well, starting from this end.
     let from = format!("lh://{}/there", bed.address("server"));
     let mut copy = bed.copy(
         &["--reserve", &rate],
@@ -370,12 +381,12 @@ fn depots_that_refuse_the_grant_cost_nothing_and_are_named() {
 }
 
 #[test]
-fn a_depot_that_dies_costs_no_byte_and_its_route_is_reported_to_carry_nothing() {
+fn a_dead_depot_loses_no_data_and_its_route_is_reported() {
     let Some(mut bed) = Bed::up(true) else { return };
     let way = bed.way(["near", "far"]);
     let mut copy = bed.sends(&["--reserve", &RATE_BPS.to_string()]);
     copy.until(opens(&way));
-    // As by a machine that fails: it is killed.
+    // Killed, as by a machine that fails.
     drop(bed.depots.pop());
     copy.until(|event| event["event"] == "deadline" && event["state"] == "way-failed");
     let report = copy.report();

@@ -5,13 +5,13 @@ use wanbed::Overrides;
 
 use crate::path::{HOP_RTT, LongPath};
 
-/// Copies of each file over each route before they are compared, and at most.
+/// Minimum and maximum copies of each file over each route before they are compared.
 const MIN_COPIES: usize = 5;
 const MAX_COPIES: usize = 30;
 
-/// The fastest copies of these, each a file over a route, in seconds: made in turns until
-/// `is_enough` of them, and [`MIN_COPIES`] at least. A busy machine can only add to one, so there
-/// are more of them while it does.
+/// Returns the seconds of the fastest copies, each of a file over a route. They take turns until
+/// `is_enough` accepts them, and at least [`MIN_COPIES`] times. A busy machine can only make a copy
+/// slower, so more copies are made meanwhile.
 fn fastest<const N: usize>(
     path: &LongPath,
     copies: [(&str, String); N],
@@ -29,9 +29,9 @@ fn fastest<const N: usize>(
     fastest
 }
 
-/// A copy of one byte is nothing but round trips: TCP's, TLS's, and the request's. Through depots
-/// on the same path it takes as long as direct. One round trip more on any single hop would show as
-/// `HOP_RTT`, so half of that is the line.
+/// The time of a one-byte copy consists of round trips: TCP's, TLS's, and the request's. Through
+/// depots on the same path it takes as long as direct. One more round trip on any single hop would
+/// add `HOP_RTT`, so the limit is half of that.
 #[test]
 fn a_byte_arrives_as_soon_through_depots_as_direct() {
     let Some(path) = LongPath::up() else { return };
@@ -53,7 +53,8 @@ fn a_byte_arrives_as_soon_through_depots_as_direct() {
     for (depots, through) in routes.iter().zip(fastest) {
         assert!(
             is_as_soon(through, direct),
-            "direct {direct:.3} s, through {depots:?} {through:.3} s: more than half a hop's round trip apart"
+            "direct {direct:.3} s, through {depots:?} {through:.3} s: more than half a hop's round \
+             trip apart"
         );
     }
 }
@@ -61,15 +62,15 @@ fn a_byte_arrives_as_soon_through_depots_as_direct() {
 /// More than ten segments, the initial window (RFC 6928), and less than twice as much.
 const TWO_WINDOWS_BYTES: usize = 22_000;
 
-/// What does not fit the initial window takes a round trip more, unless the window has grown before
-/// there was anything to send. Reno sends a window at once; BBR would spread it over the round
-/// trip. As above, half of a hop's round trip is the line.
+/// Data beyond the initial window takes a round trip more, unless the window has grown before there
+/// was anything to send. Reno sends a window at once; BBR would spread it over the round trip. As
+/// above, the limit is half of a hop's round trip.
 ///
-/// The hops keep what their windows have grown to while nothing is sent, as docs/operating.md has
-/// depots do. Else Linux halves a window for each retransmission timeout without data (RFC 2861).
-/// Over a hop of 100 ms that is 300 ms, rounded up to the kernel's next tick, and the request is
-/// under way over all three hops for 300 ms and what the programs take: a busy machine decides
-/// which is longer.
+/// The hops keep their grown windows while nothing is sent, as docs/operating.md configures depots.
+/// Otherwise Linux halves a window for each retransmission timeout without data (RFC 2861). Over a
+/// hop of 100 ms that is 300 ms, rounded up to the kernel's next tick. The request takes 300 ms
+/// over all three hops plus the time of the programs, so a busy machine would decide which is
+/// longer.
 #[test]
 fn twenty_kilobytes_arrive_as_soon_as_one_byte() {
     let hosts = Overrides::default()
@@ -90,7 +91,8 @@ fn twenty_kilobytes_arrive_as_soon_as_one_byte() {
         let [byte, kilobytes] = fastest(&path, copies, are_as_soon);
         assert!(
             are_as_soon(&[byte, kilobytes]),
-            "through {depots:?}: a byte in {byte:.3} s, {TWO_WINDOWS_BYTES} bytes in {kilobytes:.3} s"
+            "through {depots:?}: a byte in {byte:.3} s, {TWO_WINDOWS_BYTES} bytes in \
+             {kilobytes:.3} s"
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Copies over a long path whose routes a table names that nobody can ask about: one that is right,
-//! and ones that lead nowhere.
+//! Copies over a long path with a table of routes but without a controller: routes that are right,
+//! and routes that lead nowhere.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,29 +11,31 @@ use crate::path::LongPath;
 
 const BYTES: usize = 24 << 20;
 
-/// The path, so narrow at its end that a file takes ten seconds by whichever way: a route joins a
-/// copy that is under way, and is judged by what it did for some round trips, also where this
-/// machine is slow to open it.
+/// The path, so slow at its end that a file takes ten seconds over any route. A route joins the
+/// running copy, and is judged by some round trips, even if this machine is slow to open it.
 fn narrow_path() -> Option<LongPath> {
     LongPath::with(&Overrides::default().set("links.last.rate", "20 Mbit/s"))
 }
 
-/// A table, made just now, that sends everything by this route.
+/// Returns a new table that sends everything over this route.
 fn table(route: &str) -> Value {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap()
         .as_millis() as u64;
     let spread = |p50: f64| json!({ "p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0 });
-    let option = json!({ "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0 });
+    let option = json!({
+        "via": [], "route": route, "seconds": spread(1.0), "rate_bps": spread(1e8), "share": 1.0
+    });
     let sizes = json!([{ "at_least_bytes": 0, "routes": [option] }]);
     json!({
-        "from": "client", "receives": true, "map_version": 1, "made_ms": now, "valid_until_ms": now + 600_000, "next": null,
+        "from": "client", "receives": true, "map_version": 1, "made_ms": now,
+        "valid_until_ms": now + 600_000, "next": null,
         "destinations": [{ "to": "server", "addresses": ["10.77.0.0/16"], "sizes": sizes }],
     })
 }
 
-/// A table, made just now, that sends everything directly, and has this route to fall back to.
+/// Returns a new table that sends everything directly, with this fallback route.
 fn with_fall_back(route: &str) -> Value {
     let mut table = table("direct");
     let class = &mut table["destinations"][0]["sizes"][0];
@@ -42,8 +44,8 @@ fn with_fall_back(route: &str) -> Value {
     table
 }
 
-/// Has the path serve a file of so many bytes, and the client keep such a table: the route to fall
-/// back to, over both depots.
+/// Serves a file of this many bytes, and stores such a table on the client. Returns the fallback
+/// route, over both depots.
 fn served_with_fall_back(path: &LongPath, bytes: usize) -> String {
     std::fs::write(path.root().join("file"), vec![7; bytes]).unwrap();
     let around = path.route(&["near", "far"]);
@@ -57,9 +59,9 @@ fn bytes_by(report: &Value, route: &str) -> u64 {
     sum.map_or(0, |sum| sum["bytes"].as_u64().unwrap())
 }
 
-/// What is asserted is who carried what; how long each took is printed, since machines differ.
+/// Asserts which route carried the bytes. Durations are only printed, since machines differ.
 #[test]
-fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
+fn a_right_table_is_used_and_a_wrong_one_loses_no_data() {
     let Some(path) = narrow_path() else { return };
     std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
     path.keep_table(None);
@@ -76,13 +78,13 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
         seconds(&direct),
         seconds(&routed)
     );
-    // Where nobody listens; where nothing answers at all.
+    // A port without a listener; an address that does not answer.
     let closed = path.route(&["near"]).replace(":7510", ":7599");
     for nowhere in [closed, "10.99.99.99:7510".to_owned()] {
         path.keep_table(Some(&table(&nowhere)));
         let lied = path.fetched("file", &[]);
         assert_eq!(lied["routing"]["by"], "cache");
-        // A block may travel twice: what takes long is sent again at the end.
+        // A block may be sent twice: late ones are retransmitted at the end.
         assert!(
             bytes_by(&lied, "direct") >= BYTES as u64,
             "{}",
@@ -93,10 +95,10 @@ fn a_table_that_is_right_is_used_and_one_that_lies_costs_no_byte() {
     }
 }
 
-/// A network that drops whatever goes directly, and a table that prefers that way: the copy, too
-/// small to be worth a depot otherwise, goes over the depots that the table has to fall back to.
+/// The network drops everything direct, and the table prefers the direct route. The copy, otherwise
+/// too small for depots, uses the table's fallback route.
 #[test]
-fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is() {
+fn a_silent_direct_route_is_replaced_even_for_small_copies() {
     let Some(path) = LongPath::up() else { return };
     let small = 100 << 10;
     let around = served_with_fall_back(&path, small);
@@ -114,9 +116,9 @@ fn where_the_direct_route_is_silent_a_copy_goes_by_another_however_small_it_is()
     );
 }
 
-/// The same where the network refuses it at once, and where there is nothing to fall back to.
+/// The same if the network refuses the connection at once, and if there is no fallback route.
 #[test]
-fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
+fn a_refused_direct_route_is_replaced_by_another() {
     let Some(path) = LongPath::up() else { return };
     let small = 100 << 10;
     let around = served_with_fall_back(&path, small);
@@ -133,10 +135,10 @@ fn where_the_direct_route_is_refused_a_copy_goes_by_another() {
     assert!(error.contains("route direct"), "{error}");
 }
 
-/// The same where it falls silent in the midst of a copy that would not last long enough for
-/// another route to be opened.
+/// The same if the direct route falls silent in the middle of a copy that is too short for opening
+/// another route.
 #[test]
-fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
+fn a_copy_moves_to_another_route_if_direct_falls_silent() {
     let overrides = Overrides::default().set("links.last.rate", "2 Mbit/s");
     let Some(path) = LongPath::with(&overrides) else {
         return;
@@ -160,10 +162,10 @@ fn where_the_direct_route_falls_silent_a_copy_goes_on_by_another() {
     }
 }
 
-/// A depot that takes the sessions and then moves nothing: it is stopped as soon as a stream
-/// stands, as by a machine that hangs.
+/// A depot that accepts sessions and then moves nothing: it is stopped once a stream is
+/// established, as on a machine that hangs.
 #[test]
-fn what_a_depot_holds_that_hangs_goes_elsewhere() {
+fn blocks_at_a_hanging_depot_are_sent_elsewhere() {
     let Some(path) = narrow_path() else { return };
     std::fs::write(path.root().join("file"), vec![7; BYTES]).unwrap();
     let route = path.route(&["near"]);

@@ -1,5 +1,5 @@
-//! A path with two depots, an off-ramp at its end and a machine behind that; and the initiator,
-//! which is the test itself, started again on the path's first node.
+//! A path with two depots, an off-ramp at its end and a machine behind that. The initiator is the
+//! test itself, started again on the path's first node.
 
 use std::fs::{self, File};
 use std::future::Future;
@@ -43,14 +43,14 @@ delay = "0.1 ms"
 rate = "unlimited"
 "#;
 
-/// Set by the lab for what runs in a node.
+/// Set by the lab for processes in a node.
 const IN_A_NODE: &str = "WANBED_NODE";
-/// Where the off-ramp listens on the gateway.
+/// Port of the off-ramp on the gateway.
 const OFFRAMP: u16 = 7512;
 
-/// What the initiator knows. Whoever starts it tells it in its environment.
+/// Parameters of the initiator, passed in its environment.
 pub struct Initiator {
-    /// Files of this test, which both sides see.
+    /// Directory of this test, which both sides share.
     pub directory: PathBuf,
     pub gateway: Ipv4Addr,
     pub inside: Ipv4Addr,
@@ -76,7 +76,7 @@ impl Initiator {
         }
     }
 
-    /// The way to `server` by the off-ramp, through both depots.
+    /// Returns the options for a session with `server` through both depots and the off-ramp.
     pub fn to(&self, server: &str) -> ConnectOptions {
         let server: Endpoint = server.parse().unwrap();
         let route = format!("{}:7510,{}:7510", self.near, self.far);
@@ -99,7 +99,7 @@ impl Initiator {
     }
 }
 
-/// What a test has beside the initiator: the lab, the off-ramp, and what else it starts.
+/// The test's side: the lab, the off-ramp, and further processes.
 pub struct Bed {
     lab: Lab,
     directory: tempfile::TempDir,
@@ -108,8 +108,8 @@ pub struct Bed {
     _depots: Vec<Service>,
 }
 
-/// Runs the test called `name`: `initiator` on the path's first node, as a process of its own, and
-/// beside it `beside`, which gets the bed and the initiator's process and returns when that has
+/// Runs the test called `name`: `initiator` as a process on the path's first node, and `beside` at
+/// the same time. `beside` gets the bed and the initiator's process, and returns when that has
 /// ended.
 pub fn on_the_path<F: Future<Output = ()>>(
     name: &str,
@@ -141,7 +141,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits until the initiator says `word`.
+    /// Waits until the initiator prints `word`.
     pub fn receive(&mut self, word: &str) {
         let mut line = String::new();
         loop {
@@ -155,7 +155,7 @@ impl Running {
         }
     }
 
-    /// Waits until it has ended, well.
+    /// Waits until it has ended, and asserts success.
     pub fn finish(mut self) {
         let mut passed = false;
         let mut line = String::new();
@@ -185,8 +185,10 @@ impl Bed {
         let policy = directory.path().join("policy.toml");
         let inside = lab.address("inside").unwrap();
         let rules = format!(
-            "[[allow]]\nname = \"through\"\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\nports = [{OFFRAMP}]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n\
-             [[allow]]\nname = \"off\"\nprincipals = [\"{client}\"]\nservers = [\"127.0.0.1\", \"{inside}\", \"192.0.2.0/24\"]\nports = [\"5000-5999\"]\n"
+            "[[allow]]\nname = \"through\"\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\"]\n\
+             ports = [{OFFRAMP}]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n\
+             [[allow]]\nname = \"off\"\nprincipals = [\"{client}\"]\n\
+             servers = [\"127.0.0.1\", \"{inside}\", \"192.0.2.0/24\"]\nports = [\"5000-5999\"]\n"
         );
         fs::write(&policy, rules).unwrap();
         let start = |node: &str, arguments: &[&str]| {
@@ -243,12 +245,12 @@ impl Bed {
         self.directory.path().join(name)
     }
 
-    /// The log of the program on a node.
+    /// Returns the log of the program on a node.
     pub fn log(&self, node: &str) -> String {
         fs::read_to_string(self.path(&format!("{node}.log"))).unwrap()
     }
 
-    /// A program of Debian's on a node, which ends with its value.
+    /// Returns a command for a program of Debian's on a node, which ends on drop.
     pub fn program(&self, node: &str, program: &str, arguments: &[&str]) -> Command {
         let mut command = self.lab.command(node, program).unwrap();
         command
@@ -259,20 +261,20 @@ impl Bed {
         command
     }
 
-    /// Waits until something listens at this port of a node.
+    /// Waits until a process listens at this port of a node.
     pub fn listening(&self, node: &str, port: u16) {
         listening(&self.lab, node, port);
     }
 }
 
-/// Says a word to the test beside.
+/// Prints a word for the test's side.
 pub fn say(word: &str) {
     use std::io::Write;
     println!("\n{word}");
     std::io::stdout().flush().unwrap();
 }
 
-/// Waits until a file is there.
+/// Waits until a file exists.
 pub async fn file(path: &Path) {
     while !path.exists() {
         tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! What each side sees when another dies, or is told to stop.
+//! Observations of each side when another dies, or is told to stop.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -21,7 +21,7 @@ fn an_offramp_that_is_killed_cuts_both_sides_off() {
             initiator.receive("established");
             bed.offramp.signal("KILL");
             initiator.finish();
-            // A reset, not an end: netcat goes, whatever it says of it.
+            // A reset, not an end: netcat exits, whatever it reports.
             netcat.0.wait().unwrap();
         },
         async |me| {
@@ -36,8 +36,8 @@ fn an_offramp_that_is_killed_cuts_both_sides_off() {
     );
 }
 
-/// A server's process that is killed looks as it does without an off-ramp: its system says the end
-/// for it, or resets what it had not read.
+/// A server's process that is killed looks as it does without an off-ramp: its system ends the
+/// connection, or resets it if data was unread.
 #[test]
 fn a_server_that_is_killed_ends_the_session() {
     on_the_path(

@@ -1,4 +1,4 @@
-//! A depot that is an off-ramp as well: one process, one key, one policy, one page of metrics.
+//! A depot that is an off-ramp as well: one process, one key, one policy, one metrics page.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -66,7 +66,7 @@ fn a_depot_is_an_offramp_as_well() {
     });
     let identity = Arc::new(identity);
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    // Directly, and by way of the same process as a depot.
+    // Directly, and through the same process as a depot.
     for route in ["direct", &relay] {
         let options = ConnectOptions::to_server(
             at.into(),
@@ -104,7 +104,7 @@ fn a_depot_is_an_offramp_as_well() {
 }
 
 #[test]
-fn an_offramp_that_may_go_nowhere_does_not_start() {
+fn an_offramp_without_servers_does_not_start() {
     let directory = tempfile::tempdir().unwrap();
     let policy = directory.path().join("policy.toml");
     fs::write(

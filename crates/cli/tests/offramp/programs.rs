@@ -1,4 +1,5 @@
-//! Servers of Debian's: what they send and take arrives whole, and ends as it ended.
+//! Debian's servers: the data they send and receive arrives whole, and each direction ends as it
+//! ended.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,9 +15,9 @@ use crate::common::{Service, noise};
 
 /// Each side sends its own file, ends its direction, and receives the other's to the end.
 #[test]
-fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
+fn netcat_directions_end_independently() {
     on_the_path(
-        "programs::netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself",
+        "programs::netcat_directions_end_independently",
         5.0,
         |bed, initiator| {
             let (sent, taken) = (bed.path("sent"), bed.path("taken"));
@@ -40,8 +41,8 @@ fn netcat_sends_and_takes_a_file_and_each_direction_ends_by_itself() {
             for node in ["near", "far", "gateway"] {
                 let log = bed.log(node);
                 let line = log.lines().find(|line| line.contains("session ended"));
-                // A depot says so once it has noticed; the off-ramp has ended, and with it all that
-                // it had to say.
+                // A depot logs it once it has noticed; the off-ramp has ended, and logs nothing
+                // more.
                 let Some(line) = line else {
                     assert_ne!(node, "gateway", "{log}");
                     continue;
@@ -122,12 +123,12 @@ fn a_web_server_is_reached_on_the_gateway_and_behind_it() {
     );
 }
 
-/// iperf3 measures over several connections at once, either way: each is joined with a session at
-/// its own end.
+/// iperf3 measures over several connections at once, in either direction: each connection is joined
+/// with a session at its own end.
 #[test]
-fn iperf3_measures_both_ways() {
+fn iperf3_measures_both_directions_through_an_offramp() {
     on_the_path(
-        "programs::iperf3_measures_both_ways",
+        "programs::iperf3_measures_both_directions_through_an_offramp",
         5.0,
         |bed, initiator| {
             let mut server = bed.program("inside", "iperf3", &["-s", "-p", "5201"]);
@@ -173,7 +174,7 @@ fn iperf3_measures_both_ways() {
                 assert!(output.status.success(), "{reported}");
                 let bytes = |sum: &str| reported["end"][sum]["bytes"].as_u64().unwrap();
                 assert!(bytes("sum_sent") >= 16 << 20, "{reported}");
-                // It stops to count when the sender has sent: what is under way then it leaves out.
+                // It stops counting when the sender has finished, so data in flight is left out.
                 assert!(bytes("sum_received") > 0, "{reported}");
                 assert_eq!(reported["end"]["streams"].as_array().unwrap().len(), 3);
             }
@@ -183,7 +184,7 @@ fn iperf3_measures_both_ways() {
 }
 
 /// LH-OFFRAMP-2: TCP's round trip, and one for OPEN, TLS and the server's own connection. No more,
-/// however the path is cut.
+/// however the path is divided.
 #[test]
 fn a_server_is_reached_after_two_round_trips() {
     const HOP_DELAY_MS: f64 = 40.0;
@@ -214,8 +215,8 @@ fn a_server_is_reached_after_two_round_trips() {
                 refused = refused.min(began.elapsed());
             }
             let hop = 2.0 * HOP_DELAY_MS / 1e3;
-            // Three hops, two round trips on each; half of a hop's is the line, as one more would
-            // show whole.
+            // Three hops, two round trips on each. The tolerance is half a hop's round trip, as an
+            // additional one would show whole.
             let expected = 2.0 * 3.0 * hop;
             for (what, took) in [("reached", fastest), ("refused", refused)] {
                 let took = took.as_secs_f64();
@@ -228,7 +229,7 @@ fn a_server_is_reached_after_two_round_trips() {
     );
 }
 
-/// What the lab's tests stand on is there.
+/// Asserts that the programs that the lab's tests need are installed.
 #[test]
 fn the_programs_are_installed() {
     for program in ["nc.openbsd", "busybox", "iperf3", "ss"] {

@@ -1,4 +1,4 @@
-//! The number that a program's connect is to give, and what was reported to whom.
+//! The errno that a program's connect returns, and the reason that is reported.
 
 use longhaul_proto::{FailureKind, StatusCode};
 use longhaul_session::Error;
@@ -7,9 +7,9 @@ use rustix::io::Errno;
 use crate::bed::*;
 
 #[test]
-fn each_failure_has_the_number_that_the_kernel_has_for_it() {
+fn each_failure_maps_to_the_kernels_errno() {
     on_the_path(
-        "refusals::each_failure_has_the_number_that_the_kernel_has_for_it",
+        "refusals::each_failure_maps_to_the_kernels_errno",
         2.0,
         |bed, initiator| {
             initiator.finish();
@@ -32,7 +32,7 @@ fn each_failure_has_the_number_that_the_kernel_has_for_it() {
                     StatusCode::DialRefused,
                     Errno::CONNREFUSED,
                 ),
-                // The rule lets it there, and the gateway has no way.
+                // The rule permits it, but the gateway has no route.
                 (
                     "192.0.2.1:5999".to_owned(),
                     StatusCode::DialUnreachable,
@@ -61,7 +61,9 @@ fn each_failure_has_the_number_that_the_kernel_has_for_it() {
             ] {
                 let error = me.connect(&server).await.unwrap_err();
                 assert!(
-                    matches!(&error, Error::Hop(failure) if failure.kind == FailureKind::Acceptor(code)),
+                    matches!(
+                        &error, Error::Hop(failure) if failure.kind == FailureKind::Acceptor(code)
+                    ),
                     "{server}: {error}"
                 );
                 assert_eq!(error.errno(), errno.raw_os_error(), "{server}: {error}");

@@ -1,4 +1,4 @@
-//! `longhaul run --isolate`: programs that nothing can be loaded before.
+//! `longhaul run --isolate`: programs for which no object can be preloaded.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,8 +11,8 @@ use crate::path::{Bed, served};
 use crate::support::{refused, reported};
 use crate::{REPORTED_WISHES, WISHES, compiled, run};
 
-/// `longhaul run --isolate`, up to the program; `None`, with the reason printed, where this machine
-/// has no such networks.
+/// Returns `longhaul run --isolate` up to the program. Prints why and returns `None` if this
+/// machine has no such networks.
 fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     let mut possible = run(onramp, &["--isolate"]);
     let tried = possible.arg("true").output().unwrap();
@@ -28,7 +28,7 @@ fn isolated(onramp: &OnRamp, options: &[&str]) -> Option<Command> {
     Some(run(onramp, &[&["--isolate"], options].concat()))
 }
 
-/// The program of the preload object's tests, statically linked where there is a C library for
+/// Builds the program of the preload object's tests, statically linked if there is a C library for
 /// that.
 fn static_program(folder: &Path) -> PathBuf {
     compiled(folder, &routed_sources(), &["-static"]).unwrap_or_else(|| {
@@ -38,7 +38,7 @@ fn static_program(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_static_program_gets_onto_routes_with_what_it_is_for() {
+fn a_static_program_uses_routes_with_its_purpose() {
     let onramp = OnRamp::start();
     let folder = tempfile::tempdir().unwrap();
     for way in ["blocking", "nonblocking"] {
@@ -65,7 +65,7 @@ fn a_static_program_gets_onto_routes_with_what_it_is_for() {
     assert!(onramp.asked().iter().all(|asked| asked.ends_with(" true")));
 }
 
-/// What `connect` comes to, for each address.
+/// Prints the result of `connect` for each address.
 const CONNECT: &str = r#"
 import socket, sys, errno
 for host in sys.argv[1:]:
@@ -75,7 +75,7 @@ for host in sys.argv[1:]:
 "#;
 
 #[test]
-fn what_fails_fails_as_in_a_network() {
+fn failures_look_as_in_a_real_network() {
     let onramp = OnRamp::start();
     let Some(mut command) = isolated(&onramp, &[]) else {
         return;
@@ -95,12 +95,13 @@ fn what_fails_fails_as_in_a_network() {
         .unwrap();
     assert_eq!(
         String::from_utf8_lossy(&output.stdout),
-        "192.0.2.2 ECONNREFUSED\n192.0.2.3 EHOSTUNREACH\n2001:db8::2 ECONNREFUSED\n2001:db8::3 EHOSTUNREACH\n127.0.0.1 ECONNREFUSED\n192.0.0.3 ECONNREFUSED\n192.0.2.1 0\n",
+        "192.0.2.2 ECONNREFUSED\n192.0.2.3 EHOSTUNREACH\n2001:db8::2 ECONNREFUSED\n\
+         2001:db8::3 EHOSTUNREACH\n127.0.0.1 ECONNREFUSED\n192.0.0.3 ECONNREFUSED\n192.0.2.1 0\n",
         "{}",
         reported(&output)
     );
     assert_eq!(onramp.asked().len(), 5, "what is near is not asked for");
-    // Nobody answers there.
+    // An address that does not answer.
     let Some(mut command) = isolated(&onramp, &["--closed"]) else {
         return;
     };
@@ -119,7 +120,7 @@ fn what_fails_fails_as_in_a_network() {
 }
 
 #[test]
-fn codes_signals_arguments_user_and_place_are_the_programs() {
+fn codes_signals_arguments_and_user_are_the_programs() {
     let onramp = OnRamp::start();
     if isolated(&onramp, &[]).is_none() {
         return;
@@ -134,7 +135,8 @@ fn codes_signals_arguments_user_and_place_are_the_programs() {
     assert_eq!(sh("exit 42").status.code(), Some(42));
     assert_eq!(sh("kill -9 $$").status.code(), Some(128 + 9));
     assert_eq!(sh("echo \"$0 $1\"").stdout, b"name argument\n");
-    let script = "ulimit -Sn; id -u; id -g; pwd; tty; ps -o pgid= -p $$ | tr -d ' ' | sed \"s/^$PPID\\$/the caller's/\"; echo $LD_PRELOAD";
+    let script = "ulimit -Sn; id -u; id -g; pwd; tty; ps -o pgid= -p $$ | tr -d ' ' | sed \
+        \"s/^$PPID\\$/the caller's/\"; echo $LD_PRELOAD";
     let plain = Command::new("sh")
         .args(["-c", "ulimit -Sn; id -u; id -g; pwd; tty"])
         .output()
@@ -181,12 +183,12 @@ fn the_program_ends_with_the_command() {
 }
 
 #[test]
-fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
+fn an_unprivileged_user_gets_a_user_namespace_or_an_error() {
     let onramp = OnRamp::start();
     if !rustix::process::geteuid().is_root() || isolated(&onramp, &[]).is_none() {
         return;
     }
-    // Root without the right to make namespaces needs one of users, and stays root in it.
+    // Root without the right to make namespaces needs a user namespace, and stays root in it.
     let options = [
         "--bounding-set",
         "-sys_admin,-net_admin",
@@ -220,7 +222,7 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
             reported(&output)
         );
     }
-    // Another user, who may not open the device here, or makes a namespace.
+    // Another user, who may not open the device here, or who makes a namespace.
     let mut command = Command::new("setpriv");
     command.args(["--reuid", "65534", "--regid", "65534", "--clear-groups"]);
     command
@@ -238,7 +240,7 @@ fn a_user_without_rights_has_a_namespace_of_users_or_is_reported() {
     );
 }
 
-/// A server: what it does with a connection follows from the first byte.
+/// A server that handles a connection according to its first byte.
 const SERVER: &str = r#"
 import socket, struct, sys, threading
 noted = []
@@ -278,7 +280,7 @@ while True:
     threading.Thread(target=serve, args=(s.accept()[0],), daemon=True).start()
 "#;
 
-/// A client, which fails where something is not as it should be.
+/// A client, which fails if anything is not as expected.
 const CLIENT: &str = r#"
 import socket, struct, sys, threading
 host = sys.argv[1]
@@ -347,7 +349,7 @@ fn connections_end_as_they_would_in_a_network() {
         } else {
             &["--isolate"]
         };
-        // By the route to what is inside, directly to the gateway.
+        // Over the route to the internal network, directly to the gateway.
         let output = bed.run(closed, &["python3", client.to_str().unwrap(), &address]);
         assert_eq!(
             String::from_utf8_lossy(&output.stdout),
@@ -359,7 +361,7 @@ fn connections_end_as_they_would_in_a_network() {
 }
 
 #[test]
-fn curl_fetches_by_the_route_and_what_is_refused_is_refused() {
+fn curl_uses_the_route_and_sees_refusals() {
     let Some(bed) = Bed::up() else { return };
     let inside = bed.lab.address("inside").unwrap();
     let url = format!("http://{inside}:5080/file");
@@ -396,7 +398,7 @@ fn curl_fetches_by_the_route_and_what_is_refused_is_refused() {
     );
 }
 
-/// A name server that knows one name, of the address that it is given.
+/// A name server that knows one name, with the address that it is given.
 const NAME_SERVER: &str = r#"
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -413,7 +415,7 @@ while True:
 "#;
 
 #[test]
-fn names_are_looked_up_at_the_hosts_own_resolver_and_rules_know_them() {
+fn names_use_the_hosts_resolver_and_match_rules() {
     let Some(bed) = Bed::up() else { return };
     let script = bed.path("names.py");
     fs::write(&script, NAME_SERVER).unwrap();
@@ -446,7 +448,7 @@ fn names_are_looked_up_at_the_hosts_own_resolver_and_rules_know_them() {
 }
 
 #[test]
-fn the_onramp_learns_how_far_a_direct_destination_is() {
+fn the_onramp_measures_direct_destinations() {
     let Some(bed) = Bed::up() else { return };
     let onramp = OnRamp::start();
     let inside = bed.lab.address("inside").unwrap();
@@ -455,7 +457,7 @@ fn the_onramp_learns_how_far_a_direct_destination_is() {
     command
         .args(longhaul.get_args())
         .env("LONGHAUL_ONRAMP", &onramp.socket);
-    // It answers that all other ports than 80 are direct.
+    // It answers that all ports except 80 are direct.
     let url = format!("http://{inside}:5080/file");
     let output = command
         .args(["curl", "--silent", "--output", "/dev/null", &url])

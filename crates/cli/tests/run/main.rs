@@ -1,4 +1,4 @@
-//! `longhaul run` with programs that know nothing of it.
+//! `longhaul run` with unmodified programs.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -18,7 +18,7 @@ use std::process::Command;
 use onramp::{OnRamp, routed_sources};
 use support::{OBJECT, refused, reported};
 
-/// What a connection is for, as `longhaul run` is told ...
+/// Properties of a connection, as options of `longhaul run`.
 const WISHES: [&str; 9] = [
     "--purpose",
     "nightly copy",
@@ -30,11 +30,11 @@ const WISHES: [&str; 9] = [
     "90min",
     "--closed",
 ];
-/// ... and as the on-ramp receives it.
+/// The same properties, as the on-ramp receives them.
 const REPORTED_WISHES: &str =
     "nightly copy, Some(10737418240) bytes, Some(500000000) bit/s, Some(5400) s";
 
-/// `longhaul run` with options, up to the program.
+/// Returns `longhaul run` with options, up to the program.
 fn run(onramp: &OnRamp, options: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_longhaul"));
     command
@@ -46,7 +46,7 @@ fn run(onramp: &OnRamp, options: &[&str]) -> Command {
     command
 }
 
-/// A C program, compiled into a folder.
+/// Compiles a C program into a folder.
 fn compiled(folder: &Path, sources: &[PathBuf], options: &[&str]) -> Option<PathBuf> {
     let program = folder.join("program");
     let output = Command::new("cc")
@@ -64,7 +64,7 @@ fn routed(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_program_gets_onto_routes_with_what_it_is_for() {
+fn a_program_uses_routes_with_its_purpose() {
     let onramp = OnRamp::start();
     let folder = tempfile::tempdir().unwrap();
     for extra in [&[][..], &["--right-size"]] {
@@ -112,7 +112,7 @@ fn codes_signals_arguments_and_limits_are_the_programs() {
 }
 
 #[test]
-fn what_cannot_be_run_so_is_reported_in_a_line() {
+fn unsupported_programs_are_reported_in_a_line() {
     let onramp = OnRamp::start();
     refused(
         run(&onramp, &[]).arg("no-such-program"),

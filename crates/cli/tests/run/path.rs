@@ -1,5 +1,5 @@
-//! Programs of the distribution's, which know nothing of routes, on one: from a client over a long
-//! path to an off-ramp, and to the machine behind it.
+//! The distribution's programs on a route: from a client over a long path to an off-ramp, and to
+//! the machine behind it.
 
 use std::fs::{self, File};
 use std::process::{Output, Stdio};
@@ -32,7 +32,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// `None`, with the reason printed, where this machine allows no lab.
+    /// Starts it. Prints why and returns `None` if this machine allows no labs.
     pub fn up() -> Option<Self> {
         if !has_labs() {
             return None;
@@ -45,11 +45,13 @@ impl Bed {
         let gateway = key_of(&at("gateway"));
         let [inside, offramp] = ["inside", "gateway"].map(|node| lab.address(node).unwrap());
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"{inside}\"]\nports = [\"5000-5999\"]\n"
+            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"{inside}\"]\n\
+             ports = [\"5000-5999\"]\n"
         );
         fs::write(at("policy.toml"), policy).unwrap();
         let routes = format!(
-            "[[route]]\nto = [\"{inside}\"]\nvia = \"direct\"\nofframp = \"{gateway}@{offramp}:7512\"\nalways = true\n"
+            "[[route]]\nto = [\"{inside}\"]\nvia = \"direct\"\n\
+             offramp = \"{gateway}@{offramp}:7512\"\nalways = true\n"
         );
         fs::write(at("client/routes.toml"), routes).unwrap();
         fs::create_dir(at("www")).unwrap();
@@ -76,7 +78,7 @@ impl Bed {
         Some(bed)
     }
 
-    /// A server on a node, once it listens.
+    /// Starts a server on a node, and waits until it listens.
     pub fn service(&self, node: &str, program: &str, arguments: &[&str], port: u16) -> Service {
         let mut command = self.lab.command(node, program).unwrap();
         let service = Service(command.args(arguments).spawn().unwrap());
@@ -88,8 +90,8 @@ impl Bed {
         self.folder.path().join(name)
     }
 
-    /// What the off-ramp says of sessions that have ended, once there are so many: it says so after
-    /// the program has gone.
+    /// Returns the off-ramp's log lines about ended sessions, once there are this many: it logs
+    /// them after the program has exited.
     pub fn ended(&self, sessions: usize) -> Vec<String> {
         loop {
             let log = fs::read_to_string(self.path("offramp.log")).unwrap();
@@ -102,7 +104,7 @@ impl Bed {
         }
     }
 
-    /// `longhaul run` on the client, with an on-ramp of its own.
+    /// Runs `longhaul run` on the client, with an on-ramp of its own.
     pub fn run(&self, options: &[&str], program: &[&str]) -> Output {
         let mut command = self
             .lab
@@ -121,13 +123,13 @@ impl Bed {
     }
 }
 
-/// What the machine inside serves.
+/// Returns the content that the internal machine serves.
 pub fn served() -> Vec<u8> {
     common::noise(3 << 20, 7)
 }
 
 #[test]
-fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
+fn curl_and_wget_use_the_route_unchanged() {
     let Some(bed) = Bed::up() else { return };
     let inside = bed.lab.address("inside").unwrap();
     let url = format!("http://{inside}:5080/file");
@@ -171,7 +173,7 @@ fn curl_and_wget_are_on_the_route_and_see_a_plain_connection() {
             );
         }
     }
-    // Nothing listens there, which the off-ramp finds out.
+    // Nothing listens there, as the off-ramp finds out.
     let refused = bed.run(
         &[],
         &[

@@ -1,4 +1,4 @@
-//! Hosts without longhaul.
+//! Hosts without longhaul, to which it is copied.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ fn a_host_without_longhaul_is_brought_it() {
     );
     let brought = fs::metadata(&program).unwrap().modified().unwrap();
 
-    // It is there from now on, asked for or not, for as long as it is what was brought.
+    // It is used from now on, requested or not, as long as it is what was copied there.
     hosts.cp(&["alpha:big", "here/back"]).assert_done();
     hosts
         .cp(&["--bootstrap", "alpha:big", "here/again"])

@@ -5,7 +5,7 @@ use std::fs;
 use crate::hosts::{Hosts, noise, same};
 
 #[test]
-fn files_and_trees_go_there_and_back_without_a_server() {
+fn files_and_trees_are_copied_without_a_server() {
     let Some(hosts) = Hosts::up(&["alpha", "beta"]) else {
         return;
     };
@@ -30,7 +30,7 @@ fn files_and_trees_go_there_and_back_without_a_server() {
     ));
     hosts.cp(&["alpha:big", "here/back"]).assert_done();
     assert!(same(&hosts.path("here/big"), &hosts.path("here/back")));
-    // Whoever types the command decides for both ends.
+    // The user who runs the command decides for both ends.
     let unencrypted = hosts.cp(&["--no-encrypt", "alpha:big", "here/unencrypted"]);
     unencrypted.assert_done();
     assert_eq!(unencrypted.report["encrypted"], false);
@@ -44,13 +44,13 @@ fn files_and_trees_go_there_and_back_without_a_server() {
         .assert_done();
     assert!(same(&hosts.path("here/tree"), &hosts.path("here/copied")));
 
-    // A link at the host is its user's own.
+    // A link at the host belongs to its user.
     std::os::unix::fs::symlink("copied", hosts.home("alpha").join("link")).unwrap();
     hosts.cp(&["alpha:link/f3", "here/f3"]).assert_done();
     hosts.cp(&["here/big", "alpha:link/"]).assert_done();
     assert!(hosts.home("alpha").join("copied/big").is_file());
 
-    // What is there and differs stays, unless asked.
+    // An existing file that differs stays, unless asked.
     noise(&hosts.path("here/other"), 1000);
     let exists = hosts.cp(&["here/other", "alpha:big"]);
     assert_eq!(
@@ -100,7 +100,7 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
     let here = hosts.carried("client") - before;
     assert!(here < 1 << 20, "{here} bytes came here");
 
-    // The other way round, where the destination lets nobody in.
+    // In the other direction, where the destination admits no connections.
     hosts.block_data_ports_of("beta");
     let turned = hosts.cp(&[
         "--port-range",
@@ -135,7 +135,7 @@ fn a_copy_between_two_hosts_does_not_pass_here() {
 }
 
 #[test]
-fn files_are_listed_renamed_and_removed_where_one_can_log_in() {
+fn files_are_listed_renamed_and_removed_over_ssh() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };

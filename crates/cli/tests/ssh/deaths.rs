@@ -1,4 +1,4 @@
-//! Near sides that end before their copy does.
+//! Local sides that end before their copy does.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -6,18 +6,18 @@ use std::time::{Duration, Instant};
 
 use crate::hosts::{Hosts, noise};
 
-/// How long a far side may outlive its near side: what it allows itself to end, many times over.
+/// Time within which a far side must end after its local side: many times its own limit.
 const END_TIME_LIMIT: Duration = Duration::from_secs(20);
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 #[test]
-fn a_far_side_ends_with_its_near_side_and_no_key_is_on_a_command_line() {
+fn a_far_side_ends_with_the_client_and_shows_no_key() {
     let Some(hosts) = Hosts::up(&["alpha", "beta"]) else {
         return;
     };
     noise(&hosts.path("here/big"), 24 << 20);
     noise(&hosts.home("alpha").join("big"), 24 << 20);
-    // The link to beta carries this in some four seconds.
+    // The link to beta takes some four seconds for this.
     for paths in [["here/big", "beta:one"], ["alpha:big", "beta:two"]] {
         let mut command = hosts.longhaul();
         command.args(["cp", "-F", "config", "--json"]).args(paths);

@@ -1,4 +1,4 @@
-//! `docs/first-minutes.md`: every command of the page is typed, in its order, and prints what the
+//! `docs/first-minutes.md`: every command of the page is run in order, and its output is what the
 //! page shows.
 
 use std::fs;
@@ -9,23 +9,23 @@ use crate::page::{self, Kind, Step};
 use crate::shape::describes;
 
 const PAGE: &str = include_str!("../../../../docs/first-minutes.md");
-/// The host of the page, and the lab's host that it is: the one with the slow link.
+/// The host of the page, and its name in the lab: the one with the slow link.
 const STORE: (&str, &str) = ("store.example", "beta");
-/// For a command of the page.
+/// Time limit in seconds for a command of the page.
 const COMMAND_TIMEOUT_SECONDS: &str = "240";
 
 #[test]
-fn the_first_minutes_go_as_they_are_written() {
+fn first_minutes_page_runs_as_written() {
     let Some(hosts) = Hosts::up(&[]) else { return };
     let home = hosts.path("client-home");
     fs::create_dir_all(home.join("results/plots")).unwrap();
     noise(&home.join("notes.txt"), 500);
-    // Over the slow link it takes so long that it can be broken off.
+    // It takes long enough over the slow link to be interrupted.
     noise(&home.join("big.dat"), 64 << 20);
     noise(&home.join("results/run-1.dat"), 3 << 20);
     noise(&home.join("results/plots/one.svg"), 9000);
-    // What stands in ~/.ssh/config for a person: ssh itself looks for it in the home that the
-    // system knows.
+    // A person would write this into ~/.ssh/config. ssh itself looks for that file in the home that
+    // the system knows.
     let ssh = format!(
         "#!/bin/sh\nexec /usr/bin/ssh -F {} \"$@\"\n",
         hosts.path("config").display()
@@ -58,7 +58,7 @@ fn the_first_minutes_go_as_they_are_written() {
     ));
 }
 
-/// What went otherwise than shown.
+/// Returns the difference from the page, if any.
 fn run(hosts: &Hosts, step: &Step, exit: i32) -> Option<String> {
     let home = hosts.path("client-home");
     let path = format!("{}:/usr/bin:/bin", hosts.path("bin").display());

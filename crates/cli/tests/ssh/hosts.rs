@@ -1,5 +1,4 @@
-//! A client, two hosts with sshd, and a hub between them that forwards and can be told to let ports
-//! through no more.
+//! A client, two hosts with sshd, and a hub between them that forwards packets and can block ports.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -35,15 +34,15 @@ rate = "50 Mbit/s"
 
 /// Port of each sshd.
 const SSH_PORT: u16 = 2222;
-/// Ports for data, where a test blocks them.
+/// Ports for data in tests that block them.
 pub const PORTS: &str = "50000-50010";
 /// The login at each host.
 const USER: &str = "ana";
-/// Programs that the tests stand on beside those that every test does.
+/// Programs that these tests need in addition to those of every test.
 const PROGRAMS: [&str; 3] = ["sshd", "ssh", "ssh-keygen"];
 
-/// Runs before sshd, as root of its namespaces: folder of settings, home. Then sshd runs as an
-/// ordinary user, who is whoever runs the lab.
+/// Runs before sshd, as root of its namespaces, with the folder of settings and the home. Then sshd
+/// runs as an ordinary user, the one who runs the lab.
 const PREPARE_NAMESPACES: &str = "set -eu
 settings=$1 home=$2; shift 2
 mount --bind \"$settings/passwd\" /etc/passwd
@@ -57,17 +56,17 @@ cd /run
 export HOME=/run/ana
 exec unshare --user --map-user=1000 --map-group=1000 -- \"$@\"";
 
-/// The lab. Ends with its value.
+/// The lab, ended on drop.
 pub struct Hosts {
-    // Dropped in this order: what runs in the lab first.
+    // Dropped in this order: processes in the lab first.
     daemons: Vec<Service>,
     pub lab: Lab,
     dir: tempfile::TempDir,
 }
 
 impl Hosts {
-    /// Brings it up, with longhaul in the login's PATH at the hosts in `with_longhaul`; `None`,
-    /// with the reason printed, where this machine can't.
+    /// Starts it, with longhaul in the login's PATH at the hosts in `with_longhaul`. Prints why and
+    /// returns `None` if this machine can't.
     pub fn up(with_longhaul: &[&str]) -> Option<Self> {
         if let Some(missing) = PROGRAMS.iter().find(|name| program(name).is_none()) {
             eprintln!(
@@ -97,7 +96,8 @@ impl Hosts {
         }
         let at = hosts.dir.path().display().to_string();
         config += &format!(
-            "Host *\nPort {SSH_PORT}\nUser {USER}\nIdentityFile {at}/user\nIdentitiesOnly yes\nUserKnownHostsFile {at}/known_hosts\n\
+            "Host *\nPort {SSH_PORT}\nUser {USER}\nIdentityFile {at}/user\nIdentitiesOnly yes\n\
+             UserKnownHostsFile {at}/known_hosts\n\
              GlobalKnownHostsFile none\nStrictHostKeyChecking yes\nBatchMode yes\n"
         );
         fs::write(hosts.path("config"), config).unwrap();
@@ -128,7 +128,7 @@ impl Hosts {
         let address = self.lab.address(host).unwrap();
         let lines = format!("[{address}]:{SSH_PORT} {key}\n[::1]:{SSH_PORT} {key}\n");
         fs::write(&known, before + &lines).unwrap();
-        // A lab's nodes have no IPv6 by themselves; here it is for loopback alone.
+        // A lab's nodes have no IPv6 by default; here it is for loopback alone.
         self.run(
             host,
             "sh",
@@ -152,8 +152,10 @@ impl Hosts {
         };
         let authorized = self.path("user.pub");
         let config = format!(
-            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\nAuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
-             PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nPrintMotd no\nSetEnv PATH={path}\n",
+            "Port {SSH_PORT}\nListenAddress 0.0.0.0\nListenAddress ::\nHostKey {at}/host\n\
+             AuthorizedKeysFile {}\nStrictModes no\nUsePAM no\nUseDNS no\n\
+             PidFile none\nPasswordAuthentication no\nKbdInteractiveAuthentication no\n\
+             PrintMotd no\nSetEnv PATH={path}\n",
             authorized.display()
         );
         fs::write(settings.join("sshd_config"), config).unwrap();
@@ -179,7 +181,7 @@ impl Hosts {
                 "sshd of {host}: {said}"
             );
         }
-        // Read on, lest it waits for somebody who does.
+        // Read to the end, so that it does not wait for a reader.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     }
 
@@ -191,29 +193,29 @@ impl Hosts {
         fs::write(self.path("config"), alias + &config).unwrap();
     }
 
-    /// A program at the client that is a script.
+    /// Makes a script at the client that is a program.
     pub fn program(&self, name: &str, script: &str) {
         let file = self.path("bin").join(name);
         fs::write(&file, script).unwrap();
         fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A path of the client.
+    /// Returns a path of the client.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
-    /// The home directory at a host.
+    /// Returns the home directory at a host.
     pub fn home(&self, host: &str) -> PathBuf {
         self.path(&format!("{host}-home"))
     }
 
-    /// `longhaul` at the client.
+    /// Returns `longhaul` at the client.
     pub fn longhaul(&self) -> Command {
         self.longhaul_at("client")
     }
 
-    /// `longhaul` at the client, by a user without the rights of root.
+    /// Returns `longhaul` at the client, for a user without root's rights.
     pub fn unprivileged(&self) -> Command {
         let run = unprivileged(env!("CARGO_BIN_EXE_longhaul"));
         let mut command = self.lab.command("client", run.get_program()).unwrap();
@@ -238,13 +240,12 @@ impl Hosts {
         command
     }
 
-    /// Copies from or to the client, and what came of it.
+    /// Copies from or to the client, and returns the result.
     pub fn cp(&self, arguments: &[&str]) -> Copied {
         self.cp_at("client", arguments)
     }
 
-    /// Runs another command of `longhaul` at the client: its exit code, what it prints, and its
-    /// errors.
+    /// Runs another command of `longhaul` at the client. Returns its exit code, output and errors.
     pub fn files(&self, command: &str, arguments: &[&str]) -> (Option<i32>, String, String) {
         let mut longhaul = self.longhaul();
         let output = longhaul
@@ -260,7 +261,7 @@ impl Hosts {
         )
     }
 
-    /// The same at another node.
+    /// Copies at another node.
     pub fn cp_at(&self, node: &str, arguments: &[&str]) -> Copied {
         let mut command = self.longhaul_at(node);
         command
@@ -269,8 +270,8 @@ impl Hosts {
         Copied::of(command.output().unwrap())
     }
 
-    /// The command lines of the far sides that run in this lab, and of what stands between them and
-    /// this side.
+    /// Returns the command lines of the far sides that run in this lab, and of the processes
+    /// between them and this side.
     pub fn command_lines(&self) -> Vec<String> {
         let folder = self.dir.path().to_string_lossy().into_owned();
         let processes = fs::read_dir("/proc")
@@ -314,7 +315,7 @@ impl Hosts {
         }
     }
 
-    /// From now on the hub swallows TCP connections to the data ports of `node`.
+    /// Has the hub drop TCP connections to the data ports of `node`.
     pub fn block_data_ports_of(&self, node: &str) {
         let address = self.lab.address(node).unwrap().to_string();
         self.run(
@@ -336,7 +337,7 @@ impl Hosts {
         );
     }
 
-    /// Runs a program at a node, and gives what it prints.
+    /// Runs a program at a node, and returns its output.
     pub fn run(&self, node: &str, name: &str, arguments: &[&str]) -> String {
         let mut command = self.lab.command(node, program(name).unwrap()).unwrap();
         let output = command.args(arguments).output().unwrap();
@@ -345,7 +346,7 @@ impl Hosts {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// Bytes of payload and headers that the links of `node` have carried.
+    /// Returns the bytes of payload and headers that the links of `node` have carried.
     pub fn carried(&self, node: &str) -> u64 {
         let text = self.run(node, "cat", &["/proc/net/dev"]);
         let lines = text.lines().filter(|line| !line.contains("lo:"));
@@ -362,7 +363,7 @@ impl Hosts {
     }
 }
 
-/// How a copy went.
+/// Result of a copy.
 pub struct Copied {
     pub code: Option<i32>,
     pub report: Value,
@@ -393,7 +394,7 @@ impl Copied {
         }
     }
 
-    /// All went well.
+    /// Asserts that everything was copied.
     #[track_caller]
     pub fn assert_done(&self) {
         assert_eq!(
@@ -406,19 +407,19 @@ impl Copied {
         );
     }
 
-    /// What it failed with.
+    /// Returns the error.
     pub fn error(&self) -> String {
         self.report["error"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// Whether two trees hold the same.
+/// Returns true if two trees have the same content.
 pub fn same(one: &Path, other: &Path) -> bool {
     let diff = Command::new("diff").arg("-r").args([one, other]).status();
     diff.unwrap().success()
 }
 
-/// A file of noise.
+/// Writes a file of random bytes.
 pub fn noise(file: &Path, len: usize) {
     fs::write(file, common::noise(len, len as u64)).unwrap();
 }

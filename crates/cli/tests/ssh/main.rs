@@ -1,5 +1,5 @@
-//! The built command with hosts that have nothing but an OpenSSH server: real sshd on the nodes of
-//! a lab, real ssh between them.
+//! The built command with hosts that only run an OpenSSH server: real sshd on the nodes of a lab,
+//! real ssh between them.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 

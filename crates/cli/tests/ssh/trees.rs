@@ -43,7 +43,7 @@ impl Kind for OverSsh {
         self.hosts.signal_far_sides(signal);
     }
 
-    /// A far side is started with each attempt.
+    /// Each attempt starts a far side.
     fn repair(&mut self) {}
 }
 

@@ -1,9 +1,9 @@
-//! Which way the data takes, and what is said of it.
+//! The route that the data takes, and the messages about it.
 
 use crate::hosts::{Hosts, PORTS, noise, same};
 
 #[test]
-fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
+fn the_reachable_side_is_dialled_else_ssh_carries_the_data() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };
@@ -24,7 +24,7 @@ fn whichever_side_can_be_reached_is_and_ssh_itself_where_none_can() {
         "{:?}",
         reverse.notices
     );
-    // Known from last time, so that nothing is waited for.
+    // Remembered from last time, so that nothing is waited for.
     let again = copy(&["alpha:two", "here/two"]);
     assert_eq!(again.routes[0], "from the host");
     assert!(
@@ -61,7 +61,7 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
     };
     noise(&hosts.path("here/big"), 3 << 20);
     let copied = hosts.cp(&["-o", "ProxyJump=hub", "here/big", "alpha:"]);
-    // ssh hands its settings file on to the jump only since it is named with -F.
+    // ssh passes its settings file on to the jump only because it is named with -F.
     copied.assert_done();
     assert_eq!(copied.routes[0], "direct");
     assert!(same(
@@ -73,7 +73,7 @@ fn a_jump_host_is_passed_and_the_data_goes_directly() {
 }
 
 #[test]
-fn who_can_not_be_logged_in_to_is_reported_in_one_line() {
+fn failed_logins_are_reported_in_one_line() {
     let Some(hosts) = Hosts::up(&[]) else { return };
     noise(&hosts.path("here/f"), 10);
     let nobody = hosts.cp(&["-P", "2223", "here/f", "alpha:"]);
@@ -99,7 +99,7 @@ fn who_can_not_be_logged_in_to_is_reported_in_one_line() {
 }
 
 #[test]
-fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
+fn ipv6_addresses_work_for_login_and_data() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };
@@ -123,7 +123,7 @@ fn an_address_of_ipv6_is_logged_in_to_and_connected_to() {
 }
 
 #[test]
-fn flags_of_scp_are_taken_or_say_what_to_use() {
+fn scp_flags_work_or_suggest_a_replacement() {
     let Some(hosts) = Hosts::up(&["alpha"]) else {
         return;
     };
@@ -136,7 +136,7 @@ fn flags_of_scp_are_taken_or_say_what_to_use() {
     let compressed = hosts.files("cp", &["-C", "here/big", "alpha:never"]);
     assert_eq!(compressed.0, Some(2));
     assert!(compressed.2.contains("scp's -C: "), "{}", compressed.2);
-    // What copies left there: nothing.
+    // Copies left nothing there.
     let (code, out, errors) = hosts.files("leftovers", &["-r", "alpha:"]);
     assert_eq!((code, out.as_str()), (Some(0), ""), "{errors}");
 }

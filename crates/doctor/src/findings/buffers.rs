@@ -1,18 +1,18 @@
-//! Buffers: how much may be under way at once.
+//! Findings about buffers, which bound the data in flight.
 
 use super::{Cost, List, Mend, Severity, bytes};
 
 /// The largest window without window scaling (RFC 9293).
 const PLAIN_WINDOW: f64 = 65_535.0;
-/// The kernel's settings are 32-bit numbers.
+/// Maximum of the kernel's settings, which are 32-bit numbers.
 const LARGEST: f64 = 2_147_483_647.0;
 const MIB: f64 = 1_048_576.0;
 
-/// Of a receive buffer, about half carries data: the rest is for the kernel's bookkeeping
-/// (`tcp_adv_win_scale` 1; newer kernels measure how much, and may get to two thirds).
+/// Share of a receive buffer that carries data. The kernel's bookkeeping takes the rest
+/// (`tcp_adv_win_scale` 1; newer kernels measure it, and may reach two thirds).
 const RECEIVE_SHARE: f64 = 0.5;
-/// A program that found its send buffer full is woken when a third of it is free, so between two
-/// thirds and all of it is under way.
+/// Share of a send buffer that is in flight. A program with a full buffer is woken when a third of
+/// it is free, so between two thirds and all of it is in flight.
 const SEND_SHARE: f64 = 0.75;
 
 pub(super) fn look(list: &mut List<'_>) {
@@ -22,8 +22,8 @@ pub(super) fn look(list: &mut List<'_>) {
     memory(list);
 }
 
-/// A buffer that holds two bandwidth-delay products: one of data, one of bookkeeping or, at the
-/// sender, of what waits to be sent. In whole MiB.
+/// Returns the buffer size for two bandwidth-delay products, in whole MiB: one for data, and one
+/// for bookkeeping or, at the sender, for unsent data.
 fn wanted(list: &List<'_>) -> f64 {
     ((2.0 * list.path.hop().bandwidth_delay_product() / MIB).ceil() * MIB).clamp(MIB, LARGEST)
 }
@@ -104,11 +104,11 @@ fn send(list: &mut List<'_>) {
     );
 }
 
-/// What programs may set for themselves. Longhaul leaves buffers to the kernel, so this is about
-/// others.
+/// Checks the buffers that programs may set themselves. Longhaul leaves buffers to the kernel, so
+/// this is about other programs.
 fn explicit(list: &mut List<'_>) {
     let tcp = &list.facts.tcp;
-    // The kernel doubles what is asked; of a receive buffer half of that holds data, of a send
+    // The kernel doubles the requested size. Of a receive buffer half of that holds data, of a send
     // buffer more.
     let limits = [
         ("rmem_max", tcp.rmem_max.known()),
@@ -145,7 +145,7 @@ fn explicit(list: &mut List<'_>) {
     }
 }
 
-/// All of TCP's memory: above the second number buffers shrink.
+/// Checks the memory of all TCP connections: above the second number, buffers shrink.
 fn memory(list: &mut List<'_>) {
     let tcp = &list.facts.tcp;
     let Some(&mem) = tcp.mem.known() else { return };

@@ -1,10 +1,11 @@
-//! The machine behind the network: processors, clock, limits, disk.
+//! Findings about the machine itself: processors, clock, limits, disk.
 
 use longhaul_proto::{SIGNING_AHEAD, SIGNING_WINDOW};
 
 use super::{Cost, List, Mend, Severity, Side, rate, seconds};
 
-/// A copy holds a file open for every one under way, a depot several descriptors for every session.
+/// Descriptors that should be available: a copy holds one per open file, a depot several per
+/// session.
 const DESCRIPTORS: u64 = 4096;
 
 pub(super) fn look(list: &mut List<'_>) {
@@ -26,7 +27,8 @@ fn ciphers(list: &mut List<'_>) {
             let cost = Cost::bound(bps, list.path);
             let text = match streams <= cores as f64 {
                 true => format!(
-                    "{}; {streams:.0} streams (--streams {streams:.0}) use as many of the {cores} cores",
+                    "{}; {streams:.0} streams (--streams {streams:.0}) use as many of the {cores} \
+                     cores",
                     cost.text
                 ),
                 false => format!(
@@ -46,7 +48,8 @@ fn ciphers(list: &mut List<'_>) {
     }
     if cpu.aes.known() == Some(&false) {
         let cost = Cost::words(
-            "AES is computed in plain instructions, some ten times slower than with the processor's own",
+            "AES is computed in plain instructions, some ten times slower than with the \
+             processor's own",
         );
         list.add(
             "no-aes",
@@ -64,10 +67,12 @@ fn governor(list: &mut List<'_>) {
     };
     if matches!(governor.as_str(), "powersave" | "conservative") {
         let cost = Cost::words(
-            "cores run slower than they can while packets come in bursts; rates above cannot be counted on",
+            "cores run slower than they can while packets come in bursts; rates above cannot be \
+             counted on",
         );
         let mends = vec![Mend::command(
-            "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > $f; done",
+            "for f in /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor; do echo performance > \
+             $f; done",
         )];
         list.add(
             "governor",
@@ -86,15 +91,14 @@ fn clock(list: &mut List<'_>) {
         .filter(|_| list.side == Side::Here);
     if let Some(skew) = skew {
         let apart = skew.seconds.abs();
-        // What is signed here is from the past for a clock that is ahead, and from the future for
-        // one that is behind (LH-SIGN-2).
+        // Signatures made here appear old to a clock that is ahead, and in the future to one that
+        // is behind (LH-SIGN-2).
         let window = if skew.seconds > 0.0 {
             SIGNING_WINDOW
         } else {
             SIGNING_AHEAD
         };
-        // Half the window is left for the time a set-up takes and for what the clocks go on to
-        // drift.
+        // Half the window is reserved for the set-up time and for further drift of the clocks.
         if apart - skew.uncertainty_seconds > window.as_secs_f64() / 2.0 {
             let what = format!(
                 "the far clock is {} {} this one",
@@ -140,7 +144,8 @@ fn descriptors(list: &mut List<'_>) {
     };
     if limit < DESCRIPTORS {
         let cost = Cost::words(format!(
-            "copies of many files, and depots, need up to {DESCRIPTORS}: they wait or are refused beyond {limit}"
+            "copies of many files, and depots, need up to {DESCRIPTORS}: they wait or are refused \
+             beyond {limit}"
         ));
         let mend = Mend {
             now: format!("ulimit -Hn {DESCRIPTORS}"),

@@ -1,4 +1,4 @@
-//! The device that leads to the far host, or, where that is not known, every device.
+//! Findings about the device that leads to the far host or, if it is unknown, about every device.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use quantities::{
 use super::{Cost, List, Mend, Severity, bytes, rate};
 use crate::facts::{Link, Route};
 
-/// Up to here a core's stack carries single packets without trouble.
+/// Rate up to which a core processes single packets without trouble.
 const PLAIN_RATE: f64 = 1e9;
 /// A super-packet of segmentation offload, in bytes.
 const SUPER_PACKET: f64 = 65_536.0;
@@ -98,7 +98,8 @@ fn queues(list: &mut List<'_>, link: &Link) {
         }
         if queue.kind.as_str() == "netem" {
             let cost = Cost::words(
-                "delays, loses or reorders packets as it was told to: an emulator's queue has no place on a machine at work",
+                "delays, loses or reorders packets as it was told to: an emulator's queue has no \
+                 place on a machine at work",
             );
             let mends = vec![Mend::command(format!(
                 "tc qdisc del dev {} root",
@@ -122,7 +123,7 @@ fn offloads(list: &mut List<'_>, link: &Link) {
         .filter(|(_, fact)| fact.known() == Some(&false))
         .map(|(name, _)| *name)
         .collect();
-    // With GSO the stack cuts late by itself, so TSO alone missing costs little.
+    // With GSO the stack segments late by itself, so the lack of TSO alone costs little.
     if off.is_empty() || off == ["tso"] {
         return;
     }
@@ -189,8 +190,8 @@ fn errors(list: &mut List<'_>, link: &Link) {
     }
 }
 
-/// The command that sets an MTU or a congestion control on the route to one host, keeping what is
-/// known of it.
+/// Returns the command that sets an MTU or a congestion control on the route to one host, and keeps
+/// its other known properties.
 pub(super) fn replace_route(
     to: IpAddr,
     route: &Route,

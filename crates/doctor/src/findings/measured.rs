@@ -1,10 +1,10 @@
-//! What was measured towards the far host.
+//! Findings about the measurements towards the far host.
 
 use super::{Cost, List, Mend, Severity, links, seconds, tcp};
 use crate::path::{Discovery, Measured, Negotiated, PathMtu};
 
-/// The kernel tries smaller segments after so many timeouts in a row (`tcp_retries1`), the first of
-/// at least 200 ms.
+/// Consecutive timeouts after which the kernel tries smaller segments (`tcp_retries1`), the first
+/// of at least 200 ms.
 const TIMEOUTS: i32 = 3;
 const FIRST_TIMEOUT: f64 = 0.2;
 
@@ -51,7 +51,9 @@ fn black_hole(list: &mut List<'_>, measured: &Measured, mtu: PathMtu) {
         list.add("mtu-black-hole", Severity::Advice, what, cost, mends);
     } else {
         let cost = Cost {
-            text: "transfers stop at the first full packet and time out after minutes; small answers get through, so logins seem to work".to_owned(),
+            text: "transfers stop at the first full packet and time out after minutes; small \
+                answers get through, so logins seem to work"
+                .to_owned(),
             limit_bps: Some(0.0),
         };
         mends.push(Mend::sysctl("net.ipv4.tcp_mtu_probing", 1).noting(format!(
@@ -62,8 +64,8 @@ fn black_hole(list: &mut List<'_>, measured: &Measured, mtu: PathMtu) {
     }
 }
 
-/// What this end offers, and a connection did not get: the far end does not want it, or something
-/// on the way takes it out.
+/// Checks the options that this end offers and the connection lacks: the far end has them off, or a
+/// middlebox removes them.
 fn agreed(list: &mut List<'_>, negotiated: &Negotiated) {
     let tcp_here = &list.facts.tcp;
     let on = |fact: &crate::fact::Fact<bool>| fact.known() == Some(&true);

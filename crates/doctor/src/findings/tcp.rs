@@ -1,4 +1,4 @@
-//! How TCP behaves: what it reports to the other end, how it answers losses, what it remembers.
+//! Findings about TCP: options, reaction to losses, cached metrics.
 
 use quantities::{
     ByteCount,
@@ -9,11 +9,12 @@ use super::{Cost, List, Mend, Severity, rate, seconds};
 use crate::fact::Name;
 use crate::facts::CachedMetrics;
 
-/// How long a segment may live in the network (RFC 9293, 3.4.2), in seconds.
+/// Maximum lifetime of a segment in the network (RFC 9293, 3.4.2), in seconds.
 const MAXIMUM_SEGMENT_LIFETIME: f64 = 120.0;
-/// Losses that come together when a queue overflows; an example for a cost in words.
+/// Example number of losses when a queue overflows, for a cost in words.
 const EXAMPLE_LOSSES: f64 = 10.0;
-/// From how long a recovery on costs: a stream of a minute or so would notice.
+/// Recovery time from which the cost is serious, in seconds: a stream of a minute or so would
+/// notice.
 const LONG_RECOVERY: f64 = 10.0;
 
 pub(super) fn look(list: &mut List<'_>) {
@@ -38,8 +39,9 @@ fn timestamps(list: &mut List<'_>) {
     }
 }
 
-/// Without timestamps, an old segment may be taken for a new one once numbers come round within a
-/// segment's lifetime (RFC 7323, 5), and round trips are measured once a window.
+/// Returns the cost of missing timestamps. An old segment may be mistaken for a new one once
+/// sequence numbers wrap within a segment's lifetime (RFC 7323, 5), and round trips are measured
+/// once a window.
 pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
     let wrap = 4_294_967_296.0 * 8.0 / bps.max(1.0);
     let unsafe_ = wrap < MAXIMUM_SEGMENT_LIFETIME;
@@ -49,7 +51,8 @@ pub(super) fn without_timestamps(bps: f64) -> (Severity, Cost) {
         ""
     };
     let text = format!(
-        "the round trip is measured once a window instead of with every acknowledgement, and at {} sequence numbers come round every {}{end}",
+        "the round trip is measured once a window instead of with every acknowledgement, and at {} \
+         sequence numbers come round every {}{end}",
         rate(bps),
         seconds(wrap)
     );
@@ -75,10 +78,12 @@ fn sack(list: &mut List<'_>) {
     }
 }
 
-/// Without selective acknowledgement one loss is repaired each round trip (RFC 6582).
+/// Returns the cost of missing selective acknowledgement: one loss is repaired per round trip (RFC
+/// 6582).
 pub(super) fn without_sack(rtt: f64) -> Cost {
     Cost::words(format!(
-        "one loss is repaired each round trip: {EXAMPLE_LOSSES:.0} losses in a window take {} instead of {}",
+        "one loss is repaired each round trip: {EXAMPLE_LOSSES:.0} losses in a window take {} \
+         instead of {}",
         seconds(EXAMPLE_LOSSES * rtt),
         seconds(rtt)
     ))
@@ -90,7 +95,8 @@ fn congestion(list: &mut List<'_>) {
         .measured
         .as_ref()
         .filter(|_| list.side == super::Side::Here);
-    // What a connection really got goes before the route, and that before the setting.
+    // The connection's actual congestion control takes precedence over the route's, and that over
+    // the setting.
     let of_connection = measured
         .and_then(|measured| measured.negotiated.known())
         .and_then(|negotiated| negotiated.congestion.as_ref());
@@ -113,7 +119,8 @@ fn congestion(list: &mut List<'_>) {
             let reno = under(CongestionControl::Reno);
             let recovery = reno.recovery().as_secs_f64();
             let text = format!(
-                "after a single loss reno takes {} to come back to {}: it fills the path only if fewer than one segment in {} is lost",
+                "after a single loss reno takes {} to come back to {}: it fills the path only if \
+                 fewer than one segment in {} is lost",
                 seconds(recovery),
                 rate(list.path.rate_bps),
                 count(one_in(&reno))
@@ -123,7 +130,7 @@ fn congestion(list: &mut List<'_>) {
             } else {
                 Severity::Advice
             };
-            // Found even where this machine offers nothing better.
+            // Reported even if this machine offers nothing better.
             let mends = change_to(list, &["cubic", "bbr"], &current)
                 .into_iter()
                 .collect();
@@ -138,13 +145,14 @@ fn congestion(list: &mut List<'_>) {
         }
         "cubic" => {
             let one_in = one_in(&under(CongestionControl::Cubic));
-            // One loss in a hundred thousand segments is a clean wire; more than it bears is no
+            // One loss in a hundred thousand segments is a clean path; tolerating more does not
             // matter.
             if one_in > 1e5
                 && let Some(mend) = change_to(list, &["bbr"], &current)
             {
                 let text = format!(
-                    "cubic fills {} only if fewer than one segment in {} is lost; bbr does not slow down for single losses",
+                    "cubic fills {} only if fewer than one segment in {} is lost; bbr does not \
+                     slow down for single losses",
                     rate(list.path.rate_bps),
                     count(one_in)
                 );
@@ -161,14 +169,14 @@ fn congestion(list: &mut List<'_>) {
     }
 }
 
-/// The command for the first of `wanted` that can be had. A route that names one goes before the
-/// setting.
+/// Returns the command for the first available of `wanted`. A congestion control on the route takes
+/// precedence over the setting.
 fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
     let tcp = &list.facts.tcp;
     let has = |names: Option<&Vec<Name>>, name: &str| {
         names.is_some_and(|names| names.iter().any(|n| n.as_str() == name))
     };
-    // Inside a network namespace only those allowed may be set.
+    // Inside a network namespace only the allowed ones can be set.
     let may = |name: &&&str| {
         has(tcp.allowed.known(), name)
             || (tcp.mem.known().is_some() && has(tcp.available.known(), name))
@@ -184,8 +192,15 @@ fn change_to(list: &List<'_>, wanted: &[&str], current: &Name) -> Option<Mend> {
         && let Some(to) = route.to
     {
         return Some(
-            Mend::command(super::links::replace_route(to, route, Some(name), route.mtu)).noting(
-                "the route names a congestion control, which goes before net.ipv4.tcp_congestion_control",
+            Mend::command(super::links::replace_route(
+                to,
+                route,
+                Some(name),
+                route.mtu,
+            ))
+            .noting(
+                "the route names a congestion control, which goes before \
+                 net.ipv4.tcp_congestion_control",
             ),
         );
     }
@@ -219,7 +234,8 @@ fn memory_of_hosts(list: &mut List<'_>) {
         if ssthresh < window {
             let rounds = window - ssthresh;
             let text = format!(
-                "every new connection leaves slow start at {ssthresh:.0} of {window:.0} segments; growing by one each round trip, the rest takes {}",
+                "every new connection leaves slow start at {ssthresh:.0} of {window:.0} segments; \
+                 growing by one each round trip, the rest takes {}",
                 seconds(rounds * list.path.rtt_seconds)
             );
             let what = format!(
@@ -262,10 +278,11 @@ fn idle(list: &mut List<'_>) {
     }
     let ramp = list.path.hop().ramp(ByteCount(u64::MAX));
     let (rounds, lost) = (ramp.round_trips, ramp.time.as_secs_f64());
-    // Below a second nobody notices.
+    // Less than half a second is not noticeable.
     if lost >= 0.5 {
         let text = format!(
-            "a stream that paused for longer than its retransmission timeout begins again with {INITIAL_WINDOW} segments: {rounds} round trips, {}, until it is back at {}",
+            "a stream that paused for longer than its retransmission timeout begins again with \
+             {INITIAL_WINDOW} segments: {rounds} round trips, {}, until it is back at {}",
             seconds(lost),
             rate(list.path.rate_bps)
         );

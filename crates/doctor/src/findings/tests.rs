@@ -1,5 +1,5 @@
-//! Made-up machines: each finding fires where it should, with its cost and its command, and nowhere
-//! else.
+//! Fictional machines: each finding appears where it should, with its cost and its command, and
+//! nowhere else.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn name(text: &str) -> Name {
     Name::new(text).unwrap()
 }
 
-/// A machine on which nothing is wrong at 1 Gbit/s x 100 ms (a bandwidth-delay product of 12.5 MB).
+/// A machine without findings at 1 Gbit/s x 100 ms (a bandwidth-delay product of 12.5 MB).
 fn sound() -> Facts {
     let names = |names: &[&str]| Fact::Known(names.iter().map(|text| name(text)).collect());
     Facts {
@@ -92,7 +92,7 @@ fn sound() -> Facts {
     }
 }
 
-/// A measurement in which nothing is wrong.
+/// A measurement without findings.
 fn clean() -> Measured {
     Measured {
         address: (HOST, 7511).into(),
@@ -133,7 +133,7 @@ fn measured(change: impl FnOnce(&mut Measured)) -> Path {
     }
 }
 
-/// The only finding on a machine that is sound but for `change`.
+/// Returns the only finding on a sound machine after `change`.
 fn only(path: &Path, change: impl FnOnce(&mut Facts)) -> Finding {
     let mut facts = sound();
     change(&mut facts);

@@ -1,4 +1,4 @@
-//! How fast one core encrypts: TLS 1.3's ciphers in the library that sessions use, in records of
+//! Encryption rate of one core: TLS 1.3's ciphers in the library that sessions use, in records of
 //! TLS's largest size.
 
 use std::time::{Duration, Instant};
@@ -10,9 +10,9 @@ use aws_lc_rs::aead::{
 use crate::fact::{Fact, Name};
 use crate::facts::CipherRate;
 
-/// The largest record of TLS (RFC 8446, 5.1).
+/// Maximum bytes of a TLS record (RFC 8446, 5.1).
 const RECORD: usize = 16 * 1024;
-/// Long enough to see past one time slice of another program, several times.
+/// Long enough to outlast several time slices of another program.
 const MEASURED_TIME: Duration = Duration::from_millis(40);
 
 pub(super) fn measure() -> Fact<Vec<CipherRate>> {
@@ -46,7 +46,7 @@ fn rate(algorithm: &'static Algorithm) -> Result<u64, aws_lc_rs::error::Unspecif
         )
         .map(|_| ())
     };
-    // Tables and caches.
+    // Warms up tables and caches.
     seal(0)?;
     let (start, mut records) = (Instant::now(), 0u32);
     while start.elapsed() < MEASURED_TIME {

@@ -40,7 +40,7 @@ fn governor() -> Fact<crate::fact::Name> {
         .into()
 }
 
-/// Files a process may have open at once, at most.
+/// Returns the maximum number of files that a process may have open.
 pub(super) fn descriptors() -> Fact<u64> {
     Fact::Known(getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX))
 }

@@ -1,4 +1,5 @@
-//! How fast a directory's disk writes and reads: one file, bounded in size and time, removed again.
+//! Write and read rate of a directory's disk, measured with one file that is bounded in size and
+//! time and then removed.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -9,12 +10,12 @@ use std::time::{Duration, Instant};
 use crate::fact::{Fact, Text};
 use crate::facts::Disk;
 
-/// Bounds of a measurement.
+/// Limits of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub struct Probe {
-    /// Bytes written, at most.
+    /// Maximum bytes written.
     pub bytes: u64,
-    /// Time for writing, and again for reading. A flush that has begun is waited for.
+    /// Time for writing, and again for reading. A flush under way is awaited.
     pub time: Duration,
 }
 
@@ -28,11 +29,11 @@ impl Default for Probe {
 }
 
 const CHUNK_BYTES: usize = 1 << 20;
-/// `O_DIRECT` wants memory aligned to a block; no disk has larger ones than a page.
+/// Alignment of memory for `O_DIRECT`, in bytes. No disk has blocks larger than a page.
 const ALIGN: usize = 4096;
 const NAME: &str = ".longhaul-doctor-probe";
 
-/// Measures; what goes wrong is reported in the facts.
+/// Measures. Errors are reported in the facts.
 pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
     let shown = Text::new(&directory.display().to_string());
     let file = directory.join(format!("{NAME}.{}", std::process::id()));
@@ -50,7 +51,7 @@ pub(super) fn measure(directory: &Path, bounds: Probe) -> Disk {
             };
         }
     };
-    // Gone from the directory at once, and from the disk when it is closed, however this program
+    // Removed from the directory at once, and from the disk when it is closed, however this program
     // ends.
     let removed = std::fs::remove_file(&file);
     let mut memory = vec![0; CHUNK_BYTES + ALIGN];
@@ -78,12 +79,12 @@ fn create(file: &Path, direct: bool) -> io::Result<File> {
     if direct {
         options.custom_flags(libc::O_DIRECT);
     }
-    // A file system may take the flag and then refuse: found out with the first write, by the
-    // caller.
+    // A file system may accept the flag and then refuse it: the caller finds that out with the
+    // first write.
     options.open(file)
 }
 
-/// Nothing that a disk or file system could compress or share.
+/// Fills it with data that a disk or file system cannot compress or deduplicate.
 fn fill(chunk: &mut [u8]) {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
     for word in chunk.chunks_mut(8) {
@@ -102,14 +103,14 @@ fn write(file: &mut File, chunk: &[u8], bounds: Probe) -> io::Result<u64> {
         file.write_all(chunk)?;
         bytes += chunk.len() as u64;
     }
-    // Written is what survives a power failure.
+    // Data counts as written if it survives a power failure.
     file.sync_data()?;
     Ok(per_second(bytes, start))
 }
 
 fn read(file: &mut File, chunk: &mut [u8], bounds: Probe) -> io::Result<u64> {
     file.rewind()?;
-    // Where O_DIRECT is not to be had, at least ask for the cache to be dropped.
+    // Without O_DIRECT, at least ask for the cache to be dropped.
     let _ = rustix::fs::fadvise(&*file, 0, None, rustix::fs::Advice::DontNeed);
     let (start, mut bytes) = (Instant::now(), 0);
     while start.elapsed() < bounds.time {

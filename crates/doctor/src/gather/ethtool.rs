@@ -1,4 +1,4 @@
-//! Rate, duplex and offloads of a device: `SIOCETHTOOL`, whose questions need no privilege.
+//! Rate, duplex and offloads of a device: `SIOCETHTOOL`, whose queries need no privilege.
 #![allow(unsafe_code)] // no kept library asks these questions without an asynchronous runtime
 
 use std::io;
@@ -38,7 +38,7 @@ struct Settings {
 const _: () =
     assert!(size_of::<Settings>() == 44 && std::mem::offset_of!(Settings, speed_high) == 28);
 
-/// Fills in what `ethtool` knows of the device.
+/// Fills in the properties that `ethtool` reports for the device.
 pub(super) fn look(link: &mut Link) {
     let socket = socket(AddressFamily::INET, SocketType::DGRAM, None);
     let socket = match socket {
@@ -68,7 +68,7 @@ pub(super) fn look(link: &mut Link) {
 
 fn rate(socket: &OwnedFd, link: &Link) -> (Fact<u64>, Fact<bool>) {
     if let Some(kind) = &link.kind {
-        // A tun device says 10 Mbit/s whatever it carries.
+        // A tun device reports 10 Mbit/s whatever it carries.
         let why = format!("a {kind} device has no rate of its own");
         return (Fact::unknown(&why), Fact::unknown(&why));
     }
@@ -89,7 +89,8 @@ fn rate(socket: &OwnedFd, link: &Link) -> (Fact<u64>, Fact<bool>) {
     }
 }
 
-/// Speed in two halves, all ones or zero when unknown; duplex 0 half, 1 full, else unknown.
+/// Parses the settings. Speed comes in two halves, all ones or zero if unknown; duplex is 0 for
+/// half, 1 for full, and otherwise unknown.
 fn read_settings(low: u16, high: u16, duplex: u8) -> (Fact<u64>, Fact<bool>) {
     const WHY: &str = "the device does not say";
     let speed = match (u32::from(high) << 16) | u32::from(low) {
@@ -103,14 +104,15 @@ fn read_settings(low: u16, high: u16, duplex: u8) -> (Fact<u64>, Fact<bool>) {
     (speed, duplex)
 }
 
-/// What the kernel writes an answer into: plain numbers throughout, in which any bytes are valid.
+/// Structures that the kernel writes an answer into: plain numbers throughout, for which any bytes
+/// are valid.
 trait Question {}
 impl Question for Value {}
 impl Question for Settings {}
 
 fn ask<T: Question>(socket: &OwnedFd, device: &str, question: &mut T) -> io::Result<()> {
     let mut name: [libc::c_char; libc::IFNAMSIZ] = [0; libc::IFNAMSIZ];
-    // One is left for the zero at its end.
+    // One byte is left for the terminating zero.
     let room = name.iter_mut().take(libc::IFNAMSIZ - 1);
     if device.len() >= libc::IFNAMSIZ {
         return Err(io::Error::new(
@@ -127,10 +129,10 @@ fn ask<T: Question>(socket: &OwnedFd, device: &str, question: &mut T) -> io::Res
             ifru_data: std::ptr::from_mut(question).cast(),
         },
     };
-    // SAFETY: `request` is a complete `struct ifreq` with a zero-ended name; its data points to
-    // `question`, exclusively borrowed through the call, whose layout is the one that the command
-    // in its first field asks for (`Question` is implemented for those two types only), and the
-    // kernel writes no more than that.
+    // SAFETY: `request` is a complete `struct ifreq` with a zero-ended name. Its data points to
+    // `question`, which is exclusively borrowed through the call. The layout of `question` is the
+    // one that the command in its first field asks for, as `Question` is implemented for those two
+    // types only. The kernel writes no more than that.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as _, &raw mut request) };
     if result < 0 {
         Err(io::Error::last_os_error())
@@ -144,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn loopback_has_segmentation_offload_and_no_device_has_no_answer() {
+    fn loopback_has_offloads_and_a_missing_device_has_none() {
         let socket = socket(AddressFamily::INET, SocketType::DGRAM, None).unwrap();
         let mut value = Value {
             command: GET_TSO,

@@ -1,6 +1,6 @@
-//! Network devices: `RTM_GETLINK` and `RTM_GETQDISC`, and what `ethtool` knows of each.
+//! Network devices: `RTM_GETLINK` and `RTM_GETQDISC`, and the properties that `ethtool` reports.
 //! `/sys/class/net` is not used: it shows the devices of the namespace in which `/sys` was mounted,
-//! which need not be this one.
+//! which may be another one.
 
 use std::io;
 
@@ -23,11 +23,11 @@ const IFF_LOOPBACK: u32 = 8;
 /// `TC_H_ROOT`.
 const ROOT: u32 = 0xffff_ffff;
 
-/// More devices are not reported.
+/// Maximum number of devices reported.
 const MOST_LINKS: usize = 64;
 const MOST_QUEUES: usize = 32;
 
-/// Devices that are up, each with its number.
+/// Returns the devices that are up, each with its index.
 pub(super) fn read(connection: &mut Connection) -> io::Result<Vec<(u32, Link)>> {
     let answers = connection.dump(GET_LINK, &[0; LINK_HEADER])?;
     let queues = connection.dump(GET_QDISC, &[0; QDISC_HEADER]);
@@ -48,7 +48,7 @@ pub(super) fn read(connection: &mut Connection) -> io::Result<Vec<(u32, Link)>> 
     Ok(links)
 }
 
-/// A device that is up and no loopback.
+/// Parses a device. Returns `None` for loopback and for devices that are down.
 fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
     if *kind != NEW_LINK {
         return None;
@@ -60,9 +60,9 @@ fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
     }
     let found = attributes(payload, LINK_HEADER);
     let name = |of: &[u8]| text_of(of).and_then(|text| Name::new(text).ok());
-    // IFLA_LINKINFO, and in it IFLA_INFO_KIND.
+    // IFLA_LINKINFO, which contains IFLA_INFO_KIND.
     let made_by = find(&found, 18).and_then(|info| find(&attributes(info, 0), 1).and_then(name));
-    // IFLA_QDISC: the root's kind, reported even where it is not listed.
+    // IFLA_QDISC: the root's kind, reported even if it is not listed.
     let root = find(&found, 6).and_then(name);
     let counters = find(&found, 23).and_then(counters);
     Some((
@@ -93,7 +93,7 @@ fn link((kind, payload): &Answer) -> Option<(u32, Link)> {
     ))
 }
 
-/// What is listed is more than the root's name alone.
+/// Replaces the root's name by the listed queues, which have more detail.
 fn add_queues(link: &mut Link, queues: impl Iterator<Item = (u32, Queue)>) {
     let mut queues: Vec<Queue> = queues.map(|(_, queue)| queue).take(MOST_QUEUES).collect();
     if !queues.is_empty() {
@@ -133,7 +133,7 @@ fn queue((kind, payload): &Answer) -> Option<(u32, Queue)> {
     ))
 }
 
-/// `TCA_TBF_RATE64`, else the 32 bits of `struct tc_tbf_qopt`, in bytes a second.
+/// Parses `TCA_TBF_RATE64`, or else the 32 bits of `struct tc_tbf_qopt`, in bytes per second.
 fn tbf_rate(options: &[u8]) -> Option<u64> {
     let found = attributes(options, 0);
     let long =
@@ -158,7 +158,7 @@ fn counters(value: &[u8]) -> Option<Counters> {
         tx_packets: at(1)?,
         rx_errors: at(4)?,
         tx_errors: at(5)?,
-        // rx_missed_errors: what the device had no room for.
+        // rx_missed_errors: packets dropped for lack of buffers in the device.
         rx_missed: at(15).unwrap_or(0),
     })
 }
@@ -245,7 +245,10 @@ mod tests {
     proptest! {
         #[test]
         fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
-            let _ = (link(&(NEW_LINK, bytes.clone())), queue(&(NEW_QDISC, bytes.clone())), tbf_rate(&bytes), counters(&bytes));
+            let _ = (
+                link(&(NEW_LINK, bytes.clone())), queue(&(NEW_QDISC, bytes.clone())),
+                tbf_rate(&bytes), counters(&bytes)
+            );
         }
     }
 }

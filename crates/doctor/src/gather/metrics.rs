@@ -1,4 +1,4 @@
-//! What TCP remembers of a host: the generic netlink family `tcp_metrics`.
+//! Cached TCP metrics of a host: the generic netlink family `tcp_metrics`.
 
 use std::io;
 use std::net::IpAddr;
@@ -9,13 +9,13 @@ use crate::facts::CachedMetrics;
 
 /// `struct genlmsghdr`.
 const HEADER: usize = 4;
-/// The controller's number and its question for a family by name.
+/// The netlink controller's number, and its command to look up a family by name.
 const CONTROLLER: u16 = 16;
 const GET_FAMILY: u8 = 3;
 /// `TCP_METRICS_CMD_GET`.
 const GET: u8 = 1;
 
-/// What is remembered; `None` when that is nothing.
+/// Returns the cached metrics; `None` without any.
 pub(super) fn read(host: IpAddr) -> io::Result<Option<CachedMetrics>> {
     let mut connection = Connection::open(GENERIC)?;
     let mut question = vec![GET_FAMILY, 1, 0, 0];
@@ -36,7 +36,7 @@ pub(super) fn read(host: IpAddr) -> io::Result<Option<CachedMetrics>> {
 
 fn family((_, payload): &Answer) -> Option<u16> {
     let found = attributes(payload, HEADER);
-    // Only if it answers what was asked: CTRL_ATTR_FAMILY_NAME, CTRL_ATTR_FAMILY_ID.
+    // Only if the answer fits the question: CTRL_ATTR_FAMILY_NAME, CTRL_ATTR_FAMILY_ID.
     find(&found, 2)
         .and_then(text_of)
         .filter(|name| *name == "tcp_metrics")?;
@@ -48,7 +48,7 @@ fn family((_, payload): &Answer) -> Option<u16> {
 
 fn metrics((_, payload): &Answer) -> Option<CachedMetrics> {
     let found = attributes(payload, HEADER);
-    // TCP_METRICS_ATTR_ADDR_IPV4, _IPV6; _VALS holds each number under its own plus one.
+    // TCP_METRICS_ATTR_ADDR_IPV4, _IPV6; _VALS holds each metric under its own number plus one.
     let host = find(&found, 1)
         .or_else(|| find(&found, 2))
         .and_then(address)?;
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_host_never_met_nothing_is_remembered() {
+    fn an_unknown_host_has_no_cached_metrics() {
         assert_eq!(read([198, 51, 100, 77].into()).unwrap(), None);
     }
 

@@ -1,8 +1,7 @@
-//! Questions to the kernel over netlink: the frame around questions and answers, and attributes by
-//! number.
+//! Netlink queries to the kernel: framing of queries and answers, and attributes by number.
 //!
-//! Only the few attributes that are wanted are looked at, each by itself, so that one which a newer
-//! kernel changed spoils no other.
+//! Only the few needed attributes are parsed, each by itself, so that a change in one by a newer
+//! kernel does not affect the others.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,20 +15,20 @@ pub(super) const GENERIC: isize = 16;
 const REQUEST: u16 = 0x1;
 const DUMP: u16 = 0x300;
 const HEADER: usize = 16;
-/// The most that answers to one question may amount to: some thousand devices.
+/// Maximum bytes of all answers to one query: enough for some thousand devices.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-/// A socket to the kernel.
+/// Socket to the kernel.
 pub(super) struct Connection {
     socket: Socket,
     sequence: u32,
 }
 
-/// One answer: its type and what follows the netlink header.
+/// An answer: its type, and the bytes after the netlink header.
 pub(super) type Answer = (u16, Vec<u8>);
 
 impl Connection {
-    /// Opens one for a netlink protocol.
+    /// Opens a socket for a netlink protocol.
     pub(super) fn open(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
@@ -40,7 +39,7 @@ impl Connection {
         })
     }
 
-    /// Asks for one thing.
+    /// Queries one object.
     pub(super) fn get(&mut self, kind: u16, body: &[u8]) -> io::Result<Answer> {
         let answers = self.ask(kind, REQUEST, body)?;
         answers.into_iter().next().ok_or_else(|| {
@@ -48,7 +47,7 @@ impl Connection {
         })
     }
 
-    /// Asks for all there is of a kind.
+    /// Queries all objects of a kind.
     pub(super) fn dump(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<Answer>> {
         self.ask(kind, REQUEST | DUMP, body)
     }
@@ -85,7 +84,7 @@ impl Connection {
         }
     }
 
-    /// The kernel answers at once or not at all.
+    /// Waits for an answer, for at most two seconds: the kernel answers at once or not at all.
     fn readable(&self) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let timeout = Timespec {
@@ -105,7 +104,7 @@ impl Connection {
     }
 }
 
-/// Takes the answers out of what came at once; whether that was the end.
+/// Parses the answers in one datagram. Returns true if they are complete.
 fn read_datagram(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Answer>) -> io::Result<bool> {
     let malformed = |_| {
         io::Error::new(
@@ -133,7 +132,7 @@ fn read_datagram(mut bytes: &[u8], sequence: u32, answers: &mut Vec<Answer>) -> 
     Ok(false)
 }
 
-/// An error message with number 0 is an acknowledgement.
+/// Checks an error message; number 0 is an acknowledgement.
 fn acknowledged(payload: &[u8]) -> io::Result<()> {
     match payload.first_chunk().copied().map(i32::from_ne_bytes) {
         Some(0) => Ok(()),
@@ -145,8 +144,8 @@ fn acknowledged(payload: &[u8]) -> io::Result<()> {
     }
 }
 
-/// The attributes that follow a fixed header of `skip` bytes: number and value. Ends at the first
-/// that is malformed.
+/// Returns the attributes after a fixed header of `skip` bytes, as number and value. Ends at the
+/// first malformed one.
 pub(super) fn attributes(payload: &[u8], skip: usize) -> Vec<(u16, Vec<u8>)> {
     let rest = payload.get(skip..).unwrap_or_default();
     NlasIterator::new(rest)
@@ -155,7 +154,7 @@ pub(super) fn attributes(payload: &[u8], skip: usize) -> Vec<(u16, Vec<u8>)> {
         .collect()
 }
 
-/// The attribute of that number.
+/// Returns the attribute of that number.
 pub(super) fn find(attributes: &[(u16, Vec<u8>)], kind: u16) -> Option<&[u8]> {
     attributes
         .iter()
@@ -163,12 +162,12 @@ pub(super) fn find(attributes: &[(u16, Vec<u8>)], kind: u16) -> Option<&[u8]> {
         .map(|(_, value)| value.as_slice())
 }
 
-/// A number of the machine's byte order.
+/// Parses a number in the machine's byte order.
 pub(super) fn u32_of(value: &[u8]) -> Option<u32> {
     value.first_chunk().copied().map(u32::from_ne_bytes)
 }
 
-/// Text that ends with a zero.
+/// Parses zero-terminated text.
 pub(super) fn text_of(value: &[u8]) -> Option<&str> {
     let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
     std::str::from_utf8(value.get(..end)?).ok()
@@ -227,7 +226,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..300), skip in 0usize..40) {
+        fn garbage_never_panics(
+            bytes in prop::collection::vec(any::<u8>(), 0..300), skip in 0usize..40
+        ) {
             let _ = read_datagram(&bytes, 0, &mut Vec::new());
             for (_, value) in attributes(&bytes, skip) {
                 let _ = (text_of(&value), u32_of(&value), attributes(&value, 0));

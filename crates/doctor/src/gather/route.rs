@@ -1,4 +1,4 @@
-//! The way to a host: `RTM_GETROUTE`.
+//! The route to a host: `RTM_GETROUTE`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -11,14 +11,14 @@ const NEW_ROUTE: u16 = 24;
 /// `struct rtmsg`.
 const HEADER: usize = 12;
 
-/// Addresses that stand for the rest of the world: of documentation networks (RFC 5737, RFC 3849),
-/// so no route names them.
+/// Addresses that only the default route covers: they are in documentation networks (RFC 5737, RFC
+/// 3849), which no specific route names.
 const SOMEWHERE: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1)),
     IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
 ];
 
-/// The route to `host`, or to the rest of the world.
+/// Returns the route to `host`, or the default route.
 pub(super) fn read(
     connection: &mut Connection,
     host: Option<IpAddr>,
@@ -80,7 +80,7 @@ fn route((kind, payload): &Answer, host: Option<IpAddr>, links: &[(u32, Link)]) 
     })
 }
 
-/// An address, by its length.
+/// Parses an address, by its length.
 pub(super) fn address(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => value.first_chunk::<4>().map(|octets| IpAddr::from(*octets)),
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_is_asked_and_loopback_is_no_way_out() {
+    fn the_kernels_route_is_read_and_loopback_excluded() {
         let mut connection = Connection::open(ROUTE).unwrap();
         let links = links::read(&mut connection).unwrap();
         let there = read(&mut connection, Some(Ipv4Addr::LOCALHOST.into()), &links);

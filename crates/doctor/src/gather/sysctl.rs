@@ -6,7 +6,7 @@ use std::io::Read;
 use crate::fact::Name;
 use crate::facts::Tcp;
 
-/// A setting is a line; nothing here is longer.
+/// Maximum bytes of a setting, which is one line.
 const MAX_SETTING_BYTES: u64 = 4096;
 
 pub(super) fn tcp() -> Tcp {
@@ -51,7 +51,7 @@ fn read(path: &str) -> Result<String, String> {
     read_file(&format!("/proc/sys/{path}"))
 }
 
-/// The text of a small file of the kernel's.
+/// Returns the text of a small file of the kernel's.
 pub(super) fn read_file(path: &str) -> Result<String, String> {
     let mut text = String::new();
     File::open(path)

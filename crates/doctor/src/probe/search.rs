@@ -1,16 +1,15 @@
-//! Finds the largest size that arrives, with few questions: a packet that vanishes takes a second
-//! to be sure of.
+//! Finds the largest size that arrives with few probes, as it takes a second to be sure that a
+//! packet vanished.
 
-/// Sizes that paths have, because of what they are made of: Ethernet, jumbo frames, PPPoE, tunnels
-/// of many kinds.
+/// Common path MTUs: Ethernet, jumbo frames, PPPoE, tunnels of many kinds.
 const USUAL_SIZES: [u32; 24] = [
     576, 1006, 1200, 1280, 1300, 1340, 1360, 1380, 1392, 1400, 1412, 1420, 1428, 1436, 1440, 1450,
     1454, 1460, 1472, 1476, 1480, 1492, 1500, 4352,
 ];
 
-/// The largest size from `least` to below `most` that arrives, where `most` does not; `None` when
-/// not even `least` does. Usual sizes are found exactly; between two of them the lower is taken,
-/// which arrives as well.
+/// Returns the largest size from `least` to below `most` that arrives, where `most` does not, or
+/// `None` if not even `least` does. Common sizes are found exactly. Between two of them the lower
+/// is returned, which arrives as well.
 pub(super) fn largest(least: u32, most: u32, arrives: &mut dyn FnMut(u32) -> bool) -> Option<u32> {
     if !arrives(least) {
         return None;
@@ -56,7 +55,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_found_arrives(mtu in 576u32..70_000, most in 577u32..70_000) {
+        fn the_found_size_arrives(mtu in 576u32..70_000, most in 577u32..70_000) {
             let found = largest(576, most, &mut |size| size <= mtu).unwrap();
             prop_assert!(found <= mtu && found >= 576 && found < most);
         }

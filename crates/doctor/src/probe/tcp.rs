@@ -1,5 +1,4 @@
-//! Probing with TCP: the kernel of the far host acknowledges a segment whatever the program there
-//! makes of it.
+//! Probing with TCP: the far host's kernel acknowledges a segment, whatever its program does.
 
 use std::io::{self, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -16,16 +15,16 @@ use super::Fate;
 use crate::fact::Name;
 use crate::path::Negotiated;
 
-/// How often the kernel is asked whether the segment was acknowledged.
+/// Interval at which the kernel is asked whether the segment was acknowledged.
 const ACK_POLL_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 5_000_000,
 };
 
-/// How a host met an attempt to connect.
+/// Result of an attempt to connect.
 pub(super) struct Dialled {
-    /// One round trip: from the first packet to the answer, whether it took the connection or
-    /// refused.
+    /// One round trip: from the first packet to the answer, whether it accepted or refused the
+    /// connection.
     pub rtt: Duration,
     /// The connection, unless it was refused.
     pub connection: Option<TcpStream>,
@@ -36,7 +35,7 @@ pub(super) fn dial(address: SocketAddr, connect_timeout: Duration) -> io::Result
     match connect(address, None, connect_timeout) {
         Ok(connection) => {
             let elapsed = start.elapsed();
-            // The kernel's own measure leaves out how long this program took to wake up.
+            // The kernel's own measurement excludes the time that this program took to wake up.
             let measured = TcpInfo::read(&connection).ok().map(|info| info.rtt);
             let rtt = measured
                 .filter(|rtt| !rtt.is_zero())
@@ -64,7 +63,7 @@ fn connect(
         Type::STREAM,
         Some(Protocol::TCP),
     )?;
-    // Never in pieces, whatever the system's default.
+    // Never fragmented, whatever the system's default.
     if address.is_ipv4() {
         set_ip_mtu_discover(&socket, Ipv4PathMtuDiscovery::WANT)?;
     } else {
@@ -79,7 +78,7 @@ fn connect(
     Ok(socket.into())
 }
 
-/// What a connection agreed on.
+/// Returns the options that a connection negotiated.
 pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
     let info = TcpInfo::read(connection).map_err(|error| error.to_string())?;
     let congestion = SockRef::from(connection)
@@ -100,8 +99,8 @@ pub(super) fn negotiated(connection: &TcpStream) -> Result<Negotiated, String> {
     })
 }
 
-/// Sends one full segment, in a packet of at most `size` bytes (else as large as it gets), on a
-/// connection of its own: the packet's size, and what became of it.
+/// Sends one full segment on a connection of its own, in a packet of at most `size` bytes (or as
+/// large as possible). Returns the packet's size and its fate.
 pub(super) fn segment(
     address: SocketAddr,
     size: Option<u32>,
@@ -109,7 +108,7 @@ pub(super) fn segment(
 ) -> Result<(u32, Fate), String> {
     let words = |error: io::Error| error.to_string();
     let headers = if address.is_ipv4() { 40 } else { 60 };
-    // Lost set-ups are repeated after 1 s and 3 s.
+    // Lost set-up packets are retransmitted after 1 s and 3 s.
     let connect_timeout = Duration::from_secs(5) + 4 * rtt;
     let largest = size.map(|size| size.saturating_sub(headers));
     let mut connection = connect(address, largest, connect_timeout).map_err(words)?;
@@ -118,8 +117,8 @@ pub(super) fn segment(
     let packet = before.send_mss + options + headers;
     let data = vec![0; before.send_mss as usize];
     connection.write_all(&data).map_err(words)?;
-    // Two or more repeats of the segment are in this, yet the kernel's own search for a smaller
-    // size is not (three).
+    // Long enough for two or more retransmissions of the segment, but not for the three after which
+    // the kernel itself tries a smaller size.
     let deadline =
         Instant::now() + Duration::from_millis(600).max(10 * rtt + Duration::from_millis(200));
     let fate = loop {
@@ -136,11 +135,11 @@ pub(super) fn segment(
         if Instant::now() >= deadline {
             break Fate::Vanished;
         }
-        // Woken by a reset; else by the clock.
+        // Woken by a reset, or else by the timeout.
         let mut wait = [PollFd::new(&connection, PollFlags::empty())];
         let _ = poll(&mut wait, Some(&ACK_POLL_INTERVAL));
     };
-    // What is left in the buffer must not linger on.
+    // Data left in the buffer must not keep the connection open.
     let _ = SockRef::from(&connection).set_linger(Some(Duration::ZERO));
     Ok((packet, fate))
 }

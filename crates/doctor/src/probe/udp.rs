@@ -1,6 +1,6 @@
-//! Probing with datagrams to a port where nothing should listen: the host says so (ICMP "port
-//! unreachable"), and thereby that the datagram arrived; a router that drops it for its size may
-//! say that.
+//! Probing with datagrams to a port where nothing should listen. The host reports that (ICMP "port
+//! unreachable"), which shows that the datagram arrived. A router that drops it for its size may
+//! report that instead.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
@@ -14,12 +14,13 @@ use rustix::net::sockopt::{
 
 use super::Fate;
 
-/// Where traceroute sends to as well: no service has it.
+/// Port that traceroute uses as well: no service listens there.
 const PORT: u16 = 33_434;
-/// Hosts send such answers at most once a second after the first few (Linux: `icmp_ratelimit`).
+/// Time to wait for an answer. Hosts send such answers at most once a second after the first few
+/// (Linux: `icmp_ratelimit`).
 const ANSWER: Duration = Duration::from_millis(1200);
 
-/// A socket that sends datagrams whole, whatever the kernel believes of the path.
+/// A socket that sends unfragmented datagrams, whatever path MTU the kernel has cached.
 pub(super) struct Prober {
     socket: UdpSocket,
     headers: u32,
@@ -54,14 +55,14 @@ impl Prober {
         })
     }
 
-    /// The largest packet that this end would send.
+    /// Returns the largest packet that this end would send.
     pub(super) const fn first_hop(&self) -> u32 {
         self.first_hop
     }
 
-    /// Sends a packet of `size` bytes and waits for what is said of it.
+    /// Sends a packet of `size` bytes, and waits for its fate.
     pub(super) fn datagram(&self, size: u32) -> io::Result<Fate> {
-        // What came too late for the question before.
+        // Discards a late answer to the previous probe.
         let _ = self.socket.take_error();
         let data = vec![0; size.saturating_sub(self.headers) as usize];
         match self.socket.send(&data) {

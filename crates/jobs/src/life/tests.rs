@@ -24,7 +24,7 @@ fn ended(life: Life, now: Moment, end: End) -> Life {
 }
 
 #[test]
-fn it_runs_once_it_is_due_and_one_agent_at_a_time() {
+fn a_job_runs_when_due_at_one_agent() {
     let life = Life::new(100);
     let claim = |life: Life, now| after(life, now, Event::Claim { until: now + LEASE });
     assert_eq!(claim(life, 99), Err(Refused::NotDue));
@@ -38,7 +38,7 @@ fn it_runs_once_it_is_due_and_one_agent_at_a_time() {
 }
 
 #[test]
-fn a_job_whose_agent_is_gone_is_another_agents_and_the_first_one_is_ignored() {
+fn a_lost_agents_job_moves_on_and_its_messages_are_stale() {
     let first = running(0);
     assert_eq!(after(first, LEASE - 1, LOST), Err(Refused::Held));
     let known = after(first, 1, Event::Lost { known: true }).unwrap();
@@ -62,7 +62,7 @@ fn a_job_whose_agent_is_gone_is_another_agents_and_the_first_one_is_ignored() {
 }
 
 #[test]
-fn what_breaks_off_is_tried_again_later_and_later_unless_it_advances() {
+fn retries_back_off_unless_the_job_advances() {
     let mut life = Life::new(0);
     let (mut now, mut pauses) = (0, Vec::new());
     loop {
@@ -77,7 +77,7 @@ fn what_breaks_off_is_tried_again_later_and_later_unless_it_advances() {
     }
     assert_eq!(pauses.len() as u32, POLICY.max_in_vain);
     assert!(pauses[5] > 10 * pauses[0]);
-    // Each of these copies a little: it never gives up, and does not wait long.
+    // Each attempt copies a little, so the job never gives up, and does not wait long.
     let mut life = Life::new(0);
     for _ in 0..10 * POLICY.max_in_vain {
         life = after(
@@ -92,13 +92,13 @@ fn what_breaks_off_is_tried_again_later_and_later_unless_it_advances() {
         life = ended(life, now, End::BrokeOff { advanced: true });
         assert!(life.due - now <= 2 * POLICY.first_pause);
     }
-    // Somebody who knows better need not wait.
+    // A user's retry skips the wait.
     let life = ended(running(0), 0, End::BrokeOff { advanced: false });
     assert_eq!(after(life, 1, Event::Retry).unwrap().due, 1);
 }
 
 #[test]
-fn one_that_runs_is_stopped_before_it_is_paused_or_cancelled() {
+fn a_running_job_stops_before_pause_or_cancel() {
     for (event, state) in [
         (Event::Pause, State::Paused),
         (Event::Cancel, State::Cancelled),
@@ -109,7 +109,7 @@ fn one_that_runs_is_stopped_before_it_is_paused_or_cancelled() {
             assert_eq!(ended(stopping, 2, end).state, state);
         }
         assert_eq!(after(stopping, LEASE, LOST).unwrap().state, state);
-        // It came to its end all the same.
+        // It completed all the same.
         assert_eq!(ended(stopping, 2, End::Done).state, State::Done);
         // Without an agent there is nothing to wait for.
         assert_eq!(after(Life::new(0), 0, event).unwrap().state, state);
@@ -125,7 +125,7 @@ fn one_that_runs_is_stopped_before_it_is_paused_or_cancelled() {
 }
 
 #[test]
-fn an_end_is_an_end_until_somebody_retries() {
+fn end_states_last_until_a_retry() {
     let done = ended(running(0), 1, End::Done);
     for event in [
         Event::Pause,
@@ -148,7 +148,7 @@ fn an_end_is_an_end_until_somebody_retries() {
 fn words_are_read_back() {
     for state in State::ALL {
         assert_eq!(State::from_word(state.word()), Some(state));
-        // In JSON they are the same.
+        // JSON uses the same words.
         assert_eq!(
             State::deserialize(IntoDeserializer::<ValueError>::into_deserializer(
                 state.word()
@@ -185,11 +185,12 @@ fn events() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever happens: a lease is there exactly while it runs, fences only grow, a wish to stop
-    /// is never forgotten but by the one who resumes, and from every state there is a way to an
-    /// end.
+    /// In every order of events, a lease exists exactly while the job runs, and fences only grow. A
+    /// wish to stop lasts unless the job is resumed, and every state can reach an end state.
     #[test]
-    fn whatever_happens_it_stays_whole(events in prop::collection::vec((events(), 0i64..5000), 1..60)) {
+    fn job_life_stays_consistent_in_any_order(
+        events in prop::collection::vec((events(), 0i64..5000), 1..60)
+    ) {
         let (mut life, mut now) = (Life::new(0), 0);
         for (event, later) in events {
             now += later;

@@ -28,7 +28,7 @@ impl Job {
         self.whole = self.whole.with_parts(Parts::of(&self.parts));
     }
 
-    /// What happens to a part. Whether anything did.
+    /// Applies an event to a part. Returns true if it changed something.
     fn part(&mut self, which: usize, event: Event) -> bool {
         let Ok(after) = self.parts[which].after(event, self.now, &POLICY, 7) else {
             return false;
@@ -38,7 +38,7 @@ impl Job {
         true
     }
 
-    /// What happens to the job's own run.
+    /// Applies an event to the job's own run. Returns true if it changed something.
     fn whole(&mut self, event: Event) -> bool {
         let Ok(after) = self.whole.after(event, self.now, &POLICY, 7) else {
             return false;
@@ -68,7 +68,7 @@ impl Job {
 }
 
 #[test]
-fn it_runs_when_no_part_is_left_whatever_became_of_them() {
+fn a_split_job_runs_when_no_part_is_left() {
     let mut job = Job::new(3);
     let until = LEASE;
     for (part, end) in [End::Done, End::Failed, End::Done].into_iter().enumerate() {
@@ -88,7 +88,7 @@ fn it_runs_when_no_part_is_left_whatever_became_of_them() {
 }
 
 #[test]
-fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
+fn a_split_job_pauses_and_resumes_with_its_parts() {
     let mut job = Job::new(3);
     job.claim(0);
     job.claim(1);
@@ -104,7 +104,7 @@ fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
     job.ask(Event::Resume).unwrap();
     assert_eq!(job.whole.state, State::Split);
     assert_eq!(job.states(), [State::Done, State::Queued, State::Queued]);
-    // Before it has come to rest it goes on at once.
+    // Resumed before it has come to rest, it continues at once.
     job.claim(1);
     job.ask(Event::Pause).unwrap();
     job.ask(Event::Resume).unwrap();
@@ -114,7 +114,7 @@ fn it_rests_when_its_parts_do_and_goes_on_with_those_that_are_left() {
 }
 
 #[test]
-fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
+fn a_split_job_is_cancelled_once_no_part_runs() {
     let mut job = Job::new(3);
     job.claim(0);
     job.end(0, End::Done);
@@ -123,7 +123,7 @@ fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
     assert_eq!(job.whole.state, State::Split);
     assert_eq!(job.ask(Event::Pause), Err(Refused::State(State::Cancelled)));
     job.now = LEASE;
-    // Its agent was killed in this very moment.
+    // Its agent was killed at this moment.
     assert!(job.part(1, Event::Lost { known: false }));
     assert_eq!(job.whole.state, State::Cancelled);
     assert_eq!(
@@ -136,7 +136,7 @@ fn it_is_cancelled_when_no_part_runs_and_retried_with_those_that_were() {
 }
 
 #[test]
-fn asked_to_try_again_it_does_not_wait_for_parts_that_wait() {
+fn retry_does_not_wait_for_waiting_parts() {
     let mut job = Job::new(2);
     assert_eq!(job.ask(Event::Retry), Err(Refused::State(State::Split)));
     job.claim(0);
@@ -156,7 +156,7 @@ fn asked_to_try_again_it_does_not_wait_for_parts_that_wait() {
         fence,
         end: End::BrokeOff { advanced: true }
     }));
-    // Its own run has what the part had: that is tried, not the part.
+    // The job's own run took over the part's work: that is retried, not the part.
     job.ask(Event::Retry).unwrap();
     assert_eq!(
         (job.whole.state, job.parts[0].state),
@@ -175,7 +175,7 @@ fn asked_to_try_again_it_does_not_wait_for_parts_that_wait() {
     );
 }
 
-/// What agents and people do, in any order.
+/// Actions of agents and users, in any order.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Claim(usize),
@@ -203,7 +203,9 @@ fn steps() -> impl Strategy<Value = Step> {
         2 => Just(Step::ClaimWhole),
         2 => end().prop_map(Step::EndWhole),
         1 => Just(Step::LostWhole),
-        2 => prop_oneof![Just(Event::Pause), Just(Event::Resume), Just(Event::Cancel), Just(Event::Retry)].prop_map(Step::Ask),
+        2 => prop_oneof![
+            Just(Event::Pause), Just(Event::Resume), Just(Event::Cancel), Just(Event::Retry)
+        ].prop_map(Step::Ask),
     ]
 }
 
@@ -234,13 +236,13 @@ impl Job {
             .iter()
             .all(|part| part.state.is_end() || part.state == State::Paused);
         match self.whole.state {
-            // No job runs, or may run, while a part of it can.
+            // While a part can run, the job itself neither runs nor may run.
             State::Queued | State::Running | State::Waiting | State::Done | State::Failed => {
                 prop_assert_eq!(parts.left, 0);
             }
             State::Split => {
                 prop_assert!(parts.left > 0);
-                // What is to stop has nothing that begins.
+                // Nothing begins in a job that is to stop.
                 if self.whole.wish != Wish::Run {
                     prop_assert!(parts.running > 0);
                     let stopping = |part: &Life| match part.state {
@@ -251,7 +253,7 @@ impl Job {
                 }
             }
             State::Paused => prop_assert!(resting),
-            // Cancelled, nothing of it runs or ever will by itself.
+            // Nothing of a cancelled job runs, or will run by itself.
             State::Cancelled => prop_assert_eq!(parts.left, 0),
         }
         Ok(())
@@ -261,11 +263,12 @@ impl Job {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
-    /// Whatever order ends, deaths, pauses and the like come in: the job runs only when none of its
-    /// parts can, a part that is done stays done, and from wherever it has come there is a way to
-    /// its end on which nobody need be asked but to resume.
+    /// In every order of events, the job runs only when none of its parts can, and a part that is
+    /// done stays done. The job can reach its end from every state; only resuming needs a user.
     #[test]
-    fn whatever_happens_a_job_and_its_parts_fit_together(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)) {
+    fn a_job_and_its_parts_stay_consistent(
+        count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..80)
+    ) {
         let mut job = Job::new(count);
         job.check()?;
         for (step, later) in steps {
@@ -277,11 +280,12 @@ proptest! {
                 prop_assert!(was.state != State::Done || part.state == State::Done);
             }
         }
-        if matches!((job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)) {
+        if matches!(
+            (job.whole.state, job.whole.wish), (State::Paused, _) | (State::Split, Wish::Pause)
+        ) {
             job.ask(Event::Resume).unwrap();
         }
-        // From here on agents do what they can, one thing after the other, until there is nothing
-        // more.
+        // From here on agents do what they can, one step after the other, until nothing is left.
         for _ in 0..100 {
             job.now += 1_000_000;
             let now = job.now;
@@ -299,10 +303,11 @@ proptest! {
         prop_assert_eq!(Parts::of(&job.parts).left, 0);
     }
 
-    /// Asked to stop, it stops as soon as its agents have received that, and nothing begins
-    /// meanwhile.
+    /// A job that is to stop stops once its agents know, and nothing begins meanwhile.
     #[test]
-    fn once_it_is_cancelled_nothing_begins(count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)) {
+    fn nothing_begins_after_cancel(
+        count in 1usize..6, steps in prop::collection::vec((steps(), 0i64..40_000), 0..40)
+    ) {
         let mut job = Job::new(count);
         for (step, later) in steps {
             job.now += later;

@@ -1,5 +1,5 @@
-//! A far side as the client of another one: the data goes between the two, and whoever started them
-//! receives how it goes.
+//! A far side as the client of another one. The data goes between the two, and the side that
+//! started them receives reports.
 
 use std::future::Future;
 use std::path::PathBuf;
@@ -25,10 +25,10 @@ use crate::message::{
 };
 use crate::search::{DIRECTION_TIME_LIMIT, SETUP_TIMEOUT, to_host};
 
-/// Between two answers that report how the copy stands.
+/// Interval between progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Copies, reporting what happens, and at last how it ended.
+/// Copies, and reports events and at last the result.
 pub(super) async fn run(ask: CopyAsk, identity: Arc<Identity>, answers: UnboundedSender<Answer>) {
     let server = match reach(&ask, identity).await {
         Ok(server) => server,
@@ -80,7 +80,7 @@ async fn reporting_progress<T>(
     }
 }
 
-/// The sessions to the other far side, the first of which stands.
+/// Sessions to the other far side, with the first one established.
 struct Reached {
     sessions: SessionConnector,
     first: Mutex<Option<Session>>,
@@ -248,12 +248,12 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Reports what happens. Entries that are done are reported one by one only to a near side that
-/// wants them, and has to keep up.
+/// Reporter of events. Completed entries are only reported to a side that wants them, which must
+/// keep up.
 struct Reporting {
     answers: UnboundedSender<Answer>,
     report_done: bool,
-    /// The near side knows the events of waiting.
+    /// True if the receiving side knows events about waiting.
     report_waiting: bool,
 }
 
@@ -290,7 +290,7 @@ impl Observer for Reporting {
                 blake3: hash.map(|hash| HEXLOWER.encode(&hash)),
                 same,
             },
-            // Of routes that nobody but the near side chooses.
+            // Only the side that started the copy chooses routes.
             Event::Done { .. } | Event::RouteJudged { .. } => return,
             Event::Failed { path, failure } => CopyEvent::Failed {
                 path,

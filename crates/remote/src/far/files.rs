@@ -1,5 +1,5 @@
-//! Looking at files and changing names, as the user who logged in: what was typed is resolved as
-//! that user means it, and [`Files`] does the rest.
+//! Lists files and changes names as the user who logged in. Typed paths are resolved as that user
+//! means them, and [`Files`] does the rest.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use longhaul_transfer::typed_path::source_name;
 use super::resolve;
 use crate::login::below_home;
 
-/// The files of this host, as far as its user may reach them.
+/// The files of this host that its user may access.
 #[derive(Default)]
 pub(super) struct LoginFiles {
     files: Option<Files>,
-    /// The paths of the last look, which is gone on with.
+    /// Paths of the last listing, which the next page continues.
     looked_at: Paths,
 }
 
 impl LoginFiles {
-    /// Answers. Blocking.
+    /// Answers a question. Blocking.
     pub(super) fn answer(&mut self, home: &Path, ask: &FilesAsk) -> FilesAnswer {
         self.try_answer(home, ask)
             .unwrap_or_else(FilesAnswer::Failed)
@@ -42,7 +42,7 @@ impl LoginFiles {
             }
         };
         let (real, paths) = resolved(home, ask)?;
-        // It ends with the process, which ends with ssh.
+        // Never set: work ends with the process, which ends with ssh.
         let stop = AtomicBool::new(false);
         let answer = files.answer(&real, &Anything, &stop);
         Ok(match ask {
@@ -56,12 +56,12 @@ impl LoginFiles {
     }
 }
 
-/// The paths of a question.
+/// Paths of a question.
 #[derive(Default)]
 struct Paths {
-    /// Beneath the root, and as they were typed.
+    /// Paths beneath the root, with their typed forms.
     known: Vec<(PathBytes, PathBytes)>,
-    /// The entry that is looked at itself, as it was typed.
+    /// The listed entry itself, as it was typed.
     itself: Option<PathBytes>,
 }
 
@@ -72,8 +72,9 @@ impl Paths {
         Ok(self.keep(real, typed))
     }
 
-    /// A name that goes or changes: never what a link leads to, slash or not, and none that stands
-    /// for a directory as `.` does, which may be typed by mistake for what is in it.
+    /// Resolves a name that is removed or changed. A link is never followed, with or without a
+    /// slash. A path like `.`, which may be typed by mistake for the content of a directory, is
+    /// refused.
     fn own_name(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
         if source_name(below_home(&typed.0)).is_empty() {
             return Err(FilesFailure::new(FilesFailureKind::RefusedPath, typed));
@@ -90,7 +91,7 @@ impl Paths {
         Ok(self.keep(real, typed))
     }
 
-    /// What a link to a directory leads to: it is listed as that directory, as ls does it.
+    /// Resolves a path to be listed: a link to a directory is listed as that directory, as ls does.
     fn listed(&mut self, home: &Path, typed: &PathBytes) -> Result<PathBytes, FilesFailure> {
         match resolve::typed(home, &typed.0).is_dir() {
             true => {
@@ -125,7 +126,7 @@ impl Paths {
         )
     }
 
-    /// With the paths that were typed in place of the real ones.
+    /// Replaces real paths in an answer by the typed ones.
     fn as_typed(&self, answer: FilesAnswer) -> FilesAnswer {
         match answer {
             FilesAnswer::Failed(failure) => FilesAnswer::Failed(FilesFailure {
@@ -143,7 +144,7 @@ impl Paths {
     }
 }
 
-/// The question with real paths.
+/// Replaces typed paths in a question by real ones.
 fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailure> {
     let mut paths = Paths::default();
     let ask = match ask.clone() {
@@ -178,7 +179,7 @@ fn resolved(home: &Path, ask: &FilesAsk) -> Result<(FilesAsk, Paths), FilesFailu
             overwrite,
         } => FilesAsk::Rename {
             from: paths.own_name(home, &from)?,
-            // A link to a directory is gone into.
+            // A link to a directory is followed.
             to: paths.listed(home, &to)?,
             overwrite,
         },
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_is_of_the_directory_that_was_typed() {
+    fn the_next_page_continues_the_typed_directory() {
         let home = tempfile::tempdir().unwrap();
         for name in ["d/a", "d/b"] {
             fs::create_dir_all(home.path().join(name)).unwrap();
@@ -283,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_changed_and_removed_and_nothing_is_replaced_unasked() {
+    fn names_change_and_nothing_is_replaced_unasked() {
         let home = tempfile::tempdir().unwrap();
         let at = home.path();
         let change = |ask: FilesAsk| match LoginFiles::default().answer(at, &ask) {

@@ -1,6 +1,6 @@
-//! The paths that were typed, as the user who logged in means them: beneath the home directory, or
-//! from the root. Symbolic links on the way are that user's and followed once, here; what is served
-//! is the real path, in which there are none.
+//! Typed paths as the user who logged in means them: beneath the home directory, or from the root.
+//! Symbolic links belong to that user and are followed once, here. The real path, which contains
+//! none, is served.
 
 use std::ffi::OsStr;
 use std::io;
@@ -13,29 +13,29 @@ use longhaul_transfer::typed_path::names_directory;
 
 use crate::login::below_home;
 
-/// Where a copy goes.
+/// Destination of a copy.
 #[derive(Debug, PartialEq)]
 pub(super) struct Place {
     /// The path itself.
     pub path: RelPath,
-    /// The directory that is written in: the path, or what it lies in.
+    /// The directory that is written to: the path, or its parent.
     pub directory: RelPath,
 }
 
-/// The home directory: `$HOME`, else where ssh starts programs.
+/// Returns the home directory: `$HOME`, or else where ssh starts programs.
 pub(super) fn home() -> PathBuf {
     std::env::var_os("HOME")
         .filter(|home| !home.is_empty())
         .map_or_else(|| PathBuf::from("."), PathBuf::from)
 }
 
-/// What was typed, from the root.
+/// Makes a typed path absolute.
 pub(super) fn typed(home: &Path, path: &[u8]) -> PathBuf {
     home.join(OsStr::from_bytes(below_home(path)))
 }
 
-/// A source. One that is missing is named all the same: the copy reports it. With `follow`, a
-/// symbolic link is what it leads to.
+/// Resolves a source. A missing one is returned all the same, so that the copy reports it. With
+/// `follow`, a symbolic link is replaced by its target.
 pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, String> {
     let full = typed(home, path);
     let ends_in_directory = names_directory(below_home(path));
@@ -48,7 +48,7 @@ pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, 
     };
     match real {
         Ok(real) => plain(path, &real),
-        // So is one that may not be reached, and the others are copied.
+        // The same for an inaccessible one; the others are copied.
         Err(error)
             if matches!(
                 error.kind(),
@@ -63,8 +63,8 @@ pub(super) fn source(home: &Path, path: &[u8], follow: bool) -> Result<RelPath, 
     }
 }
 
-/// A name that is looked at or changed, itself: what stands before it is resolved as far as it
-/// exists, and a symbolic link of that name is not followed unless its path ends with a slash.
+/// Resolves a name that is itself listed or changed. Its parent is resolved as far as it exists. A
+/// symbolic link of that name is only followed if the path ends with a slash.
 pub(super) fn name(home: &Path, path: &[u8]) -> Result<RelPath, PathError> {
     let full = typed(home, path);
     let ends_in_directory = names_directory(below_home(path));
@@ -86,7 +86,7 @@ pub(super) fn name(home: &Path, path: &[u8]) -> Result<RelPath, PathError> {
     RelPath::from_typed(real.as_os_str().as_bytes())
 }
 
-/// A destination. What it lies in must be there.
+/// Resolves a destination. Its parent must exist.
 pub(super) fn destination(home: &Path, path: &[u8]) -> Result<Place, String> {
     let full = typed(home, path);
     match full.canonicalize() {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_lie_beneath_home_and_links_are_the_users_own() {
+    fn sources_resolve_beneath_home_through_links() {
         let home = Home::new();
         let at = |path: &str, follow| source(home.0.path(), path.as_bytes(), follow).unwrap();
         for (path, follow, real) in [
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_are_written_in_themselves_or_in_what_they_lie_in() {
+    fn destinations_write_into_themselves_or_their_parent() {
         let home = Home::new();
         for (path, real, directory) in [
             ("data", "data", "data"),

@@ -1,5 +1,5 @@
-//! What the far side serves: a copy server for one key and some paths, reached over a listener of
-//! its own, over connections that it makes itself, or over standard input and output.
+//! The service of the far side: a copy server for one key and some paths. It is reached over a
+//! listener of its own, over connections that it makes itself, or over standard input and output.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::dial::{self, Attempts};
 use crate::message::{self, Answer, PathBytes, ServeAsk};
 use crate::ports::{PortRange, everywhere};
 
-/// How long a connection to the near side may take, session included.
+/// Time limit of a connection to the client, including its session.
 const DIAL_TIME_LIMIT: Duration = Duration::from_secs(4);
 
 pub(super) struct Serving {
@@ -29,8 +29,8 @@ pub(super) struct Serving {
 }
 
 impl Serving {
-    /// Begins, and answers. The client's clock is `clock_ahead_ms` milliseconds ahead of this
-    /// host's.
+    /// Starts to serve, and answers. The client's clock is `clock_ahead_ms` milliseconds ahead of
+    /// this host's.
     pub(super) async fn begin(
         ask: &ServeAsk,
         identity: Arc<Identity>,
@@ -95,8 +95,8 @@ impl Serving {
         }));
     }
 
-    /// Connects to the near side, at whichever of `hosts` proves to be it, in `within_ms`
-    /// milliseconds if that is said.
+    /// Connects to the client, at the one of `hosts` that proves to be it, within `within_ms`
+    /// milliseconds if given.
     pub(super) async fn dial(
         &self,
         hosts: &[String],
@@ -128,7 +128,7 @@ impl Serving {
         serve_session(self.server.clone(), session)
     }
 
-    /// Takes a session over `conn`, and serves it.
+    /// Accepts a session over `conn`, and serves it.
     pub(super) fn take_over(&self, conn: Conn) -> impl Future<Output = ()> + use<> {
         let (server, acceptor) = (self.server.clone(), self.acceptor.clone());
         async move {
@@ -139,8 +139,7 @@ impl Serving {
         }
     }
 
-    /// Ends what is under way: nothing is granted to anybody any more. Resolves when no copy is
-    /// left.
+    /// Ends work under way by withdrawing all grants. Resolves when no copy is left.
     pub(super) fn end(self) -> impl Future<Output = ()> + use<> {
         if let Some(accepting) = &self.accepting {
             accepting.abort();
@@ -149,7 +148,7 @@ impl Serving {
         let server = Arc::downgrade(&self.server);
         drop(self);
         async move {
-            // Its sessions hold it.
+            // Its sessions hold a reference.
             let mut look = tokio::time::interval(Duration::from_millis(10));
             while server.strong_count() > 0 {
                 look.tick().await;
@@ -158,7 +157,7 @@ impl Serving {
     }
 }
 
-/// The grants that the client gets, and the paths beneath the root.
+/// Returns the client's grants, and the paths beneath the root.
 fn granted(
     client: PublicKey,
     access: message::Access,
@@ -180,7 +179,8 @@ fn granted(
             message::Access::Write => Access::Write,
         };
         let place = resolve::destination(&home, &path.0)?;
-        // Whoever is logged in may know what is there: the same content again counts as written.
+        // The user may read existing files anyway, so a file with the same content counts as
+        // written.
         grants.grant(client, Access::Read, place.directory.clone());
         grants.grant(client, writes, place.directory);
         paths.push(place.path);
@@ -188,7 +188,7 @@ fn granted(
     Ok((grants, paths))
 }
 
-/// A listener on the first free port, for both families where there is IPv6.
+/// Listens on the first free port, for both families if the system has IPv6.
 async fn listen(
     ports: Option<PortRange>,
     options: impl Fn(std::net::SocketAddr) -> ListenOptions,

@@ -1,4 +1,4 @@
-//! Carries out at the controller what the planner decides, and keeps what is reserved.
+//! Carries out the planner's decisions at the controller, and tracks the reservation.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,26 +25,27 @@ use super::kept::{Kept, Reserved};
 use super::looks::Beside;
 use crate::cp::routing::Judged;
 
-/// How often it is asked how a reservation stands.
+/// Interval between queries for the state of a reservation.
 const STANDING_INTERVAL: Duration = Duration::from_secs(10);
-/// Grants that could not be had are asked for again after this long.
+/// Delay before grants that were not issued are requested again.
 const GRANTS_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// Paths at once, of a copy whose streams can be distinguished by their ports; else one.
+/// Maximum simultaneous paths of a copy whose streams have distinguishable ports. Other copies use
+/// one path.
 const PATHS: u32 = 4;
 
-/// What is reserved of a volume at any moment is at most so many times what it would be if it were
-/// spread evenly: where links are full for a part of the time.
+/// Limit of the reserved rate at any moment, as a multiple of the rate that would spread the volume
+/// evenly. It allows for links that are full part of the time.
 const MOST_BY_EVEN: f64 = 4.0;
 
-/// What became of an action.
+/// Result of an action.
 pub struct Done {
-    /// What the planner learns of it.
+    /// Event that informs the planner.
     pub event: Event,
-    /// The same for programs, in a word.
+    /// The state in one word, for programs.
     pub state: Option<&'static str>,
-    /// What was offered instead.
+    /// Offers that came with a refusal.
     pub offers: Option<Offers>,
-    /// Why it came to nothing.
+    /// Reason of a failure.
     pub error: Option<String>,
 }
 
@@ -72,7 +73,7 @@ impl From<ClientError> for Done {
     }
 }
 
-/// See the module.
+/// A copy's reservation at the controller.
 pub struct Book {
     controller: Option<(Arc<Controller>, PathBuf, String)>,
     of: Of,
@@ -83,23 +84,23 @@ pub struct Book {
     paths: Paths,
     looked: Option<Instant>,
     failed: BTreeSet<PathId>,
-    /// When to ask for grants.
+    /// When to request grants.
     grants_due: Option<GrantsDue>,
-    /// Verdicts on routes that the planner has received.
+    /// Number of route verdicts that the planner has received.
     judged: usize,
 }
 
-/// When grants are asked for.
+/// The time at which grants are requested.
 #[derive(Debug, Clone, Copy)]
 enum GrantsDue {
-    /// As soon as can be, or from then on.
+    /// At this instant or as soon after it as possible.
     After(Instant),
-    /// While those that there are last.
+    /// At this moment, while the current grants still hold.
     At(Moment),
 }
 
 impl Book {
-    /// Nothing is reserved.
+    /// Creates it with nothing reserved.
     pub fn new(mut of: Of) -> Self {
         Self {
             controller: of.controller.take(),
@@ -116,24 +117,24 @@ impl Book {
         }
     }
 
-    /// Who is asked.
+    /// Returns the controller, if one is used.
     pub fn controller(&self) -> Option<&Controller> {
         self.controller
             .as_ref()
             .map(|(controller, ..)| &**controller)
     }
 
-    /// The number of what is held or promised.
+    /// Returns the number of the held or promised reservation.
     pub const fn id(&self) -> Option<u64> {
         self.id
     }
 
-    /// Where the copy begins and ends on the map.
+    /// Returns the copy's ends on the map.
     pub const fn ends(&self) -> Option<&Ends> {
         self.ends.as_ref()
     }
 
-    /// Does it.
+    /// Carries out an action.
     pub async fn carry_out(&mut self, action: &Action) -> Done {
         let Some((controller, ..)) = &self.controller else {
             return Done::new(Event::Failed { is_passing: false }, None);
@@ -188,7 +189,7 @@ impl Book {
         };
         let mut granted = controller.reserve(&request, &key).await;
         if request.paths > 1 && matches!(&granted, Err(error) if !error.is_passing()) {
-            // A right may be for fewer paths.
+            // A key may be entitled to fewer paths.
             request.paths = 1;
             granted = controller.reserve(&request, &format!("{key}-1")).await;
         }
@@ -238,8 +239,8 @@ impl Book {
         let Some(id) = self.id else {
             return Done::new(Event::Failed { is_passing: true }, None);
         };
-        // Before it is promised, so that there is no moment in which a copy that is killed leaves
-        // what nobody knows of.
+        // Recorded before it is promised, so that a copy killed at any moment leaves a record of
+        // it.
         if self.kept.is_none()
             && let Some((_, state, url)) = &self.controller
         {
@@ -276,7 +277,7 @@ impl Book {
             .await;
         let is_gone = match &done.event {
             Event::Returned => true,
-            // It is over, or there is none: nothing is promised any more.
+            // The reservation is over or unknown: nothing is promised any more.
             Event::Failed { is_passing } => !is_passing,
             _ => false,
         };
@@ -301,8 +302,8 @@ impl Book {
         }
     }
 
-    /// What the controller says of the paths, every now and then: those that pass a link on which
-    /// there is too little have failed.
+    /// Asks the controller for the state of the paths, once per [`STANDING_INTERVAL`]. Paths over a
+    /// link with too little capacity have failed.
     pub async fn standing(&mut self) -> Vec<Event> {
         let is_due = self
             .looked
@@ -318,7 +319,7 @@ impl Book {
         }
     }
 
-    /// It is over, whoever ended it.
+    /// Forgets a reservation that has ended for any reason.
     fn lost(&mut self) -> Vec<Event> {
         self.id = None;
         self.looked = None;
@@ -354,7 +355,7 @@ impl Book {
         events
     }
 
-    /// What the copy finds of the ways that it was granted.
+    /// Converts the copy's new verdicts on its granted routes to events.
     pub fn judged(&mut self, judged: &[Judged]) -> Vec<Event> {
         let mut events = Vec::new();
         for one in judged.iter().skip(self.judged) {
@@ -375,7 +376,7 @@ impl Book {
         self.paths.forget_grants();
     }
 
-    /// Asks for grants of what is promised, where that is due and they can be used.
+    /// Requests grants for the promise, if they are due and can be used.
     pub async fn ask_for_grants(&mut self, now: Moment) {
         let is_due = match self.grants_due {
             Some(GrantsDue::After(due)) => due <= Instant::now(),
@@ -398,13 +399,13 @@ impl Book {
             }
             (Err(error), _) | (_, Err(error)) => {
                 tracing::info!(%error, "no grants for the depots on the reserved paths");
-                // Nothing is said of those that there are: they last until their end.
+                // The current grants are unaffected: they last until their end.
                 Some(GrantsDue::After(Instant::now() + GRANTS_AGAIN_AFTER))
             }
         };
     }
 
-    /// The ways of a moment, each with its rate in bit/s.
+    /// Returns the reserved routes of a moment, each with its rate in bit/s.
     pub fn ways(&self, promise: &Promise, now: Moment) -> Vec<(PathId, ReservedWay, f64)> {
         let ways = promise
             .at(now)
@@ -412,7 +413,7 @@ impl Book {
         ways.collect()
     }
 
-    /// What best effort has beside it at a moment.
+    /// Returns the reservation that runs beside best effort at a moment.
     pub fn beside(&self, promise: &Promise, now: Moment) -> Beside {
         let paths: Vec<_> = promise.at(now).collect();
         let is_told_apart = |(path, _): &(PathId, f64)| self.paths.way(*path, now).is_some();
@@ -422,7 +423,7 @@ impl Book {
         }
     }
 
-    /// What happened, in a line for people.
+    /// Describes an action and its result in one line for people.
     pub fn line(&self, action: &Action, done: &Done) -> Option<String> {
         let what = |ask: &Ask| match ask {
             Ask::Volume { bytes, .. } => ByteCount(*bytes).to_string(),
@@ -457,8 +458,8 @@ impl Book {
 fn asked(ask: Ask) -> (Wish, u64) {
     match ask {
         Ask::Volume { bytes, by } => {
-            // Beside best effort all the time where that goes: a burst is of no use to who cannot
-            // send that fast.
+            // Prefer a rate that lasts all the time beside best effort: a burst is useless to an
+            // end that cannot send that fast.
             let seconds = by.saturating_sub(unix_ms()).max(1) as f64 / 1000.0;
             let even = bytes as f64 * 8.0 / seconds;
             let wish = Wish::Volume {
@@ -477,7 +478,7 @@ fn asked(ask: Ask) -> (Wish, u64) {
     }
 }
 
-/// A new idempotency key; why there is none, where the system gives no random bytes.
+/// Makes a new idempotency key. Fails if the system gives no random bytes.
 fn key() -> Result<String, String> {
     let key = SessionId::random().map(|key| key.to_string());
     key.map_err(|error| format!("cannot make an idempotency key: {error}"))

@@ -1,4 +1,4 @@
-//! Where a copy's two ends are on the controller's map.
+//! The two ends of a copy on the controller's map.
 
 use std::net::IpAddr;
 
@@ -8,30 +8,33 @@ use longhaul_control_client::{ClientError, Controller};
 use longhaul_policy::HostPattern;
 use longhaul_proto::Endpoint;
 
-/// The ends, as the controller knows them.
+/// Names of both ends on the controller's map.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ends {
-    /// Where the bytes come from.
+    /// The end that sends.
     pub from: String,
-    /// Where they go.
+    /// The end that receives.
     pub to: String,
 }
 
-/// Why they are not known.
+/// Reasons why the ends are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum EndsError {
-    /// The controller does not say.
+    /// The controller did not answer.
     #[error(transparent)]
     Asked(#[from] ClientError),
-    /// This machine is not there.
+    /// This machine is not on the map. The controller's operator adds a host with its address, or
+    /// grants this key under the name of a host.
     #[error(
-        "this machine is not on the controller's map: its operator adds a host with its address, or grants this key under the name of a host"
+        "this machine is not on the controller's map: its operator adds a host with its address, \
+         or grants this key under the name of a host"
     )]
     NotOnMap,
 }
 
-/// Finds them. This machine is what the controller calls whoever asks, or else the host that has
-/// one of its addresses; the server is who has its name, or one of its addresses.
+/// Finds the ends. This machine is the host under whose name the controller knows its key, or else
+/// the host with one of its addresses. The server is the host with its name, or with one of its
+/// addresses.
 ///
 /// # Errors
 /// [`EndsError`].
@@ -47,7 +50,7 @@ pub async fn find(
     };
     let called = match controller.table(&query).await {
         Ok(table) => Some(table.from),
-        // Who may reserve need not be let ask for routes.
+        // A key that may reserve need not have the right to ask for routes.
         Err(ClientError::Refused(_)) => None,
         Err(error) => return Err(error.into()),
     };
@@ -64,7 +67,7 @@ pub async fn find(
             let found: Vec<IpAddr> = found
                 .map(|found| found.map(|at| at.ip()).collect())
                 .unwrap_or_default();
-            // What is not on the map is refused by the controller, in its own words.
+            // A host that is not on the map is refused by the controller, in its own words.
             of_addresses(&map, &found).unwrap_or(host)
         }
     };
@@ -82,7 +85,7 @@ fn own_addresses() -> Vec<IpAddr> {
     outside.map(if_addrs::Interface::ip).collect()
 }
 
-/// Whether there is a host, or a depot at a site, of that name.
+/// Returns true if the map has a host, or a depot at a site, of that name.
 fn stands(map: &Map, name: &str) -> bool {
     map.host(name).is_some() || map.depot(name).is_some_and(|depot| depot.site.is_some())
 }
@@ -116,10 +119,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_are_known_by_names_and_by_addresses() {
+    fn ends_are_found_by_name_and_by_address() {
         let map: Map = serde_json::from_value(serde_json::json!({
             "sites": [{"name": "west"}],
-            "hosts": [{"name": "dtn1", "site": "west", "addresses": ["192.0.2.0/24", "*.west.example"]}]
+            "hosts": [{
+                "name": "dtn1", "site": "west", "addresses": ["192.0.2.0/24", "*.west.example"]
+            }]
         }))
         .unwrap();
         for known in ["dtn1", "west", "192.0.2.7", "a.west.example"] {

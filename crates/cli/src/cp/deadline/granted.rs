@@ -1,5 +1,4 @@
-//! What a controller has granted, in the planner's terms, and which ways of a copy follow from it.
-//! Pure.
+//! Translates a controller's grants to the planner's terms and to reserved routes of a copy. Pure.
 
 #![deny(clippy::indexing_slicing)] // what is read here comes from a controller
 
@@ -15,25 +14,25 @@ use longhaul_deadline::{Moment, PathId, Piece, Refusal};
 use longhaul_proto::{CircuitGrant, Hop, Host, Route};
 use longhaul_transfer::{Mark, Reserved};
 
-/// Most paths that are distinguished in one copy: a reservation has eight at most, and changes few
-/// times.
+/// Maximum number of paths distinguished in one copy. A reservation has eight at most, and changes
+/// rarely.
 const MAX_PATHS: usize = 1024;
 
 /// Shortest time between two requests for grants, in milliseconds.
 const MIN_RENEWAL_MS: Moment = 1_000;
 
-/// The moment to ask for grants again: at half of their time, so that a controller that is away for
-/// a while is asked again before they end.
+/// Returns the moment to request grants again: after half of their remaining time. A controller
+/// that is briefly unavailable is thus asked again before they end.
 pub fn renewal_due(now: Moment, end: Moment) -> Moment {
     let half = end.saturating_sub(now) / 2;
     now.saturating_add(half.max(MIN_RENEWAL_MS))
 }
 
-/// Paths that were granted so far; their places are their numbers.
+/// Paths that were granted so far. The index of a path is its number.
 #[derive(Debug)]
 pub struct Paths {
     known: Vec<Path>,
-    /// The ways over depots, as they were granted last.
+    /// The latest granted routes over depots.
     granted: Vec<ByDepots>,
     pins: bool,
     push: bool,
@@ -54,8 +53,8 @@ struct Path {
 }
 
 impl Paths {
-    /// None so far, of a copy with this server that sends or not, and can have its streams leave
-    /// from ports of its own or not.
+    /// Creates an empty set. `push` is true for a copy to `server`; `pins` is true if its streams
+    /// can leave from chosen ports.
     pub const fn new(server: Host, pins: bool, push: bool) -> Self {
         Self {
             known: Vec::new(),
@@ -66,13 +65,13 @@ impl Paths {
         }
     }
 
-    /// From now on these grants count. Those that make no sense do not.
+    /// Replaces the grants in force. Invalid ones are ignored.
     pub fn grant(&mut self, grants: &PathGrants) {
         let by_depots = grants.items.iter().filter_map(|item| self.by_depots(item));
         self.granted = by_depots.collect();
     }
 
-    /// No grants count any more.
+    /// Forgets all grants.
     pub fn forget_grants(&mut self) {
         self.granted.clear();
     }
@@ -87,7 +86,8 @@ impl Paths {
             .cloned()
             .collect();
         if !self.push {
-            // The route is as the bytes go; sessions begin at their end.
+            // The controller lists hops from sender to receiver, but this end dials from the
+            // receiver.
             hops.reverse();
         }
         let route = Route::new(hops).ok()?;
@@ -99,7 +99,8 @@ impl Paths {
         })
     }
 
-    /// What is granted: what is held, if anything is, and else what is promised.
+    /// Returns the granted pieces: those of the held reservation if there is one, and else the
+    /// promised ones.
     pub fn pieces(&mut self, reservation: &Reservation) -> Vec<Piece> {
         let held = reservation.held.as_ref().map(|held| &held.pieces);
         let pieces = held
@@ -134,8 +135,8 @@ impl Paths {
         u32::try_from(place).ok().map(PathId)
     }
 
-    /// The way by which a copy uses a path at a moment: over the depots on it, where there is a
-    /// grant for them; else by the ports by which the network tells its streams from others.
+    /// Returns the reserved route for a path at a moment. A path with a grant goes over its depots;
+    /// otherwise source ports distinguish its streams in the network.
     pub fn way(&self, path: PathId, now: Moment) -> Option<Reserved> {
         let known = self.known.get(usize::try_from(path.0).ok()?)?;
         let Some(by_depots) = self.over_depots(known) else {
@@ -156,7 +157,7 @@ impl Paths {
             .find(|granted| granted.links == path.links)
     }
 
-    /// The paths that a way stands for, by the way's name.
+    /// Returns the paths that a reserved route of this name stands for.
     pub fn named(&self, name: &str) -> Vec<PathId> {
         let is_named = |path: &Path| match (self.over_depots(path), &path.ports) {
             (Some(by_depots), _) => by_depots.way().name() == name,
@@ -173,7 +174,7 @@ impl Paths {
         found.collect()
     }
 
-    /// The paths that pass one of these links.
+    /// Returns the paths that use one of these links.
     pub fn over(&self, links: &[LinkDirection]) -> BTreeSet<PathId> {
         let passes = |path: &Path| path.links.iter().any(|link| links.contains(link));
         let numbered = (0..).map(PathId).zip(&self.known);
@@ -193,8 +194,9 @@ impl ByDepots {
     }
 }
 
-/// Whether the nodes of the network hold all of a reservation's circuit. Then streams go by their
-/// ports: depots would bring others to the same nodes, whose addresses these do not know.
+/// Returns true if the nodes of the network hold the whole circuit of a reservation. Then streams
+/// are identified by their ports: depots would send streams from addresses that the nodes do not
+/// know.
 pub fn is_held_by_network(reservation: &Reservation) -> bool {
     reservation.circuit.as_ref().is_some_and(|circuit| {
         let is_managed = matches!(
@@ -205,13 +207,13 @@ pub fn is_held_by_network(reservation: &Reservation) -> bool {
     })
 }
 
-/// The source ports by which the network knows the streams of a path.
+/// Returns the source ports that identify the streams of a path in the network.
 fn ports_of(path: &ReservedPath, pins: bool) -> Option<RangeInclusive<u16>> {
     let ports = path.source_ports.filter(|_| pins)?;
     (ports.first > 0 && ports.first <= ports.last).then_some(ports.first..=ports.last)
 }
 
-/// What could be had, in the planner's terms.
+/// Translates the controller's offers to the planner's terms.
 pub fn refusal(offers: &Offers) -> Refusal {
     let volume = offers
         .volume
@@ -239,21 +241,30 @@ mod tests {
 
     fn reservation(pieces: serde_json::Value) -> Reservation {
         serde_json::from_value(serde_json::json!({
-            "id": 1, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store", "wish": {"volume": {"bytes": 5}},
-            "start_ms": 1, "end_ms": 9, "paths": 2, "disjoint": "no", "preference": "fewest-hops", "pieces": pieces, "created_ms": 0,
+            "id": 1, "owner": "k", "owner_name": "ana", "from": "dtn1", "to": "store",
+            "wish": {"volume": {"bytes": 5}},
+            "start_ms": 1, "end_ms": 9, "paths": 2, "disjoint": "no", "preference": "fewest-hops",
+            "pieces": pieces, "created_ms": 0,
             "state": {"reserve": "start", "provision": "provisioned", "life": "created"}
         }))
         .unwrap()
     }
 
     #[test]
-    fn granted_paths_are_ways_where_they_have_ports() {
+    fn granted_paths_with_ports_become_reserved_routes() {
         let link = |name: &str| serde_json::json!([{"link": name, "from": "west", "to": "east"}]);
         let granted = reservation(serde_json::json!([
             {"start_ms": 1, "end_ms": 5, "paths": [
-                {"rate_bps": 10, "links": link("a"), "source_ports": {"first": 10240, "last": 10303}}, {"rate_bps": 5, "links": link("b")}]},
+                {
+                    "rate_bps": 10, "links": link("a"),
+                    "source_ports": {"first": 10240, "last": 10303}
+                },
+                {"rate_bps": 5, "links": link("b")}]},
             {"start_ms": 5, "end_ms": 9, "paths": [
-                {"rate_bps": 20, "links": link("a"), "source_ports": {"first": 10240, "last": 10303}}]}
+                {
+                    "rate_bps": 20, "links": link("a"),
+                    "source_ports": {"first": 10240, "last": 10303}
+                }]}
         ]));
         let mut paths = Paths::new(server(), true, true);
         let pieces = paths.pieces(&granted);
@@ -275,11 +286,11 @@ mod tests {
             to: "east".to_owned(),
         };
         assert_eq!(paths.over(&[link("b")]), BTreeSet::from([PathId(1)]));
-        // What is fetched, for instance, does not leave from ports of this end.
+        // For example, fetched streams do not leave from ports of this end.
         let mut fetched = Paths::new(server(), false, false);
         fetched.pieces(&granted);
         assert_eq!(fetched.way(PathId(0), 3), None);
-        // Ports that are none.
+        // An invalid range of ports.
         let odd = serde_json::json!([{"start_ms": 1, "end_ms": 5, "paths": [
             {"rate_bps": 10, "links": [], "source_ports": {"first": 9, "last": 8}}]}]);
         let mut paths = Paths::new(server(), true, true);
@@ -288,10 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn a_path_with_granted_depots_is_a_way_over_them_for_as_long_as_the_grant_lasts() {
+    fn a_path_uses_its_granted_depots_while_the_grant_lasts() {
         let [controller, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
         let links = serde_json::json!([{"link": "a", "from": "west", "to": "east"}]);
-        let path = serde_json::json!({"rate_bps": 10, "links": links, "source_ports": {"first": 10240, "last": 10303}});
+        let path = serde_json::json!({
+            "rate_bps": 10, "links": links, "source_ports": {"first": 10240, "last": 10303}
+        });
         let granted =
             reservation(serde_json::json!([{"start_ms": 0, "end_ms": 80_000, "paths": [path]}]));
         let mut grant = CircuitGrant {
@@ -311,8 +324,13 @@ mod tests {
         let [one, two] = [&depot, &other].map(|key| format!("{}@depot.example:7510", key.public()));
         let at_server = format!("{}@store.example:7510", holder.public());
         let granted_by = |grant: &CircuitGrant| -> PathGrants {
-            serde_json::from_value(serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
-                {"path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"), "grant": grant.to_text().unwrap()}]}))
+            serde_json::from_value(
+                serde_json::json!({"start_ms": 0, "end_ms": 80_000, "items": [
+                {
+                    "path": path, "depots": ["d"], "route": format!("{one},{two},{at_server}"),
+                    "grant": grant.to_text().unwrap()
+                }]}),
+            )
             .unwrap()
         };
         let grants = granted_by(&grant);
@@ -331,7 +349,7 @@ mod tests {
             assert_eq!(way.mark, Mark::Grant(Arc::new(grant.clone())));
             assert_eq!(paths.named(&way.name()), [PathId(0)]);
             assert_eq!(paths.way(PathId(0), 79_000), None, "it is about to end");
-            // Nobody answered for a while; the next grant is for the same way.
+            // The controller was away for a while; the next grant is for the same route.
             assert_eq!(paths.way(PathId(0), 100_000), None, "best effort alone");
             paths.grant(&granted_by(&renewed));
             assert_eq!(paths.way(PathId(0), 100_000).unwrap().name(), way.name());
@@ -342,7 +360,7 @@ mod tests {
                 "by its ports, if at all"
             );
         }
-        // What makes no sense does not count.
+        // Invalid grants are ignored.
         let mut odd = grants;
         for item in &mut odd.items {
             item.grant = Some("lhg1:a".to_owned());
@@ -362,7 +380,7 @@ mod tests {
             "not without a pause"
         );
         assert_eq!(renewal_due(100_000, 0), 101_000, "by a clock that is ahead");
-        // Grants of a stretch that begins later are issued in the minute before.
+        // Grants of a period that begins later are issued in the minute before.
         let (start, mut now) = (1_000_000, 0);
         while now + 60_000 <= start {
             now = renewal_due(now, start + 60_000);
@@ -371,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circuit_that_the_network_holds_whole_is_reported() {
+    fn a_circuit_held_by_the_network_is_recognized() {
         let mut one = reservation(serde_json::json!([]));
         assert!(!is_held_by_network(&one));
         for (standing, not_set_up, is_held) in [

@@ -1,8 +1,8 @@
-//! What copies have reserved, on this machine's disk, so that what a killed one has left is given
-//! back by the next.
+//! Records of reservations on this machine's disk, so that the next copy returns those of a killed
+//! one.
 //!
-//! Each copy that has something promised has a file of its own, locked for as long as it lives: the
-//! system lets the lock go however it ends.
+//! Each copy with a promised reservation has a file of its own, which it keeps locked. The system
+//! releases the lock however the copy ends.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,43 +14,43 @@ use longhaul_control_client::{Controller, encoded};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-/// Beneath what is kept of controllers.
+/// Directory of the records, inside the state directory of controllers.
 const DIR: &str = "reserved";
-/// Longest file that is read, in bytes.
+/// Maximum length of a record that is read, in bytes.
 const MAX_BYTES: u64 = 4096;
-/// Most files that one copy looks at.
+/// Maximum number of records that one copy examines.
 const MAX_FILES: usize = 64;
 
-/// What is kept of a reservation.
+/// Record of a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reserved {
-    /// The controller.
+    /// URL of the controller.
     pub controller: String,
-    /// The key that it was asked with.
+    /// The key that it was reserved with.
     pub owner: String,
-    /// Its number.
+    /// Number of the reservation.
     pub id: u64,
 }
 
-/// The file of a living copy. It goes with [`Kept::forget`], and stays when its process dies.
+/// The locked record of a living copy. [`Kept::forget`] removes it; it stays when its process dies.
 #[derive(Debug)]
 pub struct Kept {
     path: PathBuf,
-    /// Locked.
+    /// The lock.
     _file: File,
 }
 
 impl Kept {
-    /// Writes it down, beneath `state`.
+    /// Writes a record beneath `state`.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The record cannot be written.
     pub fn keep(state: &Path, reserved: &Reserved) -> io::Result<Self> {
         let dir = state.join(DIR);
         home::make_private(&dir).map_err(io::Error::other)?;
         let path = dir.join(format!("{}-{}.json", reserved.id, std::process::id()));
-        // It is locked before it has its name, so that nobody takes it for a dead one's.
+        // It is locked before it gets its name, so no other copy takes it for a dead one's.
         let mut file = tempfile::Builder::new().prefix(".new-").tempfile_in(&dir)?;
         flock(file.as_file(), FlockOperation::NonBlockingLockExclusive)?;
         serde_json::to_writer(&mut file, reserved)?;
@@ -58,13 +58,13 @@ impl Kept {
         Ok(Self { path, _file: file })
     }
 
-    /// It is given back.
+    /// Removes the record after the reservation was returned.
     pub fn forget(self) {
         let _ = std::fs::remove_file(&self.path);
     }
 }
 
-/// What copies have left that live no more, each with its locked file.
+/// Returns the records of copies that no longer run, each with its locked file.
 pub fn left(state: &Path, controller: &str, owner: &str) -> Vec<(Reserved, Kept)> {
     let entries = std::fs::read_dir(state.join(DIR)).into_iter().flatten();
     let paths = entries.flatten().map(|entry| entry.path());
@@ -88,8 +88,8 @@ pub fn left(state: &Path, controller: &str, owner: &str) -> Vec<(Reserved, Kept)
         .collect()
 }
 
-/// Gives back what copies have left. What cannot be given back now is by a later copy, or ends by
-/// itself.
+/// Returns the reservations of dead copies. One that fails now is retried by a later copy, or
+/// expires.
 pub async fn give_back(left: Vec<(Reserved, Kept)>, controller: &Controller) {
     for (reserved, kept) in left {
         let key = encoded(&format!("left-{}", reserved.id));
@@ -99,9 +99,12 @@ pub async fn give_back(left: Vec<(Reserved, Kept)>, controller: &Controller) {
             .await
         {
             Err(error) if error.is_passing() => {
-                tracing::info!(id = reserved.id, %error, "what a copy has left reserved is not given back yet");
+                tracing::info!(
+                    id = reserved.id, %error,
+                    "what a copy has left reserved is not given back yet"
+                );
             }
-            // Where the controller knows of none, or it is over, there is nothing to give back.
+            // The controller does not know it, or it is over: there is nothing to return.
             _ => kept.forget(),
         }
     }
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_living_copy_has_is_left_alone_and_what_a_dead_one_had_is_found() {
+    fn only_reservations_of_dead_copies_are_returned() {
         let dir = tempfile::tempdir().unwrap();
         let reserved = Reserved {
             controller: "unix:/c".to_owned(),
@@ -123,7 +126,7 @@ mod tests {
         assert!(found().is_empty());
         let kept = Kept::keep(dir.path(), &reserved).unwrap();
         assert!(found().is_empty());
-        // As a process that is killed does.
+        // As the death of a process does.
         drop(kept);
         let dead = found();
         assert_eq!(dead.len(), 1);

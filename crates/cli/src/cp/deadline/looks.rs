@@ -1,5 +1,4 @@
-//! What the planner is shown of a copy: what is left, what best effort is forecast to carry, and
-//! what it does carry.
+//! Samples of a copy for the planner: remaining bytes, forecast and measured rate of best effort.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,26 +13,27 @@ use longhaul_transfer::{Progress, is_reserved};
 
 use super::Of;
 
-/// A forecast is asked for again after this long.
+/// Delay before the next forecast after a success.
 const FORECAST_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// After a failure, sooner.
+/// Delay before the next forecast after a failure.
 const FAILED_AGAIN_AFTER: Duration = Duration::from_secs(10);
-/// Over which time of the past a rate is measured ...
+/// Time over which a rate is measured.
 const MEASURED_OVER: Duration = Duration::from_secs(30);
-/// ... without the beginning, in which slow start is under way, as soon as there is more.
+/// Start of a flow that is left out of the measurement once there is more, as slow start is under
+/// way.
 const RAMP: Duration = Duration::from_millis(1500);
 
-/// What the copy has beside best effort.
+/// Reservations that run beside best effort.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Beside {
-    /// Reserved ways whose streams are distinguished from others, each with its rate in bit/s; none
-    /// where nothing is reserved.
+    /// Reserved routes whose streams are distinguishable, each with its rate in bit/s. Empty if
+    /// nothing is reserved.
     Ways(Vec<(PathId, f64)>),
     /// A reservation whose streams cannot be distinguished from others.
     Unknown,
 }
 
-/// See the module.
+/// Sampler of a copy's progress.
 pub struct Looks {
     progress: Arc<Progress>,
     size: Option<u64>,
@@ -44,16 +44,16 @@ pub struct Looks {
     routes: Vec<Route>,
     forecast: Option<Rates>,
     forecast_due: Option<Instant>,
-    /// Bytes that went by best effort, at looks of the last [`MEASURED_OVER`].
+    /// Bytes carried by best effort, sampled during the last [`MEASURED_OVER`].
     samples: VecDeque<(Instant, u64)>,
-    /// When the first of them went, since something else was promised last.
+    /// Time of the first best-effort byte since the reservation last changed.
     flows_since: Option<Instant>,
-    /// What there was beside them.
+    /// The reservations beside best effort at the last sample.
     beside: Beside,
 }
 
 impl Looks {
-    /// Of a copy with these counters.
+    /// Creates a sampler for a copy with these counters.
     pub fn new(of: &Of, progress: Arc<Progress>) -> Self {
         Self {
             progress,
@@ -71,7 +71,7 @@ impl Looks {
         }
     }
 
-    /// Asks for a forecast where that is due.
+    /// Requests a forecast if one is due.
     pub async fn ask_for_forecast(&mut self, controller: Option<&Controller>) {
         let Some(controller) = controller else { return };
         let now = Instant::now();
@@ -100,7 +100,7 @@ impl Looks {
         self.forecast_due = Some(now + again);
     }
 
-    /// Bytes that are not in place, and whether those are all.
+    /// Returns the bytes not copied yet, and true if the total is known.
     fn left(&self) -> (u64, bool) {
         let progress = &self.progress;
         let is_walked = progress.walk_complete.load(Ordering::Acquire);
@@ -113,7 +113,7 @@ impl Looks {
         (found.saturating_sub(done), is_walked || self.size.is_some())
     }
 
-    /// Looks; best effort is measured anew when what is beside it has changed.
+    /// Takes a sample. Measurement of best effort restarts when `beside` has changed.
     pub fn look(&mut self, beside: Beside) -> Look {
         let (left, is_all) = self.left();
         let measured = self.measured(Instant::now(), beside);
@@ -142,8 +142,7 @@ impl Looks {
         }
         let since = *self.flows_since.get_or_insert(now);
         self.samples.push_back((now, bytes));
-        // One that is older stays, so that the span is as long as it is to be; the newest has none
-        // yet.
+        // One older sample stays, so that the span is long enough; the newest is not in it yet.
         let is_over = |at: Instant| {
             now.duration_since(at) >= MEASURED_OVER || at.duration_since(since) <= RAMP
         };
@@ -159,7 +158,8 @@ impl Looks {
     }
 }
 
-/// What the routes carry that are used, together; the direct one where nothing is known of those.
+/// Returns the sum of the rates of the used routes, or the rate of the direct route if they are
+/// unknown.
 fn of_answer(answer: &RouteAnswer, named: &[Route]) -> Option<Rates> {
     let all = || {
         answer
@@ -204,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forecast_is_that_of_the_routes_that_are_used() {
+    fn the_forecast_sums_the_used_routes() {
         let option = |route: &str, rate: Option<f64>, share: f64| {
             let spread =
                 rate.map(|p50| serde_json::json!({"p10": p50 / 2.0, "p50": p50, "p90": p50 * 2.0}));
@@ -212,16 +212,18 @@ mod tests {
                 "direct" => Vec::new(),
                 depot => vec![serde_json::json!({"depot": "d", "address": depot})],
             };
-            serde_json::json!({"via": via, "route": route, "seconds": null, "rate_bps": spread, "share": share})
+            serde_json::json!({
+                "via": via, "route": route, "seconds": null, "rate_bps": spread, "share": share
+            })
         };
-        let answer = |routes: Vec<serde_json::Value>,
-                      others: Vec<serde_json::Value>|
-         -> RouteAnswer {
-            serde_json::from_value(serde_json::json!({
-                "routes": routes, "others": others, "fall_back": [], "seconds": null, "why": [], "map_version": 1, "made_ms": 1, "valid_until_ms": 2
-            }))
-            .unwrap()
-        };
+        let answer =
+            |routes: Vec<serde_json::Value>, others: Vec<serde_json::Value>| -> RouteAnswer {
+                serde_json::from_value(serde_json::json!({
+                    "routes": routes, "others": others, "fall_back": [], "seconds": null, "why": [],
+                    "map_version": 1, "made_ms": 1, "valid_until_ms": 2
+                }))
+                .unwrap()
+            };
         let p50 = |answer: &RouteAnswer, named: &[&str]| {
             let named: Vec<Route> = named.iter().map(|route| route.parse().unwrap()).collect();
             of_answer(answer, &named).map(|rates| rates.p50)

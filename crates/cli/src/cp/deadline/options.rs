@@ -10,21 +10,22 @@ use quantities::Rate;
 use crate::moment;
 use crate::quantity::some_rate;
 
-/// When a copy is to be over, and what may be reserved for it.
+/// Deadline of a copy, and what may be reserved for it.
 #[derive(Args, Debug, Clone, Default)]
 pub struct DeadlineOptions {
-    /// Be there by then: 18:00, 'Fri 18:00', '2026-11-27 18:00', +2h. What best effort is not sure
-    /// to carry by that is reserved at the controller, and returned as soon as it is not needed.
+    /// Finish by then: 18:00, 'Fri 18:00', '2026-11-27 18:00', +2h. What best effort is not sure to
+    /// carry by that time is reserved at the controller, and returned as soon as it is not needed.
     /// lh:// only.
     #[arg(long, value_name = "TIME")]
     by: Option<String>,
-    /// What to reserve: `auto`, what the deadline needs; `never`; or a rate, as 2G, for as long as
-    /// the copy is expected to take, also without --by. [default: auto with --by, else never]
+    /// Bandwidth to reserve: `auto`, what the deadline needs; `never`; or a rate, such as 2G, for
+    /// as long as the copy is expected to take, also without --by. [default: auto with --by, else
+    /// never]
     #[arg(long, value_name = "auto|never|RATE", value_parser = reserve)]
     reserve: Option<Reserve>,
 }
 
-/// What may be reserved.
+/// Value of `--reserve`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Reserve {
     Auto,
@@ -42,30 +43,30 @@ fn reserve(text: &str) -> Result<Reserve, String> {
     }
 }
 
-/// The same, understood.
+/// The parsed options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wanted {
-    /// By when.
+    /// The deadline, if there is one.
     pub by: Option<Zoned>,
-    /// What may be reserved.
+    /// Bandwidth that may be reserved.
     pub mode: Mode,
 }
 
 impl DeadlineOptions {
-    /// Whether there is anything.
+    /// Returns true if either option is given.
     pub fn is_there(&self) -> bool {
         self.by.is_some() || self.reserve.is_some()
     }
 
-    /// What is wanted; none if nothing is.
+    /// Parses the options. Returns `None` if neither is given.
     ///
     /// # Errors
-    /// It is no moment, or over, or there is nothing to reserve for.
+    /// The deadline is invalid or in the past, or a reservation has no purpose.
     pub fn wanted(&self, now: &Zoned) -> Result<Option<Wanted>> {
         let by = self.by.as_deref().map(|text| {
             let shown = printable(text.as_bytes());
             let by = moment::read(text, now).map_err(|why| anyhow!("--by {shown}: {why}"))?;
-            // A moment that means the same anywhere is a job's: it may begin when that is over, and
+            // An absolute timestamp comes from a job: the job may start after its deadline, and
             // still has to copy.
             if by <= *now && text.parse::<Timestamp>().is_err() {
                 bail!("--by {shown}: that is over: write a moment that is to come");
@@ -85,7 +86,7 @@ impl DeadlineOptions {
         Ok(Some(Wanted { by, mode }))
     }
 
-    /// As a job has them: with a moment that means the same whenever it runs.
+    /// Converts the options for a job, with a deadline that means the same whenever the job runs.
     ///
     /// # Errors
     /// As [`Self::wanted`].
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wanted_is_understood() {
+    fn deadline_options_are_parsed() {
         let now: Zoned = "2026-11-25T12:30:00Z[UTC]".parse().unwrap();
         let wanted = |by: Option<&str>, what: Option<&str>| {
             let options = DeadlineOptions {

@@ -1,4 +1,4 @@
-//! What became of a deadline, and of what was reserved for it: for programs and for people.
+//! Report on a deadline and its reservations, for programs and for people.
 
 use jiff::{Timestamp, Zoned};
 use longhaul_control_api::forecasts::Spread;
@@ -10,51 +10,51 @@ use serde::Serialize;
 use super::ends::Ends;
 use super::ways::WayReport;
 
-/// In the report of a copy.
+/// The part of a copy's report about its deadline.
 #[derive(Debug, Serialize)]
 pub struct DeadlineReport {
-    /// The deadline (RFC 3339); null where a rate was reserved without one.
+    /// The deadline (RFC 3339); null if a rate was reserved without one.
     pub by: Option<String>,
-    /// Whether all was there by then; null where there is no deadline, or the copy ended early
-    /// before it.
+    /// True if everything was copied by the deadline; null without a deadline, or if the copy ended
+    /// early before it.
     pub met: Option<bool>,
-    /// Seconds from the end of the copy to the deadline: less than 0 where it was missed.
+    /// Seconds from the end of the copy to the deadline; negative if it was missed.
     pub early_seconds: Option<f64>,
     /// `auto`, `never` or `rate`.
     pub reserve: &'static str,
-    /// What was decided last, in a word.
+    /// The last decision, in one word.
     pub decision: &'static str,
     /// The ends on the controller's map.
     pub from: Option<String>,
     pub to: Option<String>,
-    /// The number of the last reservation.
+    /// Number of the last reservation.
     pub reservation: Option<u64>,
-    /// Bytes that were promised in all, and of these what was returned before its time.
+    /// Bytes that were promised in all, and the part of them that was returned early.
     pub reserved_bytes: u64,
     pub returned_bytes: u64,
-    /// The most paths at once.
+    /// Maximum number of simultaneous paths.
     pub paths: usize,
-    /// The reserved ways of the copy.
+    /// The reserved routes of the copy.
     pub ways: Vec<WayReport>,
-    /// How often the controller was asked for room.
+    /// Number of requests to the controller for bandwidth.
     pub requests: u32,
-    /// What best effort was expected to carry when that was looked at last, in bit/s.
+    /// Latest forecast of best effort, in bit/s.
     pub best_effort_bps: Option<Spread>,
-    /// What the controller offered in place of what there was no room for.
+    /// The controller's offers when it lacked capacity.
     pub offers: Option<Offers>,
-    /// Why nothing could be reserved, in one line.
+    /// Reason why nothing could be reserved, in one line.
     pub error: Option<String>,
-    /// Whether all that was reserved is given back, or over: else it lasts until its end, or until
-    /// the next copy gives it back.
+    /// True if every reservation is returned or over. Otherwise it lasts until its end, or until
+    /// the next copy returns it.
     pub returned: bool,
-    /// For people.
+    /// Text for people.
     #[serde(skip)]
     pub summary: String,
     #[serde(skip)]
     pub lines: Vec<String>,
 }
 
-/// What it is made of.
+/// Data that the report is built from.
 pub struct Said<'a> {
     pub by: Option<&'a Zoned>,
     pub mode: Mode,
@@ -63,13 +63,13 @@ pub struct Said<'a> {
     pub reservation: Option<u64>,
     pub offers: Option<&'a Offers>,
     pub error: Option<&'a str>,
-    /// In one line each, as it happened.
+    /// The steps in order, one line each.
     pub steps: Vec<String>,
     pub ways: Vec<WayReport>,
 }
 
 impl DeadlineReport {
-    /// At the end of a copy, which came to its end or not.
+    /// Builds the report at the end of a copy. `is_done` is true if the copy completed.
     pub fn new(said: Said<'_>, ended: Timestamp, is_done: bool) -> Self {
         let planner = said.planner;
         let account = planner.account();
@@ -148,7 +148,7 @@ impl DeadlineReport {
         }
     }
 
-    /// For people, with `--explain`.
+    /// Returns the lines that `--explain` prints.
     pub fn explained(&self) -> Vec<String> {
         let expected = self.best_effort_bps.map(|rates| {
             let shown = |bps: f64| Rate::nearest(bps);
@@ -166,7 +166,7 @@ impl DeadlineReport {
     }
 }
 
-/// In a word, as reports have it.
+/// Returns the word for a decision in reports.
 pub const fn decision(why: Why) -> &'static str {
     match why {
         Why::Undecided => "undecided",
@@ -179,7 +179,7 @@ pub const fn decision(why: Why) -> &'static str {
     }
 }
 
-/// A moment of this machine's time zone, with the day where it is another one.
+/// Formats a moment in this machine's time zone, with the day if it is not today.
 pub fn moment(at: Timestamp, now: &Zoned) -> String {
     let at = at.to_zoned(now.time_zone().clone());
     let form = match (at.date() == now.date(), at.year() == now.year()) {

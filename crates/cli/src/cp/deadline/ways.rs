@@ -1,4 +1,4 @@
-//! The reserved ways of a copy: which of them carry streams, and which have failed. Pure.
+//! The reserved routes of a copy: which of them carry streams, and which have failed. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -8,27 +8,27 @@ use longhaul_transfer::{Mark, Reserved};
 use quantities::Rate;
 use serde::Serialize;
 
-/// A way over depots that has no stream for so long, while other streams are open, has failed:
-/// attempts are at most 4 s apart.
+/// Time without a stream after which a route over depots has failed, while other streams are open.
+/// Attempts are at most 4 s apart.
 const FAILED_AFTER: Duration = Duration::from_secs(5);
-/// Ways that are reported.
+/// Maximum number of reserved routes in the report.
 const MAX_WAYS: usize = 64;
 
-/// In the report of a copy.
+/// A reserved route in the report of a copy.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WayReport {
-    /// As among `routes`, which have what it carried.
+    /// Name of the route as in `routes`, which holds what it carried.
     pub route: String,
-    /// The most that was reserved there at once, in bit/s.
+    /// Highest rate that was reserved on it at once, in bit/s.
     pub rate_bps: f64,
-    /// Why a stream was not opened, or was lost, last; null where none was.
+    /// Latest reason why a stream was not opened or was lost; null if none was.
     pub error: Option<String>,
-    /// Whether it has failed, and no stream was open there since.
+    /// True if it failed and no stream was open on it since.
     pub failed: bool,
 }
 
 impl WayReport {
-    /// For people.
+    /// Formats one line for people.
     pub fn line(&self) -> String {
         let rate = Rate::nearest(self.rate_bps);
         let said = match (&self.error, self.failed) {
@@ -41,25 +41,25 @@ impl WayReport {
     }
 }
 
-/// What is seen of a copy's streams.
+/// Streams of a copy at one moment.
 #[derive(Debug, Default)]
 pub struct Streams {
-    /// Names of the routes on which one is open.
+    /// Names of the routes with an open stream.
     pub open: BTreeSet<String>,
-    /// Why one was lost last, by the names of their routes.
+    /// Latest reason of a lost stream, by the name of its route.
     pub lost: BTreeMap<String, String>,
 }
 
-/// That a way does otherwise from now on.
+/// A change in whether a reserved route works.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Changed {
     pub path: PathId,
     pub works: bool,
-    /// For people.
+    /// Description for people.
     pub line: String,
 }
 
-/// See the module.
+/// The reserved routes of a copy, by name.
 #[derive(Debug, Default)]
 pub struct Ways {
     ways: BTreeMap<String, Way>,
@@ -68,17 +68,17 @@ pub struct Ways {
 #[derive(Debug)]
 struct Way {
     rate_bps: f64,
-    /// Since when it has no stream.
+    /// Time since when it has no stream.
     without: Option<Instant>,
-    /// Whether that has been said to have failed, of what is promised now.
+    /// True if its failure was reported since the promise last changed.
     failed: bool,
-    /// The same, whatever was promised since.
+    /// True if it failed, whatever was promised since.
     had_failed: bool,
     error: Option<String>,
 }
 
 impl Ways {
-    /// Looks at the ways that are used now, each with its rate in bit/s.
+    /// Examines the routes in use, each with its rate in bit/s, and returns the changes.
     pub fn look(
         &mut self,
         now: Instant,
@@ -120,7 +120,8 @@ impl Ways {
                 }
                 continue;
             }
-            // What goes by ports takes the way that all take: if that fails, so does the copy.
+            // Port-marked streams take the same path as all others: if that fails, so does the
+            // copy.
             let is_by_depots = matches!(reserved.mark, Mark::Grant(_));
             if !is_by_depots || !others_open {
                 way.without = None;
@@ -142,14 +143,14 @@ impl Ways {
         changed
     }
 
-    /// Something else is promised: what has failed is found out anew.
+    /// Restarts the detection of failures after the promise changed.
     pub fn look_anew(&mut self) {
         for way in self.ways.values_mut() {
             (way.without, way.failed) = (None, false);
         }
     }
 
-    /// For the report.
+    /// Returns the reserved routes for the report.
     pub fn report(&self) -> Vec<WayReport> {
         let ways = self.ways.iter().map(|(name, way)| WayReport {
             route: name.clone(),
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_without_streams_has_failed_and_works_again_with_one() {
+    fn a_route_without_streams_fails_and_recovers_with_one() {
         let (mut ways, used, name) = (Ways::default(), [(PathId(3), way(), 5.0)], way().name());
         let begun = Instant::now();
         let mut streams = Streams {
@@ -216,12 +217,12 @@ mod tests {
             "{}",
             ways.report()[0].line()
         );
-        // Something else is promised, and the copy ends before it is found out anew.
+        // The promise changes, and the copy ends before the failure is detected again.
         ways.look_anew();
         assert_eq!(at(&mut ways, 21, &streams), []);
         assert!(ways.report()[0].failed);
         assert_eq!(at(&mut ways, 26, &streams).len(), 1);
-        // It is not to carry anything any more.
+        // The route is no longer meant to carry anything.
         assert_eq!(
             ways.look(begun + Duration::from_secs(27), &[], &streams),
             []
@@ -232,7 +233,7 @@ mod tests {
         streams.open.insert(name);
         assert!(at(&mut ways, 34, &streams)[0].works);
         assert!(!ways.report()[0].failed);
-        // A copy that has no stream at all says nothing of its ways.
+        // A copy without any stream says nothing about its routes.
         assert_eq!(at(&mut ways, 40, &Streams::default()), []);
         assert_eq!(at(&mut ways, 60, &Streams::default()), []);
     }

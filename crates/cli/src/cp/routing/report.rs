@@ -1,4 +1,4 @@
-//! What a copy's report says of its routes.
+//! The part of a copy's report about its routes.
 
 use longhaul_route_source::{ChosenRoute, Origin, Spread};
 use longhaul_transfer::RouteStanding;
@@ -6,52 +6,52 @@ use serde::Serialize;
 
 use super::Routing;
 
-/// Who chose the routes of a copy, and what they said, in its report.
+/// Origin and result of a copy's routing, for its report.
 #[derive(Debug, Serialize)]
 pub struct RoutingReport {
-    /// The routes that were chosen, by the names of their depots.
+    /// The chosen routes, by the names of their depots.
     chosen: Vec<String>,
-    /// Who chose: `file`, `controller`, `cache`, or `nobody`.
+    /// Origin of the choice: `file`, `controller`, `cache`, or `nobody`.
     by: &'static str,
-    /// How old the table was, in seconds; null where it was none.
+    /// Age of the table, in seconds; null without a table.
     table_age_seconds: Option<u64>,
-    /// Why, for people.
+    /// Reasons for the choice, for people.
     why: Vec<String>,
-    /// How long it was to take, in seconds.
+    /// Promised duration, in seconds.
     promised_seconds: Option<Spread>,
-    /// How long after the copy began that was said, in seconds.
+    /// Seconds from the start of the copy to the promise.
     promised_after_seconds: Option<f64>,
-    /// Whether it took between p10 and p90 of that; null where nothing was promised, or it did not
-    /// come to its end.
+    /// True if the duration was between p10 and p90 of the promise; null without a promise, or if
+    /// the copy did not finish.
     kept_promise: Option<bool>,
-    /// How the routes did beside the direct one, in the order in which that showed.
+    /// Verdicts on the routes compared with the direct one, in order of time.
     judged: Vec<Judged>,
-    /// For people.
+    /// Lines for people.
     #[serde(skip)]
     lines: Vec<String>,
 }
 
-/// That a route had another share of the streams from then on.
+/// A change in a route's share of the streams.
 #[derive(Debug, Clone, Serialize)]
 pub struct Judged {
-    /// Which, as `--route` takes it.
+    /// The route, as `--route` takes it.
     pub route: String,
-    /// How it stood.
+    /// Its standing from then on.
     pub standing: RouteStanding,
-    /// Why, for people.
+    /// Reason, for people.
     pub reason: String,
 }
 
-/// For people, with `--explain`.
+/// Lines that `--explain` prints.
 impl RoutingReport {
-    /// The lines.
+    /// Returns the lines.
     pub fn lines(&self) -> &[String] {
         &self.lines
     }
 }
 
 impl Routing {
-    /// For the report.
+    /// Builds the report.
     pub fn report(
         &self,
         judged: Vec<Judged>,

@@ -1,4 +1,4 @@
-//! What is reported to the controller of a copy that is over.
+//! Reports to the controller about a finished copy.
 
 use std::path::PathBuf;
 
@@ -17,14 +17,14 @@ use crate::exit::Exit;
 use crate::report::Report;
 
 impl Routing {
-    /// Where that lies which is to be reported to the controller.
+    /// Returns the spool of reports to the controller.
     fn spool(&self) -> Option<Spool> {
         let (_, state) = self.source.controller()?;
         Some(Spool(reports_dir(state)))
     }
 
-    /// Leaves alone what failed, and has what the copy did reported to the controller, without
-    /// waiting for that.
+    /// Marks failed routes to be avoided, and has the copy reported to the controller in the
+    /// background.
     pub fn end(&self, report: &Report, judged: &[Judged], progress: &Progress) {
         // An answer is of no use any more.
         if let Some(asking) = self.asking().take() {
@@ -107,8 +107,8 @@ impl Routing {
         entries
     }
 
-    /// The depots of a route by their names on the map, where those are known, and else by their
-    /// addresses.
+    /// Returns a route's depots by their names on the map, or by their addresses if those are
+    /// unknown.
     fn names(&self, route: &str, choice: Option<&Choice>) -> Vec<String> {
         let Ok(route) = depots_of(route).parse::<Route>() else {
             return Vec::new();
@@ -126,10 +126,10 @@ impl Routing {
     }
 }
 
-/// Routes that did not do what they were chosen for, as they stood last.
+/// Returns the routes whose last standing was a failure.
 fn failed(judged: &[Judged]) -> Vec<String> {
     let mut failed: Vec<String> = Vec::new();
-    // What the network does with reserved ways says nothing of routes.
+    // The network's treatment of reserved routes says nothing about ordinary ones.
     for one in judged.iter().filter(|one| !is_reserved(&one.route)) {
         failed.retain(|route| *route != one.route);
         if one.standing.is_bad() {
@@ -139,7 +139,7 @@ fn failed(judged: &[Judged]) -> Vec<String> {
     failed
 }
 
-/// Where reports wait, beneath what is kept of the controller.
+/// Returns the directory of waiting reports, inside the controller's state directory.
 pub fn reports_dir(state: &std::path::Path) -> PathBuf {
     state.join("reports")
 }

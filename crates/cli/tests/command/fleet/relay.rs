@@ -1,5 +1,4 @@
-//! What carries bytes between a controller and the server, and can be cut: then nothing is carried,
-//! and it is reported to nobody.
+//! A relay between a controller and the database that can be cut: then it silently carries nothing.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-/// Whether it is cut, and who waits for that to end.
+/// State of the cut, and the threads that wait for its end.
 #[derive(Default)]
 struct Cut {
     is_cut: Mutex<bool>,
@@ -16,21 +15,21 @@ struct Cut {
 }
 
 impl Cut {
-    /// Waits while it is cut.
+    /// Waits while the relay is cut.
     fn pass(&self) {
         let is_cut = self.is_cut.lock().unwrap();
         drop(self.changed.wait_while(is_cut, |is_cut| *is_cut).unwrap());
     }
 }
 
-/// See the module.
+/// Relay to the database's socket.
 pub struct Relay {
     pub address: SocketAddr,
     cut: Arc<Cut>,
 }
 
 impl Relay {
-    /// Listens on loopback, and carries to the server's socket. Its threads end with the test's
+    /// Listens on loopback, and relays to the database's socket. Its threads end with the test's
     /// process.
     pub fn start(socket: &Path) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -46,7 +45,7 @@ impl Relay {
         Self { address, cut }
     }
 
-    /// Cuts it, or joins it again: what was on its way goes on then.
+    /// Cuts the relay, or repairs it: then delayed data arrives.
     pub fn cut(&self, is_cut: bool) {
         *self.cut.is_cut.lock().unwrap() = is_cut;
         self.cut.changed.notify_all();
@@ -55,7 +54,7 @@ impl Relay {
 
 fn connect(client: TcpStream, socket: &PathBuf, cut: &Arc<Cut>) {
     cut.pass();
-    // One that refuses is as one that closes.
+    // A refused connection looks like a closed one.
     let Ok(server) = UnixStream::connect(socket) else {
         return;
     };
@@ -69,12 +68,12 @@ fn connect(client: TcpStream, socket: &PathBuf, cut: &Arc<Cut>) {
     let _ = client.shutdown(Shutdown::Both);
 }
 
-/// Carries one direction to its end.
+/// Relays one direction to its end.
 fn carry(mut from: impl Read, mut to: impl Write, cut: &Cut) {
     let mut buffer = [0; 16 << 10];
     loop {
         let read = from.read(&mut buffer);
-        // Its end, too, is not seen while it is cut.
+        // The end of the stream is delayed by a cut as well.
         cut.pass();
         match read {
             Ok(length @ 1..) if to.write_all(&buffer[..length]).is_ok() => {}

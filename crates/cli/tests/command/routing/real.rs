@@ -1,4 +1,4 @@
-//! The real controller, as depots, on-ramps and copies use it.
+//! The real controller with depots, on-ramps and copies.
 
 use std::io::{BufRead, BufReader};
 
@@ -8,9 +8,9 @@ use super::{BYTES, copied};
 use crate::control::{Controller, ask};
 use crate::stage::{Stage, errors};
 
-/// The real controller, asked by TLS with keys that were granted a role.
+/// The real controller, over TLS, with keys that were granted a role.
 #[test]
-fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
+fn depots_register_and_copies_report_to_a_controller() {
     let stage = Stage::new();
     let controller = Controller::start(&stage, &["--listen", "127.0.0.1:0"]);
     let (url, key) = (controller.url(), &controller.key);
@@ -26,7 +26,7 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
     for (who, role) in [("depot", "depot"), ("me", "client")] {
         run("control", &["control", "grant", &stage.key(who), role]);
     }
-    // Depots and copies go on without it, and find it when it is there.
+    // Depots and copies work without it, and find it once it runs.
     let policy = format!(
         "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
         stage.key("me")
@@ -58,14 +58,15 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
         .unwrap();
     assert_eq!(wrong.status.code(), Some(4), "{}", errors(&wrong));
     run("me", &["controller", "use", "--host-key", key, &url]);
-    let map = "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\naddresses = [\"192.0.2.7\"]\n";
+    let map = "[[site]]\nname = \"far\"\n[[host]]\nname = \"store\"\nsite = \"far\"\n\
+        addresses = [\"192.0.2.7\"]\n";
     std::fs::write(stage.path("map.toml"), map).unwrap();
     run("control", &["map", "import", "map.toml"]);
     follows(&stage, &run("me", &["controller", "routes"]));
     let lines = run("me", &["route", "127.0.0.1:1", "--size", "10G"]);
     assert_eq!(lines.lines().count(), 5, "{lines}");
     let server = stage.serve(&[]);
-    // What a copy can't report in time, a later one reports.
+    // A later copy reports what this one could not.
     let first = (0..100).find_map(|copy| {
         copied(&stage, &server, &format!("copy-{copy}"));
         let (_, page) = ask(&controller.socket, true, "GET", "/transfers", "").unwrap();
@@ -77,7 +78,7 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
         (&json!(BYTES), &json!(stage.key("me"))),
         "{first}"
     );
-    // A depot that ends says so.
+    // A depot announces its end.
     assert_eq!(depot.terminate(), Some(0));
     assert!(
         (0..600).any(|_| !known().contains("the-depot")),
@@ -86,7 +87,7 @@ fn a_controller_lets_a_depot_register_and_receives_reports_of_copies() {
     );
 }
 
-/// An on-ramp of `me` has the rules that the controller has for it.
+/// Asserts that an on-ramp of `me` uses the controller's rules for it.
 fn follows(stage: &Stage, rules: &str) {
     assert!(rules.contains("192.0.2.7"), "{rules}");
     let socket = stage.path("programs/socket");

@@ -1,4 +1,4 @@
-//! A controller that says what a test has it say.
+//! A controller with scripted answers.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,13 +11,13 @@ use serde_json::Value;
 use super::use_controller;
 use crate::stage::Stage;
 
-/// What was asked of a controller: method and path, and the content.
+/// Requests to a controller: method and path, and the body.
 type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A controller that says what a test has it say, at a socket; what is missing is refused.
+/// A controller at a socket with scripted answers; other requests are refused.
 pub(super) struct Scripted {
     asked: Asked,
-    /// Receives a word for every question.
+    /// Receives a message for every request.
     again: Mutex<mpsc::Receiver<()>>,
     socket: PathBuf,
 }
@@ -46,7 +46,7 @@ impl Scripted {
         scripted
     }
 
-    /// Waits until it was asked: for ever, where it never is.
+    /// Waits until it was asked, forever if it never is.
     pub(super) fn wait_for(&self, what: &str) {
         while self.received(what).is_empty() {
             self.again.lock().unwrap().recv().unwrap();

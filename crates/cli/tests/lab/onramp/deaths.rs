@@ -1,4 +1,4 @@
-//! What becomes of programs when something on the way dies, or ends.
+//! Behaviour of programs when a part of their path dies or ends.
 
 use std::fs;
 use std::io::Read;
@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 
 use super::world::World;
 
-/// A download under way, of which the first bytes have come.
+/// A running download whose first bytes have arrived.
 struct Download {
     curl: Child,
     first: Vec<u8>,
@@ -15,7 +15,7 @@ struct Download {
 impl Download {
     fn by(world: &World, socks: &str) -> Self {
         let mut curl = world.lab.command("laptop", "curl").unwrap();
-        // Slow enough that it is under way when something happens.
+        // Slow enough that it still runs when something happens.
         curl.args([
             "-sS",
             "--limit-rate",
@@ -39,7 +39,7 @@ impl Download {
         Self { curl, first }
     }
 
-    /// It must end, and not as if all had come.
+    /// Asserts that it ends, and not as if everything had arrived.
     fn breaks_off(mut self) {
         let mut rest = Vec::new();
         self.curl
@@ -57,7 +57,7 @@ impl Download {
 }
 
 #[test]
-fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
+fn connections_end_with_a_dead_hop_and_new_ones_avoid_it() {
     let Some(mut world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
@@ -76,7 +76,7 @@ fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
     onramp.logged(&["falls back to a direct connection"]);
     world.servers[2] = Some(world.start("offramp"));
 
-    // The direct connection has been measured: 20 ms are far enough for the route.
+    // The direct connection has been measured: at 20 ms the route is worth it.
     let download = Download::by(&world, &socks);
     onramp.logged(&["asked for", "way=route"]);
     world.kill(0);
@@ -87,7 +87,7 @@ fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
         "without the depot",
     );
 
-    // Who wants no direct connection has none.
+    // With `fall_back = false`, there is no direct connection.
     world.rules("fall_back = false");
     onramp.signal(rustix::process::Signal::HUP);
     onramp.logged(&["the table of routes has been read again"]);
@@ -107,7 +107,7 @@ fn what_dies_on_the_way_ends_a_connection_and_what_is_gone_is_gone_round() {
 }
 
 #[test]
-fn an_on_ramp_that_was_killed_returns_and_one_that_is_asked_to_stop_lets_finish() {
+fn a_killed_onramp_returns_and_a_stopped_one_drains() {
     let Some(world) = World::up() else { return };
     world.rules("");
     let mut onramp = world.onramp(&["--socks=0"]);
@@ -116,7 +116,7 @@ fn an_on_ramp_that_was_killed_returns_and_one_that_is_asked_to_stop_lets_finish(
     onramp.service.0.kill().unwrap();
     download.breaks_off();
     drop(onramp);
-    // Its socket's name is still there, and so is its port in the kernel's memory.
+    // Its socket's name still exists, and so does its port in the kernel's memory.
     let mut onramp = world.onramp(&["--socks", &port]);
     let socks = onramp.at("socks");
     world.is_the_file(

@@ -1,11 +1,11 @@
-//! An on-ramp on the gateway of a network, whose machines were told nothing.
+//! An on-ramp on the gateway of a network whose machines are not configured for it.
 
 use std::fs;
 
 use super::world::{WEB_PORT, World, nft};
 
 #[test]
-fn a_gateway_brings_a_whole_laboratory() {
+fn a_gateway_onramp_serves_a_whole_network() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&[
@@ -15,8 +15,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     ]);
     let held = onramp.descriptors();
     let get = || world.run("pc", "curl", &["-sS", "--max-time", "60", &world.url()]);
-    // `redirect` leads to the address of the interface that a packet comes in by, and the lab's
-    // interfaces have none.
+    // `redirect` leads to the address of a packet's incoming interface, and the lab's interfaces
+    // have none.
     let found = world.run(
         "laptop",
         "ip",
@@ -40,7 +40,8 @@ fn a_gateway_brings_a_whole_laboratory() {
     );
     let redirect = onramp.port("redirect");
     let ruleset = format!(
-        "table ip lab {{ chain c {{ type nat hook prerouting priority dstnat; tcp dport {WEB_PORT} redirect to :{redirect}; }}; }}\n"
+        "table ip lab {{ chain c {{ type nat hook prerouting priority dstnat; tcp dport {WEB_PORT} \
+         redirect to :{redirect}; }}; }}\n"
     );
     nft(&world, "laptop", &ruleset);
     world.is_the_file(&get(), "redirected");
@@ -66,14 +67,16 @@ fn a_gateway_brings_a_whole_laboratory() {
     }
     let tproxy = onramp.port("tproxy");
     let ruleset = format!(
-        "table ip lab {{ chain c {{ type filter hook prerouting priority mangle; iifname != \"lo\" tcp dport {WEB_PORT} tproxy to :{tproxy} meta mark set 1 accept; }}; }}\n"
+        "table ip lab {{ chain c {{ type filter hook prerouting priority mangle; iifname != \"lo\" \
+         tcp dport {WEB_PORT} tproxy to :{tproxy} meta mark set 1 accept; }}; }}\n"
     );
     nft(&world, "laptop", &ruleset);
     world.is_the_file(&get(), "handed over");
     onramp.logged(&["asked for", "entry=\"tproxy\"", "way=route"]);
     nft(&world, "laptop", "delete table ip lab\n");
 
-    // IPv6, which the lab has switched off: the destination is seen, and the connection is reset.
+    // IPv6, which the lab has switched off: the destination is recognized, and the connection is
+    // reset.
     let redirect_v6 = onramp.places["redirect"][1]
         .as_str()
         .unwrap()
@@ -98,7 +101,8 @@ fn a_gateway_brings_a_whole_laboratory() {
         assert!(world.run("laptop", "ip", arguments).status.success());
     }
     let ruleset = format!(
-        "table ip6 lab {{ chain c {{ type nat hook output priority -100; ip6 daddr 2001:db8::1 tcp dport 80 redirect to :{redirect_v6}; }}; }}\n"
+        "table ip6 lab {{ chain c {{ type nat hook output priority -100; ip6 daddr 2001:db8::1 tcp \
+         dport 80 redirect to :{redirect_v6}; }}; }}\n"
     );
     nft(&world, "laptop", &ruleset);
     let rule = format!(
@@ -116,7 +120,7 @@ fn a_gateway_brings_a_whole_laboratory() {
         "destination=[2001:db8::1]:80",
     ]);
 
-    // Nobody brought this one.
+    // This connection was not redirected.
     let own = format!("{}:{redirect}", world.address("laptop"));
     assert!(
         !world

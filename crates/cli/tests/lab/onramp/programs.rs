@@ -1,4 +1,4 @@
-//! Programs that were never told come through, or are told why not.
+//! Programs without configuration get through, or report why not.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 use super::world::{CLOSED_PORT, FILE, FORBIDDEN_PORT, WEB_PORT, World, nft};
 
 #[test]
-fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
+fn unmodified_programs_use_two_depots_and_an_offramp() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let server = world.address("server");
@@ -55,7 +55,7 @@ fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        // nc ends its half when it has no more to say.
+        // nc ends its direction when its input ends.
         let mut input = nc.stdin.take().unwrap();
         input
             .write_all(format!("GET /{FILE} HTTP/1.0\r\n\r\n").as_bytes())
@@ -118,7 +118,7 @@ fn programs_that_know_of_nothing_go_through_two_depots_and_an_off_ramp() {
 }
 
 #[test]
-fn programs_learn_why_not_and_nothing_is_left_of_what_failed() {
+fn failures_reach_programs_and_leave_nothing_behind() {
     let Some(world) = World::up() else { return };
     world.rules("fall_back = false");
     let mut onramp = world.onramp(&["--socks=0", "--http=0"]);
@@ -144,7 +144,7 @@ fn programs_learn_why_not_and_nothing_is_left_of_what_failed() {
         let said = String::from_utf8_lossy(&refused.stderr).into_owned();
         assert!(said.contains(status), "{port}: {said}");
     }
-    // A server that answers nothing: the program goes while it is connected there.
+    // The server does not answer: the program exits while it is being connected.
     nft(
         &world,
         "server",

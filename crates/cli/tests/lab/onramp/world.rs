@@ -37,15 +37,15 @@ rate = "1 Gbit/s"
 "#;
 
 pub const WEB_PORT: u16 = 8080;
-/// Where nobody listens.
+/// A port without a listener.
 pub const CLOSED_PORT: u16 = 8081;
-/// What the off-ramp does not let anybody connect to.
+/// A port that the off-ramp's policy forbids.
 pub const FORBIDDEN_PORT: u16 = 9000;
 pub const FILE: &str = "file";
 
-/// The network, what runs in it, and a file at the web server. Ends with its value.
+/// The network, the processes in it, and a file at the web server. They end on drop.
 pub struct World {
-    // Dropped in this order: what runs in the lab first.
+    // Dropped in this order: processes in the lab first.
     /// The depot on near, the depot on far, the off-ramp, the web server.
     pub servers: Vec<Option<Service>>,
     pub lab: Lab,
@@ -54,7 +54,7 @@ pub struct World {
     pub offramp_key: String,
 }
 
-/// An on-ramp that runs. Ends with its value.
+/// A running on-ramp, ended on drop.
 pub struct Onramp {
     pub service: Service,
     pub places: serde_json::Value,
@@ -62,7 +62,7 @@ pub struct Onramp {
 }
 
 impl World {
-    /// `None`, with the reason printed, where this machine allows no lab at all.
+    /// Starts it. Prints why and returns `None` if this machine allows no labs.
     pub fn up() -> Option<Self> {
         if !has_labs() {
             return None;
@@ -89,14 +89,16 @@ impl World {
             ["laptop", "near", "far", "offramp"].map(|name| new_key(&world.file(name)));
         world.offramp_key = offramp;
         // The off-ramp is on the depot's own machine, which only a rule that names its address
-        // allows.
+        // permits.
         let far = world.address("far");
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\", \"{far}\"]\nports = [7512]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
+            "[[allow]]\nprincipals = [\"{client}\"]\nto = [\"10.77.0.0/16\", \"{far}\"]\n\
+             ports = [7512]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n"
         );
         fs::write(world.file("depot.toml"), policy).unwrap();
         let policy = format!(
-            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"10.77.0.0/16\"]\nports = [{WEB_PORT}, {CLOSED_PORT}, 22]\n"
+            "[[allow]]\nprincipals = [\"{client}\"]\nservers = [\"10.77.0.0/16\"]\n\
+             ports = [{WEB_PORT}, {CLOSED_PORT}, 22]\n"
         );
         fs::write(world.file("offramp.toml"), policy).unwrap();
         for server in ["near", "far", "offramp", "web"] {
@@ -122,7 +124,7 @@ impl World {
                 web.args(["httpd", "-f", "-p", &WEB_PORT.to_string(), "-h"])
                     .arg(self.file("www"));
                 let web = Service(web.spawn().unwrap());
-                // It says nothing when it listens.
+                // It prints nothing when it listens.
                 while !self
                     .curl(&["-o", "/dev/null"], &self.url())
                     .status
@@ -172,17 +174,19 @@ impl World {
         server.0.wait().unwrap();
     }
 
-    /// Rules that send everything by both depots and the off-ramp, with these lines too.
+    /// Writes rules that send everything through both depots and the off-ramp, with additional
+    /// lines.
     pub fn rules(&self, more: &str) {
         let (near, far) = (self.address("near"), self.address("far"));
         let rule = format!(
-            "[[route]]\nto = [\"10.77.0.0/16\", \"server\"]\nvia = \"{near},{far}\"\nofframp = \"{}@{far}\"\n{more}\n",
+            "[[route]]\nto = [\"10.77.0.0/16\", \"server\"]\nvia = \"{near},{far}\"\n\
+             offramp = \"{}@{far}\"\n{more}\n",
             self.offramp_key
         );
         fs::write(self.file("laptop/routes.toml"), rule).unwrap();
     }
 
-    /// An on-ramp with these entries.
+    /// Starts an on-ramp with these entries.
     pub fn onramp(&self, entries: &[&str]) -> Onramp {
         let mut command = self.longhaul("laptop", "laptop");
         command.args(["onramp", "--json"]).args(entries);
@@ -209,7 +213,7 @@ impl World {
         format!("http://{}:{WEB_PORT}/{FILE}", self.address("server"))
     }
 
-    /// curl on the laptop.
+    /// Runs curl on the laptop.
     pub fn curl(&self, options: &[&str], url: &str) -> Output {
         self.run(
             "laptop",
@@ -247,7 +251,7 @@ impl Onramp {
         self.at(entry).rsplit_once(':').unwrap().1.to_owned()
     }
 
-    /// The next line of the log with all of these words.
+    /// Returns the next line of the log with all of these words.
     pub fn logged(&mut self, words: &[&str]) -> String {
         let mut seen = String::new();
         loop {
@@ -270,8 +274,8 @@ impl Onramp {
             .count()
     }
 
-    /// Waits until it holds no more descriptors than that: what has ended is let go of a moment
-    /// after that was said.
+    /// Waits until it holds at most this many descriptors: they are released a moment after the end
+    /// was logged.
     pub fn holds_again(&self, descriptors: usize) {
         while self.descriptors() > descriptors {
             std::thread::yield_now();
@@ -284,7 +288,7 @@ impl Onramp {
     }
 }
 
-/// nft in a node, with a ruleset.
+/// Runs nft in a node, with a ruleset.
 pub fn nft(world: &World, node: &str, ruleset: &str) {
     let mut nft = world.lab.command(node, "nft").unwrap();
     let mut nft = nft.args(["-f", "-"]).stdin(Stdio::piped()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! What was measured, devices, and the machine behind the network.
+//! Findings about measurements, devices, and the machine itself.
 
 use super::*;
 
@@ -41,12 +41,12 @@ fn a_black_hole() {
         });
     });
     assert_eq!(findings(&sound(), &reported, Side::Here), []);
-    // And it is this end's finding.
+    // The finding belongs to this end.
     assert_eq!(findings(&sound(), &hole, Side::There), []);
 }
 
 #[test]
-fn what_a_connection_did_not_get() {
+fn missing_tcp_options_are_found() {
     let without = |change: fn(&mut Negotiated)| {
         measured(|measured| {
             if let Fact::Known(negotiated) = &mut measured.negotiated {
@@ -63,12 +63,12 @@ fn what_a_connection_did_not_get() {
         only(&without(|n| n.timestamps = false), |_| ()).id,
         "no-timestamps"
     );
-    // Off at this end, it is this end's fault, reported once.
+    // If it is off at this end, this end is at fault, which is reported once.
     let found = only(&without(|n| n.sack = false), |facts| {
         facts.tcp.sack = Fact::Known(false)
     });
     assert_eq!(found.id, "sack-off");
-    // What the connection runs goes before the setting.
+    // The connection's congestion control takes precedence over the setting.
     let found = only(
         &without(|n| n.congestion = Some(Name::new("reno").unwrap())),
         |_| (),
@@ -127,7 +127,7 @@ fn offloads_matter_more_on_faster_paths() {
         fast.iter()
             .any(|f| f.id == "offloads-off" && f.severity == Severity::Serious)
     );
-    // The stack cuts late by itself.
+    // The stack segments late by itself.
     let mut facts = sound();
     link(&mut facts).tso = Fact::Known(false);
     assert_eq!(findings(&facts, &Path::table(), Side::Here), []);
@@ -180,7 +180,7 @@ fn only_the_device_that_leads_there_counts() {
 }
 
 #[test]
-fn the_machine_behind_the_network() {
+fn host_problems_are_found() {
     let slow = |facts: &mut Facts| {
         facts.cpu.ciphers = Fact::Known(vec![CipherRate {
             cipher: name("aes-256-gcm"),
@@ -235,7 +235,7 @@ fn the_machine_behind_the_network() {
 }
 
 #[test]
-fn clocks_that_lie_apart() {
+fn clock_skew_is_found() {
     let apart = |seconds| {
         measured(|measured| {
             measured.skew = Some(Skew {
@@ -250,7 +250,7 @@ fn clocks_that_lie_apart() {
         ("clock-skew", Severity::Serious)
     );
     assert!(found.what.contains("90 s behind"), "{}", found.what);
-    // What is signed here may be 120 s old there, but only 10 s ahead of the clock.
+    // A signature made here may be 120 s old there, but only 10 s ahead of the clock.
     assert_eq!(findings(&sound(), &apart(30.0), Side::Here), []);
     assert_eq!(only(&apart(-8.0), |_| ()).id, "clock-skew");
     assert_eq!(only(&apart(61.0), |_| ()).id, "clock-skew");
@@ -258,7 +258,7 @@ fn clocks_that_lie_apart() {
 }
 
 #[test]
-fn the_serious_come_first() {
+fn serious_findings_come_first() {
     let mut facts = sound();
     facts.tcp.slow_start_after_idle = Fact::Known(true);
     facts.tcp.rmem_max = Fact::Known(1);

@@ -1,4 +1,4 @@
-//! What is set wrong in TCP.
+//! Findings about TCP settings.
 
 use super::*;
 
@@ -10,8 +10,8 @@ fn on_a_sound_machine_nothing_is_found() {
 }
 
 #[test]
-fn a_machine_of_which_nothing_is_known_has_no_findings() {
-    // All facts unknown, as JSON, through the same door that a far machine's come through.
+fn unknown_facts_yield_no_findings() {
+    // All facts unknown, as JSON, parsed like those of a far machine.
     fn forget(value: &mut serde_json::Value) {
         if let Some(object) = value.as_object_mut() {
             if object.remove("known").is_some() {
@@ -52,7 +52,7 @@ fn the_receive_ceiling() {
         found.mends[0].keep.as_deref(),
         Some("echo 'net.ipv4.tcp_rmem = 4096 131072 25165824' >> /etc/sysctl.d/90-longhaul.conf")
     );
-    // What the command sets is enough, and a path that needs no more finds nothing.
+    // The command's value is enough, and then there is no finding.
     let mut mended = sound();
     mended.tcp.rmem = Fact::Known([4096, 131_072, 25_165_824]);
     assert_eq!(findings(&mended, &Path::table(), Side::Here), []);
@@ -125,14 +125,14 @@ fn windows_of_64_kilobytes() {
         commands(&found),
         ["sysctl -w net.ipv4.tcp_window_scaling=1"]
     );
-    // Enough for a short way.
+    // Enough for a short path.
     let mut facts = sound();
     facts.tcp.window_scaling = Fact::Known(false);
     assert_eq!(findings(&facts, &over(1e8, 0.001), Side::Here), []);
 }
 
 #[test]
-fn what_programs_may_set_is_only_advice() {
+fn explicit_buffer_limits_are_only_advice() {
     let found = only(&Path::table(), |facts| {
         facts.tcp.rmem_max = Fact::Known(212_992)
     });
@@ -223,7 +223,7 @@ fn reno_on_a_long_path() {
         ["sysctl -w net.ipv4.tcp_congestion_control=cubic"]
     );
     assert_eq!(only(&over(1e8, 0.01), reno).severity, Severity::Advice);
-    // In a namespace, only what is allowed can be set.
+    // In a namespace, only an allowed one can be set.
     let found = only(&Path::table(), |facts| {
         reno(facts);
         facts.tcp.mem = Fact::unknown("in a namespace");
@@ -233,7 +233,7 @@ fn reno_on_a_long_path() {
         commands(&found),
         ["sysctl -w net.ipv4.tcp_congestion_control=bbr"]
     );
-    // A route goes before the setting.
+    // The route takes precedence over the setting.
     let found = only(&Path::table(), |facts| {
         if let Fact::Known(route) = &mut facts.route {
             route.congestion = Some(name("reno"));
@@ -246,7 +246,7 @@ fn reno_on_a_long_path() {
 }
 
 #[test]
-fn cubic_where_losses_are_to_be_feared() {
+fn cubic_on_lossy_paths_is_advised_against() {
     let cubic = |facts: &mut Facts| facts.tcp.congestion = Fact::Known(name("cubic"));
     let found = only(&Path::table(), cubic);
     assert_eq!(
@@ -277,7 +277,7 @@ fn cubic_where_losses_are_to_be_feared() {
 }
 
 #[test]
-fn what_tcp_remembers() {
+fn cached_tcp_metrics_are_found() {
     let remembering = |ssthresh| CachedMetrics {
         host: HOST,
         ssthresh: Some(ssthresh),
@@ -306,7 +306,7 @@ fn what_tcp_remembers() {
 }
 
 #[test]
-fn starting_again_after_a_pause() {
+fn slow_start_after_idle_is_found() {
     let on = |facts: &mut Facts| facts.tcp.slow_start_after_idle = Fact::Known(true);
     let found = only(&Path::table(), on);
     assert_eq!(
