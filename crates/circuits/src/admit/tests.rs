@@ -1,4 +1,4 @@
-//! What is reported of a refusal, and what may not be asked.
+//! Reports of refusals, and requests that may not be made.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,7 @@ fn refused(answer: Answer) -> NoRoom {
     }
 }
 
-/// Two ways between the ends, and what is booked on them: in seconds, one until 100, the other
-/// until 60.
+/// Returns two paths between the ends with bookings: one until 100 s, the other until 60 s.
 fn world() -> (Network, Ledger) {
     let network = network(4, &[(0, 1, 10), (1, 3, 10), (0, 2, 6), (2, 3, 6)]);
     let mut ledger = Ledger::new(&network);
@@ -112,7 +111,7 @@ fn a_volume_is_carried_when_and_where_it_goes() {
         none.proof
     );
     assert_eq!(none.offers.later.unwrap().request.window.end, 120_500);
-    // An even pace behind what is booked is one piece, which ends with the window.
+    // An even pace behind the bookings is one piece, which ends with the window.
     let free = request(
         &network,
         Window::new(100_000, 140_000),

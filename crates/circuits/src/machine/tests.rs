@@ -1,4 +1,4 @@
-//! The three machines, event by event.
+//! The three state machines, event by event.
 
 use proptest::prelude::*;
 
@@ -95,8 +95,8 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever happens, what was held is committed or given back once, and all is given back at
-    /// the end.
+    /// After any events, what was held is committed or returned once, and all is returned at the
+    /// end.
     #[test]
     fn what_is_held_ends_once(events in prop::collection::vec(event(), 0..200)) {
         let mut machine = Machine::default();
@@ -118,7 +118,9 @@ proptest! {
             }
             prop_assert_eq!(held, matches!(machine.reserve, Reserve::Held | Reserve::Committing));
             if machine.life == Life::Terminated {
-                prop_assert!(machine.on(Event::Reserve).is_err() && machine.on(Event::Provision).is_err());
+                prop_assert!(
+                    machine.on(Event::Reserve).is_err() && machine.on(Event::Provision).is_err()
+                );
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Steps against sums over all bookings, at every moment.
+//! Comparison of steps with sums over all bookings, at every moment.
 
 use proptest::prelude::*;
 
@@ -88,11 +88,15 @@ proptest! {
         let levels: Vec<Rate> = (start..start + length).map(|at| brute(left, at)).collect();
         let most = levels.iter().copied().max().unwrap_or(0);
         prop_assert_eq!(steps.most(window), most);
-        prop_assert_eq!(steps.carried(window), Volume(levels.iter().map(|rate| u128::from(*rate)).sum()));
+        prop_assert_eq!(
+            steps.carried(window),
+            Volume(levels.iter().map(|rate| u128::from(*rate)).sum())
+        );
         for (at, level) in (start..).zip(&levels) {
             prop_assert_eq!(steps.at(at), *level);
         }
-        let changes = (start + 1..start + length).filter(|at| brute(left, *at) != brute(left, at - 1));
+        let changes = (start + 1..start + length)
+            .filter(|at| brute(left, *at) != brute(left, at - 1));
         let changes: Vec<(Moment, Rate)> = changes.map(|at| (at, brute(left, at))).collect();
         prop_assert_eq!(steps.changes_within(window).collect::<Vec<_>>(), changes);
         if length > 0 {
