@@ -57,7 +57,7 @@ mod tests {
     use crate::time::Window;
 
     #[test]
-    fn it_refuses_what_fits() {
+    fn refuses_requests_that_would_fit() {
         let network = network(3, &[(0, 1, 10), (0, 2, 10), (2, 1, 10)]);
         let ends = Ends {
             from: NodeId(0),

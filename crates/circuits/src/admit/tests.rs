@@ -46,7 +46,7 @@ fn world() -> (Network, Ledger) {
 }
 
 #[test]
-fn a_refusal_names_who_is_in_the_way_until_when_and_what_there_is_instead() {
+fn a_refusal_names_holders_time_and_counter_offers() {
     let (network, ledger) = world();
     let window = Window::new(50_000, 120_000);
     let wanted = request(&network, window, Wish::Rate(8), 2);
@@ -73,7 +73,7 @@ fn a_refusal_names_who_is_in_the_way_until_when_and_what_there_is_instead() {
 }
 
 #[test]
-fn a_volume_is_carried_when_and_where_it_goes() {
+fn a_volume_uses_free_times_and_paths() {
     let (network, ledger) = world();
     let volume = |bytes, pace| Wish::Volume {
         bytes,
@@ -125,7 +125,7 @@ fn a_volume_is_carried_when_and_where_it_goes() {
 }
 
 #[test]
-fn what_may_not_be_asked_is_said() {
+fn invalid_and_forbidden_requests_name_the_reason() {
     let (network, ledger) = world();
     let good = request(&network, Window::new(200_000, 300_000), Wish::Rate(10), 1);
     let ask = |request: &Request, limits: &Limits| asked(&network, &ledger, request, limits);

@@ -86,7 +86,7 @@ fn rate(book: &Book, at: Moment) -> Rate {
 }
 
 #[test]
-fn what_is_held_is_nobody_elses_until_it_times_out() {
+fn a_hold_excludes_others_until_it_times_out() {
     let mut kept = line();
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
     assert!(kept.hold(&whole, 0));
@@ -181,7 +181,7 @@ fn a_change_keeps_the_old_promise_until_it_is_committed() {
 }
 
 #[test]
-fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
+fn a_change_to_other_ends_leaves_past_pieces_as_they_were() {
     let mut kept = Kept {
         book: Book::new(network(3, &[(0, 1, 10), (1, 2, 10)])),
         journal: Vec::new(),
@@ -225,7 +225,7 @@ fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
 }
 
 #[test]
-fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
+fn all_windows_are_granted_or_the_first_refused_is_named() {
     let mut kept = line();
     assert!(kept.hold(
         &request(kept.book.network(), Window::new(40, 50), Wish::Rate(6)),
@@ -254,7 +254,7 @@ fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
 }
 
 #[test]
-fn entries_that_are_not_next_or_promise_too_much_are_refused() {
+fn out_of_order_and_overbooking_entries_are_refused() {
     let mut kept = line();
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
     let change = kept.book.decide(&whole, &TERMS, 0).change.unwrap();
@@ -306,7 +306,7 @@ fn entries_that_are_not_next_or_promise_too_much_are_refused() {
 }
 
 #[test]
-fn a_network_that_shrinks_keeps_its_promises_and_makes_no_more() {
+fn a_shrunk_network_keeps_promises_and_makes_no_more() {
     let mut kept = line();
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(8));
     assert!(kept.hold(&whole, 0));

@@ -232,7 +232,7 @@ proptest! {
     }
 
     #[test]
-    fn offers_that_are_looked_for_later_are_the_same_and_are_renewed_or_dropped(
+    fn later_offers_are_the_same_and_renewed_or_dropped(
         (network, requests) in world()
     ) {
         let shared = Arc::new(network.clone());

@@ -13,7 +13,7 @@ const LINK: LinkId = LinkId(0);
 
 proptest! {
     #[test]
-    fn holders_are_all_whose_claims_hold_then(
+    fn holders_are_all_claims_active_at_that_moment(
         claims in prop::collection::vec(
             (0..5_u64, -20..60_i64, 1..40_i64, 1..9_u64, any::<bool>()),
             0..40

@@ -41,7 +41,7 @@ fn a_reservation_is_held_committed_provisioned_and_ended() {
 }
 
 #[test]
-fn what_is_held_too_long_is_given_back() {
+fn an_expired_hold_is_returned() {
     let held = after(&[Event::Reserve, Event::ReserveConfirmed]);
     let (late, actions) = held.on(Event::HoldTimeout).unwrap();
     assert_eq!(actions, [Action::GiveBackHeld, Action::ReportTimeout]);
@@ -98,7 +98,7 @@ proptest! {
     /// After any events, what was held is committed or returned once, and all is returned at the
     /// end.
     #[test]
-    fn what_is_held_ends_once(events in prop::collection::vec(event(), 0..200)) {
+    fn a_hold_ends_exactly_once(events in prop::collection::vec(event(), 0..200)) {
         let mut machine = Machine::default();
         let mut held = false;
         for event in events {

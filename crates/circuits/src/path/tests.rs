@@ -31,7 +31,7 @@ fn trap() -> crate::network::Network {
 }
 
 #[test]
-fn the_pair_is_found_where_the_shortest_path_stands_in_its_way() {
+fn a_pair_is_found_though_the_shortest_path_blocks_it() {
     let network = trap();
     let field = Field::new(&network, |link| {
         network.link(link).map(|link| link.capacity)
@@ -76,7 +76,7 @@ fn shares(
 
 proptest! {
     #[test]
-    fn they_are_the_best_of_all(network in small(), preference in 0..3_u8, at_least in 1..8_u64) {
+    fn paths_are_the_best_of_all_simple_paths(network in small(), preference in 0..3_u8, at_least in 1..8_u64) {
         let preference = [
             Preference::FewestHops,
             Preference::LeastLatency,
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_paths_are_as_many_as_there_are_and_the_shortest(
+    fn disjoint_paths_are_maximal_in_number_and_shortest(
         network in small(),
         nodes in any::<bool>(),
     ) {

@@ -69,7 +69,7 @@ fn holds(field: &Field<'_>, ask: &Ask, routes: &[Route]) {
 }
 
 #[test]
-fn the_programme_takes_what_greedy_misses() {
+fn the_linear_program_finds_what_greedy_misses() {
     // The widest path goes through the middle, and uses up what two others need.
     let network = network(
         4,
@@ -84,7 +84,7 @@ fn the_programme_takes_what_greedy_misses() {
 
 proptest! {
     #[test]
-    fn what_goes_is_found_and_what_does_not_is_shown(
+    fn feasible_rates_are_found_and_others_proved_infeasible(
         network in small(),
         paths in 1..4_usize,
         diversity in 0..3_u8,

@@ -36,7 +36,7 @@ fn bookings_that_only_touch_do_not_add() {
 }
 
 #[test]
-fn equal_changes_at_one_moment_are_each_there() {
+fn equal_changes_at_one_moment_all_count() {
     let mut steps = steps(&[
         (Window::new(5, 10), 3),
         (Window::new(5, 10), 3),
@@ -52,7 +52,7 @@ fn equal_changes_at_one_moment_are_each_there() {
 }
 
 #[test]
-fn the_peak_that_lasts_longest_is_named() {
+fn the_peak_names_its_last_step_and_its_end() {
     let steps = steps(&[
         (Window::new(0, 10), 9),
         (Window::new(20, 30), 9),
@@ -73,7 +73,7 @@ fn bookings(most: usize) -> impl Strategy<Value = Vec<(Window, Rate)>> {
 
 proptest! {
     #[test]
-    fn they_are_the_sums_of_the_bookings(
+    fn steps_equal_the_sums_of_the_bookings(
         all in bookings(4 * BLOCK),
         removed in any::<prop::sample::Index>(),
         (start, length) in (-10..450_i64, 0..200_i64),

@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn paths_that_are_taken_over_are_the_widest_still(
+    fn reused_paths_are_still_the_widest(
         (network, rooms) in stretches(),
         paths in 1..4_usize,
         diversity in 0..3_u8,
