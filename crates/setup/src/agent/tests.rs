@@ -11,10 +11,10 @@ use crate::driver::{Answer, list, set_up, tear_down};
 use crate::remote::Remote;
 use crate::testing::{name, part};
 
-/// Long enough for any machine that does anything at all.
+/// Time limit that even a very slow machine meets.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Keeps what it is asked to set up.
+/// A driver that keeps the parts in memory.
 #[derive(Default)]
 struct Memory(Mutex<Vec<Found>>);
 
@@ -45,7 +45,7 @@ impl Driver for Memory {
     }
 }
 
-/// What an agent says to these bytes, after which the stream ends.
+/// Returns the agent's answers to these bytes, after which the stream ends.
 async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
     let (mut near, far) = duplex(1 << 20);
     let (input, output) = tokio::io::split(far);
@@ -115,7 +115,7 @@ async fn a_driver_is_asked_through_a_socket() {
         list(&remote, name("us")).await,
         Err(DriverError::Failed { .. })
     ));
-    // What it left is no obstacle to the next, to which a new connection leads.
+    // The socket that it left does not disturb the next agent, which receives new connections.
     let (_tell, stop) = watch::channel(false);
     let _agent = tokio::spawn(listen(
         bind(&path).unwrap(),
@@ -144,14 +144,14 @@ async fn nobody_else_can_enter_where_an_agent_listens() {
     );
 }
 
-/// An agent that says the same to everybody.
+/// Returns a driver for an agent that gives everyone the same answer.
 fn liar(folder: &Path, says: Vec<u8>) -> Remote {
     let path = folder.join("liar");
     let listener = UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(&says).await;
-            // Until the other side goes.
+            // Until the other side closes the stream.
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });

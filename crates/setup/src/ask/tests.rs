@@ -142,7 +142,11 @@ proptest! {
     }
 
     #[test]
-    fn any_part_reads_back(streams in any_streams(), rate in 1..1_u64 << 53, whole in any::<bool>()) {
+    fn any_part_reads_back(
+        streams in any_streams(),
+        rate in 1..1_u64 << 53,
+        whole in any::<bool>(),
+    ) {
         let mut part = part("us", "c", "n", "l", rate);
         part.streams = streams;
         let request = Request::SetUp { part: part.clone() };

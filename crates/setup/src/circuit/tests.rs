@@ -124,7 +124,10 @@ fn any_name() -> impl Strategy<Value = Name> {
 proptest! {
     #[test]
     fn ids_tell_parts_apart(
-        all in proptest::collection::vec((any_name(), any_name(), any_name(), any_streams()), 1..20),
+        all in proptest::collection::vec(
+            (any_name(), any_name(), any_name(), any_streams()),
+            1..20
+        ),
     ) {
         let different: BTreeSet<_> = all.iter().collect();
         let ids: BTreeSet<_> = all.iter().map(|(a, b, c, s)| PartId::of(a, b, c, s)).collect();

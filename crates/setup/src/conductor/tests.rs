@@ -11,7 +11,7 @@ use crate::reconcile::Standing;
 use crate::streams::Streams;
 use crate::testing::name;
 
-/// Does what it is asked, after so long; panics once when it is to.
+/// A driver that answers after a delay, and panics once if told to.
 struct Slow {
     time: Duration,
     there: Mutex<BTreeSet<PartId>>,
@@ -88,7 +88,7 @@ fn conductor(of_a: Arc<dyn Driver>, of_b: Option<Arc<dyn Driver>>) -> Arc<Conduc
     Arc::new(Conductor::new(reconciler, drivers))
 }
 
-/// Runs it in paused time until a circuit stands so.
+/// Runs the conductor in paused time until a circuit has such a status.
 async fn until(conductor: &Arc<Conductor>, stands: impl Fn(&Standing) -> bool) -> Standing {
     let (_tell, stop) = watch::channel(false);
     let begun = tokio::time::Instant::now();
@@ -142,7 +142,7 @@ async fn a_driver_that_is_not_there_or_never_answers_fails_the_circuit() {
         let Standing::Failed { why: said, .. } = standing else {
             panic!("{standing:?}");
         };
-        // One that never answers may be given up before its time is over.
+        // A driver that never answers may be abandoned before its time is over.
         let said = said.to_string();
         assert!(
             said.contains(why) || said.contains("it has not answered in time"),

@@ -24,7 +24,13 @@ fn the_documents_configuration_is_one() {
     let numbers = serde_json::to_value(Numbers::default()).unwrap();
     assert_eq!(
         numbers,
-        serde_json::json!({"handle": 0x4c48, "filters": 12_000, "rules": 12_000, "tables": 120_000, "protocol": 176}),
+        serde_json::json!({
+            "handle": 0x4c48,
+            "filters": 12_000,
+            "rules": 12_000,
+            "tables": 120_000,
+            "protocol": 176
+        }),
         "docs/circuits.md names these"
     );
     for text in ["12000 to 13999", "120000 to 121999", "`4c48:`"] {

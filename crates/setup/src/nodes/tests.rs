@@ -8,7 +8,9 @@ fn config(nodes: serde_json::Value) -> Result<SetupConfig, String> {
 #[test]
 fn each_node_has_its_driver_and_alike_ones_share_it() {
     let nodes = serde_json::json!({
-        "a": {"agent": "unix:/run/one"}, "b": {"agent": "unix:/run/one"}, "c": {"agent": "unix:/run/two"},
+        "a": {"agent": "unix:/run/one"},
+        "b": {"agent": "unix:/run/one"},
+        "c": {"agent": "unix:/run/two"},
         "d": {"command": ["ssh", "router"]}, "e": {"program": ["/bin/true"], "time_s": 5},
     });
     let config = config(nodes).unwrap();

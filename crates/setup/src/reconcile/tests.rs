@@ -16,7 +16,7 @@ const START: Moment = 1_000_000;
 const END: Moment = 2_000_000;
 const EARLY: Moment = START - SETUP_LEAD_MS as Moment;
 
-/// A circuit over links of nodes `a` and `b`, in one window.
+/// Returns a circuit over links of nodes `a` and `b`, in one window.
 fn circuit(id: &str, rate: u64, start: Moment, end: Moment) -> Circuit {
     let hop = |node: &str, link: &str| Hop {
         node: name(node),
@@ -36,7 +36,7 @@ fn circuit(id: &str, rate: u64, start: Moment, end: Moment) -> Circuit {
     }
 }
 
-/// Nodes `a` and `b`, each with a driver of its own, for owner `us`.
+/// Returns a reconciler of owner `us` for nodes `a` and `b`, each with its own driver.
 fn reconciler() -> Reconciler {
     let nodes = [("a", "driver of a"), ("b", "driver of b")];
     let nodes = nodes.map(|(node, driver)| (name(node), name(driver)));

@@ -62,7 +62,10 @@ proptest! {
     }
 
     #[test]
-    fn wider_prefixes_hold_it_and_are_read_as_they_are_written(prefix in any_prefix(), other in any_prefix()) {
+    fn wider_prefixes_hold_it_and_are_read_as_they_are_written(
+        prefix in any_prefix(),
+        other in any_prefix(),
+    ) {
         let wider: Vec<Prefix> = prefix.wider().collect();
         prop_assert_eq!(wider.len(), usize::from(prefix.length()));
         for one in &wider {

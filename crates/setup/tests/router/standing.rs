@@ -39,7 +39,7 @@ async fn what_stands_is_there_from_the_beginning_and_stays() {
     assert_eq!(list(&router, name("us")).await, Ok(vec![]));
     assert_eq!(state(&lab), standing);
 
-    // One that is started again finds its circuit, and changes nothing.
+    // A restarted router finds its circuit, and changes nothing.
     set_up(&router, part.clone()).await.unwrap();
     let busy = state(&lab);
     drop(router);
