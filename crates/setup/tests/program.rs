@@ -116,7 +116,7 @@ async fn a_program_sets_up_lists_counts_and_tears_down() {
 }
 
 #[tokio::test]
-async fn what_a_program_does_wrong_is_reported_in_one_line() {
+async fn faults_of_a_program_are_reported_in_one_line() {
     for (commands, kind, why) in [
         ("exit 3", "failed", "it answered nothing (exit status: 3)"),
         (
@@ -174,7 +174,7 @@ async fn what_a_program_does_wrong_is_reported_in_one_line() {
 }
 
 #[tokio::test]
-async fn a_program_that_takes_too_long_is_killed_with_what_it_started() {
+async fn a_slow_program_is_killed_with_its_children() {
     let script = Script::of("sleep 1000 & echo $! >\"$1/child\"; wait");
     let error = set_up(&script.driver(Duration::from_secs(2)), part())
         .await

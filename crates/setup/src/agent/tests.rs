@@ -60,7 +60,7 @@ async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
 }
 
 #[tokio::test]
-async fn nonsense_gets_an_error_and_the_next_request_its_answer() {
+async fn the_next_request_after_nonsense_is_answered() {
     let answers =
         said(b"\n{}\n\xff\xfe\n{\"version\":1,\"do\":\"list\",\"owner\":\"us\"}\nhalf a li").await;
     assert_eq!(answers.len(), 4);
@@ -72,7 +72,7 @@ async fn nonsense_gets_an_error_and_the_next_request_its_answer() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_ends_the_connection() {
+async fn an_endless_line_ends_the_connection() {
     let answers = said(&vec![b'a'; 3 * MAX_REQUEST_BYTES]).await;
     assert_eq!(answers.len(), 1);
     assert!(
@@ -126,7 +126,7 @@ async fn a_driver_is_asked_through_a_socket() {
 }
 
 #[tokio::test]
-async fn nobody_else_can_enter_where_an_agent_listens() {
+async fn only_the_owner_can_enter_the_agents_directory() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let open = bind(&folder.path().join("agent")).unwrap_err();
@@ -159,7 +159,7 @@ fn liar(folder: &Path, says: Vec<u8>) -> Remote {
 }
 
 #[tokio::test]
-async fn an_agent_that_lies_gets_no_further_than_an_error() {
+async fn a_lying_agent_only_causes_an_error() {
     let long = vec![b' '; MAX_REPLY_BYTES + 2];
     for says in [
         b"{}\n".to_vec(),
@@ -179,7 +179,7 @@ async fn an_agent_that_lies_gets_no_further_than_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_says_nothing_is_not_waited_for() {
+async fn a_silent_agent_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let remote = liar(folder.path(), Vec::new());
     let answer = list(&remote, name("us")).await;

@@ -108,7 +108,7 @@ async fn until(conductor: &Arc<Conductor>, stands: impl Fn(&Standing) -> bool) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn drivers_are_asked_until_all_is_there_and_again_when_it_changes() {
+async fn drivers_are_asked_until_done_and_after_changes() {
     let (a, b) = (Slow::new(Duration::from_secs(3)), Slow::new(Duration::ZERO));
     a.panics.store(1, Ordering::SeqCst);
     let conductor = conductor(Arc::clone(&a) as _, Some(Arc::clone(&b) as _));
@@ -127,7 +127,7 @@ async fn drivers_are_asked_until_all_is_there_and_again_when_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_is_not_there_or_never_answers_fails_the_circuit() {
+async fn a_missing_or_silent_driver_fails_the_circuit() {
     let good = || Slow::new(Duration::ZERO);
     let never = Slow::new(Duration::MAX);
     for (of_b, why) in [

@@ -86,7 +86,7 @@ fn tear_down(part: &Part) -> Request {
 }
 
 #[tokio::test]
-async fn while_it_sets_up() {
+async fn dying_while_it_sets_up_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, other] = parts(&lab);
     let case = Case {
@@ -98,7 +98,7 @@ async fn while_it_sets_up() {
 }
 
 #[tokio::test]
-async fn while_it_sets_up_the_first() {
+async fn dying_while_it_sets_up_the_first_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, other] = parts(&lab);
     let case = Case {
@@ -110,7 +110,7 @@ async fn while_it_sets_up_the_first() {
 }
 
 #[tokio::test]
-async fn while_it_tears_down() {
+async fn dying_while_it_tears_down_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, other] = parts(&lab);
     let case = Case {
@@ -123,7 +123,7 @@ async fn while_it_tears_down() {
 }
 
 #[tokio::test]
-async fn while_it_changes() {
+async fn dying_while_it_changes_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, _] = parts(&lab);
     let slower = Part {

@@ -215,7 +215,7 @@ async fn each_stream_takes_its_own_class_and_link() {
 }
 
 #[tokio::test]
-async fn what_is_more_than_its_rate_is_dropped_and_nobody_elses() {
+async fn only_packets_beyond_a_circuits_rate_are_dropped() {
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let router = router(&lab, folder.path());

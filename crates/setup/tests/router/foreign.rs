@@ -6,7 +6,7 @@ use longhaul_setup::driver::{list, set_up, tear_down};
 use crate::bed::{LINK, lab, name, part, router, said, state, streams};
 
 #[tokio::test]
-async fn what_is_anothers_is_neither_used_nor_touched() {
+async fn foreign_numbers_are_neither_used_nor_touched() {
     let Some(lab) = lab() else { return };
     // Objects with foreign numbers, with the router's first numbers, and with the router's protocol
     // at foreign numbers.
@@ -54,7 +54,7 @@ async fn what_is_anothers_is_neither_used_nor_touched() {
 }
 
 #[tokio::test]
-async fn an_interface_with_somebodys_queues_and_anothers_circuits_are_refused() {
+async fn foreign_queues_and_foreign_owners_are_refused() {
     let Some(lab) = lab() else { return };
     said(&lab, "tc qdisc add dev near root handle 1: htb default 10");
     said(

@@ -178,7 +178,7 @@ fn any_packet(streams: Streams) -> impl Strategy<Value = (Streams, Packet)> {
 }
 
 #[test]
-fn a_filter_is_written_as_tc_takes_it() {
+fn a_filter_is_formatted_for_tc() {
     let mut streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     streams.from = "10.0.0.0/24".parse().unwrap();
     streams.mark = Some(7);
@@ -200,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn it_says_of_each_packet_whether_it_is_the_parts(
+    fn a_filter_matches_exactly_the_parts_packets(
         (streams, packet) in any_streams().prop_flat_map(any_packet),
     ) {
         let program = instructions(&streams);
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end_it(
+    fn filters_terminate_on_any_bytes(
         streams in any_streams(),
         bytes in proptest::collection::vec(any::<u8>(), 0..80),
     ) {

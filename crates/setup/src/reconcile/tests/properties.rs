@@ -135,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn when_nothing_fails_any_more_what_is_there_is_what_is_wanted(
+    fn once_failures_end_exactly_the_wanted_parts_are_set_up(
         events in proptest::collection::vec(any_event(), 1..25),
     ) {
         let (mut reconciler, mut network) = (reconciler(), Network::default());
@@ -176,7 +176,7 @@ proptest! {
 
     /// Circuits fail only by errors of drivers, or by time.
     #[test]
-    fn without_failures_every_circuit_is_provisioned_from_its_start_to_its_end(
+    fn without_failures_circuits_are_up_throughout_their_windows(
         numbers in proptest::collection::btree_map(0..5_u8, 1..9_u64, 1..5),
         pauses in proptest::collection::vec(1..100_000_i64, 1..20),
     ) {
