@@ -1,4 +1,4 @@
-//! The mesh by simulation, with a development seed: the policy against what it has to beat.
+//! Simulation of the mesh with a development seed: the policy against what it has to beat.
 
 #[path = "../examples/mesh/simulation.rs"]
 mod simulation;

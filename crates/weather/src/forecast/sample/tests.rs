@@ -68,7 +68,7 @@ fn stragglers_in_any_order_are_no_clock_that_was_set_back() {
     for at in (0..100).rev() {
         assert!(take(&mut intake, at).is_err());
     }
-    // Nor are some that come between new ones.
+    // Late samples that come between new ones are rejected as well.
     for at in 0..100 {
         assert!(take(&mut intake, at).is_err());
         take(&mut intake, 1_001 + at).unwrap();
@@ -89,11 +89,15 @@ proptest! {
     }
 
     #[test]
-    fn one_sample_from_the_far_future_blocks_a_series_for_a_few_samples_only(ahead in 1_000_000_000..i64::MAX) {
+    fn one_sample_from_the_far_future_blocks_a_series_for_a_few_samples_only(
+        ahead in 1_000_000_000..i64::MAX,
+    ) {
         let mut intake = Intake::new();
         take(&mut intake, 0).unwrap();
         take(&mut intake, ahead).unwrap();
-        let accepted = (1..=10).filter(|second| take(&mut intake, second * 1_000_000).is_ok()).count();
+        let accepted = (1..=10)
+            .filter(|second| take(&mut intake, second * 1_000_000).is_ok())
+            .count();
         prop_assert_eq!(accepted, 11 - usize::from(CLOCK_STEP_SAMPLES));
     }
 }

@@ -191,15 +191,15 @@ fn age_and_few_samples_widen_and_do_not_move() {
         0.0,
     );
     assert!(few.rate.p10 < 0.7 * 100e6, "{few:?}");
-    // Nobody's clock narrows anything.
+    // A clock that is behind does not narrow anything.
     assert_eq!(
         widened(&HopForecast { at: 50.0, ..known }, 0.0).rtt,
         known.rtt
     );
 }
 
-/// The published band: where every hop's quantities are drawn anew, independently, eight in ten of
-/// the times fall into it, or more.
+/// The published band: if the quantities of every hop are drawn independently, at least eight in
+/// ten of the times fall into it.
 #[test]
 fn the_band_holds_eight_in_ten_of_what_is_drawn() {
     use crate::route::combine::at;

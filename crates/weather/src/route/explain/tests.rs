@@ -51,7 +51,8 @@ fn five_lines_say_why() {
     );
     assert_eq!(
         lines[4],
-        "rests on: measurements of up to 30 s ago, at least 1000000 of each hop from laptop to store"
+        "rests on: measurements of up to 30 s ago, at least 1000000 of each hop from laptop to \
+        store"
     );
     assert!(
         explained(&map, 1000).starts_with("route: direct: small transfers go direct\n"),

@@ -62,12 +62,12 @@ fn a_dead_hop_is_left_alone_for_longer_each_time() {
     assert!(
         !map.is_usable(hop) && !map.may_be_explored(hop, 109.9) && map.may_be_explored(hop, 110.0)
     );
-    // The same failure, reported by somebody else.
+    // The same failure, reported by another node.
     map.found_dead(hop, 105.0);
     assert!(map.may_be_explored(hop, 110.0));
     map.found_dead(hop, 111.0);
     assert!(!map.may_be_explored(hop, 130.9) && map.may_be_explored(hop, 131.0));
-    // A forecast alone does not bring it back: probes may pass where data does not.
+    // A forecast alone does not revive it: probes may pass where data does not.
     map.update(hop, &exact(1.0, 0.0, 2.0));
     assert!(!map.is_usable(hop));
     map.found_alive(hop);

@@ -3,7 +3,7 @@ use crate::route::map::Node;
 use crate::route::testing::{exact, map};
 
 fn tree(cost: Cost, tolerance: f64) -> Tree {
-    // Straight 100; by 1 105 and 200; by 1 and 2 200 all along.
+    // Direct has 100; over 1 there are 105 and 200; over 1 and 2, 200 on all hops.
     let map = map(
         vec![Node::DEPOT; 4],
         &[
