@@ -193,7 +193,7 @@ fn inside<'a>(runs: impl Iterator<Item = &'a Run>) -> usize {
 }
 
 #[test]
-fn the_models_error_over_all_published_runs() {
+fn the_model_is_close_to_all_published_runs() {
     let runs = runs();
     let mut groups: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
     for run in &runs {

@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_share_of_the_last_outcomes(
+        fn coverage_is_the_share_of_the_last_outcomes(
             outcomes in prop::collection::vec(any::<bool>(), 0..2300),
         ) {
             let mut coverage = Coverage::default();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_share() {
+    fn coverage_of_no_outcomes_is_unknown() {
         let mut coverage = Coverage::default();
         coverage.note(true);
         assert_eq!(coverage.over_last(0), None);

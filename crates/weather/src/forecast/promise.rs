@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_were_given_up_count_once_they_broke_their_time() {
+    fn abandoned_copies_count_once_they_exceed_p90() {
         let mut ledger = Ledger::default();
         ledger.settle(PROMISED, Ending::MoreThan(3.0)).unwrap();
         assert_eq!((ledger.report().scored, ledger.report().undecided), (0, 1));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_is_kept_exactly_loses_nothing_and_a_far_one_much() {
+    fn pinball_loss_is_zero_for_exact_promises() {
         let of = |seconds| {
             let mut ledger = Ledger::default();
             ledger

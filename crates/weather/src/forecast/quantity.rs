@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_value_comes_back_and_none_leaves_the_range(share in 0.0..=1.0_f64, place: f64) {
+        fn values_round_trip_through_the_scale_within_range(share in 0.0..=1.0_f64, place: f64) {
             for quantity in Quantity::ALL {
                 let (from, to) = quantity.scale();
                 let value = quantity.from_scale(from + share * (to - from));

@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_are_what_sorting_their_values_gives(
+        fn windows_match_sorted_values(
             values in prop::collection::vec(-9i8..9, 1..60),
         ) {
             let mut windows = Windows::new(SIZES);

@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn values_that_grow_ever_wilder_are_not_either(
+    fn exponentially_growing_values_keep_the_bound(
         from in 1e-4..0.1_f64,
         growth in 1.0..1.2_f64,
         ahead in 1usize..9,
@@ -70,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
+fn an_adversary_who_sees_the_band_keeps_the_bound() {
     for above in [false, true] {
         let mut band = band();
         let mut missed = 0.0;
@@ -93,7 +93,7 @@ fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
 }
 
 #[test]
-fn of_even_noise_each_end_is_missed_by_one_in_ten() {
+fn uniform_noise_misses_each_end_once_in_ten() {
     let mut state = 1u64;
     let values = (0..20_000).map(|_| {
         state = state
@@ -109,7 +109,7 @@ fn of_even_noise_each_end_is_missed_by_one_in_ten() {
 }
 
 #[test]
-fn a_constant_has_a_narrow_band_in_the_end() {
+fn a_constant_gets_a_narrow_band() {
     let mut band = band();
     for _ in 0..500 {
         let issued = band.around(14.0);

@@ -23,7 +23,7 @@ fn each_predictor_has_a_name_of_its_own() {
 }
 
 #[test]
-fn predictors_do_what_their_names_say() {
+fn predictors_compute_what_they_are_named_for() {
     let mut family = Family::full();
     for value in [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 7.0] {
         family.update(value);
@@ -37,7 +37,7 @@ fn predictors_do_what_their_names_say() {
 }
 
 #[test]
-fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() {
+fn an_adaptive_window_shrinks_on_drift_and_grows_when_steady() {
     let mut family = Family::full();
     let mut state = 1u64;
     for _ in 0..400 {
@@ -66,7 +66,7 @@ fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() 
 
 proptest! {
     #[test]
-    fn what_is_predicted_stays_near_what_there_was(
+    fn predictions_stay_near_past_values(
         values in prop::collection::vec(-20.0..30.0f64, 1..300),
     ) {
         for mut family in [Family::full(), Family::small()] {
@@ -87,7 +87,7 @@ proptest! {
     }
 
     #[test]
-    fn all_predict_a_constant(value in -20.0..30.0f64, count in 1..120) {
+    fn all_predictors_predict_a_constant(value in -20.0..30.0f64, count in 1..120) {
         let mut family = Family::full();
         (0..count).for_each(|_| family.update(value));
         prop_assert!(

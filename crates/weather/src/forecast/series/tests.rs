@@ -29,7 +29,7 @@ fn sound(quantity: Quantity, forecast: Forecast) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn whatever_comes_forecasts_are_monotone_finite_and_possible(
+    fn forecasts_are_always_ordered_finite_and_in_range(
         samples in prop::collection::vec(sample(), 0..200),
     ) {
         for quantity in Quantity::ALL {
@@ -177,7 +177,7 @@ fn a_lower_bound_lifts_a_forecast_and_never_lowers_it() {
 }
 
 #[test]
-fn who_asks_for_later_gets_the_forecast_for_later() {
+fn a_later_moment_gets_the_longer_horizon() {
     let series = fed(Detail::Full, (0..100).map(|step| 1e8 + f64::from(step)));
     assert_eq!(series.newest(), Some(99 * SECOND));
     assert_eq!(series.forecast_at(100 * SECOND).unwrap().ahead, 1);
@@ -208,7 +208,7 @@ fn memory_does_not_grow_and_is_small() {
 }
 
 #[test]
-fn after_a_gap_no_predictor_is_trusted_as_before() {
+fn weights_move_closer_after_a_gap() {
     let mut series = fed(
         Detail::Full,
         (0..500).map(|step| if step % 2 == 0 { 1e8 } else { 2e8 }),

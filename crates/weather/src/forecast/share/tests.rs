@@ -38,7 +38,7 @@ fn losses() -> impl Strategy<Value = Vec<Vec<f64>>> {
 
 proptest! {
     #[test]
-    fn no_sequence_exceeds_the_bound(
+    fn no_loss_sequence_exceeds_the_regret_bound(
         losses in losses(),
         rate in 0.05..4.0_f64,
         share in 0.001..0.3_f64,
@@ -61,7 +61,7 @@ proptest! {
     }
 
     #[test]
-    fn an_adversary_who_knows_the_weights_does_not_exceed_it_either(
+    fn an_adversary_cannot_exceed_the_regret_bound(
         rate in 0.05..4.0_f64,
         share in 0.001..0.3_f64,
         experts in 2usize..8,
@@ -88,7 +88,7 @@ proptest! {
     }
 
     #[test]
-    fn weights_stay_weights_whatever_comes(
+    fn weights_stay_valid_for_any_losses(
         steps in prop::collection::vec((any::<f64>(), any::<f64>(), any::<u32>()), 0..100),
     ) {
         let mut mixture = FixedShare::new(2, 2.0, 0.01);
@@ -103,7 +103,7 @@ proptest! {
 }
 
 #[test]
-fn who_has_become_good_is_let_in_soon() {
+fn a_predictor_that_becomes_good_soon_counts() {
     let mut mixture = FixedShare::new(2, 2.0, 0.01);
     (0..1000).for_each(|_| mixture.update([0.0, 1.0].into_iter()));
     assert!(mixture.weights()[0] > 0.98);

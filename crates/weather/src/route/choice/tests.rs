@@ -50,7 +50,7 @@ fn choose(map: &Map, request: &Request, in_use: Option<&Via>) -> Choice {
 }
 
 #[test]
-fn the_quickest_route_is_taken_and_direct_is_where_to_fall_back() {
+fn the_fastest_route_is_taken_with_direct_as_fallback() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
     let choice = choose(&map, &request(32 << 20), None);
     assert_eq!((choice.via, choice.reason), (via(&[A]), Reason::Quickest));
@@ -59,7 +59,7 @@ fn the_quickest_route_is_taken_and_direct_is_where_to_fall_back() {
 }
 
 #[test]
-fn small_ones_and_what_gains_nothing_go_direct() {
+fn small_transfers_and_those_without_gain_go_direct() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
     assert_eq!(
         choose(&map, &request(256 << 10), None).reason,
@@ -77,7 +77,7 @@ fn small_ones_and_what_gains_nothing_go_direct() {
 }
 
 #[test]
-fn nothing_is_better_than_what_is_not_known() {
+fn an_unknown_direct_route_is_kept_and_a_dead_one_left() {
     let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
     let unknown = Map::new(
         vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
@@ -96,7 +96,7 @@ fn nothing_is_better_than_what_is_not_known() {
 }
 
 #[test]
-fn doubt_about_either_keeps_a_transfer_direct() {
+fn uncertainty_of_either_route_keeps_a_transfer_direct() {
     let wide = |spread: f64| HopForecast {
         rate: Quantiles {
             p10: 400e6 / spread,
@@ -117,7 +117,7 @@ fn doubt_about_either_keeps_a_transfer_direct() {
 }
 
 #[test]
-fn a_route_in_use_stays_until_another_is_quicker_by_enough() {
+fn the_route_in_use_stays_until_another_is_enough_faster() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
     let choice = choose(&map, &request(32 << 20), Some(&via(&[B])));
     assert_eq!((choice.via, choice.reason), (via(&[B]), Reason::InUse));
@@ -151,7 +151,7 @@ fn a_depot_is_not_added_for_noise() {
 }
 
 #[test]
-fn several_routes_where_bottlenecks_differ() {
+fn several_routes_are_used_if_bottlenecks_differ() {
     let mut map = two_depots(exact(100.0, 0.0, 300.0));
     let large = request(2 << 30);
     // The narrow hops enter the same node.
@@ -181,7 +181,7 @@ fn a_dead_hop_is_left_at_once() {
 }
 
 #[test]
-fn what_turns_out_slow_is_left_for_what_is_left_of_the_work() {
+fn a_route_that_turns_out_slow_is_left_during_a_transfer() {
     let map = two_depots(exact(100.0, 0.0, 400.0));
     let (outcomes, policy) = (Outcomes::default(), Policy::default());
     let mut chooser = Chooser::new(&map, &outcomes, &policy);
@@ -247,7 +247,7 @@ proptest! {
     /// uncertainty of both. Direct is always among the answers. No other better route is faster by
     /// more than its depots count.
     #[test]
-    fn never_a_route_that_is_not_better_than_direct(
+    fn a_chosen_route_is_better_than_direct(
         map in meshes(),
         bytes in 1u64..1 << 32,
         streams in 1u16..32,

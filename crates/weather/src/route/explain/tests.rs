@@ -62,7 +62,7 @@ fn five_lines_say_why() {
 }
 
 #[test]
-fn it_says_when_nothing_is_known() {
+fn an_unknown_route_is_explained_as_unknown() {
     let map = Map::new(vec![Node::END; 3], &[]);
     let text = explained(&map, 60 << 20);
     assert_eq!(text.lines().count(), 5);

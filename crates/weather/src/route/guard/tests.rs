@@ -8,7 +8,7 @@ const DIRECT: DirectKnown = DirectKnown {
 };
 
 #[test]
-fn a_copy_that_keeps_up_stays_and_one_that_stalls_leaves_soon() {
+fn a_copy_that_keeps_up_stays_and_a_stalled_one_leaves() {
     let guard = Guard::new(&DIRECT, 0.5, 1_000_000).unwrap();
     assert_eq!(guard.look(2.4, 0), Verdict::Stay);
     assert_eq!(guard.look(3.0, 0), Verdict::Leave);
@@ -17,7 +17,7 @@ fn a_copy_that_keeps_up_stays_and_one_that_stalls_leaves_soon() {
 }
 
 #[test]
-fn where_a_restart_costs_too_much_there_is_no_guard() {
+fn there_is_no_guard_if_a_restart_costs_too_much() {
     let short = DirectKnown {
         whole: 3.0,
         restart: 0.5,
@@ -32,7 +32,7 @@ fn where_a_restart_costs_too_much_there_is_no_guard() {
 }
 
 #[test]
-fn a_copy_far_behind_its_expectation_is_noticed_early_and_not_too_early() {
+fn a_late_copy_is_noticed_early_but_not_too_early() {
     use crate::Quantiles;
     use crate::route::NodeId;
     use crate::route::expected::{Limit, LimitKind};

@@ -30,7 +30,7 @@ fn slow_start_doubles_from_ten_segments_and_ends_in_a_burst() {
 }
 
 #[test]
-fn a_clean_hop_runs_at_its_rate_and_a_window_once_a_round_trip() {
+fn a_clean_hop_reaches_its_rate_or_a_window_per_round_trip() {
     let gigabyte = HOP.course(1e9, MEDIAN_FIRST_LOSS);
     // Ten doublings fill the window; they send 10,230 segments.
     close(
@@ -52,7 +52,7 @@ fn a_clean_hop_runs_at_its_rate_and_a_window_once_a_round_trip() {
 
 /// The long run agrees with the formulas elsewhere in the workspace.
 #[test]
-fn in_the_long_run_it_is_mathis_and_rfc_9438() {
+fn the_long_run_agrees_with_mathis_and_rfc_9438() {
     for (control, formula) in [
         (Control::Reno, CongestionControl::Reno),
         (Control::Cubic, CongestionControl::Cubic),
@@ -80,7 +80,7 @@ fn in_the_long_run_it_is_mathis_and_rfc_9438() {
 }
 
 #[test]
-fn the_window_comes_down_by_one_loss_at_a_time() {
+fn the_window_shrinks_by_one_loss_at_a_time() {
     // The full window is 8632 segments, and the average under this loss 387. The first losses come
     // at far more than that.
     let hop = Hop { loss: 1e-5, ..HOP };
@@ -97,7 +97,7 @@ fn the_window_comes_down_by_one_loss_at_a_time() {
 }
 
 #[test]
-fn bbr_holds_the_rate_up_to_some_percent_of_loss() {
+fn bbr_keeps_its_rate_up_to_some_per_cent_of_loss() {
     let hop = Hop {
         control: Control::Bbr,
         loss: 0.01,
@@ -166,7 +166,7 @@ proptest! {
 
 proptest! {
     #[test]
-    fn who_carries_a_rate_loses_no_more_by_chance_than_lets_it(
+    fn most_loss_at_a_rate_still_allows_that_rate(
         rate in 1e5_f64..1e10,
         rtt in 1e-3_f64..0.5,
     ) {

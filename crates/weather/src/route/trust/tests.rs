@@ -8,7 +8,7 @@ use crate::route::map::{Map, Node};
 use crate::route::testing::exact;
 
 #[test]
-fn only_ends_report_and_neither_makes_a_hop_better_than_the_other_says() {
+fn only_ends_report_and_the_worse_report_counts() {
     let mut reports = Reports::default();
     let (a, b, c) = (NodeId(0), NodeId(1), NodeId(2));
     let honest = exact(50.0, 1e-4, 100.0);
@@ -29,7 +29,7 @@ fn only_ends_report_and_neither_makes_a_hop_better_than_the_other_says() {
 }
 
 #[test]
-fn what_both_ends_say_is_kept_apart_and_the_kinder_of_it_is_older_and_rests_on_fewer() {
+fn reports_of_both_ends_are_kept_apart() {
     let (a, b) = (NodeId(0), NodeId(1));
     let mut reports = Reports::default();
     reports.take(a, a, b, exact(50.0, 1e-4, 100.0)).unwrap();
@@ -112,7 +112,7 @@ proptest! {
     /// Whatever a depot reports on any hop, a choice between other ends is the same as without the
     /// depot, or passes the depot. It never moves to another route that does not pass it.
     #[test]
-    fn a_liar_moves_nothing_that_does_not_pass_it(
+    fn a_liar_cannot_affect_routes_that_avoid_it(
         honest in honest(), bytes in 1u64 << 19..1 << 32,
         lies in prop::collection::vec((0..MESH, 0..MESH, forecasts()), 0..40),
     ) {
@@ -138,7 +138,7 @@ proptest! {
 
     /// A depot that praises its hops, whose other ends report too, attracts nothing.
     #[test]
-    fn praise_of_ones_own_hops_draws_nothing(
+    fn praising_its_own_hops_attracts_no_transfer(
         honest in honest(),
         bytes in 1u64 << 19..1 << 32,
         by in 1.0..1000.0f64,
@@ -163,7 +163,7 @@ proptest! {
     /// Outcomes that are reported by a node that is not an end of the transfer are rejected, so
     /// they have no effect.
     #[test]
-    fn outcomes_of_others_are_not_taken(reporter in 1..5u32, took in 0.1..1e6f64) {
+    fn outcomes_from_other_nodes_are_rejected(reporter in 1..5u32, took in 0.1..1e6f64) {
         let mut outcomes = Outcomes::default();
         let outcome = Outcome { expected: 1.0, direct: 1.0, took };
         let said = outcomes
@@ -180,7 +180,7 @@ proptest! {
 /// Bound on the cost of a depot that measures well and carries badly: the transfers over it in a
 /// year, at one an hour.
 #[test]
-fn a_depot_that_carries_badly_is_left() {
+fn a_slow_depot_is_left_after_a_bounded_number_of_transfers() {
     let mut outcomes = Outcomes::default();
     let (from, to) = (NodeId(0), NodeId(5));
     let via = Via::new(&[LIAR]).unwrap();
@@ -207,7 +207,7 @@ fn a_depot_that_carries_badly_is_left() {
 }
 
 #[test]
-fn what_transfers_took_corrects_what_is_expected_within_bounds() {
+fn outcomes_correct_expected_times_within_bounds() {
     let mut outcomes = Outcomes::default();
     let (from, to) = (NodeId(0), NodeId(5));
     let via = Via::new(&[NodeId(1)]).unwrap();
@@ -259,7 +259,7 @@ fn what_transfers_took_corrects_what_is_expected_within_bounds() {
 }
 
 #[test]
-fn one_place_alone_takes_no_depot_from_the_others() {
+fn one_reporter_alone_cannot_declare_a_depot_dead() {
     let mut deaths = Deaths::default();
     let (a, b, depot) = (NodeId(0), NodeId(1), NodeId(2));
     for _ in 0..10 {
