@@ -167,7 +167,7 @@ fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
     assert_eq!(at(NOW + 7 * 86_400_000), Err(Ignored::Stale), "last week's");
     assert_eq!(at(NOW - 300_001), Err(Ignored::FromTheFuture));
     assert!(at(NOW - 300_000).is_ok());
-    // No table is good for ever, whatever it says.
+    // A table is valid only for a limited time, whatever it states.
     let mut endless = table.clone();
     endless.valid_until_ms = u64::MAX;
     assert!(matches!(
@@ -322,18 +322,18 @@ fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
         "a small one"
     );
     let large = promised(&table, Some(1 << 30), NOW).unwrap();
-    // The route takes 10 s, half as long as the direct one; both together take no less than a third
-    // of that.
+    // The route takes 10 s, half as long as the direct one. Both together take at least a third of
+    // that.
     assert_eq!((large.p50, large.p90), (10.0, 20.0));
     assert!((large.p10 - 10.0 / 3.0).abs() < 1e-9, "{large:?}");
     let twice = promised(&table, Some(2 << 30), NOW).unwrap();
     assert!((twice.p50 - 20.0).abs() < 1e-9, "{twice:?}");
-    // Of what nobody knows how large it is, and by a table that has an age, nothing is promised.
+    // Nothing is promised for an unknown size, or by an old table.
     assert_eq!(promised(&table, None, NOW), None);
     let later = NOW + PROMISED_FOR.as_millis() as u64;
     assert!(promised(&table, Some(1 << 30), later).is_some());
     assert_eq!(promised(&table, Some(1 << 30), later + 1), None);
-    // Where all simply go direct there are no classes.
+    // If all sizes go direct, there are no classes.
     table.destinations[0].sizes.clear();
     assert_eq!(promised(&table, Some(1 << 30), NOW), Some(spread(20.0)));
     assert_eq!(
@@ -401,14 +401,22 @@ fn numbers() -> impl Strategy<Value = f64> {
 
 prop_compose! {
     fn any_option()(
-        route in prop_oneof![Just("direct".to_owned()), "[a-c](:[1-9])?(,[a-c]:[1-9]){0,4}", ".{0,20}", Just("h.example:7511".to_owned())],
+        route in prop_oneof![
+            Just("direct".to_owned()),
+            "[a-c](:[1-9])?(,[a-c]:[1-9]){0,4}",
+            ".{0,20}",
+            Just("h.example:7511".to_owned())
+        ],
         names in prop::collection::vec(".{0,10}", 0..4),
         three in [numbers(), numbers(), numbers()],
         share in numbers(),
     ) -> RouteOption {
         let spread = Spread { p10: three[0], p50: three[1], p90: three[2] };
         RouteOption {
-            via: names.into_iter().map(|depot| Passed { depot, address: "a:1".into(), key: None }).collect(),
+            via: names
+                .into_iter()
+                .map(|depot| Passed { depot, address: "a:1".into(), key: None })
+                .collect(),
             route,
             seconds: Some(spread),
             rate_bps: Some(spread),
@@ -432,7 +440,14 @@ proptest! {
         table.destinations[0].sizes[1].at_least_bytes = least;
         fuzzing::table(&serde_json::to_vec(&table).unwrap());
         let answer = RouteAnswer {
-            routes: options.clone(), others: Vec::new(), fall_back: options, seconds: None, why: vec![], map_version: 0, made_ms: made, valid_until_ms: made,
+            routes: options.clone(),
+            others: Vec::new(),
+            fall_back: options,
+            seconds: None,
+            why: vec![],
+            map_version: 0,
+            made_ms: made,
+            valid_until_ms: made,
         };
         fuzzing::table(&serde_json::to_vec(&answer).unwrap());
     }

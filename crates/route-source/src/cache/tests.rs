@@ -1,4 +1,4 @@
-//! Files that are whole, broken, too long, and another controller's.
+//! Files that are complete, broken, too long, and from another controller.
 
 use longhaul_control_api::routes::Destination;
 use proptest::prelude::*;
@@ -91,9 +91,15 @@ proptest! {
         }
         content.truncate(cut);
         std::fs::write(cache.file(false), &content).unwrap();
-        let source = CacheSource { cache, held: HeldFile(dir.path().join("held.json")), now_ms: || 5 };
+        let source =
+            CacheSource { cache, held: HeldFile(dir.path().join("held.json")), now_ms: || 5 };
         let question = Question {
-            destination: "h:1".parse().unwrap(), receives: false, bytes: None, streams: None, congestion: None, urgency: Urgency::Usual,
+            destination: "h:1".parse().unwrap(),
+            receives: false,
+            bytes: None,
+            streams: None,
+            congestion: None,
+            urgency: Urgency::Usual,
         };
         prop_assert!(source.choose(&question).is_err());
         crate::fuzzing::table(&content);
