@@ -1,4 +1,4 @@
-//! Records, and what is made of them.
+//! Records, and samples that are made of them.
 
 mod check;
 mod pscheduler;
@@ -7,10 +7,10 @@ use longhaul_proto::PublicKey;
 
 use crate::{Bound, Conditions, Distribution, Kind, Method, Quantity, Record, Sample, Values};
 
-/// When it is now, in the tests.
+/// Current time in the tests.
 const NOW_MS: u64 = 1_800_000_000_000;
 
-/// A copy of 10 s at 1 Gbit/s that ended just now.
+/// Returns a copy of 10 s at 1 Gbit/s that ended just now.
 fn copy() -> Record {
     Record {
         from: "campus".to_owned(),
@@ -52,7 +52,7 @@ fn a_record_is_reported_value_by_value() {
         panic!("{samples:?}")
     };
     assert_eq!(*rate, sample(middle, 1e9));
-    // Of a copy the least round trip: the others waited in the queue that it made.
+    // For a copy it is the minimum round trip: the others waited in the copy's own queue.
     assert_eq!((rtt.quantity, rtt.value), (Quantity::Rtt, 0.088));
     assert_eq!((loss.quantity, loss.value), (Quantity::Loss, 1e-6));
 }

@@ -1,4 +1,4 @@
-//! What is no record.
+//! Invalid records.
 
 use std::time::Duration;
 

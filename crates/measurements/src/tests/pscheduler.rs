@@ -1,4 +1,4 @@
-//! pScheduler's JSON, read and written.
+//! Reading and writing of pScheduler's JSON.
 
 use std::path::Path;
 
@@ -109,7 +109,7 @@ fn traces_are_read() {
         (last.autonomous_system, last.hostname.as_deref()),
         (Some(64500), Some("r1.example"))
     );
-    // pScheduler's own example.
+    // Example from pScheduler.
     let example = data("trace-result.json");
     let run = text("trace");
     let begin = run.find("\"result\": {\"schema\"").unwrap();
@@ -130,7 +130,7 @@ fn data(name: &str) -> String {
 
 #[test]
 fn what_archivers_are_handed_is_taken_out_of_its_wrapping() {
-    // pScheduler's own example, of a test that measures nothing.
+    // Example from pScheduler, of a test that measures nothing.
     let error = read(&data("archiver-input.json"), reporter()).unwrap_err();
     assert_eq!(error, ReadError::Type("simplestream".to_owned()));
     let rtt = text("rtt");
