@@ -1,4 +1,4 @@
-//! A map as a whole; formats have their own tests.
+//! Maps as a whole; formats have their own tests.
 
 mod file;
 mod graph;
@@ -13,7 +13,7 @@ use longhaul_proto::PublicKey;
 
 use crate::{Map, MapFault, Position, fuzzing, great_circle};
 
-/// The map that has everything that a file can say.
+/// Returns a map with everything that a file can have.
 fn everything() -> Map {
     crate::file::read(fuzzing::EVERYTHING, Path::new("map.toml")).unwrap()
 }

@@ -28,7 +28,7 @@ fn zoo(name: &str) -> Map {
     map
 }
 
-/// How many links give a capacity, and how many have a latency.
+/// Returns the number of links with a stated capacity, and of those with a latency.
 fn known(map: &Map) -> (usize, usize) {
     let links = map.links.iter();
     let reported = links
@@ -315,6 +315,7 @@ fn esnet_is_read_to_the_last_port() {
     });
     assert_eq!(
         broken.unwrap_err().to_string(),
-        "the adjacencies of the topology: number 1 names \"sacr-cr5\", which is not among the devices"
+        "the adjacencies of the topology: number 1 names \"sacr-cr5\", which is not among the \
+        devices"
     );
 }

@@ -104,7 +104,7 @@ fn what_a_file_says_stays() {
         (&depot.name, &depot.site, &depot.addresses),
         (&listed.name, &listed.site, &listed.addresses)
     );
-    // The tighter of each limit.
+    // The tighter one of each limit.
     assert_eq!(depot.limits.max_rate, Rate::new(1e9));
     assert_eq!(depot.limits.max_sessions, Some(500));
     assert_eq!(depot.source, DepotSource::Both);
@@ -189,9 +189,10 @@ fn a_depot_of_no_site_has_none() {
     lost.site = Some("atlantis".to_owned());
     let merged = merged(&[lost], NOW);
     assert_eq!(merged.map.depot("quad").unwrap().site, None);
-    assert!(
-        matches!(merged.problems.as_slice(), [(_, RegistrationProblem::NoSite { site })] if site == "atlantis")
-    );
+    assert!(matches!(
+        merged.problems.as_slice(),
+        [(_, RegistrationProblem::NoSite { site })] if site == "atlantis"
+    ));
 }
 
 #[test]
@@ -209,7 +210,9 @@ fn json_says_units_and_comes_back() {
 proptest! {
     #[test]
     fn the_order_of_registrations_does_not_matter(
-        what in prop::collection::vec((0u8..5, "[ab~]{1,2}", -1000i32..50, 0u64..2000), 0..20), seed in any::<u64>(), now in 0.0..1e6,
+        what in prop::collection::vec((0u8..5, "[ab~]{1,2}", -1000i32..50, 0u64..2000), 0..20),
+        seed in any::<u64>(),
+        now in 0.0..1e6,
     ) {
         let list: Vec<Registration> = what
             .iter()
@@ -219,8 +222,10 @@ proptest! {
             })
             .collect();
         let mut other = list.clone();
-        // Any permutation: sorted by a hash of the place.
-        let mut places: Vec<u64> = (0..other.len() as u64).map(|at| (at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        // Any permutation: sorted by a hash of the index.
+        let mut places: Vec<u64> = (0..other.len() as u64)
+            .map(|at| (at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
         other.sort_by_cached_key(|_| places.pop());
         prop_assert_eq!(merged(&list, NOW + now), merged(&other, NOW + now));
     }

@@ -1,4 +1,4 @@
-//! `routes.toml`, as the crate that reads it does.
+//! `routes.toml`, read by the crate that uses it.
 
 use std::path::Path;
 
@@ -95,18 +95,29 @@ fn what_can_not_be_is_reported() {
 proptest! {
     #[test]
     fn any_rule_that_is_written_is_read(
-        to in prop::collection::vec("(\\*\\.)?[a-z]{1,9}\\.example|192\\.0\\.2\\.[0-9]|\\*", 1..4), ports in prop::collection::vec((1u16.., 0u16..9), 0..3),
-        hops in 0usize..4, end in 0..3, always: bool, fall_back: bool, reason in prop::option::of("(\\PC|[\n\r\u{1b}]){0,30}"),
+        to in prop::collection::vec("(\\*\\.)?[a-z]{1,9}\\.example|192\\.0\\.2\\.[0-9]|\\*", 1..4),
+        ports in prop::collection::vec((1u16.., 0u16..9), 0..3),
+        hops in 0usize..4,
+        end in 0..3,
+        always: bool,
+        fall_back: bool,
+        reason in prop::option::of("(\\PC|[\n\r\u{1b}]){0,30}"),
     ) {
         let via: Route = match hops {
             0 => Route::direct(),
             hops => vec!["depot.example:7510"; hops].join(",").parse().unwrap(),
         };
-        let ports = ports.into_iter().map(|(first, more)| first..=first.saturating_add(more)).collect();
+        let ports = ports
+            .into_iter()
+            .map(|(first, more)| first..=first.saturating_add(more))
+            .collect();
         let end = match end {
             0 if hops == 0 => None,
             0 | 1 => Some(SessionEnd::Acceptor),
-            _ => Some(SessionEnd::Offramp { endpoint: "gateway.example:1".parse().unwrap(), key: None }),
+            _ => Some(SessionEnd::Offramp {
+                endpoint: "gateway.example:1".parse().unwrap(),
+                key: None
+            }),
         };
         let route = ChosenRoute { to, ports, via, end, always, fall_back, reason };
         let table = read(&routes_toml("", std::slice::from_ref(&route)).unwrap());
