@@ -58,7 +58,7 @@ fn a_record_is_reported_value_by_value() {
 }
 
 #[test]
-fn what_something_other_than_the_path_held_back_is_a_lower_bound() {
+fn a_rate_limited_by_something_else_is_a_lower_bound() {
     use drs::Limit;
     let bound = |method, limit| {
         let mut record = copy();
@@ -76,7 +76,7 @@ fn what_something_other_than_the_path_held_back_is_a_lower_bound() {
 }
 
 #[test]
-fn json_leaves_out_what_is_not_known_and_comes_back() {
+fn json_omits_unknown_values_and_round_trips() {
     let record = copy();
     let json = serde_json::to_value(&record).unwrap();
     assert_eq!(json["conditions"]["limit"], "path");
@@ -92,7 +92,7 @@ fn json_leaves_out_what_is_not_known_and_comes_back() {
 }
 
 #[test]
-fn distributions_are_those_of_their_times() {
+fn distributions_summarize_their_times() {
     let times = Distribution::of(&[0.3, 0.1, 0.2, 0.4]).unwrap();
     assert_eq!(
         (

@@ -170,7 +170,7 @@ fn record(kind: Kind) -> impl Strategy<Value = Record> {
 }
 
 #[test]
-fn pscheduler_takes_what_is_written_for_valid() {
+fn pschedulers_validators_accept_written_records() {
     let Some(python) = python() else {
         eprintln!("left out: no Python with jsonschema here (Debian: python3-jsonschema)");
         return;
@@ -218,7 +218,7 @@ fn pscheduler_takes_what_is_written_for_valid() {
 }
 
 #[test]
-fn what_the_tests_read_is_what_pscheduler_takes_for_valid() {
+fn pschedulers_validators_accept_the_test_inputs() {
     let Some(python) = python() else {
         eprintln!("left out: no Python with jsonschema here (Debian: python3-jsonschema)");
         return;

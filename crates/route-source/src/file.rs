@@ -68,7 +68,7 @@ mod tests {
     use crate::question::Urgency;
 
     #[test]
-    fn only_rules_whose_sessions_end_there_are_gone_by() {
+    fn only_rules_with_sessions_to_the_destination_apply() {
         let text = r#"
 [[route]]
 to = ["ramped.example"]

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_that_failed_is_left_alone_for_its_time_and_no_longer() {
+    fn a_failed_route_is_held_back_for_exactly_its_time() {
         let dir = tempfile::tempdir().unwrap();
         let file = HeldFile(dir.path().join("held.json"));
         let (to, other): (Endpoint, Endpoint) = ("h:1".parse().unwrap(), "h:2".parse().unwrap());

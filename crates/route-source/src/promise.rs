@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_sizes_a_time_is_between_theirs() {
+    fn times_are_interpolated_between_two_sizes() {
         let at = |bytes| direct(&times(), bytes).unwrap().p50;
         let near =
             |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_may_take_as_long_as_either_and_what_is_large_no_longer_than_its_routes() {
+    fn small_copies_lie_between_and_large_ones_follow_routes() {
         let small = beside(spread(1.0), Some(spread(3.0)), 1 << 20);
         assert_eq!((small.p10, small.p50, small.p90), (0.5, 2.0, 6.0));
         let large = beside(spread(1.0), Some(spread(3.0)), JOINED_AT_ONCE_FROM_BYTES);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_grows_with_the_size_as_the_direct_one_does() {
+    fn a_route_scales_with_the_size_like_the_direct_one() {
         let by = scaled(&spread(0.5), 1 << 20, 1 << 22, &times()).unwrap();
         assert!((by.p50 - 1.0).abs() < 1e-9);
         assert_eq!(scaled(&spread(0.5), 1 << 20, 1 << 22, &[]), None);
@@ -160,7 +160,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_promised_is_in_order(
+        fn promises_are_always_ordered(
             bytes: u64,
             typical: u64,
             sizes in prop::collection::vec(any::<u64>(), 0..5),

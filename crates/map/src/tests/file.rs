@@ -19,7 +19,7 @@ fn refused(line: &str, other: &str) -> String {
 }
 
 #[test]
-fn everything_is_read() {
+fn every_field_of_a_file_is_read() {
     let map = everything();
     holds(&map);
     assert_eq!(
@@ -172,6 +172,6 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_a_map() {
+fn an_empty_file_is_a_map() {
     assert_eq!(file::read("", Path::new("m")).unwrap(), Map::default());
 }

@@ -87,7 +87,7 @@ fn no_depot_has_the_name_of_an_address_key_host_or_site() {
 }
 
 #[test]
-fn a_host_of_all_names_takes_all_that_read_as_addresses() {
+fn a_host_of_all_names_reserves_names_with_dots() {
     let mut map = map();
     map.hosts[1].addresses = vec!["*".to_owned()];
     let names = DepotNames::of(&map);
@@ -96,7 +96,7 @@ fn a_host_of_all_names_takes_all_that_read_as_addresses() {
 }
 
 #[test]
-fn a_name_belongs_to_the_operators_key_then_to_the_first() {
+fn a_name_belongs_to_the_granted_key_then_to_the_first() {
     let mut names = DepotNames::of(&map());
     assert_eq!(names.belongs_to("quad", &key(8)), None);
     names.bind("Quad", key(8));

@@ -16,7 +16,7 @@ fn read(text: &str) -> RouteTable {
 }
 
 #[test]
-fn routes_through_a_map_are_read_as_they_were_meant() {
+fn routes_through_a_map_are_read_back_unchanged() {
     let map = everything();
     let mut archive = ChosenRoute::through(&map, "archive", &["starlight"]).unwrap();
     archive.ports = vec![2811..=2811, 50_000..=51_000];
@@ -55,7 +55,7 @@ fn routes_through_a_map_are_read_as_they_were_meant() {
 }
 
 #[test]
-fn what_can_not_be_is_reported() {
+fn impossible_rules_are_reported() {
     let mut map = everything();
     let through = ChosenRoute::through;
     assert_eq!(
@@ -94,7 +94,7 @@ fn what_can_not_be_is_reported() {
 
 proptest! {
     #[test]
-    fn any_rule_that_is_written_is_read(
+    fn any_rule_round_trips(
         to in prop::collection::vec("(\\*\\.)?[a-z]{1,9}\\.example|192\\.0\\.2\\.[0-9]|\\*", 1..4),
         ports in prop::collection::vec((1u16.., 0u16..9), 0..3),
         hops in 0usize..4,

@@ -117,7 +117,7 @@ fn a_table_is_read_by_destination_and_size() {
 }
 
 #[test]
-fn a_route_that_is_no_better_than_the_direct_one_by_its_own_figures_is_none() {
+fn a_route_no_better_by_its_own_figures_is_ignored() {
     let mut table = table(vec![option("c:3", 1.0)]);
     let to = question("store.example:1", Some(1 << 30));
     let choice = of_table(&table, &to, NOW, &Held::default()).unwrap();
@@ -145,7 +145,7 @@ fn a_route_that_is_no_better_than_the_direct_one_by_its_own_figures_is_none() {
 }
 
 #[test]
-fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
+fn an_expired_table_is_first_doubted_then_ignored() {
     let table = table(vec![option("a:1", 0.5), option("c:3", 0.5)]);
     let at = |now| {
         of_table(
@@ -184,7 +184,7 @@ fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
 }
 
 #[test]
-fn what_makes_no_sense_is_left_out() {
+fn invalid_options_are_left_out() {
     let good = option("c:3", 0.5);
     let mut senseless = vec![
         option("store.example:7511", 0.5),
@@ -259,7 +259,7 @@ fn what_makes_no_sense_is_left_out() {
 }
 
 #[test]
-fn a_route_that_failed_here_is_left_alone_whoever_names_it() {
+fn a_route_that_failed_here_is_held_back_from_any_source() {
     let to = question("store.example:1", Some(1 << 30));
     let mut held = Held::default();
     held.hold(&to.destination, &"c:3".parse().unwrap(), NOW);
@@ -290,7 +290,7 @@ fn a_route_that_failed_here_is_left_alone_whoever_names_it() {
 }
 
 #[test]
-fn what_is_small_goes_direct_whatever_is_said() {
+fn small_copies_go_direct_whatever_the_source() {
     let mut lies = table(vec![option("c:3", 1.0)]);
     lies.destinations[0].sizes[0].routes = vec![option("c:3", 1.0)];
     assert_eq!(
@@ -304,7 +304,7 @@ fn what_is_small_goes_direct_whatever_is_said() {
 }
 
 #[test]
-fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
+fn a_recent_table_promises_times_by_its_sizes() {
     let mut table = table(vec![option("c:3", 1.0)]);
     table.destinations[0].direct = [(128 << 10, 0.5), (1 << 30, 20.0)]
         .map(|(bytes, p50)| DirectTime {
@@ -343,7 +343,7 @@ fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
 }
 
 #[test]
-fn an_answer_promises_what_its_routes_take_beside_the_direct_one() {
+fn an_answer_promises_the_time_alongside_direct() {
     let direct = RouteOption {
         seconds: Some(spread(30.0)),
         ..option("direct", 0.0)
@@ -429,7 +429,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn whatever_a_table_says_what_is_gone_by_is_sound(
+    fn any_table_yields_only_valid_choices(
         options in prop::collection::vec(any_option(), 0..6),
         made in prop_oneof![Just(NOW), any::<u64>()],
         least in prop_oneof![Just(0), any::<u64>()],
