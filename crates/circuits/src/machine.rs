@@ -138,7 +138,7 @@ pub struct Machine {
     pub life: Life,
 }
 
-/// An event that the current states do not allow.
+/// An event that the current states do not allow: read the states, and do what they allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
     "{event:?} can't be while the reservation is {reserve:?}, {provision:?}, {life:?}: ask for its \

@@ -126,7 +126,7 @@ pub enum NetworkFault {
         /// Number of links.
         links: usize,
     },
-    /// A link begins or ends at a node that does not exist.
+    /// A link begins or ends at a node that does not exist: add the node, or remove the link.
     #[error(
         "link {link} joins node {from} to node {to}, but nodes end at {nodes}: add the node, or \
         take the link out",
@@ -142,7 +142,7 @@ pub enum NetworkFault {
         /// Number of nodes.
         nodes: u32,
     },
-    /// A link leads from a node to itself.
+    /// A link leads from a node to itself: remove it.
     #[error("link {} leads from a node to itself: take it out", .0.0)]
     Loop(LinkId),
     /// The capacity of a link exceeds [`MAX_RATE`].
@@ -153,7 +153,7 @@ pub enum NetworkFault {
         /// Stated capacity, in bit/s.
         capacity: Rate,
     },
-    /// Two links share a cable but are not the two directions of one link.
+    /// Two links share a cable but are not the two directions of one link: give each its own.
     #[error(
         "links {} and {} name cable {cable}, but are not the two directions of one link: give them \
         cables of their own",

@@ -27,7 +27,7 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyRefusal {
-    /// The rate is too high.
+    /// The rate is too high: request less, or ask for a higher limit.
     #[error(
         "{asked} bit/s are more than the {most} that this user may reserve: ask for less, or for a \
         higher limit"
@@ -38,7 +38,7 @@ pub enum PolicyRefusal {
         /// Limit, in bit/s.
         most: Rate,
     },
-    /// The window is too long.
+    /// The window is too long: request a shorter one, or ask for a higher limit.
     #[error(
         "{asked} ms are more than the {most} for which this user may reserve: ask for less, or for \
         a higher limit"
@@ -49,7 +49,7 @@ pub enum PolicyRefusal {
         /// Limit, in milliseconds.
         most: u64,
     },
-    /// The window ends too far in the future.
+    /// The window ends too far in the future: end it earlier, or request it later.
     #[error(
         "the window ends {asked} ms from now, and this user may reserve {most} ahead: end it \
         earlier, or ask later"
@@ -60,7 +60,7 @@ pub enum PolicyRefusal {
         /// Limit, in milliseconds.
         most: u64,
     },
-    /// Too many paths are requested.
+    /// Too many paths are requested: request fewer.
     #[error(
         "{asked} paths are more than the {most} that this user may have at once: ask for fewer"
     )]

@@ -102,19 +102,19 @@ pub struct Request {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestFault {
-    /// An end is not a node of the network.
+    /// An end is not a node of the network: name one that is.
     #[error("node {} is not on the network: name a node that is", .0.0)]
     NoNode(NodeId),
-    /// Both ends are the same node.
+    /// Both ends are the same node: name two.
     #[error("both ends are node {}: name two", .0.0)]
     OneEnd(NodeId),
-    /// The window is empty or out of range.
+    /// The window is empty or out of range: end it after its start, and within 8,900 years.
     #[error(
         "the window from {} to {} is none: end it after it starts, and within 8,900 years",
         .0.start, .0.end
     )]
     Window(Window),
-    /// The window starts in the past.
+    /// The window starts in the past: start it now or later.
     #[error("the window starts at {start}, and it is {now}: start it now or later")]
     Past {
         /// Start of the window.
@@ -122,10 +122,11 @@ pub enum RequestFault {
         /// Current time.
         now: Moment,
     },
-    /// The rate is 0, or higher than any link's.
+    /// The rate is 0, or higher than any link's: request 1 to [`MAX_RATE`].
     #[error("a rate of {0} bit/s can't be reserved: ask for 1 to {MAX_RATE}")]
     Rate(Rate),
-    /// The volume is 0, or needs more than the maximum rate.
+    /// The volume is 0, or needs more than the maximum rate: request at least 1 byte, in a longer
+    /// window or at a higher maximum rate.
     #[error(
         "{bytes} bytes need {needed} bit/s in that window: ask for 1 byte or more, with a window \
         or a highest rate that allows it"
@@ -136,7 +137,7 @@ pub enum RequestFault {
         /// Rate that it needs, in bit/s.
         needed: Rate,
     },
-    /// The number of paths is not supported.
+    /// The number of paths is not supported: request 1 to [`MAX_PATHS`].
     #[error("{0} paths: ask for 1 to {MAX_PATHS}")]
     Paths(usize),
 }

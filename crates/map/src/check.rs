@@ -46,7 +46,7 @@ impl fmt::Display for Item {
 /// Fault of a map.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MapFault {
-    /// The name is invalid: choose another.
+    /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends.
     #[error(
         "{item}: name: {name:?} is no name: write 1 to 128 printable characters, without blanks at \
         the ends"
@@ -87,7 +87,7 @@ pub enum MapFault {
         /// The site.
         site: String,
     },
-    /// The coordinates are out of range.
+    /// The coordinates are out of range: latitude is -90 to 90, longitude -180 to 180 degrees.
     #[error("{item}: latitude is -90 to 90 and longitude -180 to 180 degrees")]
     Position {
         /// The site.
@@ -101,13 +101,13 @@ pub enum MapFault {
         /// Name of the field.
         field: &'static str,
     },
-    /// The share is not within 0 to 1.
+    /// The share is not within 0 to 1: write one such as `0.5` or `"50%"`.
     #[error("{item}: reservable: a share is 0 to 1, such as 0.5 or \"50%\"")]
     Share {
         /// The link.
         item: Item,
     },
-    /// The reservable rate exceeds the capacity.
+    /// The reservable rate exceeds the capacity: lower it.
     #[error("{item}: reservable: {reservable} is more than the link carries, {capacity}")]
     ReservableBeyondCapacity {
         /// The link.
@@ -117,7 +117,7 @@ pub enum MapFault {
         /// Capacity.
         capacity: Rate,
     },
-    /// There is no address, or more than 64.
+    /// There is no address, or more than 64: write 1 to 64.
     #[error("{item}: addresses: write 1 to 64")]
     Addresses {
         /// The depot or host.

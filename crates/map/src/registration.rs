@@ -83,22 +83,23 @@ impl Default for RegistrationPolicy {
 /// Reason why a registration is rejected or changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RegistrationProblem {
-    /// The name is invalid.
+    /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends and
+    /// without `~`.
     #[error(
         "the name of a depot is 1 to 128 printable characters, without blanks at the ends and \
         without \"~\""
     )]
     Name,
-    /// The version is invalid.
+    /// The version is invalid: write at most 64 printable characters.
     #[error("the version of a depot's software is at most 64 printable characters")]
     Version,
-    /// There is no address, or more than 64.
+    /// There is no address, or more than 64: state 1 to 64, each with a transport.
     #[error("a depot has 1 to 64 addresses, each with a transport")]
     Addresses,
     /// A limit is 0: a depot that relays nothing does not register.
     #[error("a depot's limits are more than 0")]
     Limits,
-    /// The times are invalid.
+    /// The times are invalid: state a time of sending, and a validity above zero.
     #[error("a registration is sent at a time, and holds for longer than none")]
     Times,
     /// The registration is in the future: set the depot's clock.
@@ -113,7 +114,8 @@ pub enum RegistrationProblem {
         /// The name, shortened and printable.
         site: String,
     },
-    /// The name is reserved, and no depot may register it.
+    /// The name is reserved: register another, or have the operator grant this key the name of its
+    /// host.
     #[error(
         "a depot cannot be called {name:?}, which is {conflict}; register it under another name, \
          or have the operator grant this key the name of its host \

@@ -39,7 +39,7 @@ pub enum ChosenRouteError {
     /// A depot is not on the map.
     #[error("there is no depot {0:?} on the map")]
     NoDepot(String),
-    /// A depot has fallen silent.
+    /// A depot has fallen silent: choose another route.
     #[error("the depot {0:?} has fallen silent: choose another way")]
     StaleDepot(String),
     /// A destination is invalid.
@@ -48,7 +48,7 @@ pub enum ChosenRouteError {
     /// The ports are invalid.
     #[error("the ports of a route are 1 to 65535, the first of a range no greater than the last")]
     Ports,
-    /// The route passes depots, but its session has no end.
+    /// The route passes depots, but its session has no end: state where it ends.
     #[error("a route through depots must say where the session ends")]
     NoEnd,
     /// There are too many depots.

@@ -54,13 +54,13 @@ impl Default for Bounds {
 /// Fault of a record.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecordFault {
-    /// An end is malformed.
+    /// An end is malformed: write 1 to 253 printable characters without blanks.
     #[error("{field}: an end of a path is 1 to 253 printable characters without blanks")]
     End {
         /// `from` or `to`.
         field: &'static str,
     },
-    /// Both ends are the same.
+    /// Both ends are the same, which is not a path.
     #[error("from and to are the same: that is no path")]
     NoPath,
     /// The measurement is in the future: set the reporter's clock.
@@ -75,7 +75,7 @@ pub enum RecordFault {
         /// Age in seconds.
         age_s: f64,
     },
-    /// A number is out of range.
+    /// A number is out of range: check its unit.
     #[error("{field}: {value} is not within {least} to {most}: check its unit")]
     Value {
         /// Name of the field.
@@ -87,7 +87,7 @@ pub enum RecordFault {
         /// Maximum.
         most: f64,
     },
-    /// Numbers contradict each other.
+    /// The minimum, median, mean, 95th percentile and maximum are not in order.
     #[error(
         "{field}: the least, the median, the mean, the 95th percentile and the greatest are not in \
         order"
@@ -110,7 +110,7 @@ pub enum RecordFault {
         /// Maximum number of elements.
         most: usize,
     },
-    /// A text is too long, or has unprintable characters.
+    /// A text is too long, or has unprintable characters: shorten it, or remove them.
     #[error("{field}: write at most {most} printable characters")]
     Text {
         /// Name of the field.

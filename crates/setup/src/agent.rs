@@ -68,7 +68,7 @@ async fn reply(line: &[u8], driver: &dyn Driver) -> Reply {
 /// Reason why the agent cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Other users could reach the socket.
+    /// Other users could reach the socket: make the directory private, or choose another.
     #[error(
         "{}: others than its owner may enter it (mode {mode:o}), and whoever reaches the socket \
         may ask for anything: chmod 700 it, or name another directory",
@@ -80,13 +80,13 @@ pub enum ListenError {
         /// Permissions of the directory.
         mode: u32,
     },
-    /// Another process listens on the socket.
+    /// Another process listens on the socket: stop it, or choose another socket.
     #[error(
         "{}: somebody listens there already: end that one, or name another socket",
         .0.display()
     )]
     Taken(PathBuf),
-    /// A file that is not a socket has that name.
+    /// A file that is not a socket has that name: choose another name.
     #[error("{}: that is no socket: name another", .0.display())]
     NoSocket(PathBuf),
     /// The operating system refuses.

@@ -81,20 +81,22 @@ pub struct Part {
 /// Fault of a circuit or part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CircuitFault {
-    /// A window is empty or out of range, or begins before the previous one ends.
+    /// A window is empty or out of range, or begins before the previous one ends: put the pieces in
+    /// order of time.
     #[error(
         "the window from {} to {} is none, or overlaps the one before: put the pieces in order of \
         time",
         .0.start, .0.end
     )]
     Window(Window),
-    /// The rate is 0, or higher than any link's.
+    /// The rate is 0, or higher than any link's: use 1 to [`MAX_RATE`].
     #[error("a rate of {0} bit/s can't be set up: take 1 to {MAX_RATE}")]
     Rate(Rate),
     /// The streams cannot be matched.
     #[error(transparent)]
     Streams(#[from] StreamsFault),
-    /// The same packets would leave a node by two links.
+    /// The same packets would leave a node by two links: separate the routes' streams by source
+    /// port.
     #[error(
         "streams {streams} leave {node} by two links, {one} and {other}: tell the routes' streams \
         apart by source port"
@@ -109,7 +111,7 @@ pub enum CircuitFault {
         /// The second link.
         other: Name,
     },
-    /// The circuit has more parts than [`MAX_PARTS`].
+    /// The circuit has more parts than [`MAX_PARTS`] at one time.
     #[error("{0} parts at one time: at most {MAX_PARTS} are set up for one circuit")]
     TooMany(usize),
 }

@@ -52,19 +52,19 @@ pub struct NodeConfig {
 /// Fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupFault {
-    /// There is none of the three, or several.
+    /// The access is missing or ambiguous: name one of agent, command and program.
     #[error("setup.nodes.{0}: name one of agent, command and program")]
     Ways(Name),
-    /// The command is empty.
+    /// The command is empty: write the program and its arguments.
     #[error(
         "setup.nodes.{0}: the command is empty: write the program and its arguments, as \
         [\"ssh\", \"router\", \"longhaul\", \"router\"]"
     )]
     Empty(Name),
-    /// The agent's address is malformed.
+    /// The agent's address is malformed: write `unix:/PATH`.
     #[error("setup.nodes.{0}: {1:?} is no agent's address: write unix:/PATH")]
     Address(Name, String),
-    /// The time limit is out of range.
+    /// The time limit is out of range: choose a shorter one, of at least 1 s.
     #[error("setup.nodes.{0}: time_s is 1 to {MAX_TIME_S}")]
     Time(Name),
 }

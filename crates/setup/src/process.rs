@@ -25,7 +25,7 @@ pub struct Ran {
 /// Reason why a program has no output.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It could not be started.
+    /// It could not be started: check that it exists and is executable.
     #[error("it can't be started ({0}): see whether it is there and may be run")]
     Start(io::Error),
     /// It took too long, and was killed with its whole process group.

@@ -250,7 +250,7 @@ pub struct Streams {
 /// Fault of a stream selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamsFault {
-    /// The ends are of different IP versions.
+    /// The ends are of different IP versions: use IPv4 or IPv6 for both.
     #[error("streams from {from} to {to} can't be: both must be IPv4, or both IPv6")]
     Families {
         /// Source addresses.
@@ -258,13 +258,13 @@ pub enum StreamsFault {
         /// Destination addresses.
         to: Prefix,
     },
-    /// The port range is empty.
+    /// The port range is empty: the first port must be at least 1, and at most the last.
     #[error(
         "source ports {} to {} are none: the first is at least 1 and at most the last",
         .0.first, .0.last
     )]
     Ports(SourcePorts),
-    /// The mark is 0, which packets without a mark have.
+    /// The mark is 0, which packets without a mark have: choose another.
     #[error("mark 0 is on every packet that nobody marked: take another")]
     NoMark,
 }

@@ -72,7 +72,7 @@ pub struct Entry {
 /// Reason why an entry cannot be applied. The book is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// An entry is missing or repeated.
+    /// An entry is missing or repeated: apply each entry once, in order.
     #[error(
         "the journal goes on with entry {found} where {expected} is next: apply each entry once, \
         in order"
@@ -83,7 +83,8 @@ pub enum Fault {
         /// Number of the entry.
         found: u64,
     },
-    /// The entry is older than the one before it.
+    /// The entry is older than the one before it: write the later of the clock and that entry's
+    /// time.
     #[error(
         "entry {number} was written at {at}, before the one before it, at {before}: write the \
         later of the clock and that"
@@ -96,13 +97,15 @@ pub enum Fault {
         /// Time of the entry before it.
         before: Moment,
     },
-    /// The reservation does not exist.
+    /// The reservation does not exist: look it up in the list.
     #[error("there is no reservation {}: ask for the list", .0.0)]
     None(ReservationId),
-    /// The reservation's number is not the next one: it exists already, or a number was skipped.
+    /// The reservation's number is not the next one, because it exists already, or a number was
+    /// skipped: decide again.
     #[error("reservation {} is not the next one: decide again", .0.0)]
     NotNext(ReservationId),
-    /// The state of the reservation does not allow the event.
+    /// The state of the reservation does not allow the event: read the state, and do what it
+    /// allows.
     #[error("reservation {}: {not_now}", id.0)]
     NotNow {
         /// The reservation.
@@ -110,17 +113,19 @@ pub enum Fault {
         /// The event, and the states that do not allow it.
         not_now: NotNow,
     },
-    /// A part of the reservation is returned while a change of it is held.
+    /// A part of the reservation is returned while a change of it is held: commit or abort the
+    /// change first.
     #[error("reservation {} is being changed: commit or abort that first", .0.0)]
     Changing(ReservationId),
-    /// The plan is invalid: links that do not form a path between the ends, or pieces out of order.
+    /// The plan is invalid: its links form no path between the ends, or its pieces are out of
+    /// order.
     #[error(
         "the plan of reservation {} is none: it names links that don't follow each other, or times \
         out of order",
         .0.0
     )]
     Plan(ReservationId),
-    /// The plan needs more than is left on a link.
+    /// The plan needs more than is left on a link: decide again.
     #[error("reservation {} needs more of link {} than is left: decide again", id.0, link.0)]
     Overbooked {
         /// The reservation.
@@ -128,7 +133,7 @@ pub enum Fault {
         /// The link.
         link: LinkId,
     },
-    /// The reservation has not ended.
+    /// The reservation has not ended: terminate it first.
     #[error("reservation {} has not ended: terminate it first", .0.0)]
     Alive(ReservationId),
 }

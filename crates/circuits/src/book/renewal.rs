@@ -10,7 +10,7 @@ use crate::time::{Moment, Window};
 /// Reason why a network cannot replace the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unlike {
-    /// It has fewer nodes.
+    /// The network has fewer nodes: keep the current ones, and append others.
     #[error(
         "the new network has {found} nodes where {known} are known: keep them, and add others \
         behind them"
@@ -21,7 +21,7 @@ pub enum Unlike {
         /// Number of nodes in the new network.
         found: u32,
     },
-    /// A link is missing or connects other nodes.
+    /// A link is missing or connects other nodes: keep it without capacity, and append others.
     #[error(
         "link {} of the new network is missing or leads elsewhere: keep it, with no capacity, and \
         add others behind it",

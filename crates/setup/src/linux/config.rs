@@ -90,7 +90,7 @@ impl Default for Numbers {
 /// Fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFault {
-    /// The interface name is invalid.
+    /// The interface name is invalid: write it as `ip link` shows it, up to an `@`.
     #[error(
         "link {link}: {interface:?} is no interface's name: write it as ip link shows it, up to an \
         @"
@@ -101,7 +101,7 @@ pub enum ConfigFault {
         /// Configured interface.
         interface: String,
     },
-    /// Two links share one interface.
+    /// Two links share one interface: give each its own, such as a VLAN's.
     #[error(
         "links {one} and {other} are both interface {interface}: give each an interface of its \
         own, as a VLAN's"
@@ -114,10 +114,10 @@ pub enum ConfigFault {
         /// The interface.
         interface: String,
     },
-    /// A link has two gateways of one IP version.
+    /// A link has two gateways of one IP version: keep one.
     #[error("link {0} has two gateways of one version of IP: leave one")]
     Gateways(Name),
-    /// The rate is out of range.
+    /// The rate is out of range: use 64 kbit/s to [`MAX_RATE`].
     #[error("link {link} carries {rate} bit/s: {MIN_RATE} to {MAX_RATE} are taken")]
     Rate {
         /// The link.
@@ -125,7 +125,7 @@ pub enum ConfigFault {
         /// Configured rate in bit/s.
         rate: Rate,
     },
-    /// A range of kernel numbers overlaps reserved ones, or is out of bounds.
+    /// A range of kernel numbers overlaps reserved ones, or is out of bounds: choose another start.
     #[error("{what} from {first}: take {least} to {most}")]
     Numbers {
         /// Kind of number.

@@ -16,13 +16,13 @@ const MAX_RECORD_BYTES: u64 = 16 << 20;
 /// Reason why the record cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Another router keeps its record in the directory.
+    /// Another router keeps its record in the directory: stop it, or choose another directory.
     #[error(
         "{}: another router keeps its record there: end it, or name another directory",
         .0.display()
     )]
     Taken(PathBuf),
-    /// The record is malformed.
+    /// The record is malformed: remove it, and everything that is set up will be torn down.
     #[error(
         "{}: the record of what is set up can't be read ({why}): remove it, and all of it will be \
         torn down",

@@ -47,7 +47,7 @@ struct Pause {
 
 impl Pause {
     fn longer(&mut self, error: &DriverError, now: Moment) {
-        let doublings = self.failures.min(16); // more would be beyond the longest in any case
+        let doublings = self.failures.min(16); // more would exceed the maximum anyway
         let wait = FIRST_BACK_OFF
             .saturating_mul(1 << doublings)
             .min(MAX_BACK_OFF);

@@ -18,7 +18,7 @@ pub enum Ending {
 /// Reason why a promise is not scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotScored {
-    /// The time is not finite and above zero.
+    /// The time is not finite and above zero: leave out such copies.
     #[error("a copy took a time that is not above zero and finite: leave such copies out")]
     Time,
     /// The promise is not finite, above zero and in order.

@@ -61,7 +61,7 @@ pub enum Bound {
 /// Reason why a sample does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum Rejected {
-    /// The value is not a number, or infinite.
+    /// The value is not a number, or infinite: leave out such samples.
     #[error("the value is not a finite number: leave such samples out")]
     NotFinite,
     /// The value is outside the quantity's range.

@@ -305,7 +305,7 @@ pub fn widened(forecast: &HopForecast, now: f64) -> HopForecast {
     };
     let loss = wider(&forecast.loss, walked);
     HopForecast {
-        rtt: wider(&forecast.rtt, 0.0), // distances do not walk
+        rtt: wider(&forecast.rtt, 0.0), // distances do not drift
         rate: wider(&forecast.rate, walked),
         loss: Quantiles {
             p10: loss.p10.min(forecast.loss.p10),
