@@ -76,7 +76,11 @@ fn shares(
 
 proptest! {
     #[test]
-    fn paths_are_the_best_of_all_simple_paths(network in small(), preference in 0..3_u8, at_least in 1..8_u64) {
+    fn paths_are_the_best_of_all_simple_paths(
+        network in small(),
+        preference in 0..3_u8,
+        at_least in 1..8_u64,
+    ) {
         let preference = [
             Preference::FewestHops,
             Preference::LeastLatency,

@@ -81,7 +81,11 @@ fn a_table_that_is_too_long_loses_destinations() {
 
 proptest! {
     #[test]
-    fn an_unreadable_cache_file_counts_as_missing(at in 0usize..1000, byte: u8, cut in 0usize..2000) {
+    fn an_unreadable_cache_file_counts_as_missing(
+        at in 0usize..1000,
+        byte: u8,
+        cut in 0usize..2000,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache(&dir);
         cache.keep(table(3)).unwrap();

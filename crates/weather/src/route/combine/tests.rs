@@ -88,7 +88,9 @@ proptest! {
     /// If hops are bad at the same time, the maximum of independent ones errs on the slow side,
     /// never on the fast one.
     #[test]
-    fn a_maximum_is_never_below_that_of_correlated_parts(parts in prop::collection::vec(quantities(), 1..=4)) {
+    fn a_maximum_is_never_below_that_of_correlated_parts(
+        parts in prop::collection::vec(quantities(), 1..=4),
+    ) {
         let all = greatest(&parts);
         for part in &parts {
             prop_assert!(
