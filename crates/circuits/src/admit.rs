@@ -1,5 +1,5 @@
-//! Whether a request is granted. The answer is a proof: paths with their rates, or the cut that is
-//! full and until when, with what could be had instead.
+//! Admission of requests. Each answer proves itself: a plan, or the full cut and the time at which
+//! it frees up, with counter-offers.
 
 mod offer;
 mod over_time;
@@ -22,71 +22,72 @@ use crate::time::{Moment, Rate, Volume, Window};
 
 pub use search::Search;
 
-/// What becomes of a request.
+/// Answer to a request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It goes, over these routes.
+    /// The request is granted with this plan.
     Granted(Plan),
-    /// It does not.
+    /// The request is refused.
     Refused(Refusal),
 }
 
-/// Why not.
+/// Reason for a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Refusal {
-    /// It can't be asked.
+    /// The request is malformed.
     Fault(RequestFault),
-    /// It may not be asked.
+    /// The limits of the user forbid the request.
     Policy(PolicyRefusal),
-    /// There is no room.
+    /// The available bandwidth does not suffice.
     NoRoom(Box<NoRoom>),
 }
 
-/// There is no room: how that is known, and what there is instead.
+/// A shortage of bandwidth: its proof, and counter-offers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NoRoom {
-    /// How it is known.
+    /// Evidence that the request does not fit.
     pub proof: Proof,
-    /// What could be had.
+    /// Counter-offers.
     pub offers: Offers,
 }
 
-/// How it is known that there is no room.
+/// Evidence that a request does not fit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Proof {
-    /// Whatever goes from one end to the other passes these links, and too little is left on them.
+    /// Every path between the ends crosses these links, and too little is left on them.
     Cut {
-        /// The links, and who has them.
+        /// Links of the cut, with the reservations that hold them.
         links: Vec<Full>,
-        /// What so many paths carry through them, in bit/s: less than what is asked for.
+        /// Most that the allowed number of paths carries across the cut, in bit/s. It is less than
+        /// the requested rate.
         rate: Rate,
-        /// They are too full for it whenever it starts before this moment; none where they are too
-        /// narrow even when nobody has them.
+        /// Start before which the cut is always too full. `None` if the links are too narrow even
+        /// when nothing is reserved.
         until: Option<Moment>,
     },
-    /// Within the window, less than the volume passes these links.
+    /// Within the window, these links carry less than the requested volume.
     Volume {
-        /// The links, and who has them when they are fullest.
+        /// Links of the cut, with the reservations that hold them when they are fullest.
         links: Vec<Full>,
-        /// What passes them at most.
+        /// Most that crosses the cut within the window.
         volume: Volume,
     },
-    /// In each stretch of the window in which nothing changes, some cut is too full; this much goes
-    /// in all of them together at most.
+    /// In each stretch of the window without changes, some cut is too full. This is the most that
+    /// all stretches carry together.
     Stretches {
-        /// What goes at most.
+        /// Upper bound of what fits.
         volume: Volume,
     },
-    /// All choices of so many paths were looked at. More paths would carry it.
+    /// Every choice of that many paths was tried. More paths would carry the rate.
     Searched {
-        /// What all paths together carry, in bit/s.
+        /// Rate of all paths together, in bit/s.
         all: Rate,
     },
-    /// None: no choice was found, but there are too many to look at all. More paths would carry it,
-    /// or some of those not looked at.
+    /// Missing evidence: no choice was found, but there are too many to try them all. More paths,
+    /// or a choice that was not tried, would carry the rate.
     Unknown,
 }
 
@@ -95,47 +96,48 @@ pub enum Proof {
 pub struct Full {
     /// The link.
     pub link: LinkId,
-    /// What is left of it throughout the window, in bit/s.
+    /// Rate left on it throughout the window, in bit/s.
     pub left: Rate,
-    /// When it is fullest.
+    /// Moment at which it is fullest.
     pub at: Moment,
-    /// Who has it then.
+    /// Reservations that hold it at that moment.
     pub by: Vec<ReservationId>,
 }
 
-/// What could be had instead; each is granted when it is asked for before anything else is.
+/// Counter-offers. Each is granted if it is requested before anything else is reserved.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offers {
-    /// The same, later: of a rate, from the earliest start on that is found; of a volume, by the
-    /// earliest end that is found.
+    /// The same request later. For a rate, at the earliest start that was found; for a volume, by
+    /// the earliest end that was found.
     pub later: Option<Offer>,
-    /// The highest rate in the same window, as far as it is found.
+    /// The highest rate that was found for the same window.
     pub slower: Option<Offer>,
-    /// The largest volume by the end of the window, as far as it is found.
+    /// The largest volume that was found by the end of the window.
     pub volume: Option<Offer>,
 }
 
-/// What could be had.
+/// A counter-offer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Offer {
-    /// To be asked for in these words.
+    /// Request that would be granted.
     pub request: Request,
-    /// What would be promised.
+    /// Plan that would be promised.
     pub plan: Plan,
 }
 
-/// Whether offers are looked for.
+/// Handling of counter-offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Counter {
-    /// They are.
+    /// Search for them before answering.
     Offer,
-    /// They aren't, which is quicker.
+    /// Do not search for them, which is faster.
     Refuse,
-    /// They aren't yet: whoever asks receives how to look for them ([`Search`]).
+    /// Answer without them, and return a [`Search`] that finds them later.
     Later,
 }
 
-/// Decides a request against what is left by a ledger, which says who has the rest.
+/// Decides a request against the available bandwidth. The ledger names the reservations that hold
+/// the rest.
 #[must_use]
 pub fn decide(
     view: &View<'_>,
@@ -154,8 +156,8 @@ pub fn decide(
     answer
 }
 
-/// The same without offers, with what finds them where there is no room: that takes longer than the
-/// rest, and may be done elsewhere.
+/// Decides a request without counter-offers. If bandwidth is short, also returns the [`Search`] for
+/// counter-offers. It takes longer than the decision and can run elsewhere.
 #[must_use]
 pub fn open(
     view: &View<'_>,
@@ -187,7 +189,7 @@ pub fn open(
     (Answer::Refused(Refusal::NoRoom(none)), Some(search))
 }
 
-/// What is left to whoever has these limits.
+/// Returns the view that these limits allow.
 fn narrowed<'a>(view: &'a View<'a>, limits: &Limits) -> Cow<'a, View<'a>> {
     match limits.share {
         Some(share) => Cow::Owned(view.clone().with_share(share)),
@@ -195,16 +197,16 @@ fn narrowed<'a>(view: &'a View<'a>, limits: &Limits) -> Cow<'a, View<'a>> {
     }
 }
 
-/// Why a request that was checked is not granted.
+/// Shortfall of a request that passed the checks.
 #[derive(Debug, Clone)]
 enum Short {
-    /// A rate does not go.
+    /// A rate does not fit.
     Rate(crate::split::Short),
-    /// A volume does not.
+    /// A volume does not fit.
     Volume(over_time::Short),
 }
 
-/// What is left for a request throughout a window.
+/// Returns the rate left for a request on each link throughout a window.
 fn field<'a>(view: &View<'a>, request: &Request, window: Window) -> Field<'a> {
     let network = view.network();
     Field::new(network, |link| {
@@ -215,7 +217,7 @@ fn field<'a>(view: &View<'a>, request: &Request, window: Window) -> Field<'a> {
     })
 }
 
-/// A plan for a request that was checked.
+/// Plans a request that passed the checks.
 fn grant(view: &View<'_>, request: &Request, limits: &Limits) -> Result<Plan, Short> {
     match request.wish {
         Wish::Rate(rate) => reach(&field(view, request, request.window), &request.ask(), rate)

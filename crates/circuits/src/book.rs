@@ -1,9 +1,8 @@
-//! The book of all reservations: what a journal of entries makes of a network of which nothing is
-//! taken.
+//! All reservations, as the entries of a journal define them. A new book reserves nothing.
 //!
-//! Whoever writes asks [`Book::decide`], which changes nothing, appends the change that it answers
-//! to a journal, and applies it when it is kept. The same entries make the same book, and the book
-//! behind each of them promises nothing twice.
+//! A writer calls [`Book::decide`], which changes nothing. It appends the returned change to a
+//! journal, and applies it once it is stored. The same entries always produce the same book, and no
+//! entry reserves bandwidth twice.
 
 mod change;
 mod journal;
@@ -26,81 +25,81 @@ pub use change::difference;
 pub use journal::{Change, Entry, Fault, Hold};
 pub use renewal::Unlike;
 
-/// What is held and not promised yet: a reservation, or a change of one.
+/// Bandwidth that is held but not yet promised, for a reservation or a change of one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Held {
-    /// What was asked for.
+    /// Request that it answers.
     pub request: Request,
-    /// What will be promised: all of it, from the first moment on.
+    /// Plan to be promised, in full from its first moment on.
     pub plan: Plan,
-    /// Until when it is held.
+    /// Time at which the hold expires.
     pub until: Moment,
 }
 
 /// A reservation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reservation {
-    /// What was asked for.
+    /// Current request.
     pub request: Request,
-    /// What is promised: nothing, before it was committed.
+    /// Promised plan. Empty until the first commit.
     pub plan: Plan,
-    /// What is held besides.
+    /// Additional hold, not yet committed.
     pub held: Option<Held>,
-    /// Its states.
+    /// States of the reservation.
     pub machine: Machine,
 }
 
-/// What becomes of a request, and the change that makes it so.
+/// Answer to a request, and the change that carries it out.
 #[derive(Debug, Clone)]
 pub struct Decision {
-    /// What the asker receives.
+    /// Answer for the requester.
     pub answer: Answer,
-    /// What is to be journalled and applied where it is granted.
+    /// Change to journal and apply, if the request is granted.
     pub change: Option<Change>,
-    /// What finds offers, with [`Counter::Later`], where there is no room.
+    /// Search for counter-offers, if bandwidth is short and [`Counter::Later`] was asked for.
     pub search: Option<Box<Search>>,
 }
 
-/// Why not all of several windows are granted.
+/// Refusal of a request for several windows.
 #[derive(Debug, Clone)]
 pub struct Short {
-    /// The place of the first that is refused.
+    /// Index of the first refused window.
     pub place: usize,
-    /// Why. Offers are for that window, beside those before it.
+    /// Refusal. Its offers concern that window, and assume the windows before it.
     pub answer: Answer,
-    /// What finds them, with [`Counter::Later`], where there is no room.
+    /// Search for counter-offers, if bandwidth is short and [`Counter::Later`] was asked for.
     pub search: Option<Box<Search>>,
 }
 
-/// How a request is decided.
+/// Terms of a decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Terms {
-    /// What the asker may have.
+    /// Limits of the requester.
     pub limits: Limits,
-    /// For how long what is granted is held, in milliseconds.
+    /// Duration of the hold on what is granted, in milliseconds.
     pub hold: u64,
-    /// Whether counter-offers are looked for.
+    /// Handling of counter-offers.
     pub counter: Counter,
 }
 
-/// All reservations, and what they take.
+/// All reservations, and the bandwidth that they take.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Book {
     network: Arc<Network>,
     ledger: Ledger,
     reservations: BTreeMap<ReservationId, Reservation>,
-    /// When something of a reservation is over: what is held, or its window.
+    /// Next expiry of each reservation: of its hold or of its window.
     timers: BTreeSet<(Moment, ReservationId)>,
-    /// The number of the next entry.
+    /// Number of the next entry.
     next_entry: u64,
-    /// The number of the next reservation.
+    /// Number of the next reservation.
     next_id: u64,
-    /// When the last entry was written.
+    /// Time of the last entry.
     written: Moment,
 }
 
 impl Book {
-    /// Of a network of which nothing is taken.
+    /// Creates an empty book for a network.
     #[must_use]
     pub fn new(network: Network) -> Self {
         let ledger = Ledger::new(&network);
@@ -115,31 +114,32 @@ impl Book {
         }
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
 
-    /// What is taken of each link.
+    /// Returns the reserved bandwidth of each link.
     #[must_use]
     pub const fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// What is left.
+    /// Returns the available bandwidth.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         View::new(&self.network, &self.ledger)
     }
 
-    /// What is taken now, to look at while the book goes on.
+    /// Returns a snapshot of the reserved bandwidth, which stays as it is when the book changes.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.network.clone(), &self.ledger)
     }
 
-    /// Decides in what a view says is left, with what finds offers where they are looked for later.
+    /// Decides a request in a view. With [`Counter::Later`], also returns the search for
+    /// counter-offers.
     fn answer(
         &self,
         view: &View<'_>,
@@ -162,20 +162,20 @@ impl Book {
         }
     }
 
-    /// A reservation.
+    /// Returns a reservation.
     #[must_use]
     pub fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
         self.reservations.get(&id)
     }
 
-    /// All reservations, by number.
+    /// Returns all reservations in order of their numbers.
     pub fn reservations(&self) -> impl Iterator<Item = (ReservationId, &Reservation)> {
         self.reservations
             .iter()
             .map(|(id, reservation)| (*id, reservation))
     }
 
-    /// A change as the next entry.
+    /// Wraps a change as the next entry.
     #[must_use]
     pub fn entry(&self, change: Change, now: Moment) -> Entry {
         Entry {
@@ -185,7 +185,7 @@ impl Book {
         }
     }
 
-    /// Decides a request; nothing is held before the change is applied.
+    /// Decides a request. Nothing is held until the change is applied.
     #[must_use]
     pub fn decide(&self, request: &Request, terms: &Terms, now: Moment) -> Decision {
         let (answer, search) = self.answer(&self.view(), request, terms, now);
@@ -207,11 +207,7 @@ impl Book {
         }
     }
 
-    /// Decides the same request for each of several windows: all of them, or the first that is
-    /// refused, with its place and the answer to it.
-    ///
-    /// # Errors
-    /// [`Short`]: the first window that is refused, and why.
+    /// Decides the same request for each of several windows. It grants all of them or none.
     pub fn decide_all(
         &self,
         request: &Request,
@@ -254,12 +250,13 @@ impl Book {
         ))
     }
 
-    /// Decides a change of a reservation to what is asked now: another rate, window, volume or
-    /// other paths. What lies before now stays as it was; a volume counts from now on. The old
-    /// promise holds until the change is committed.
+    /// Decides a change of a reservation, such as its rate, window, volume or paths.
+    ///
+    /// What lies before `now` stays as it was, and a volume counts from `now` on. The old promise
+    /// holds until the change is committed.
     ///
     /// # Errors
-    /// [`Fault`] where there is no such reservation, or it can't be changed now.
+    /// [`Fault`] if there is no such reservation, or its state does not allow a change.
     pub fn decide_change(
         &self,
         id: ReservationId,
@@ -298,15 +295,14 @@ impl Book {
         })
     }
 
-    /// What is over by now: holds that time out and windows that end, each as a change to be
-    /// journalled.
+    /// Returns a change for each expired hold and each ended window, to be journalled.
     #[must_use]
     pub fn due(&self, now: Moment) -> Vec<Change> {
         self.due_first(now, usize::MAX)
     }
 
-    /// [`Book::due`], of as many reservations at most: those of which something is over for the
-    /// longest.
+    /// Returns the changes of [`Book::due`] for at most `most` reservations, the longest overdue
+    /// first.
     #[must_use]
     pub fn due_first(&self, now: Moment, most: usize) -> Vec<Change> {
         let due = self.timers.iter().take_while(|(moment, _)| *moment <= now);
@@ -328,13 +324,13 @@ impl Book {
         .collect()
     }
 
-    /// When something is over next.
+    /// Returns the time of the next expiry.
     #[must_use]
     pub fn next_due(&self) -> Option<Moment> {
         self.timers.first().map(|(moment, _)| *moment)
     }
 
-    /// When something of a reservation is over: the sooner of what is held and what is promised.
+    /// Returns the next expiry of a reservation: the earlier of its hold's and its plan's end.
     fn timer(reservation: &Reservation) -> Option<Moment> {
         let held = reservation
             .held

@@ -1,7 +1,7 @@
-//! A second opinion on answers: slow, simple, and written without what made them. It keeps every
-//! promise as it was made, and adds up.
+//! Independent check of answers: slow, simple, and written without the code that makes them. It
+//! keeps a list of all promises and adds them up.
 //!
-//! It is for tests and for those who doubt an answer; nothing that decides uses it.
+//! It serves tests and doubtful answers; no decision uses it.
 
 mod brute;
 mod plans;
@@ -19,37 +19,37 @@ use crate::time::{MAX_MOMENT, Moment, Rate, Window};
 
 use brute::Rooms;
 
-/// Sets of paths that are tried one by one, at most, to know a refusal to be right.
+/// Maximum number of path sets to try one by one when a refusal is checked.
 const MAX_SETS: usize = 20_000;
 
-/// What an answer is found to be.
+/// Result of checking an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// It is granted, and it fits.
+    /// Granted, and it fits.
     Granted,
-    /// It is refused, and the greatest flow is less.
+    /// Refused, and the maximum flow is less.
     Flow,
-    /// It is refused, and no cut lets so many paths through with that much.
+    /// Refused, and some cut lets less through for that many paths.
     FewPaths,
-    /// It is refused, and all sets of so many paths carry less.
+    /// Refused, and every set of that many paths carries less.
     Exhausted,
-    /// It is refused, and nothing shows whether that is right.
+    /// Refused, but the check cannot tell if that is right.
     Open,
-    /// It can't or may not be asked.
+    /// Refused because the request is malformed or not allowed.
     NotAsked,
 }
 
-/// An answer that is wrong.
+/// An incorrect answer.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: request {request:?}")]
 pub struct Wrong {
-    /// What is wrong.
+    /// The mistake.
     pub what: String,
-    /// With the answer to which request.
+    /// Request that was answered.
     pub request: Box<Request>,
 }
 
-/// Every promise, on every link.
+/// All promises on all links.
 #[derive(Debug, Clone)]
 pub struct Checker<'a> {
     network: &'a Network,
@@ -57,7 +57,7 @@ pub struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
-    /// Of a network of which nothing is promised.
+    /// Creates a checker for a network without promises.
     #[must_use]
     pub fn new(network: &'a Network) -> Self {
         Self {
@@ -66,7 +66,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Writes a promise down.
+    /// Records a promise.
     pub fn promise(&mut self, id: ReservationId, plan: &Plan) {
         for piece in &plan.0 {
             for route in &piece.routes {
@@ -79,21 +79,21 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Strikes a promise out.
+    /// Removes a promise.
     pub fn withdraw(&mut self, id: ReservationId) {
         for taken in &mut self.taken {
             taken.retain(|(_, _, of)| *of != id);
         }
     }
 
-    /// Strikes out what was over by a moment, and can't matter to what starts then or later.
+    /// Removes what ended by `now`, which cannot affect later windows.
     pub fn forget(&mut self, now: Moment) {
         for taken in &mut self.taken {
             taken.retain(|(window, ..)| window.end > now);
         }
     }
 
-    /// The first link, and moment, at which more is promised than may be.
+    /// Returns the first link on which more is promised than is reservable, and the moment.
     #[must_use]
     pub fn overbooked(&self) -> Option<(LinkId, Moment)> {
         self.taken
@@ -107,7 +107,7 @@ impl<'a> Checker<'a> {
             })
     }
 
-    /// Whether a ledger has the same, on every link and at every moment at which anything begins or
+    /// Returns true if a ledger agrees on every link, at every moment at which anything begins or
     /// ends.
     #[must_use]
     pub fn matches(&self, ledger: &Ledger) -> bool {
@@ -131,11 +131,11 @@ impl<'a> Checker<'a> {
         Rooms::new(self.network, &self.taken, request, window)
     }
 
-    /// Looks an answer over.
+    /// Checks an answer.
     ///
     /// # Errors
-    /// [`Wrong`], where it promises what is not there or not what was asked, refuses what goes, or
-    /// its proof is none.
+    /// [`Wrong`] if it promises bandwidth that is not available or was not requested, refuses a
+    /// request that fits, or its proof does not hold.
     pub fn answer(&self, request: &Request, answer: &Answer) -> Result<Verdict, Wrong> {
         let wrong = |what: String| Wrong {
             what,
@@ -161,7 +161,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether an offer fits, and is what was asked for but for what it gives up.
+    /// Checks that an offer fits and matches the request in all that it does not give up.
     fn offer(&self, request: &Request, offer: &Offer) -> Result<(), String> {
         let other = &offer.request;
         let same = (other.ends, other.paths, other.diversity, &other.elements)
@@ -178,7 +178,7 @@ impl<'a> Checker<'a> {
             .map_err(|what| format!("an offer is none: {what}"))
     }
 
-    /// How it is known that a request does not go.
+    /// Determines how a refusal can be shown to be right.
     fn refused(&self, request: &Request) -> Result<Verdict, String> {
         match request.wish {
             Wish::Rate(rate) => self
@@ -225,8 +225,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Whether a request could be granted at an earlier start than an offer's, by the greatest
-    /// flow: the earliest such start, if any.
+    /// Returns the earliest start before that of an offer at which the maximum flow admits the
+    /// request, if there is one.
     #[must_use]
     pub fn earlier(&self, request: &Request, offer: &Offer) -> Option<Moment> {
         let Wish::Rate(rate) = request.wish else {

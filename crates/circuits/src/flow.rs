@@ -1,12 +1,12 @@
-//! The most that flows between two nodes, the cut that bounds it, and the cheapest of flows: what
-//! paths and splits are found with.
+//! Maximum flow between two nodes, the cut that bounds it, and minimum-cost flow. The search for
+//! paths and splits builds on them.
 
 use std::collections::VecDeque;
 
 use crate::path::Field;
 use crate::time::Rate;
 
-/// One direction of an arc; its opposite is beside it, at the place with the last bit turned.
+/// One direction of an arc. The opposite direction is adjacent: its index differs in the last bit.
 #[derive(Debug, Clone, Copy)]
 struct Arc {
     to: usize,
@@ -14,16 +14,16 @@ struct Arc {
     cost: i64,
 }
 
-/// What still flows: arcs with room, and what may be taken back.
+/// Residual network: arcs with remaining capacity, and flow that can be undone.
 #[derive(Debug, Clone)]
 pub(crate) struct Residual {
     arcs: Vec<Arc>,
-    /// Of each node, the arcs that lead from it.
+    /// Indices of the arcs that leave each node.
     from: Vec<Vec<usize>>,
 }
 
 impl Residual {
-    /// Nodes and no arcs.
+    /// Creates a network of nodes without arcs.
     pub(crate) fn new(nodes: usize) -> Self {
         Self {
             arcs: Vec::new(),
@@ -31,7 +31,8 @@ impl Residual {
         }
     }
 
-    /// The links of a field as arcs, in their order, each with what is made of its room.
+    /// Creates a network with one arc per link of a field, in order. `room` maps the rate left on a
+    /// link to the capacity of its arc.
     pub(crate) fn of(field: &Field<'_>, room: impl Fn(Rate) -> Rate) -> Self {
         let network = field.network();
         let mut residual = Self::new(network.nodes() as usize);
@@ -41,8 +42,7 @@ impl Residual {
         residual
     }
 
-    /// Adds an arc between two nodes that there are; its place is twice the number of those added
-    /// before.
+    /// Adds an arc between two existing nodes. Its index is twice the number of arcs added before.
     pub(crate) fn arc(&mut self, from: usize, to: usize, room: Rate, cost: i64) {
         let place = self.arcs.len();
         if from >= self.from.len() || to >= self.from.len() {
@@ -54,8 +54,8 @@ impl Residual {
             room: 0,
             cost: -cost,
         });
-        // Nothing can be taken back where nothing flows: an arc without room is never followed, and
-        // only keeps its number.
+        // Without capacity there is never flow to undo. Such an arc is never followed; it only
+        // keeps its number.
         if room == 0 {
             return;
         }
@@ -66,12 +66,12 @@ impl Residual {
         }
     }
 
-    /// What flows through the arc that was added as this number.
+    /// Returns the flow through the arc that was added as this number.
     pub(crate) fn flow(&self, number: usize) -> Rate {
         self.arcs.get(2 * number + 1).map_or(0, |back| back.room)
     }
 
-    /// Which nodes can still be reached from one.
+    /// Returns for each node whether the residual network connects it to `source`.
     pub(crate) fn reached(&self, source: usize) -> Vec<bool> {
         self.levels(source)
             .into_iter()
@@ -79,7 +79,7 @@ impl Residual {
             .collect()
     }
 
-    /// How many arcs from the source each node is.
+    /// Returns the distance of each node from the source, in arcs.
     fn levels(&self, source: usize) -> Vec<usize> {
         let mut levels = vec![usize::MAX; self.from.len()];
         let mut queue = VecDeque::from([source]);
@@ -103,7 +103,8 @@ impl Residual {
         levels
     }
 
-    /// Lets flow as much as can, until it is `enough` (Dinic's algorithm); what flowed.
+    /// Augments the flow until it is maximal or reaches `enough` (Dinic's algorithm). Returns the
+    /// added flow.
     pub(crate) fn fill(&mut self, source: usize, sink: usize, enough: Rate) -> Rate {
         let mut total: Rate = 0;
         while total < enough && source != sink {
@@ -123,7 +124,7 @@ impl Residual {
                     let rate = rooms.min().unwrap_or(0).min(enough - total);
                     self.push(&trail, rate);
                     total += rate;
-                    // Back to where the first arc of the trail is full.
+                    // Back up to the first full arc of the trail.
                     let full = trail
                         .iter()
                         .position(|place| self.arcs.get(*place).is_none_or(|arc| arc.room == 0));
@@ -161,7 +162,7 @@ impl Residual {
         total
     }
 
-    /// The node from which an arc leads.
+    /// Returns the node that an arc leaves.
     fn start_of(&self, place: Option<usize>, source: usize) -> usize {
         place
             .and_then(|place| self.arcs.get(place ^ 1))
@@ -179,8 +180,8 @@ impl Residual {
         }
     }
 
-    /// Lets one more unit flow, by the cheapest way (shortest augmenting path, costs of arcs taken
-    /// back negative); whether one did.
+    /// Augments the flow by one unit along the cheapest path; undone arcs have negative cost
+    /// (shortest augmenting path). Returns true if there was one.
     pub(crate) fn one_more(&mut self, source: usize, sink: usize) -> bool {
         let mut costs = vec![i64::MAX; self.from.len()];
         let mut by = vec![None; self.from.len()];

@@ -1,4 +1,4 @@
-//! What is taken of each link, when, and by whom.
+//! Reserved bandwidth of each link over time, and the reservations that hold it.
 
 mod snapshot;
 #[cfg(test)]
@@ -17,34 +17,33 @@ use crate::time::{Moment, Rate, Volume, Window};
 pub(crate) use snapshot::Seen;
 pub use snapshot::Snapshot;
 
-/// A reservation.
+/// Number of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ReservationId(pub u64);
 
-/// A claim on a link: its end first, so that those that are over come first.
+/// Claim on a link. The end comes first, so that claims are sorted by it.
 type Claim = (Moment, Moment, ReservationId, Rate);
 
 #[derive(Debug, Clone, Default)]
 struct OfLink {
-    /// Each with how often it is there.
+    /// Claims, each with the number of times it was made.
     claims: BTreeMap<Claim, u32>,
-    /// How long the longest claim is, or was that was given back, in milliseconds: whatever holds
-    /// at a moment ends within this behind it.
+    /// Length of the longest claim so far, in milliseconds, even if it has been returned. Claims
+    /// that are active at a moment end within this time after it.
     longest: u64,
 }
 
 impl PartialEq for OfLink {
     fn eq(&self, other: &Self) -> bool {
-        // The longest there was depends on what was given back, and says nothing.
+        // `longest` depends on returned claims, so it is not compared.
         self.claims == other.claims
     }
 }
 
 impl Eq for OfLink {}
 
-/// How much is taken of each link, and when: shared between a copy and what it was made of, link by
-/// link, until one of the two changes.
+/// Reserved rate of each link over time. Copies share each link's steps until one of them changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Taken(Vec<Arc<Steps>>);
 
@@ -57,22 +56,22 @@ impl Taken {
         self.0.get_mut(link.index()).map(Arc::make_mut)
     }
 
-    /// The moment from which nothing is taken any more; none where nothing is.
+    /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.
     fn end(&self) -> Option<Moment> {
         self.0.iter().filter_map(|steps| steps.end()).max()
     }
 }
 
-/// What is taken of each link, and by whom.
+/// Reserved bandwidth of each link, with its holders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ledger {
     taken: Taken,
-    /// By whom, of each link.
+    /// Claims on each link.
     links: Vec<OfLink>,
 }
 
 impl Ledger {
-    /// Of a network of which nothing is taken.
+    /// Creates an empty ledger for a network.
     #[must_use]
     pub fn new(network: &Network) -> Self {
         let links = network.links().len();
@@ -82,14 +81,14 @@ impl Ledger {
         }
     }
 
-    /// Has room for the links of a network that has more of them.
+    /// Extends the ledger to the links of a larger network.
     pub(crate) fn grow(&mut self, network: &Network) {
         let links = network.links().len().max(self.links.len());
         self.links.resize_with(links, OfLink::default);
         self.taken.0.resize_with(links, Arc::default);
     }
 
-    /// Takes what a plan claims.
+    /// Reserves what a plan claims.
     pub fn take(&mut self, id: ReservationId, plan: &Plan) {
         for (link, claims) in plan.claims() {
             for (window, rate) in claims {
@@ -98,7 +97,7 @@ impl Ledger {
         }
     }
 
-    /// Gives back what a plan claimed.
+    /// Returns what a plan claimed.
     pub fn free(&mut self, id: ReservationId, plan: &Plan) {
         for (link, claims) in plan.claims() {
             for (window, rate) in claims {
@@ -135,13 +134,14 @@ impl Ledger {
         }
     }
 
-    /// What is taken of a link, as steps.
+    /// Returns the reserved rate of a link as steps.
     #[must_use]
     pub fn steps(&self, link: LinkId) -> Option<&Steps> {
         self.taken.steps(link)
     }
 
-    /// Who has how much of a link at a moment, by number.
+    /// Returns the rate that each reservation holds of a link at a moment, in order of their
+    /// numbers.
     #[must_use]
     pub fn holders(&self, link: LinkId, at: Moment) -> BTreeMap<ReservationId, Rate> {
         let mut holders = BTreeMap::new();
@@ -159,19 +159,19 @@ impl Ledger {
         holders
     }
 
-    /// The moment from which nothing is taken any more; none where nothing is.
+    /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.
     #[must_use]
     pub fn end(&self) -> Option<Moment> {
         self.taken.end()
     }
 
-    /// How much is taken, as it is now.
+    /// Returns a copy of the reserved rates.
     fn taken(&self) -> Taken {
         self.taken.clone()
     }
 }
 
-/// What is left of a network, to somebody.
+/// Available bandwidth of a network, as seen by one user.
 #[derive(Debug, Clone)]
 pub struct View<'a> {
     network: &'a Network,
@@ -180,11 +180,11 @@ pub struct View<'a> {
     besides: Besides,
 }
 
-/// What is there besides what is booked, or is not: in bit/s, of each link in any order.
+/// Additions to and deductions from the reserved rates of each link, in bit/s, in any order.
 type Besides = BTreeMap<LinkId, Vec<(Window, i64)>>;
 
 impl<'a> View<'a> {
-    /// To somebody for whom all that may be reserved of a link is there.
+    /// Creates a view for a user to whom all that is reservable is open.
     #[must_use]
     pub const fn new(network: &'a Network, ledger: &'a Ledger) -> Self {
         Self {
@@ -195,21 +195,21 @@ impl<'a> View<'a> {
         }
     }
 
-    /// To somebody who gets nothing of a link any more of which this much is reserved, by all.
+    /// Limits the view to `share` of each link: beyond that total, nothing is left for this user.
     #[must_use]
     pub fn with_share(mut self, share: Share) -> Self {
         self.share = share;
         self
     }
 
-    /// With a plan that is not booked yet.
+    /// Adds a plan that is not booked yet.
     #[must_use]
     pub fn with(mut self, plan: &Plan) -> Self {
         self.besides(plan, 1);
         self
     }
 
-    /// Without a plan that is booked.
+    /// Leaves out a plan that is booked.
     #[must_use]
     pub fn without(mut self, plan: &Plan) -> Self {
         self.besides(plan, -1);
@@ -225,19 +225,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub const fn network(&self) -> &'a Network {
         self.network
     }
 
-    /// What is taken of a link, as steps, but for what is there besides.
+    /// Returns the booked rate of a link as steps, without the view's own additions.
     #[must_use]
     pub fn steps(&self, link: LinkId) -> Option<&'a Steps> {
         self.taken.steps(link)
     }
 
-    /// What may be reserved of a link, in bit/s.
+    /// Returns the rate that may be reserved on a link, in bit/s.
     #[must_use]
     pub fn ceiling(&self, link: LinkId) -> Rate {
         let link = self.network.link(link);
@@ -246,8 +246,8 @@ impl<'a> View<'a> {
         })
     }
 
-    /// The most that is taken of a link within a window, with the last of the steps that has it; or
-    /// a part of that step.
+    /// Returns the highest reserved rate of a link within a window, with the last step that reaches
+    /// it, or a part of that step.
     #[must_use]
     pub fn peak(&self, link: LinkId, window: Window) -> Peak {
         let none = Peak {
@@ -293,7 +293,7 @@ impl<'a> View<'a> {
         highest
     }
 
-    /// What is left of a link throughout a window, in bit/s.
+    /// Returns the rate left on a link throughout a window, in bit/s.
     #[must_use]
     pub fn left(&self, link: LinkId, window: Window) -> Rate {
         let taken = match (self.besides.contains_key(&link), self.steps(link)) {
@@ -303,7 +303,7 @@ impl<'a> View<'a> {
         self.ceiling(link).saturating_sub(taken)
     }
 
-    /// What is left of a link within a window, at most.
+    /// Returns an upper bound of the volume that a link can still carry within a window.
     #[must_use]
     pub fn left_to_carry(&self, link: LinkId, window: Window) -> Volume {
         let all = |rate: Rate| Volume::carried(rate, window.length());
@@ -326,8 +326,8 @@ impl<'a> View<'a> {
         all(reservable).less(taken).min(all(self.ceiling(link)))
     }
 
-    /// The moments within a window at which what is taken of a link changes, or may, each with what
-    /// is left from then on.
+    /// Returns the moments within a window at which the rate of a link may change, each with the
+    /// rate left from then on.
     #[must_use]
     pub fn changes(&self, link: LinkId, window: Window) -> Vec<(Moment, Rate)> {
         let ceiling = self.ceiling(link);
@@ -349,7 +349,7 @@ impl<'a> View<'a> {
             .collect()
     }
 
-    /// The moment from which nothing is taken any more; none where nothing is.
+    /// Returns the moment from which nothing is reserved, or `None` if nothing ever is.
     #[must_use]
     pub fn end(&self) -> Option<Moment> {
         let besides = self

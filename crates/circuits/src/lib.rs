@@ -1,26 +1,26 @@
-//! Reservations of bandwidth: which are admitted, over which paths, and what is promised to whom.
-//! Values in, values out: no I/O, no clock; moments are what the caller says, in milliseconds, and
-//! rates whole bit/s.
+//! Bandwidth reservations: admission, path selection, and a record of what has been promised.
 //!
-//! | room | what it does |
+//! The crate has no I/O and no clock. Callers pass the time in milliseconds; rates are whole bit/s.
+//!
+//! | module | contents |
 //! |---|---|
 //! | [`time`] | moments, half-open windows, rates and volumes |
-//! | [`steps`] | what is reserved of one direction of a link, as a step function of time |
-//! | [`network`] | nodes and links, and what of each link may be reserved |
-//! | [`path`] | paths with the fewest hops, the least latency or the most room; several, and disjoint ones |
-//! | [`split`] | one rate over several paths, and the cut that shows why no more goes |
-//! | [`request`] | what is asked, and the plan that is promised |
-//! | [`policy`] | what somebody may ask for |
-//! | [`ledger`] | what is taken of each link, when, and by whom; and what is left, to somebody |
-//! | [`admit`] | a request in; a plan, or a proof that there is no room with counter-offers, out |
+//! | [`steps`] | reserved rate of one direction of a link, as a step function of time |
+//! | [`network`] | nodes, links, and the reservable share of each link |
+//! | [`path`] | paths by hops, latency or available bandwidth; k best paths; disjoint paths |
+//! | [`split`] | one rate over several paths, and the cut that shows why no more fits |
+//! | [`request`] | requests, and the plans that are promised |
+//! | [`policy`] | per-user limits on requests |
+//! | [`ledger`] | reserved and available bandwidth of each link, and its holders |
+//! | [`admit`] | admission: a plan, or a proof that none exists with counter-offers |
 //! | [`machine`] | the three state machines of a reservation (NSI Connection Service 2) |
-//! | [`book`] | all reservations, as a journal makes them: holds, changes, early returns, several windows as one |
-//! | [`check`] | a second opinion on answers, slow and simple, for tests |
-//! | [`oscars`] | OSCARS' published rule, to compare with |
+//! | [`book`] | all reservations as recorded by a journal |
+//! | [`check`] | an independent, slow and simple check of answers, for tests |
+//! | [`oscars`] | the published rule of OSCARS, for comparison |
 //!
-//! Recurrence rules (RFC 5545) are read by whoever takes requests, who knows calendars and time
-//! zones: a recurring request is a list of windows here, all of which are granted, or the first
-//! that is refused is named ([`book::Book::decide_all`]).
+//! Recurrence rules (RFC 5545) need calendars and time zones, so the caller expands them. Here a
+//! recurring request is a list of windows. [`book::Book::decide_all`] grants all of them, or names
+//! the first that it refuses.
 
 #![forbid(unsafe_code)]
 

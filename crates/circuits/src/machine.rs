@@ -1,6 +1,6 @@
-//! The states of a reservation: three machines, as the NSI Connection Service 2 has them (GFD.212,
-//! section 5): whether it is reserved, whether it is provisioned, and its life. An event in; the
-//! new states and what is to be done out.
+//! States of a reservation, as the three state machines of the NSI Connection Service 2 (GFD.212,
+//! section 5): reservation, provisioning and lifecycle. An event yields the new states and the
+//! actions to take.
 
 #[cfg(test)]
 mod tests;
@@ -9,148 +9,149 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{Moment, Window};
 
-/// Where a reservation, or a change of one, stands.
+/// State of a reservation request, or of a change of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reserve {
-    /// Nothing is under way.
+    /// The initial state: no request is under way.
     Start,
-    /// It is looked whether there is room.
+    /// Admission is in progress.
     Checking,
-    /// Room is held until it is committed, aborted, or too late.
+    /// Bandwidth is held until it is committed, aborted, or times out.
     Held,
-    /// What is held is being made what is promised.
+    /// The held bandwidth is being promised.
     Committing,
-    /// There was no room.
+    /// There was not enough bandwidth.
     Failed,
-    /// It was committed too late, or never.
+    /// The hold expired before a commit.
     Timeout,
-    /// What was held is being given back.
+    /// The held bandwidth is being returned.
     Aborting,
 }
 
-/// Whether a reservation's routes are set up in its window.
+/// State of the setup of a reservation's routes within its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Provision {
-    /// They aren't.
+    /// The routes are not set up.
     Released,
-    /// They are to be.
+    /// The routes are to be set up.
     Provisioning,
-    /// They are.
+    /// The routes are, or will be, set up.
     Provisioned,
-    /// They are to be no more.
+    /// The routes are to be torn down.
     Releasing,
 }
 
-/// Where the life of a reservation stands.
+/// State in the lifecycle of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Life {
-    /// It can be used.
+    /// The reservation is usable.
     Created,
-    /// What carries it failed.
+    /// The reservation's routes failed.
     Failed,
-    /// Its window is over.
+    /// The reservation's window is over.
     PassedEndTime,
-    /// It is being ended.
+    /// The reservation is being terminated.
     Terminating,
-    /// It is ended: nothing of it is left.
+    /// The reservation is terminated; nothing of it is left.
     Terminated,
 }
 
-/// What happens to a reservation.
+/// Event in the life of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// It is asked for, or a change of it is.
+    /// A reservation, or a change of one, is requested.
     Reserve,
-    /// There is room, which is held.
+    /// Bandwidth is available and held.
     ReserveConfirmed,
-    /// There is no room.
+    /// Not enough bandwidth is available.
     ReserveFailed,
-    /// It was held for as long as was said.
+    /// The hold expired.
     HoldTimeout,
-    /// What is held is taken.
+    /// The held bandwidth is to be promised.
     Commit,
-    /// It is promised.
+    /// The held bandwidth is promised.
     CommitConfirmed,
-    /// It could not be promised.
+    /// The held bandwidth could not be promised.
     CommitFailed,
-    /// What is held is not wanted.
+    /// The held bandwidth is not wanted.
     Abort,
-    /// It was given back.
+    /// The held bandwidth was returned.
     AbortConfirmed,
-    /// Its routes are wanted in its window.
+    /// Routes are wanted in the window.
     Provision,
-    /// They are, or will be, set up.
+    /// The routes are, or will be, set up.
     ProvisionConfirmed,
-    /// Its routes are not wanted for now.
+    /// The routes are not wanted for now.
     Release,
-    /// They are torn down.
+    /// The routes are torn down.
     ReleaseConfirmed,
-    /// What carries it failed for good.
+    /// The routes failed permanently.
     ForcedEnd,
-    /// Its window ended.
+    /// The window ended.
     EndTime,
-    /// It is not wanted any more.
+    /// The reservation is no longer wanted.
     Terminate,
-    /// Nothing of it is left.
+    /// The termination is complete.
     TerminateConfirmed,
 }
 
-/// What is to be done.
+/// Action to take after an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
-    /// Look for room, and confirm or fail.
+    /// Look for bandwidth, and confirm or fail.
     Check,
-    /// Hold what was found, and let it time out.
+    /// Hold the bandwidth until it times out.
     Hold,
-    /// Make what is held what is promised, and confirm.
+    /// Promise the held bandwidth, and confirm.
     Commit,
-    /// Give back what is held.
+    /// Return the held bandwidth.
     GiveBackHeld,
-    /// Confirm that it was given back.
+    /// Confirm that it was returned.
     ConfirmAbort,
-    /// Report to whoever asked that it was held for too long.
+    /// Report to the requester that the hold expired.
     ReportTimeout,
-    /// Set the routes up when the window begins, and confirm.
+    /// Set up the routes when the window begins, and confirm.
     SetUp,
-    /// Tear the routes down, and confirm.
+    /// Tear down the routes, and confirm.
     TearDown,
-    /// Report to whoever asked that it failed.
+    /// Report the failure to the requester.
     ReportFailed,
     /// Tear down what is set up, and confirm the end.
     End,
-    /// Give back all that is promised.
+    /// Return all promised bandwidth.
     GiveBackAll,
 }
 
-/// The states of a reservation.
+/// States of a reservation in its three state machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Machine {
-    /// Whether it, or a change of it, is reserved.
+    /// State of the reservation, or of a change of it.
     pub reserve: Reserve,
-    /// Whether it is provisioned; none before it was committed once.
+    /// Provisioning state. `None` before the first commit.
     pub provision: Option<Provision>,
-    /// Its life.
+    /// Lifecycle state.
     pub life: Life,
 }
 
-/// An event that its state has no place for.
+/// An event that the current states do not allow: read the states, and do what they allow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error(
-    "{event:?} can't be while the reservation is {reserve:?}, {provision:?}, {life:?}: ask for its state, and do what that allows"
+    "{event:?} can't be while the reservation is {reserve:?}, {provision:?}, {life:?}: ask for its \
+    state, and do what that allows"
 )]
 pub struct NotNow {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// Whether it was reserved.
+    /// Reservation state.
     pub reserve: Reserve,
-    /// Whether it was provisioned.
+    /// Provisioning state.
     pub provision: Option<Provision>,
-    /// Its life.
+    /// Lifecycle state.
     pub life: Life,
 }
 
@@ -165,17 +166,17 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// The states behind an event, and what is to be done.
+    /// Applies an event. Returns the new states and the actions to take.
     ///
     /// # Errors
-    /// [`NotNow`], with the states as they were.
+    /// [`NotNow`] if the current states do not allow the event.
     pub fn on(mut self, event: Event) -> Result<(Self, Vec<Action>), NotNow> {
         let not_now = self.not_now(event);
         let actions = self.step(event).ok_or(not_now)?;
         Ok((self, actions))
     }
 
-    /// That these states have no place for an event.
+    /// Returns the error that these states do not allow an event.
     pub(crate) const fn not_now(self, event: Event) -> NotNow {
         NotNow {
             event,
@@ -206,7 +207,8 @@ impl Machine {
 
     fn reserve(&mut self, event: Event) -> Option<Vec<Action>> {
         use Reserve as R;
-        // What was held can be given back at any time; new room only in a life that goes on.
+        // Held bandwidth can be returned at any time; new bandwidth needs a reservation that is
+        // alive.
         let giving_back = matches!(
             event,
             Event::Abort | Event::AbortConfirmed | Event::HoldTimeout
@@ -291,7 +293,7 @@ impl Machine {
         Some(actions)
     }
 
-    /// Whether its routes are to carry something now.
+    /// Returns true if the routes should carry traffic now.
     #[must_use]
     pub fn carries(&self, window: Window, now: Moment) -> bool {
         self.life == Life::Created

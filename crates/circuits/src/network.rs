@@ -1,4 +1,4 @@
-//! Nodes, and the links between them, each of one direction.
+//! Nodes, and the unidirectional links between them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,18 +7,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::{MAX_RATE, Rate};
 
-/// Most nodes of a network.
+/// Maximum number of nodes in a network.
 pub const MAX_NODES: u32 = 100_000;
 
-/// Most links of a network.
+/// Maximum number of links in a network.
 pub const MAX_LINKS: usize = 1_000_000;
 
-/// A node: where links begin and end. Whoever keeps the network knows its name.
+/// Number of a node. The names of nodes are kept by the caller.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
 
-/// One direction of a link: its place in [`Network::links`].
+/// Number of one direction of a link: its index in [`Network::links`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct LinkId(pub u32);
@@ -35,18 +35,18 @@ impl LinkId {
     }
 }
 
-/// A part of a whole, in millionths: from 0 to 1,000,000.
+/// Part of a whole, in millionths from 0 to 1,000,000.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "u32", into = "u32")]
 pub struct Share(u32);
 
 impl Share {
-    /// Half: what of a link may be reserved unless it is said otherwise (MULTIPATH, section 3).
+    /// Half, the default reservable share of a link (MULTIPATH, section 3).
     pub const HALF: Self = Self(500_000);
-    /// All of it.
+    /// The whole.
     pub const WHOLE: Self = Self(1_000_000);
 
-    /// So many millionths; none where that is more than the whole.
+    /// Returns a share of `count` millionths, or `None` if that exceeds the whole.
     #[must_use]
     pub const fn millionths(count: u32) -> Option<Self> {
         if count <= Self::WHOLE.0 {
@@ -56,7 +56,7 @@ impl Share {
         }
     }
 
-    /// This part of a rate, rounded down.
+    /// Returns this part of a rate, rounded down.
     #[must_use]
     pub fn of(self, rate: Rate) -> Rate {
         let part = u128::from(rate) * u128::from(self.0) / u128::from(Self::WHOLE.0);
@@ -70,7 +70,7 @@ impl Default for Share {
     }
 }
 
-/// More than the whole.
+/// A share that exceeds the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0} millionths are more than the whole: a share is at most 1000000")]
 pub struct NoShare(u32);
@@ -92,71 +92,79 @@ impl From<Share> for u32 {
 /// One direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// The node from which it leads.
+    /// Node at which it begins.
     pub from: NodeId,
-    /// The node to which it leads.
+    /// Node at which it ends.
     pub to: NodeId,
-    /// What it carries, in bit/s.
+    /// Capacity in bit/s.
     pub capacity: Rate,
-    /// What of that may be reserved, by all together.
+    /// Share of the capacity that all reservations together may use.
     #[serde(default)]
     pub share: Share,
-    /// One way, in microseconds.
+    /// One-way latency in microseconds.
     pub latency: u64,
-    /// The cable: the two directions of one link have the same number, and fail together.
+    /// Number of the cable. The two directions of one link share it, and fail together.
     pub cable: u32,
 }
 
 impl Link {
-    /// What may be reserved of it, in bit/s.
+    /// Returns the reservable rate in bit/s.
     #[must_use]
     pub fn reservable(&self) -> Rate {
         self.share.of(self.capacity)
     }
 }
 
-/// What is no network.
+/// Fault of a network.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NetworkFault {
-    /// It is larger than anything that is planned with.
+    /// The network exceeds [`MAX_NODES`] or [`MAX_LINKS`].
     #[error("{nodes} nodes and {links} links: at most {MAX_NODES} and {MAX_LINKS} are taken")]
     TooLarge {
-        /// Nodes.
+        /// Number of nodes.
         nodes: u32,
-        /// Links.
+        /// Number of links.
         links: usize,
     },
-    /// A link begins or ends at a node that is not there.
-    #[error("link {link} joins node {from} to node {to}, but nodes end at {nodes}: add the node, or take the link out", link = link.0, from = from.0, to = to.0)]
+    /// A link begins or ends at a node that does not exist: add the node, or remove the link.
+    #[error(
+        "link {link} joins node {from} to node {to}, but nodes end at {nodes}: add the node, or \
+        take the link out",
+        link = link.0, from = from.0, to = to.0
+    )]
     NoNode {
         /// The link.
         link: LinkId,
-        /// Where it begins.
+        /// Node at which it begins.
         from: NodeId,
-        /// Where it ends.
+        /// Node at which it ends.
         to: NodeId,
-        /// How many nodes there are.
+        /// Number of nodes.
         nodes: u32,
     },
-    /// A link leads from a node to itself.
+    /// A link leads from a node to itself: remove it.
     #[error("link {} leads from a node to itself: take it out", .0.0)]
     Loop(LinkId),
-    /// A link carries more than any does.
+    /// The capacity of a link exceeds [`MAX_RATE`].
     #[error("link {} carries {capacity} bit/s: at most {MAX_RATE} is taken", link.0)]
     Capacity {
         /// The link.
         link: LinkId,
-        /// What it is said to carry, in bit/s.
+        /// Stated capacity, in bit/s.
         capacity: Rate,
     },
-    /// Links have a cable in common and are not its two directions.
-    #[error("links {} and {} name cable {cable}, but are not the two directions of one link: give them cables of their own", first.0, second.0)]
+    /// Two links share a cable but are not the two directions of one link: give each its own.
+    #[error(
+        "links {} and {} name cable {cable}, but are not the two directions of one link: give them \
+        cables of their own",
+        first.0, second.0
+    )]
     Cable {
-        /// One link.
+        /// The first link.
         first: LinkId,
-        /// The other.
+        /// The second link.
         second: LinkId,
-        /// What both name.
+        /// Cable that both name.
         cable: u32,
     },
 }
@@ -166,17 +174,17 @@ pub enum NetworkFault {
 pub struct Network {
     nodes: u32,
     links: Vec<Link>,
-    /// Links by the node from which they lead.
+    /// Links, sorted by the node at which they begin.
     out: Vec<LinkId>,
-    /// Of each node, where its links begin in `out`; and of one behind the last.
+    /// Index in `out` of the first link of each node, and of the end.
     begins: Vec<usize>,
 }
 
 impl Network {
-    /// Nodes numbered from 0, and links, whose places are their numbers.
+    /// Creates a network of `nodes` nodes, numbered from 0. The index of a link is its number.
     ///
     /// # Errors
-    /// [`NetworkFault`], which names the first link that can't be.
+    /// [`NetworkFault`] names the first invalid link.
     pub fn new(nodes: u32, links: Vec<Link>) -> Result<Self, NetworkFault> {
         if nodes > MAX_NODES || links.len() > MAX_LINKS {
             return Err(NetworkFault::TooLarge {
@@ -236,30 +244,30 @@ impl Network {
         })
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> u32 {
         self.nodes
     }
 
-    /// All links, by number.
+    /// Returns all links in order of their numbers.
     #[must_use]
     pub fn links(&self) -> &[Link] {
         &self.links
     }
 
-    /// A link.
+    /// Returns a link.
     #[must_use]
     pub fn link(&self, id: LinkId) -> Option<&Link> {
         self.links.get(id.index())
     }
 
-    /// The numbers of all links.
+    /// Returns the numbers of all links.
     pub fn ids(&self) -> impl Iterator<Item = LinkId> + use<> {
         (0..).map(LinkId).take(self.links.len())
     }
 
-    /// The links that lead from a node, with their numbers.
+    /// Returns the links that leave a node, with their numbers.
     pub fn from(&self, node: NodeId) -> impl Iterator<Item = (LinkId, &Link)> {
         let range = self.range(node);
         self.out

@@ -1,13 +1,15 @@
-//! OSCARS' published rule, to compare with (MULTIPATH, section 3, and its first releases): one
-//! path, chosen before anything else; the whole rate on it or nothing; and of each link, the sum of
-//! all reservations that touch the window, whether or not they touch each other. Both ends of a
-//! window belong to it, so two that follow each other are both counted.
+//! Admission by the published rule of OSCARS, for comparison (MULTIPATH, section 3, and its first
+//! releases).
+//!
+//! It chooses one path before anything else, and reserves the whole rate on it or nothing. On each
+//! link it adds up all reservations that touch the window, whether or not they touch each other.
+//! Both ends of a window belong to it, so two consecutive windows are added up.
 
 use crate::network::Network;
 use crate::path::{Ends, Field, Path, Preference};
 use crate::time::{Rate, Window};
 
-/// All reservations, by link.
+/// Reservations by link.
 #[derive(Debug, Clone)]
 pub struct Oscars<'a> {
     network: &'a Network,
@@ -15,7 +17,7 @@ pub struct Oscars<'a> {
 }
 
 impl<'a> Oscars<'a> {
-    /// Of a network of which nothing is reserved.
+    /// Creates an empty record for a network.
     #[must_use]
     pub fn new(network: &'a Network) -> Self {
         Self {
@@ -24,7 +26,7 @@ impl<'a> Oscars<'a> {
         }
     }
 
-    /// Reserves a rate in a window, if the rule allows it; the path that it takes.
+    /// Reserves a rate in a window if the rule allows it. Returns the path.
     pub fn reserve(&mut self, ends: Ends, window: Window, rate: Rate) -> Option<Path> {
         let empty = Field::new(self.network, |_| Some(1));
         let path = empty.best(ends, 1, Preference::FewestHops)?;
@@ -55,7 +57,7 @@ mod tests {
     use crate::time::Window;
 
     #[test]
-    fn it_refuses_what_fits() {
+    fn refuses_requests_that_would_fit() {
         let network = network(3, &[(0, 1, 10), (0, 2, 10), (2, 1, 10)]);
         let ends = Ends {
             from: NodeId(0),

@@ -1,5 +1,5 @@
-//! Paths through what is left of a network: with the fewest hops, the least latency, or the most
-//! room; several; and disjoint ones.
+//! Paths through the available bandwidth of a network: by fewest hops, least latency or greatest
+//! width; the k best; and disjoint ones.
 
 mod disjoint;
 #[cfg(test)]
@@ -17,47 +17,47 @@ use crate::time::Rate;
 pub use disjoint::disjoint;
 pub use yen::several;
 
-/// Two nodes: where a path begins, and where it ends.
+/// Two nodes between which a path leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Ends {
-    /// Where it begins.
+    /// Node at which the path begins.
     pub from: NodeId,
-    /// Where it ends.
+    /// Node at which the path ends.
     pub to: NodeId,
 }
 
-/// Links in order, each from where the one before leads.
+/// Sequence of links, each beginning where the one before it ends.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Path(pub Vec<LinkId>);
 
-/// Which of several paths is better.
+/// Criterion by which paths are compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Preference {
-    /// With the fewest hops; of equal ones, the least latency.
+    /// Fewest hops, then least latency.
     #[default]
     FewestHops,
-    /// With the least latency; of equal ones, the fewest hops.
+    /// Least latency, then fewest hops.
     LeastLatency,
-    /// With the most room on its fullest link; of equal ones, the fewest hops.
+    /// Most bandwidth left on the fullest link, then fewest hops.
     MostRoom,
 }
 
-/// What paths must not have in common.
+/// Resources that the paths of a request must not share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Diversity {
-    /// They may share links.
+    /// Paths may share links.
     #[default]
     Any,
-    /// They share no cable, in either direction.
+    /// Paths share no cable, in either direction.
     Links,
-    /// They share no cable, and no node but their ends.
+    /// Paths share no cable, and no node but their ends.
     Nodes,
 }
 
-/// What paths are looked for in: a network, and what is left on each of its links.
+/// Search space for paths: a network with the rate left on each link.
 #[derive(Debug, Clone)]
 pub struct Field<'a> {
     network: &'a Network,
@@ -66,7 +66,8 @@ pub struct Field<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// A network with this room on each link, in bit/s; none where a link may not be used.
+    /// Creates a field with this rate left on each link, in bit/s, or `None` if a link may not be
+    /// used.
     #[must_use]
     pub fn new(network: &'a Network, room: impl Fn(LinkId) -> Option<Rate>) -> Self {
         let rooms: Vec<Option<Rate>> = network.ids().map(room).collect();
@@ -79,25 +80,25 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub const fn network(&self) -> &'a Network {
         self.network
     }
 
-    /// What is left of a link, in bit/s; nothing where it may not be used.
+    /// Returns the rate left on a link, in bit/s; 0 if it may not be used.
     #[must_use]
     pub fn room(&self, link: LinkId) -> Rate {
         self.room.get(link.index()).copied().unwrap_or(0)
     }
 
-    /// Whether a link may be used, full or not.
+    /// Returns true if a link may be used, full or not.
     #[must_use]
     pub fn usable(&self, link: LinkId) -> bool {
         self.usable.get(link.index()).copied().unwrap_or(false)
     }
 
-    /// What is left of a path.
+    /// Returns the rate left on a path.
     #[must_use]
     pub fn width(&self, path: &Path) -> Rate {
         path.0
@@ -107,7 +108,7 @@ impl<'a> Field<'a> {
             .unwrap_or(0)
     }
 
-    /// Sets what is left of a link; nothing where it may not be used.
+    /// Sets the rate left on a link, unless it may not be used.
     pub(crate) fn set(&mut self, link: LinkId, rate: Rate) {
         if self.usable(link)
             && let Some(room) = self.room.get_mut(link.index())
@@ -116,7 +117,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Takes a rate from each link of a path.
+    /// Deducts a rate from each link of a path.
     pub fn take(&mut self, path: &Path, rate: Rate) {
         for link in &path.0 {
             if let Some(room) = self.room.get_mut(link.index()) {
@@ -125,7 +126,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Takes away all that another path could share with this one.
+    /// Removes all links that a path disjoint from this one must not use.
     pub fn part_from(&mut self, path: &Path, diversity: Diversity) {
         if diversity == Diversity::Any {
             return;
@@ -133,7 +134,7 @@ impl<'a> Field<'a> {
         let network = self.network;
         let links = || path.0.iter().filter_map(|link| network.link(*link));
         let cables: BTreeSet<u32> = links().map(|link| link.cable).collect();
-        // Its nodes but the ends.
+        // Inner nodes of the path.
         let inner: BTreeSet<NodeId> = match diversity {
             Diversity::Nodes => links().skip(1).map(|link| link.from).collect(),
             _ => BTreeSet::new(),
@@ -149,7 +150,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The most that all of its links have left.
+    /// Returns the distinct rates left on the links, without 0.
     #[must_use]
     pub fn rooms(&self) -> BTreeSet<Rate> {
         self.room.iter().copied().filter(|room| *room > 0).collect()
@@ -168,7 +169,7 @@ impl<'a> Field<'a> {
         costs.fold(Cost::default(), Cost::plus)
     }
 
-    /// The best path on whose links this much is left, at least; the least room is 1 bit/s.
+    /// Returns the best path whose links have at least `at_least` bit/s left, and at least 1 bit/s.
     #[must_use]
     pub fn best(&self, ends: Ends, at_least: Rate, preference: Preference) -> Option<Path> {
         if preference == Preference::MostRoom {
@@ -178,8 +179,8 @@ impl<'a> Field<'a> {
         self.cheapest(ends, preference, |link| self.room(link) >= at_least.max(1))
     }
 
-    /// The path with the most room on its fullest link, and that room; of equal ones, the one with
-    /// the fewest hops.
+    /// Returns the path with the most bandwidth left on its fullest link, and that rate. Of
+    /// several, it is the one with the fewest hops.
     #[must_use]
     pub fn widest(&self, ends: Ends) -> Option<(Path, Rate)> {
         let mut widths = vec![0; self.network.nodes() as usize];
@@ -216,8 +217,8 @@ impl<'a> Field<'a> {
         Some((path, width))
     }
 
-    /// The cheapest path over links that may be taken (Dijkstra's algorithm); of equal ones, always
-    /// the same.
+    /// Returns the cheapest path over the links that `may` admits (Dijkstra's algorithm). Ties are
+    /// resolved deterministically.
     pub(crate) fn cheapest(
         &self,
         ends: Ends,
@@ -269,7 +270,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// What a path costs: what counts first, and what decides between equals.
+/// Cost of a path: the main criterion, then the tie-breaker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Cost(pub(crate) u64, pub(crate) u64);
 

@@ -1,5 +1,4 @@
-//! What somebody may ask for: caps, as OSCARS had them for its users' attributes (resource,
-//! permission, constraint).
+//! Per-user limits, modelled on the attributes of OSCARS users (resource, permission, constraint).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,73 +6,77 @@ use crate::network::Share;
 use crate::request::{Request, Wish};
 use crate::time::{Moment, Rate};
 
-/// Caps; what is left out is not capped.
+/// Limits of a user. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Limits {
-    /// The highest rate of one reservation, in bit/s. A volume goes no faster.
+    /// Maximum rate of one reservation, in bit/s. It also limits the rate of a volume.
     pub rate: Option<Rate>,
-    /// The longest window, in milliseconds.
+    /// Maximum length of a window, in milliseconds.
     pub duration: Option<u64>,
-    /// How far ahead a window may end, in milliseconds.
+    /// Maximum time from now to the end of a window, in milliseconds.
     pub ahead: Option<u64>,
-    /// How many paths at once.
+    /// Maximum number of paths at once.
     pub paths: Option<usize>,
-    /// The part of a link that may be reserved by all when this is granted.
+    /// Share of each link that all reservations together may use when this user's request is
+    /// granted.
     pub share: Option<Share>,
 }
 
-/// What is asked for and may not be.
+/// A request that exceeds the user's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicyRefusal {
-    /// Too fast.
+    /// The rate is too high: request less, or ask for a higher limit.
     #[error(
-        "{asked} bit/s are more than the {most} that this user may reserve: ask for less, or for a higher limit"
+        "{asked} bit/s are more than the {most} that this user may reserve: ask for less, or for a \
+        higher limit"
     )]
     Rate {
-        /// What is asked for, or what the volume needs, in bit/s.
+        /// Requested rate, or rate that the volume needs, in bit/s.
         asked: Rate,
-        /// The cap, in bit/s.
+        /// Limit, in bit/s.
         most: Rate,
     },
-    /// Too long.
+    /// The window is too long: request a shorter one, or ask for a higher limit.
     #[error(
-        "{asked} ms are more than the {most} for which this user may reserve: ask for less, or for a higher limit"
+        "{asked} ms are more than the {most} for which this user may reserve: ask for less, or for \
+        a higher limit"
     )]
     Duration {
-        /// What is asked for, in milliseconds.
+        /// Requested length, in milliseconds.
         asked: u64,
-        /// The cap, in milliseconds.
+        /// Limit, in milliseconds.
         most: u64,
     },
-    /// Too far ahead.
+    /// The window ends too far in the future: end it earlier, or request it later.
     #[error(
-        "the window ends {asked} ms from now, and this user may reserve {most} ahead: end it earlier, or ask later"
+        "the window ends {asked} ms from now, and this user may reserve {most} ahead: end it \
+        earlier, or ask later"
     )]
     Ahead {
-        /// How far ahead it ends, in milliseconds.
+        /// Time until its end, in milliseconds.
         asked: u64,
-        /// The cap, in milliseconds.
+        /// Limit, in milliseconds.
         most: u64,
     },
-    /// Over too many paths.
+    /// Too many paths are requested: request fewer.
     #[error(
         "{asked} paths are more than the {most} that this user may have at once: ask for fewer"
     )]
     Paths {
-        /// What is asked for.
+        /// Requested number of paths.
         asked: usize,
-        /// The cap.
+        /// Limit.
         most: usize,
     },
 }
 
 impl Limits {
-    /// Whether a request that was checked is within them. The share is admission's to see to.
+    /// Checks that a well-formed request is within the limits. Admission enforces the share.
     ///
     /// # Errors
-    /// [`PolicyRefusal`]: the first cap that it is above.
+    /// [`PolicyRefusal`] names the first limit that it exceeds.
     pub fn check(&self, request: &Request, now: Moment) -> Result<(), PolicyRefusal> {
         let length = request.window.length();
         let needed = match request.wish {

@@ -1,4 +1,4 @@
-//! What is asked, and what is promised.
+//! Requests, and the plans that are promised.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,51 +9,50 @@ use crate::path::{Diversity, Ends, Preference};
 use crate::split::{Ask, MAX_PATHS, Route, total};
 use crate::time::{MAX_RATE, Moment, Rate, Volume, Window};
 
-/// What a reservation is for.
+/// Subject of a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wish {
-    /// This rate through all of the window, in bit/s, over paths that stay the same.
+    /// A rate throughout the window, in bit/s, over fixed paths.
     Rate(Rate),
-    /// So much until the end of the window, at rates and over paths that may change.
+    /// A volume by the end of the window, at rates and over paths that may change.
     Volume {
-        /// How much.
+        /// Volume in bytes.
         bytes: u64,
-        /// The highest rate that the ends can use, in bit/s; any, where it is left out.
+        /// Maximum rate that the ends can use, in bit/s. `None` means any.
         #[serde(default)]
         most: Option<Rate>,
-        /// How it is spread over the window.
+        /// Distribution over the window.
         pace: Pace,
     },
 }
 
-/// How a volume is spread over its window.
+/// Distribution of a volume over its window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Pace {
-    /// At one rate through all of the window, over paths that stay the same, where that goes; else
-    /// as [`Pace::Early`].
+    /// One rate throughout the window over fixed paths, if possible; otherwise as [`Pace::Early`].
     Even,
-    /// As much as goes, as early as it goes.
+    /// The highest possible rates, as early as possible.
     Early,
 }
 
-/// Which nodes and links paths may use.
+/// Nodes and links that paths may use.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Elements {
-    /// Only these nodes, and the ends, where it is said.
+    /// Only these nodes and the ends. `None` means all.
     pub only_nodes: Option<BTreeSet<NodeId>>,
-    /// Only these links, where it is said.
+    /// Only these links. `None` means all.
     pub only_links: Option<BTreeSet<LinkId>>,
-    /// None of these nodes, save the ends.
+    /// Excluded nodes; the ends are never excluded.
     pub no_nodes: BTreeSet<NodeId>,
-    /// None of these links.
+    /// Excluded links.
     pub no_links: BTreeSet<LinkId>,
 }
 
 impl Elements {
-    /// Whether a path between two ends may use a link.
+    /// Returns true if a path between two ends may use a link.
     #[must_use]
     pub fn allow(&self, network: &Network, ends: Ends, id: LinkId) -> bool {
         let Some(link) = network.link(id) else {
@@ -77,72 +76,77 @@ impl Elements {
     }
 }
 
-/// What is asked for.
+/// Request for a reservation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Request {
-    /// From where to where.
+    /// Source and destination.
     pub ends: Ends,
-    /// When; of a volume: from when, and by when.
+    /// Time of a rate; earliest start and deadline of a volume.
     pub window: Window,
-    /// What.
+    /// Rate or volume.
     pub wish: Wish,
-    /// How many paths there may be at once, from 1 to [`MAX_PATHS`].
+    /// Maximum number of paths at once, from 1 to [`MAX_PATHS`].
     pub paths: usize,
-    /// What they must not share, where there are several.
+    /// Resources that several paths must not share.
     #[serde(default)]
     pub diversity: Diversity,
-    /// Which path is better, where one will do.
+    /// Criterion for the path, if one suffices.
     #[serde(default)]
     pub preference: Preference,
-    /// What they may use.
+    /// Nodes and links that the paths may use.
     #[serde(default)]
     pub elements: Elements,
 }
 
-/// What is no request.
+/// Fault of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RequestFault {
-    /// An end is no node of the network.
+    /// An end is not a node of the network: name one that is.
     #[error("node {} is not on the network: name a node that is", .0.0)]
     NoNode(NodeId),
-    /// Both ends are one.
+    /// Both ends are the same node: name two.
     #[error("both ends are node {}: name two", .0.0)]
     OneEnd(NodeId),
-    /// The window holds no moment, or is out of all range.
-    #[error("the window from {} to {} is none: end it after it starts, and within 8,900 years", .0.start, .0.end)]
+    /// The window is empty or out of range: end it after its start, and within 8,900 years.
+    #[error(
+        "the window from {} to {} is none: end it after it starts, and within 8,900 years",
+        .0.start, .0.end
+    )]
     Window(Window),
-    /// The window starts before it is asked for.
+    /// The window starts in the past: start it now or later.
     #[error("the window starts at {start}, and it is {now}: start it now or later")]
     Past {
-        /// When it starts.
+        /// Start of the window.
         start: Moment,
-        /// The time.
+        /// Current time.
         now: Moment,
     },
-    /// The rate is none, or more than any link has.
+    /// The rate is 0, or higher than any link's: request 1 to [`MAX_RATE`].
     #[error("a rate of {0} bit/s can't be reserved: ask for 1 to {MAX_RATE}")]
     Rate(Rate),
-    /// The volume is none, or needs more than the highest rate that is asked for.
+    /// The volume is 0, or needs more than the maximum rate: request at least 1 byte, in a longer
+    /// window or at a higher maximum rate.
     #[error(
-        "{bytes} bytes need {needed} bit/s in that window: ask for 1 byte or more, with a window or a highest rate that allows it"
+        "{bytes} bytes need {needed} bit/s in that window: ask for 1 byte or more, with a window \
+        or a highest rate that allows it"
     )]
     Volume {
-        /// The volume.
+        /// Volume in bytes.
         bytes: u64,
-        /// The rate that it needs, in bit/s.
+        /// Rate that it needs, in bit/s.
         needed: Rate,
     },
-    /// So many paths are not divided over.
+    /// The number of paths is not supported: request 1 to [`MAX_PATHS`].
     #[error("{0} paths: ask for 1 to {MAX_PATHS}")]
     Paths(usize),
 }
 
 impl Request {
-    /// Whether it can be asked of a network at all.
+    /// Checks that the request is well-formed for a network.
     ///
     /// # Errors
-    /// [`RequestFault`]: the first thing that is wrong.
+    /// [`RequestFault`] names the first fault.
     pub fn check(&self, network: &Network) -> Result<(), RequestFault> {
         for node in [self.ends.from, self.ends.to] {
             if node.0 >= network.nodes() {
@@ -173,7 +177,7 @@ impl Request {
         }
     }
 
-    /// What it asks of paths.
+    /// Returns the constraints on the paths.
     #[must_use]
     pub const fn ask(&self) -> Ask {
         Ask {
@@ -185,28 +189,28 @@ impl Request {
     }
 }
 
-/// Routes, and when.
+/// Routes within one window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Piece {
-    /// When.
+    /// Time of the piece.
     pub window: Window,
-    /// Which.
+    /// Routes with their rates.
     pub routes: Vec<Route>,
 }
 
-/// What is promised: pieces in order of time, which don't overlap.
+/// A promise: pieces in order of time, without overlaps.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Plan(pub Vec<Piece>);
 
 impl Plan {
-    /// The same routes through all of a window.
+    /// Creates a plan with the same routes throughout a window.
     #[must_use]
     pub fn constant(window: Window, routes: Vec<Route>) -> Self {
         Self(vec![Piece { window, routes }])
     }
 
-    /// From its first moment to its last.
+    /// Returns the window from the plan's first moment to its last.
     #[must_use]
     pub fn window(&self) -> Window {
         match (self.0.first(), self.0.last()) {
@@ -215,7 +219,7 @@ impl Plan {
         }
     }
 
-    /// What all of it carries.
+    /// Returns the volume that the plan carries.
     #[must_use]
     pub fn carried(&self) -> Volume {
         let pieces = self.0.iter();
@@ -224,13 +228,13 @@ impl Plan {
             .fold(Volume::default(), Volume::plus)
     }
 
-    /// The same until a moment, and nothing from it on.
+    /// Returns the part of the plan before a moment.
     #[must_use]
     pub fn until(&self, moment: Moment) -> Self {
         self.within(Window::new(Moment::MIN, moment))
     }
 
-    /// Only what is within a window.
+    /// Returns the part of the plan within a window.
     #[must_use]
     pub fn within(&self, window: Window) -> Self {
         let pieces = self.0.iter().map(|piece| Piece {
@@ -240,7 +244,7 @@ impl Plan {
         Self(pieces.filter(|piece| !piece.window.is_empty()).collect())
     }
 
-    /// What it takes of each link, and when: of each link in order of time.
+    /// Returns the rates that the plan takes of each link, in order of time.
     #[must_use]
     pub fn claims(&self) -> BTreeMap<LinkId, Vec<(Window, Rate)>> {
         let mut claims: BTreeMap<LinkId, Vec<(Window, Rate)>> = BTreeMap::new();
@@ -265,7 +269,8 @@ impl Plan {
         claims
     }
 
-    /// Adds a piece behind the last, as part of that one where nothing but the time is different.
+    /// Appends a piece. It extends the last one if that ends where the piece begins and has the
+    /// same routes.
     pub(crate) fn push(&mut self, piece: Piece) {
         match self.0.last_mut() {
             Some(last) if last.window.end == piece.window.start && last.routes == piece.routes => {

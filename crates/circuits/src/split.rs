@@ -1,9 +1,9 @@
-//! One rate over several paths: the widest first, then what a small linear programme makes of the
-//! best candidates, then a search; and the cut that shows why no more goes.
+//! Division of one rate over several paths, and the cut that shows why no more fits. It tries the
+//! widest paths, then a small linear program over the best candidates, then a search.
 //!
-//! Which paths carry the most, where only so many may be used, is a hard question (Baier, Köhler
-//! and Skutella, 2005: the k-splittable flow). So an answer says how it is known: by the routes, by
-//! a cut, by a search that went through everything, or not at all.
+//! Finding the paths that carry the most, when only so many may be used, is a hard problem (Baier,
+//! Köhler and Skutella, 2005: the k-splittable flow). Therefore an answer names its evidence: the
+//! routes, a cut, a complete search, or none.
 
 mod bound;
 mod candidates;
@@ -25,19 +25,19 @@ pub use candidates::greedy as widest_first;
 pub(crate) use candidates::greedy_behind as widest_behind;
 pub use rates::shared;
 
-/// Most paths that one request is divided over.
+/// Maximum number of paths of one request.
 pub const MAX_PATHS: usize = 8;
 
-/// A path, and what goes over it.
+/// A path with the rate that it carries.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Route {
     /// The path.
     pub path: Path,
-    /// In bit/s.
+    /// Rate in bit/s.
     pub rate: Rate,
 }
 
-/// What goes over all routes together, in bit/s.
+/// Returns the rate of all routes together, in bit/s.
 #[must_use]
 pub fn total(routes: &[Route]) -> Rate {
     routes
@@ -46,55 +46,55 @@ pub fn total(routes: &[Route]) -> Rate {
         .fold(0, Rate::saturating_add)
 }
 
-/// What is asked of the paths.
+/// Constraints on the paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ask {
-    /// Where they begin and end.
+    /// Ends of the paths.
     pub ends: Ends,
-    /// How many there may be, from 1 to [`MAX_PATHS`].
+    /// Maximum number of paths, from 1 to [`MAX_PATHS`].
     pub paths: usize,
-    /// What they must not share.
+    /// Resources that they must not share.
     pub diversity: Diversity,
-    /// Which is better, where one will do.
+    /// Criterion for the path, if one suffices.
     pub preference: Preference,
 }
 
-/// Links that everything between two ends has to pass, and what can pass them.
+/// Links that every path between two ends crosses, and what they can carry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// All usable links that lead from one side to the other.
+    /// All usable links from one side to the other.
     pub links: Vec<LinkId>,
-    /// The most that so many paths carry through it, in bit/s: the sum of what is left on that many
-    /// of its widest links.
+    /// Most that the allowed number of paths carries across the cut, in bit/s: the sum of what is
+    /// left on that many of its widest links.
     pub rate: Rate,
 }
 
-/// How it is known that no more goes.
+/// Evidence that no more fits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Known {
-    /// This cut lets no more through.
+    /// This cut carries no more.
     Cut(Cut),
-    /// All choices of so many paths were looked at; all paths together would carry this much, in
+    /// Every choice of that many paths was tried. All paths together would carry this rate, in
     /// bit/s.
     Searched(Rate),
-    /// It isn't: not all choices were looked at, because there are too many. All paths together
-    /// would carry this much, in bit/s.
+    /// Missing evidence: there are too many choices to try them all. All paths together would carry
+    /// this rate, in bit/s.
     Unknown(Rate),
 }
 
-/// Less than what was wanted.
+/// A rate that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Short {
-    /// The most that was found.
+    /// Routes with the highest rate that was found.
     pub routes: Vec<Route>,
-    /// How it is known that there is no more.
+    /// Evidence that no more fits.
     pub known: Known,
 }
 
-/// Routes that carry `want` bit/s together, or the most that was found, which is less.
+/// Finds routes that carry `want` bit/s together.
 ///
 /// # Errors
-/// [`Short`], where it is less.
+/// [`Short`] if less was found. It holds the best routes.
 pub fn reach(field: &Field<'_>, ask: &Ask, want: Rate) -> Result<Vec<Route>, Short> {
     let widest = || candidates::greedy(field, ask, want);
     found(field, ask, want, widest, || {
@@ -102,8 +102,8 @@ pub fn reach(field: &Field<'_>, ask: &Ask, want: Rate) -> Result<Vec<Route>, Sho
     })
 }
 
-/// [`reach`], where `widest` gives what goes over the widest paths, and `narrower` looks for a cut
-/// that is narrower than what is wanted: only if those don't carry that much.
+/// Implements [`reach`]. `widest` returns the routes over the widest paths. `narrower` looks for a
+/// cut below `want`; it is called only if those routes carry less.
 fn found(
     field: &Field<'_>,
     ask: &Ask,
@@ -119,7 +119,7 @@ fn found(
         return Ok(best);
     }
     if let Some(cut) = narrower() {
-        // How far it falls short is known already; what is nearest to it is still worth an offer.
+        // The shortfall is known; the nearest rate is still worth an offer.
         if ask.paths > 1 && total(&best) < cut.rate {
             better(&mut best, candidates::improved(field, ask, cut.rate));
         }
@@ -149,11 +149,11 @@ fn found(
     })
 }
 
-/// The most that goes, up to `want` bit/s, as far as it is found; and what can't be passed.
+/// Finds the highest rate up to `want` bit/s. Returns the routes, and an upper bound of what any
+/// routes carry.
 #[must_use]
 pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
-    // What goes over the widest paths spares the search for cuts that can't be narrower: a flow for
-    // each.
+    // The rate of the widest paths saves searching for cuts below it, each of which costs a flow.
     let widest = candidates::greedy(field, ask, want);
     let reached = total(&widest);
     let limit = match reached < want {
@@ -165,8 +165,8 @@ pub fn most(field: &Field<'_>, ask: &Ask, want: Rate) -> (Vec<Route>, Rate) {
     if limit == 0 {
         return (Vec::new(), 0);
     }
-    // They carry no more than the limit, so they are its own as well. No cut is narrower than the
-    // narrowest.
+    // They carry no more than the limit, so they are also the widest paths for it. No cut is
+    // narrower than the narrowest.
     match found(field, ask, limit, || widest, || None) {
         Ok(routes) => (routes, limit),
         Err(Short {
@@ -186,8 +186,8 @@ fn better(best: &mut Vec<Route>, other: Vec<Route>) {
     }
 }
 
-/// Routes without what is above `want` in all: the narrowest give way first, and those that carry
-/// nothing are left out.
+/// Trims routes to `want` bit/s in total, the narrowest first, and removes those that carry
+/// nothing.
 fn trimmed(mut routes: Vec<Route>, want: Rate) -> Vec<Route> {
     routes.sort_by(|one, other| {
         other

@@ -1,13 +1,13 @@
-//! What is reserved of one direction of a link, as a step function of time.
+//! Reserved rate of one direction of a link, as a step function of time.
 //!
-//! It is kept as its changes in order of time, in blocks, each with what answers a question about
-//! the whole of it: a tree of two levels, in which an insertion takes about the square root of the
-//! number of changes, and the maximum over a window a block at each end of it and one look at each
-//! block between. Each question of a busy network is about other memory than the one before: what
-//! is looked at together lies together.
+//! The function is kept as its changes in order of time, in blocks. Each block has a summary that
+//! answers queries about the whole of it. This is a tree of two levels. An insertion takes about
+//! the square root of the number of changes. The maximum over a window reads one block at each end
+//! and one summary per block between them. In a busy network, each query touches other memory than
+//! the one before, so data that is read together lies together.
 //!
-//! Blocks are shared between a copy and what it was made of until one of the two changes: a copy
-//! costs a word for each block, and a change behind it a block.
+//! Blocks are shared between copies until one of them changes. A copy costs one word per block, and
+//! a change after it one block.
 
 #[cfg(test)]
 mod tests;
@@ -16,30 +16,30 @@ use std::sync::Arc;
 
 use crate::time::{Moment, Rate, Volume, Window};
 
-/// Changes of a block, at most; a fuller one is divided.
+/// Maximum number of changes in a block; a fuller one is split.
 const BLOCK: usize = 64;
 
 /// A moment at which bookings start or end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Change {
     at: Moment,
-    /// The level from here on, in bit/s, counted from before the first change of the block: so a
-    /// level is looked up, and not summed up.
+    /// Level from here on, in bit/s, relative to the level before the block. So a level is looked
+    /// up, not summed up.
     level: i64,
 }
 
 #[derive(Debug, Clone, Default)]
 struct Block {
     changes: Vec<Change>,
-    /// Of each change, how many bookings start or end there: one that ends where another starts
-    /// changes nothing, and yet each can be removed alone.
+    /// Number of bookings that start or end at each change. A booking that ends where another
+    /// starts changes nothing, but each must be removable alone.
     ends: Vec<u32>,
-    /// The sum of what the level rises by at each change times its moment.
+    /// Sum over all changes of the rise times its moment.
     moments: i128,
 }
 
 impl Block {
-    /// Adds a change, or removes one that was added; whether there was one.
+    /// Adds a change, or removes one that was added. Returns false if there was none to remove.
     fn change(&mut self, at: Moment, by: i64, added: bool) -> bool {
         let within = self.changes.partition_point(|change| change.at < at);
         let is_there = self
@@ -75,7 +75,7 @@ impl Block {
         true
     }
 
-    /// Divides it: what comes behind is the other half.
+    /// Splits the block and returns the second half.
     fn divide(&mut self) -> Self {
         let half = self.changes.len() / 2;
         let mut rest = Self {
@@ -96,7 +96,7 @@ impl Block {
         rest
     }
 
-    /// What the level rises by at each change (negative: falls by).
+    /// Returns the rise of the level at each change; falls are negative.
     fn rises(&self) -> impl Iterator<Item = (Moment, i64)> {
         let mut level = 0;
         self.changes.iter().map(move |change| {
@@ -105,43 +105,42 @@ impl Block {
         })
     }
 
-    /// What all of it changes.
+    /// Returns the total change of the level.
     fn by(&self) -> i64 {
         self.changes.last().map_or(0, |change| change.level)
     }
 
-    /// The changes up to a moment, and those behind it.
+    /// Returns the changes up to a moment, and those after it.
     fn around(&self, at: Moment) -> (&[Change], &[Change]) {
         let behind = self.changes.partition_point(|change| change.at <= at);
         self.changes.split_at_checked(behind).unwrap_or_default()
     }
 
-    /// The moment of its last change.
+    /// Returns the moment of the last change.
     fn last(&self) -> Moment {
         self.changes.last().map_or(Moment::MAX, |change| change.at)
     }
 }
 
-/// Rates over half-open windows, summed: bit/s at every moment.
+/// Sum of rates over half-open windows: bit/s at every moment.
 #[derive(Debug, Clone, Default)]
 pub struct Steps {
-    /// None of them empty.
+    /// The blocks; none of them is empty.
     blocks: Vec<Arc<Block>>,
-    /// The moment of the first change of each of them.
+    /// Moment of the first change of each block.
     firsts: Vec<Moment>,
-    /// What a question about the whole of each of them is answered from: blocks are shared with
-    /// copies, so they lie all over the memory.
+    /// Summary of each block. Blocks are shared with copies, so they are scattered over the memory.
     heads: Vec<Head>,
 }
 
-/// What is known of a block without a look at it.
+/// Summary of a block.
 #[derive(Debug, Clone, Copy, Default)]
 struct Head {
-    /// The level before its first change.
+    /// Level before the first change.
     base: i64,
-    /// The highest level of its changes, counted from the base.
+    /// Highest level of the changes, relative to `base`.
     peak: i64,
-    /// The moment of its last change.
+    /// Moment of the last change.
     last: Moment,
 }
 
@@ -158,7 +157,7 @@ impl Head {
 
 impl PartialEq for Steps {
     fn eq(&self, other: &Self) -> bool {
-        // Where blocks begin depends on the order in which they were filled, and says nothing.
+        // The layout of blocks depends on the order of insertions, so it is not compared.
         self.changes().eq(other.changes())
     }
 }
@@ -166,8 +165,7 @@ impl PartialEq for Steps {
 impl Eq for Steps {}
 
 impl Steps {
-    /// Adds a rate over a window. The sum of all must stay within 2^62 bit/s, which admission sees
-    /// to.
+    /// Adds a rate over a window. Admission ensures that the sum stays within 2^62 bit/s.
     pub fn add(&mut self, window: Window, rate: Rate) {
         if window.is_empty() || rate == 0 {
             return;
@@ -177,7 +175,7 @@ impl Steps {
         self.change(window.end, -rate, true);
     }
 
-    /// Takes away what was added, with the same window and rate.
+    /// Removes a rate that was added over the same window.
     pub fn remove(&mut self, window: Window, rate: Rate) {
         if window.is_empty() || rate == 0 {
             return;
@@ -187,7 +185,7 @@ impl Steps {
         self.change(window.end, rate, false);
     }
 
-    /// The place of the block that holds a moment's change, or would.
+    /// Returns the index of the block that contains a moment's change, or would.
     fn block_of(&self, at: Moment) -> usize {
         self.firsts
             .partition_point(|first| *first <= at)
@@ -233,7 +231,7 @@ impl Steps {
         }
     }
 
-    /// All changes: when, by how much, and of how many bookings.
+    /// Returns all changes: moment, rise, and number of bookings.
     fn changes(&self) -> impl Iterator<Item = (Moment, i64, u32)> {
         self.blocks.iter().flat_map(|block| {
             let rises = block.rises().zip(&block.ends);
@@ -241,7 +239,8 @@ impl Steps {
         })
     }
 
-    /// Blocks from a place on, each with the moment of its first change, and the level before it.
+    /// Returns the blocks from an index on, each with the moment of its first change and the level
+    /// before it.
     fn blocks_from(&self, place: usize) -> impl Iterator<Item = (&Block, Moment, i64)> {
         let from = self.blocks.iter().skip(place);
         let heads = self.firsts.iter().zip(&self.heads).skip(place);
@@ -249,7 +248,7 @@ impl Steps {
             .map(|(block, (first, head))| (block.as_ref(), *first, head.base))
     }
 
-    /// The changes behind a moment, in order, each with the level from there on.
+    /// Returns the changes after a moment in order, each with the level from there on.
     fn levels_behind(&self, at: Moment) -> impl Iterator<Item = (Moment, i64)> {
         let blocks = self.blocks_from(self.block_of(at));
         blocks.flat_map(move |(block, _, base)| {
@@ -266,13 +265,13 @@ impl Steps {
             })
     }
 
-    /// The rate at a moment.
+    /// Returns the rate at a moment.
     #[must_use]
     pub fn at(&self, moment: Moment) -> Rate {
         rate(self.level(moment))
     }
 
-    /// The highest rate at any moment of a window; 0 for an empty one.
+    /// Returns the highest rate within a window; 0 for an empty one.
     #[must_use]
     pub fn most(&self, window: Window) -> Rate {
         if window.is_empty() {
@@ -281,7 +280,7 @@ impl Steps {
         rate(self.highest(window).0)
     }
 
-    /// The highest level within a window, and where it was last seen.
+    /// Returns the highest level within a window, and where it was last reached.
     fn highest(&self, window: Window) -> (i64, Seen) {
         let first = self.block_of(window.start);
         let (mut most, mut seen) = (None, Seen::At(window.start));
@@ -290,7 +289,7 @@ impl Steps {
             if start >= window.end {
                 break;
             }
-            // Nothing comes before the first block.
+            // The level before the first block is 0.
             let highest = most.unwrap_or(head.base);
             if start > window.start && head.last < window.end {
                 let peak = head.base + head.peak;
@@ -317,7 +316,7 @@ impl Steps {
         (most.unwrap_or(0), seen)
     }
 
-    /// The highest rate within a window, with the last of its steps that has it.
+    /// Returns the highest rate within a window, with the last step that reaches it.
     #[must_use]
     pub fn peak(&self, window: Window) -> Peak {
         if window.is_empty() {
@@ -347,7 +346,7 @@ impl Steps {
         }
     }
 
-    /// What all of it carries within a window.
+    /// Returns the volume carried within a window.
     #[must_use]
     pub fn carried(&self, window: Window) -> Volume {
         if window.is_empty() {
@@ -372,8 +371,8 @@ impl Steps {
         Volume(u128::try_from(carried).unwrap_or(0))
     }
 
-    /// The moments strictly within a window at which the rate changes, in order, each with the rate
-    /// from then on.
+    /// Returns the moments strictly within a window at which the rate changes, in order, each with
+    /// the rate from then on.
     pub fn changes_within(&self, window: Window) -> impl Iterator<Item = (Moment, Rate)> + '_ {
         let mut before = self.level(window.start);
         self.levels_behind(window.start)
@@ -384,26 +383,26 @@ impl Steps {
             })
     }
 
-    /// Whether the rate is the same as another's at each moment of a window.
+    /// Returns true if the rate equals another's at each moment of a window.
     #[must_use]
     pub fn is_alike(&self, other: &Self, window: Window) -> bool {
         self.at(window.start) == other.at(window.start)
             && self.changes_within(window).eq(other.changes_within(window))
     }
 
-    /// How many moments there are at which a booking starts or ends.
+    /// Returns the number of moments at which a booking starts or ends.
     #[must_use]
     pub fn len(&self) -> usize {
         self.blocks.iter().map(|block| block.changes.len()).sum()
     }
 
-    /// Whether nothing is booked.
+    /// Returns true if nothing is booked.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// The moment from which nothing is booked any more; none where nothing is.
+    /// Returns the moment from which nothing is booked, or `None` if nothing ever is.
     #[must_use]
     pub fn end(&self) -> Option<Moment> {
         self.blocks.last()?.changes.last().map(|change| change.at)
@@ -413,20 +412,19 @@ impl Steps {
 /// The highest rate within a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peak {
-    /// The rate, in bit/s.
+    /// Rate in bit/s.
     pub rate: Rate,
-    /// A moment of the window at which it is reached, in the last of the steps that reach it.
+    /// Moment of the window at which the rate is reached, in the last step that reaches it.
     pub at: Moment,
-    /// Where that step ends, which may be behind the window; the latest moment of all where it
-    /// never ends.
+    /// End of that step, which may be after the window. `Moment::MAX` if it never ends.
     pub until: Moment,
 }
 
-/// Where the highest level was seen last.
+/// Place where the highest level was last reached.
 enum Seen {
     /// From this moment on.
     At(Moment),
-    /// In the block at this place.
+    /// In the block at this index.
     Within(usize),
 }
 

@@ -7,7 +7,7 @@ use crate::path::{Diversity, Ends, Path, Preference};
 use crate::request::{Elements, Request, Wish};
 use crate::time::{Rate, Window};
 
-/// Links in both directions with these capacities, all of which may be reserved.
+/// Returns a network of links in both directions with these capacities, all of them reservable.
 pub(crate) fn network(nodes: u32, links: &[(u32, u32, Rate)]) -> Network {
     let both = (0..).zip(links).flat_map(|(cable, (from, to, capacity))| {
         [(*from, *to), (*to, *from)].map(|(from, to)| Link {
@@ -22,7 +22,7 @@ pub(crate) fn network(nodes: u32, links: &[(u32, u32, Rate)]) -> Network {
     Network::new(nodes, both.collect()).unwrap()
 }
 
-/// Networks of up to seven nodes, with small capacities.
+/// Generates networks of up to seven nodes with small capacities.
 pub(crate) fn small() -> impl Strategy<Value = Network> {
     (3..7_u32).prop_flat_map(|nodes| {
         let link =
@@ -31,7 +31,7 @@ pub(crate) fn small() -> impl Strategy<Value = Network> {
     })
 }
 
-/// From the first node to the last, with nothing else asked of the paths.
+/// Returns a request from the first node to the last, without further constraints.
 pub(crate) fn request(network: &Network, window: Window, wish: Wish, paths: usize) -> Request {
     Request {
         ends: Ends {
@@ -47,7 +47,7 @@ pub(crate) fn request(network: &Network, window: Window, wish: Wish, paths: usiz
     }
 }
 
-/// All paths without loops.
+/// Returns all loop-free paths.
 pub(crate) fn simple_paths(network: &Network, ends: Ends) -> Vec<Path> {
     fn on(
         network: &Network,

@@ -1,40 +1,40 @@
-//! Moments, windows, and what a rate carries in a window.
+//! Moments, windows, rates and volumes.
 
 use serde::{Deserialize, Serialize};
 
-/// Milliseconds since the Unix epoch, or since any other origin that all of a book's callers share.
+/// Milliseconds since the Unix epoch, or since any other origin that all callers of a book share.
 pub type Moment = i64;
 
-/// Bits a second.
+/// Rate in bits per second.
 pub type Rate = u64;
 
-/// The largest rate of a link or a request, in bit/s: sums of many and products with long windows
-/// stay within their integers.
+/// Maximum rate of a link or a request, in bit/s. Sums of many, and products with long windows, do
+/// not overflow.
 pub const MAX_RATE: Rate = 1 << 53;
 
-/// The furthest that a moment is from the origin, in milliseconds (about 8,900 years).
+/// Maximum distance of a moment from the origin, in milliseconds (about 8,900 years).
 pub const MAX_MOMENT: Moment = 1 << 48;
 
-/// Bits that a rate of 1 bit/s carries in 1 ms, times this, are one byte.
+/// Factor between a byte and the volume that 1 bit/s carries in 1 ms.
 const RATE_MILLISECONDS_A_BYTE: u128 = 8_000;
 
-/// From a moment until, and without, another: two windows that only touch have nothing in common.
+/// Half-open window: it includes its start but not its end, so adjacent windows do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Window {
-    /// The first millisecond within.
+    /// First millisecond within.
     pub start: Moment,
-    /// The first millisecond behind.
+    /// First millisecond after.
     pub end: Moment,
 }
 
 impl Window {
-    /// From `start` until, and without, `end`.
+    /// Creates the window from `start` (included) to `end` (excluded).
     #[must_use]
     pub const fn new(start: Moment, end: Moment) -> Self {
         Self { start, end }
     }
 
-    /// How long, in milliseconds; 0 where it ends before it starts.
+    /// Returns the length in milliseconds; 0 if the window ends before it starts.
     #[must_use]
     pub const fn length(self) -> u64 {
         if self.end > self.start {
@@ -44,37 +44,37 @@ impl Window {
         }
     }
 
-    /// Whether it holds no moment.
+    /// Returns true if the window contains no moment.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.end <= self.start
     }
 
-    /// Whether it holds a moment.
+    /// Returns true if the window contains a moment.
     #[must_use]
     pub const fn holds(self, moment: Moment) -> bool {
         self.start <= moment && moment < self.end
     }
 
-    /// What both have in common, which may be empty.
+    /// Returns the intersection of two windows, which may be empty.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self::new(self.start.max(other.start), self.end.min(other.end))
     }
 
-    /// Whether some moment is in both.
+    /// Returns true if some moment is in both windows.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         !self.and(other).is_empty()
     }
 
-    /// As long, from another start.
+    /// Returns a window of the same length from another start.
     #[must_use]
     pub const fn from_start(self, start: Moment) -> Self {
         Self::new(start, start.saturating_add_unsigned(self.length()))
     }
 
-    /// Whether both ends are within [`MAX_MOMENT`] of the origin.
+    /// Returns true if both ends are within [`MAX_MOMENT`] of the origin.
     #[must_use]
     pub const fn in_range(self) -> bool {
         self.start.unsigned_abs() <= MAX_MOMENT.unsigned_abs()
@@ -82,7 +82,7 @@ impl Window {
     }
 }
 
-/// What is carried, in bit/s times milliseconds: exact where bytes would be rounded.
+/// Volume in bit/s times milliseconds. It is exact where bytes would be rounded.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -90,38 +90,38 @@ impl Window {
 pub struct Volume(pub u128);
 
 impl Volume {
-    /// What these bytes need.
+    /// Returns the volume of so many bytes.
     #[must_use]
     pub const fn of_bytes(bytes: u64) -> Self {
         Self(bytes as u128 * RATE_MILLISECONDS_A_BYTE)
     }
 
-    /// What a rate carries in so many milliseconds.
+    /// Returns the volume that a rate carries in a time.
     #[must_use]
     pub const fn carried(rate: Rate, milliseconds: u64) -> Self {
         Self(rate as u128 * milliseconds as u128)
     }
 
-    /// Whole bytes.
+    /// Returns the volume in bytes, rounded down.
     #[must_use]
     pub fn bytes(self) -> u64 {
         u64::try_from(self.0 / RATE_MILLISECONDS_A_BYTE).unwrap_or(u64::MAX)
     }
 
-    /// The sum of both.
+    /// Returns the sum of both.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
-    /// What is left without the other; nothing where that is more.
+    /// Returns the difference, or zero if `other` is larger.
     #[must_use]
     pub const fn less(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
-    /// The least whole rate that carries it in so many milliseconds; none in no time, or above
-    /// [`MAX_RATE`].
+    /// Returns the least whole rate that carries the volume in a time. Returns `None` if there is
+    /// no time, or the rate exceeds [`MAX_RATE`].
     #[must_use]
     pub fn rate_within(self, milliseconds: u64) -> Option<Rate> {
         if milliseconds == 0 {
@@ -131,7 +131,8 @@ impl Volume {
         (rate <= MAX_RATE).then_some(rate)
     }
 
-    /// The least whole milliseconds in which a rate carries it; none at no rate.
+    /// Returns the least whole milliseconds in which a rate carries the volume, or `None` if the
+    /// rate is 0.
     #[must_use]
     pub fn time_at(self, rate: Rate) -> Option<u64> {
         if rate == 0 {

@@ -1,4 +1,4 @@
-//! Whether a map is one.
+//! Validation of maps.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -11,14 +11,14 @@ use crate::distance;
 use crate::model::{Depot, Direction, Host, Link, Map, Position, Reservable, Site};
 use crate::names::is_name;
 
-/// Most sites, depots, hosts and links of a map, each.
+/// Maximum number of sites, of depots, of hosts and of links in a map.
 pub const MAX_ITEMS: usize = 100_000;
-/// Most addresses of one depot or host.
+/// Maximum number of addresses of one depot or host.
 pub(crate) const MAX_ADDRESSES: usize = 64;
-/// Of a text that is refused, so many bytes are shown.
+/// Maximum length of an invalid text in a message, in bytes.
 const MAX_SHOWN_BYTES: usize = 80;
 
-/// Something on a map: what it is, and its place among its like, from 0.
+/// An item of a map, with its index among those of its kind, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Item {
     /// A site.
@@ -43,39 +43,40 @@ impl fmt::Display for Item {
     }
 }
 
-/// What is wrong with a map.
+/// Fault of a map.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MapFault {
-    /// A name that is none: write another.
+    /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends.
     #[error(
-        "{item}: name: {name:?} is no name: write 1 to 128 printable characters, without blanks at the ends"
+        "{item}: name: {name:?} is no name: write 1 to 128 printable characters, without blanks at \
+        the ends"
     )]
     Name {
-        /// Whose.
+        /// Item with the name.
         item: Item,
-        /// It, cut off and printable.
+        /// The name, shortened and printable.
         name: String,
     },
-    /// Two of the same kind have one name: give each its own.
+    /// Two items of one kind have the same name: give each its own.
     #[error("{item}: name: {name:?} is the name of another one, too: give each its own")]
     NameTwice {
-        /// The second one.
+        /// The second item.
         item: Item,
         /// The name.
         name: String,
     },
-    /// Two depots have one key: a depot stands on a map once.
+    /// Two depots have the same key: a depot may appear on a map only once.
     #[error("{item}: key: another depot has the same key: a depot stands on a map once")]
     KeyTwice {
-        /// The second one.
+        /// The second depot.
         item: Item,
     },
-    /// It names a site that there is not: add the site, or mend the name.
+    /// The item names a site that is not on the map: add the site, or correct the name.
     #[error("{item}: there is no site {site:?}: add it, or mend the name")]
     NoSite {
-        /// What names it.
+        /// Item with the name.
         item: Item,
-        /// The name, cut off and printable.
+        /// The name, shortened and printable.
         site: String,
     },
     /// A link joins a site to itself: remove it.
@@ -86,62 +87,62 @@ pub enum MapFault {
         /// The site.
         site: String,
     },
-    /// Coordinates that there are not.
+    /// The coordinates are out of range: latitude is -90 to 90, longitude -180 to 180 degrees.
     #[error("{item}: latitude is -90 to 90 and longitude -180 to 180 degrees")]
     Position {
         /// The site.
         item: Item,
     },
-    /// A rate of nothing.
+    /// A rate or number is 0: leave it out if it is unknown.
     #[error("{item}: {field}: must be more than 0: leave it out where it is not known")]
     NoRate {
-        /// What has it.
+        /// The item.
         item: Item,
-        /// Which one.
+        /// Name of the field.
         field: &'static str,
     },
-    /// A share beyond 0 to 1.
+    /// The share is not within 0 to 1: write one such as `0.5` or `"50%"`.
     #[error("{item}: reservable: a share is 0 to 1, such as 0.5 or \"50%\"")]
     Share {
         /// The link.
         item: Item,
     },
-    /// More may be reserved than there is.
+    /// The reservable rate exceeds the capacity: lower it.
     #[error("{item}: reservable: {reservable} is more than the link carries, {capacity}")]
     ReservableBeyondCapacity {
         /// The link.
         item: Item,
-        /// What may be reserved.
+        /// Reservable rate.
         reservable: Rate,
-        /// What there is.
+        /// Capacity.
         capacity: Rate,
     },
-    /// No address, or more than 64.
+    /// There is no address, or more than 64: write 1 to 64.
     #[error("{item}: addresses: write 1 to 64")]
     Addresses {
         /// The depot or host.
         item: Item,
     },
-    /// An address that is none.
+    /// An address is invalid.
     #[error("{item}: addresses: {problem}")]
     Address {
         /// The host.
         item: Item,
-        /// What is wrong with it.
+        /// Fault of the address.
         problem: String,
     },
-    /// More of a kind than a map may hold.
+    /// There are more items of a kind than a map may hold.
     #[error("{count} {kind}: a map holds {MAX_ITEMS} at most")]
     TooMany {
-        /// Which kind.
+        /// Kind of the items.
         kind: &'static str,
-        /// How many.
+        /// Their number.
         count: usize,
     },
 }
 
 impl MapFault {
-    /// What is wrong, if it is one thing.
+    /// Returns the faulty item, if there is a single one.
     #[must_use]
     pub const fn item(&self) -> Option<Item> {
         match self {
@@ -161,16 +162,16 @@ impl MapFault {
     }
 }
 
-/// A text of others, for a message.
+/// Shortens a foreign text for a message.
 pub(crate) fn shown(text: &str) -> String {
     printable_within(text.as_bytes(), MAX_SHOWN_BYTES)
 }
 
 impl Map {
-    /// Whether all of it fits together.
+    /// Checks that the map is consistent.
     ///
     /// # Errors
-    /// [`MapFault`]: the first thing that does not.
+    /// [`MapFault`] names the first fault.
     pub fn check(&self) -> Result<(), MapFault> {
         for (kind, count) in [
             ("sites", self.sites.len()),
@@ -204,12 +205,11 @@ impl Map {
         Ok(())
     }
 
-    /// Takes in another map, all of which comes behind what there is. Sites, depots, hosts and
-    /// links of the two have different names, but links and hosts of one may name sites of the
-    /// other.
+    /// Adds all items of another map. Names of sites, depots, hosts and links must differ between
+    /// the two, but links and hosts of one may name sites of the other.
     ///
     /// # Errors
-    /// [`MapFault`]: then it is as it was.
+    /// [`MapFault`]; the map is unchanged.
     pub fn join(&mut self, other: Self) -> Result<(), MapFault> {
         let mut joined = self.clone();
         joined.sites.extend(other.sites);
@@ -223,8 +223,8 @@ impl Map {
         Ok(())
     }
 
-    /// Gives each link without a latency one from the coordinates of its ends, where both have
-    /// some; it is marked as estimated.
+    /// Estimates missing latencies of links from the coordinates of their ends, if both have some.
+    /// They are marked as estimated.
     pub fn estimate_latencies(&mut self) {
         let positions: std::collections::HashMap<&str, Position> = self
             .sites
@@ -318,7 +318,7 @@ impl<'a> Check<'a> {
 }
 
 impl Position {
-    /// Whether there is such a point: no angle beyond its range, none that is no number.
+    /// Returns true if the angles are finite and in range.
     #[must_use]
     pub fn exists(self) -> bool {
         (-90.0..=90.0).contains(&self.latitude) && (-180.0..=180.0).contains(&self.longitude)

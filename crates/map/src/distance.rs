@@ -1,4 +1,4 @@
-//! How far apart two points are, and how long light takes for it.
+//! Distance between two points, and the time of light along it.
 
 use std::time::Duration;
 
@@ -6,15 +6,16 @@ use quantities::Time;
 
 use crate::model::{Latency, LatencySource, Position};
 
-/// Metres: the Earth's mean radius (IUGG).
+/// Mean radius of the Earth in metres (IUGG).
 const EARTH_RADIUS: f64 = 6_371_008.8;
-/// Light in a vacuum, m/s.
+/// Speed of light in a vacuum, in m/s.
 const SPEED_OF_LIGHT: f64 = 299_792_458.0;
-/// Light in glass fibre, m/s: 0.66 of that in a vacuum.
+/// Speed of light in glass fibre, in m/s: 0.66 of that in a vacuum.
 pub const LIGHT_IN_FIBRE: f64 = 0.66 * SPEED_OF_LIGHT;
 
-/// Metres along the great circle between two points of a sphere, by the haversine formula (Sinnott,
-/// "Virtues of the Haversine", 1984). The Earth's flattening makes it wrong by up to 0.6 %.
+/// Returns the length of the great circle between two points of a sphere in metres, by the
+/// haversine formula (Sinnott, "Virtues of the Haversine", 1984). Because the Earth is flattened,
+/// the error is up to 0.6 %.
 #[must_use]
 pub fn great_circle(a: Position, b: Position) -> f64 {
     let half_sine_squared = |difference: f64| (difference.to_radians() / 2.0).sin().powi(2);
@@ -22,11 +23,11 @@ pub fn great_circle(a: Position, b: Position) -> f64 {
         + a.latitude.to_radians().cos()
             * b.latitude.to_radians().cos()
             * half_sine_squared(b.longitude - a.longitude);
-    // Rounding may take it just beyond 1 for opposite points.
+    // For antipodal points, rounding may yield slightly more than 1.
     2.0 * EARTH_RADIUS * haversine.clamp(0.0, 1.0).sqrt().asin()
 }
 
-/// What light takes in a fibre along the great circle, one way.
+/// Returns the one-way time of light in a fibre along the great circle.
 pub fn estimate(a: Position, b: Position) -> Latency {
     let one_way: Duration = Time::from_seconds(great_circle(a, b) / LIGHT_IN_FIBRE).0;
     Latency {

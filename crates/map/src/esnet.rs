@@ -1,15 +1,17 @@
-//! ESnet's topology, as the repository of OSCARS publishes it (`esnet-devices.json`,
+//! Topology of ESnet, as published in the repository of OSCARS (`esnet-devices.json`,
 //! `esnet-adjcies.json`, `esnet-positions.json`).
 //!
-//! | on the map | from |
+//! | on the map | source |
 //! |---|---|
-//! | a site, a router | each device: its `urn`, its `location` as the label, its coordinates |
-//! | a point of a drawing | the position whose name the device's begins with: `chic` for `chic-cr5` |
-//! | a link | two adjacencies of the same two ports, one for each direction; one alone carries nothing back |
-//! | what may be reserved | the lesser of what the port that sends lets out and the one that receives lets in (Mbit/s) |
-//! | a capacity | the same, as a bound: the files say no more |
-//! | a metric | the adjacency's MPLS metric |
-//! | a latency | the coordinates of its ends |
+//! | site (a router) | device: its `urn`, its `location` as the label, its coordinates |
+//! | point of a drawing | position whose name is a prefix of the device's: `chic` for `chic-cr5` |
+//! | link | two adjacencies of the same two ports, one per direction |
+//! | reservable rate | lesser of egress at the sending and ingress at the receiving port (Mbit/s) |
+//! | capacity | the same rate, as a bound: the files state no other |
+//! | metric | MPLS metric of the adjacency |
+//! | latency | coordinates of the ends |
+//!
+//! An adjacency without an opposite becomes a one-way link.
 
 use std::collections::HashMap;
 
@@ -23,55 +25,56 @@ use crate::model::{
 };
 use crate::names::{Names, tidy};
 
-/// The texts of the files.
+/// Texts of the files.
 #[derive(Debug, Clone, Copy)]
 pub struct Files<'a> {
     /// `esnet-devices.json`.
     pub devices: &'a str,
     /// `esnet-adjcies.json`.
     pub adjacencies: &'a str,
-    /// `esnet-positions.json`, where a drawing is wanted.
+    /// `esnet-positions.json`, if a drawing is wanted.
     pub positions: Option<&'a str>,
 }
 
-/// Why they are no map.
+/// Reason why the files yield no map.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum EsnetError {
-    /// A file is not the JSON that it must be.
+    /// A file is not the expected JSON.
     #[error("the {file} of the topology: line {line}: {problem}")]
     Json {
-        /// Which one: `devices`, `adjacencies` or `positions`.
+        /// The file: `devices`, `adjacencies` or `positions`.
         file: &'static str,
-        /// The line, counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Fault.
         problem: String,
     },
-    /// Two devices have one name.
+    /// Two devices have the same name.
     #[error("the devices of the topology: {device:?} is there twice")]
     DeviceTwice {
         /// The name.
         device: String,
     },
-    /// An adjacency names a device that is not among the devices.
+    /// An adjacency names an unknown device.
     #[error(
-        "the adjacencies of the topology: number {number} names {device:?}, which is not among the devices"
+        "the adjacencies of the topology: number {number} names {device:?}, which is not among the \
+        devices"
     )]
     NoDevice {
-        /// Which one, counted from 1.
+        /// Number of the adjacency, from 1.
         number: usize,
         /// The name.
         device: String,
     },
-    /// A number that can't be.
+    /// The coordinates are not numbers.
     #[error("the devices of the topology: {device:?}: coordinates {text:?} are none")]
     Coordinates {
         /// The device.
         device: String,
-        /// What it says.
+        /// Text of the coordinate.
         text: String,
     },
-    /// What they say makes no map.
+    /// The resulting map is invalid.
     #[error("the topology: {0}")]
     Map(MapFault),
 }
@@ -94,7 +97,7 @@ struct PortText {
     reservable_egress_bw: Option<f64>,
 }
 
-/// The files have coordinates as texts.
+/// Coordinate. The files have them as texts.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Number {
@@ -121,7 +124,7 @@ struct PositionsText {
     positions: HashMap<String, Drawn>,
 }
 
-/// Reads the topology.
+/// Parses the topology.
 ///
 /// # Errors
 /// [`EsnetError`].
@@ -175,7 +178,7 @@ fn links(
     ports: &HashMap<(&str, &str), &PortText>,
 ) -> Result<(), EsnetError> {
     let mut own = Names::default();
-    // Links whose other direction has not come yet, by the ports of their ends.
+    // Links whose opposite direction has not been read yet, by the ports of their ends.
     let mut one_way: HashMap<(&str, &str), Vec<usize>> = HashMap::new();
     let mut unknown = 0;
     for (index, adjacency) in adjacencies.iter().enumerate() {
@@ -226,7 +229,7 @@ fn links(
     Ok(())
 }
 
-/// What is known of a direction: from the port `out`, into the port `into`.
+/// Returns the direction from the port `out` into the port `into`.
 fn direction(
     adjacency: &AdjacencyText,
     out: Option<&PortText>,
@@ -245,7 +248,7 @@ fn direction(
         .copied()
         .filter(|metric| (0.0..=4e9).contains(metric));
     Direction {
-        // A port from which nothing may be reserved says nothing of what it carries.
+        // A port with a reservable rate of 0 says nothing about its capacity.
         capacity: rate.filter(|rate| *rate > Rate::ZERO).map(|rate| Capacity {
             rate,
             source: CapacitySource::Bound,
@@ -280,7 +283,7 @@ fn position(device: &DeviceText) -> Result<Option<Position>, EsnetError> {
     )
 }
 
-/// The position with the longest name that is the device's or what stands before a dash in it.
+/// Returns the position with the longest name that is the device's, or a part of it before a dash.
 fn drawn(device: &str, positions: &HashMap<String, Drawn>) -> Option<Drawn> {
     let mut name = device;
     loop {

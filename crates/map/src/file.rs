@@ -1,29 +1,29 @@
-//! `map.toml`: what an operator knows of a network.
+//! `map.toml`: the operator's description of a network.
 //!
 //! ```toml
 //! [[site]]
 //! name = "chicago"
-//! label = "StarLight, Chicago"                   # what people call it; left out where that is its name
-//! latitude = 41.8967                             # degrees, north and east positive; both or neither
+//! label = "StarLight, Chicago"                 # display name, if it is not the name
+//! latitude = 41.8967                           # degrees, north and east positive; both or neither
 //! longitude = -87.6161
 //!
 //! [[link]]
 //! between = ["chicago", "amsterdam"]
-//! name = "chicago - amsterdam"                   # the two with a dash when left out; needed where two links join the same
-//! capacity = "100 Gbit/s"                        # each direction; not known when left out
-//! capacity_back = "10 Gbit/s"                    # from the second to the first, where that differs
-//! reservable = "50%"                             # a share of the capacity, or a rate; half when left out
-//! reservable_back = "2 Gbit/s"                   # from the second to the first, where that differs
-//! latency = "45 ms"                              # one way; worked out from the coordinates when left out
-//! metric = 10                                    # what the network's routing counts it as
-//! one_way = false                                # whether it carries nothing from the second to the first
+//! name = "chicago - amsterdam"                 # needed if two links join the same sites
+//! capacity = "100 Gbit/s"                      # each direction; unknown if left out
+//! capacity_back = "10 Gbit/s"                  # from the second to the first, if it differs
+//! reservable = "50%"                           # a share of the capacity, or a rate; default: half
+//! reservable_back = "2 Gbit/s"                 # from the second to the first, if it differs
+//! latency = "45 ms"                            # one way; default: from the coordinates
+//! metric = 10                                  # cost in the network's own routing
+//! one_way = false                              # if true, only from the first to the second
 //!
 //! [[depot]]
 //! name = "starlight"
-//! key = "lhk1:..."                               # as `longhaul keys show` prints it
+//! key = "lhk1:..."                             # as `longhaul keys show` prints it
 //! site = "chicago"
-//! addresses = ["depot.starlight.example:7510"]   # the port may be left out
-//! max_rate = "40 Gbit/s"                         # for all its sessions together, each way
+//! addresses = ["depot.starlight.example:7510"] # the port may be left out
+//! max_rate = "40 Gbit/s"                       # of all its sessions together, per direction
 //! max_sessions = 500
 //! version = "0.1.0"
 //!
@@ -31,8 +31,8 @@
 //! name = "archive"
 //! site = "amsterdam"
 //! addresses = ["*.archive.example", "192.0.2.0/24"]
-//! offramp = "lhk1:...@gateway.example:7512"      # where sessions end; at the host itself when left out
-//! access = "10 Gbit/s"                           # what the host can send and take
+//! offramp = "lhk1:...@gateway.example:7512"    # end of sessions; default: the host itself
+//! access = "10 Gbit/s"                         # maximum rate of the host
 //! ```
 
 use std::ops::Range;
@@ -51,15 +51,15 @@ use crate::model::{
 };
 use crate::names::Names;
 
-/// What is wrong with a file, and where.
+/// Fault of a file, with its line.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}:{line}: {problem}", printable(file.as_os_str().as_encoded_bytes()))]
 pub struct FileError {
     /// The file.
     pub file: PathBuf,
-    /// The line, counted from 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What is wrong with it and what to write, in one printable line.
+    /// Fault and remedy, in one printable line.
     pub problem: String,
 }
 
@@ -122,7 +122,7 @@ struct HostText {
     access: Option<Spanned<String>>,
 }
 
-/// Reads the text of such a file; `file` is what errors call it.
+/// Parses the text of such a file. `file` is its name in errors.
 ///
 /// # Errors
 /// [`FileError`].
@@ -132,10 +132,10 @@ pub fn read(text: &str, file: &Path) -> Result<Map, FileError> {
     Ok(map)
 }
 
-/// Reads the text of such a file onto a map, whose sites it may name.
+/// Parses the text of such a file, and adds it to a map, whose sites it may name.
 ///
 /// # Errors
-/// [`FileError`]: then the map is as it was.
+/// [`FileError`]; the map is unchanged.
 pub fn read_onto(map: &mut Map, text: &str, file: &Path) -> Result<(), FileError> {
     let wrong = |at: usize, problem: &str| FileError {
         file: file.to_owned(),
@@ -163,7 +163,7 @@ pub fn read_onto(map: &mut Map, text: &str, file: &Path) -> Result<(), FileError
     })
 }
 
-/// The fault as it is reported of a file: items are counted within it.
+/// Formats a fault for a file, with items counted from the start of the file.
 fn in_file(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> String {
     let reported = fault.to_string();
     let item = match fault.item() {
@@ -179,7 +179,7 @@ fn in_file(fault: &MapFault, [sites, links, depots, hosts]: [usize; 4]) -> Strin
     }
 }
 
-/// Where in the text each item stands.
+/// Byte ranges of the items in the text.
 struct Spans {
     sites: Vec<Range<usize>>,
     links: Vec<Range<usize>>,
@@ -199,7 +199,7 @@ impl Spans {
     }
 }
 
-/// What is wrong, and the byte of the text where it stands.
+/// Byte offset and fault.
 type Wrong = (usize, String);
 
 impl MapText {
@@ -391,7 +391,7 @@ const fn stated(rate: Rate) -> Capacity {
     }
 }
 
-/// A share (`0.5`, `"50%"`) or a rate (`"2 Gbit/s"`).
+/// Parses a share (`0.5`, `"50%"`) or a rate (`"2 Gbit/s"`).
 fn read_reservable(field: &str, value: &Spanned<Value>) -> Result<Reservable, Wrong> {
     let read = match value.get_ref() {
         Value::Float(share) => Some(Reservable::Share(*share)),

@@ -1,4 +1,4 @@
-//! What must hold for any map, in each format; see [`longhaul_proto::fuzzing`].
+//! Properties that must hold for any map, in each format; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
@@ -10,7 +10,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::{Graph, Map, esnet, file, graphml, render};
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[
     Target {
         name: "map",
@@ -29,8 +29,8 @@ pub const TARGETS: &[Target] = &[
     },
 ];
 
-/// What holds of whatever was read: it fits together, prints in 100 columns, has a graph, and comes
-/// back from JSON as it was.
+/// Checks the properties of every map: it is consistent, prints in 100 columns, has a graph, and
+/// survives a round trip through JSON.
 pub fn holds(map: &Map) {
     map.check().unwrap();
     let printed = render::tables(map, 1e9);
@@ -86,7 +86,7 @@ fn graphml(data: &[u8]) {
     }
 }
 
-/// Devices, adjacencies and positions, with a line that says `---` between them.
+/// Parses devices, adjacencies and positions, separated by lines that consist of `---`.
 fn esnet(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -103,7 +103,7 @@ fn esnet(data: &[u8]) {
     }
 }
 
-/// A file with everything that one can have.
+/// A file with everything that a map can have.
 pub const EVERYTHING: &str = r#"[[site]]
 name = "chicago"
 label = "StarLight, Chicago"
@@ -326,9 +326,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
-        /// Seeds with bytes changed, left out and repeated.
+        /// Seeds with bytes changed, removed and repeated.
         #[test]
-        fn what_is_near_the_seeds_holds(target in any::<prop::sample::Index>(), seed in any::<prop::sample::Index>(), changes in prop::collection::vec((any::<usize>(), any::<u8>(), 0u8..4), 0..6)) {
+        fn what_is_near_the_seeds_holds(
+            target in any::<prop::sample::Index>(),
+            seed in any::<prop::sample::Index>(),
+            changes in prop::collection::vec((any::<usize>(), any::<u8>(), 0u8..4), 0..6),
+        ) {
             let target = target.get(super::TARGETS);
             let seeds = (target.seeds)();
             let data = longhaul_proto::fuzzing::changed(&seed.get(&seeds).1, &changes);

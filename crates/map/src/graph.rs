@@ -1,4 +1,4 @@
-//! A map as nodes and directed edges, for what looks for paths.
+//! A map as nodes and directed edges, for the search of paths.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,40 +9,41 @@ use quantities::Rate;
 use crate::model::{Direction, Map};
 
 /// Sites as nodes, and each direction of each link as an edge. Numbers of nodes and links are
-/// places in [`Map::sites`] and [`Map::links`].
+/// indices in [`Map::sites`] and [`Map::links`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Graph {
     names: Vec<String>,
     by_name: HashMap<String, u32>,
-    /// By the node from which they lead, then by link.
+    /// Edges, sorted by start node, then by link.
     edges: Vec<Edge>,
-    /// Of each node, where its edges end in `edges`.
+    /// End of each node's edges in `edges`.
     ends: Vec<usize>,
 }
 
 /// One direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Edge {
-    /// The node from which it leads.
+    /// Start node.
     pub from: u32,
-    /// The node to which it leads.
+    /// End node.
     pub to: u32,
     /// The link.
     pub link: u32,
-    /// Whether it is the link's forward direction.
+    /// If true, this is the link's forward direction.
     pub forward: bool,
-    /// What it carries, where that is known.
+    /// Capacity, if known.
     pub capacity: Option<Rate>,
-    /// What of that may be reserved, where that is known.
+    /// Reservable rate, if known.
     pub reservable: Option<Rate>,
-    /// How long light takes, where that is known.
+    /// One-way latency, if known.
     pub latency: Option<Duration>,
-    /// What the network's own routing counts it as.
+    /// Cost in the network's own routing.
     pub metric: Option<u32>,
 }
 
 impl Graph {
-    /// The graph of a map; links that name sites which it has not are left out, so check it first.
+    /// Creates the graph of a map. Links that name unknown sites are left out, so check the map
+    /// first.
     #[must_use]
     pub fn of(map: &Map) -> Self {
         let number = |index: usize| u32::try_from(index).unwrap_or(u32::MAX);
@@ -87,19 +88,19 @@ impl Graph {
         }
     }
 
-    /// How many nodes there are: they are numbered from 0.
+    /// Returns the number of nodes. They are numbered from 0.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.names.len()
     }
 
-    /// The node of the site with this name.
+    /// Returns the node of the site with this name.
     #[must_use]
     pub fn node(&self, name: &str) -> Option<u32> {
         self.by_name.get(name).copied()
     }
 
-    /// The site of a node.
+    /// Returns the name of a node's site.
     #[must_use]
     pub fn name(&self, node: u32) -> Option<&str> {
         self.names
@@ -107,13 +108,13 @@ impl Graph {
             .map(String::as_str)
     }
 
-    /// All edges, by the node from which they lead, then by link.
+    /// Returns all edges, sorted by start node, then by link.
     #[must_use]
     pub fn edges(&self) -> &[Edge] {
         &self.edges
     }
 
-    /// The places in [`Graph::edges`] of those that lead from a node.
+    /// Returns the range in [`Graph::edges`] of those that start at a node.
     #[must_use]
     pub fn edges_from(&self, node: u32) -> Range<usize> {
         let Ok(node) = usize::try_from(node) else {

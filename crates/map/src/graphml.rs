@@ -1,17 +1,18 @@
-//! GraphML (graphml.graphdrawing.org), with the attributes that the Internet Topology Zoo gives its
-//! networks.
+//! GraphML (graphml.graphdrawing.org), with the attributes of the networks in the Internet Topology
+//! Zoo.
 //!
-//! | on the map | from |
+//! | on the map | source |
 //! |---|---|
-//! | a site | each `node`: named by its `label`, which is made its own with a number; without one, by its `id` |
-//! | a junction | a node whose `hyperedge` is 1, and each `hyperedge` element |
-//! | a position | `Latitude` and `Longitude`, if both are there and on the Earth |
-//! | a link | each `edge`, also where several join the same two nodes; one from a node to itself is left out |
-//! | a capacity | `LinkSpeedRaw` in bit/s; else `LinkSpeed` with `LinkSpeedUnits`; else what `LinkLabel`, `LinkType` or `LinkNote` say (`OC-192c`, `45 Mbps`) |
-//! | a latency | the positions of its ends |
+//! | site | each `node`, named by its `label`, else by its `id`; a number makes it unique |
+//! | junction | node whose `hyperedge` is 1, and each `hyperedge` element |
+//! | position | `Latitude` and `Longitude`, if both are present and in range |
+//! | link | each `edge`, even if several join the same nodes |
+//! | capacity | `LinkSpeedRaw` in bit/s; else `LinkSpeed` with `LinkSpeedUnits`; else labels |
+//! | latency | positions of the ends |
 //!
-//! Where edges are directed, one and its opposite become one link; one without an opposite carries
-//! nothing back.
+//! Labels that may state a capacity (`OC-192c`, `45 Mbps`) are `LinkLabel`, `LinkType`, `LinkNote`
+//! and the like. Edges from a node to itself are left out. If edges are directed, an edge and its
+//! opposite become one link; an edge without an opposite becomes a one-way link.
 
 mod speed;
 #[cfg(test)]
@@ -28,53 +29,56 @@ use crate::check::{MAX_ITEMS, MapFault, shown};
 use crate::model::{Capacity, CapacitySource, Direction, Link, Map, Position, Site, SiteKind};
 use crate::names::{Names, tidy};
 
-/// Elements, attributes' values and texts of a document, at most.
+/// Maximum number of elements, attribute values and texts in a document.
 const MAX_XML_NODES: u32 = 4_000_000;
-/// What tools wrote for a label that was not there.
+/// Labels by which tools denote a missing one.
 const NO_LABEL: [&str; 3] = ["", "None", "?"];
 
-/// What a reader knows better than the document, or assumes where it says nothing.
+/// Assumptions about what a document leaves out.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Assumptions {
-    /// The capacity of links of which none is given; they have none if it is left out.
+    /// Capacity of links without a stated one; it stays unknown if `None`.
     pub capacity: Option<Rate>,
 }
 
-/// Why a document is no map.
+/// Reason why a document yields no map.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum GraphmlError {
-    /// It is not XML, or too large, or has a document type definition (DTD), which is not read:
-    /// mend it, or remove that.
-    #[error("{}:{line}: is no XML that can be read: {problem}", printable(file.as_os_str().as_encoded_bytes()))]
+    /// The document is not valid XML, is too large, or has a document type definition (DTD), which
+    /// is not supported: correct it, or remove the definition.
+    #[error(
+        "{}:{line}: is no XML that can be read: {problem}",
+        printable(file.as_os_str().as_encoded_bytes())
+    )]
     Xml {
         /// The file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What the parser says.
+        /// Message of the parser.
         problem: String,
     },
-    /// It says something that a graph can't: mend the line.
+    /// The document does not describe a valid graph: correct the line.
     #[error("{}:{line}: {problem}", printable(file.as_os_str().as_encoded_bytes()))]
     Graph {
         /// The file.
         file: PathBuf,
-        /// The line, counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong, and what to write.
+        /// Fault and remedy.
         problem: String,
     },
-    /// What it says makes no map.
+    /// The resulting map is invalid.
     #[error("{}: {fault}", printable(file.as_os_str().as_encoded_bytes()))]
     Map {
         /// The file.
         file: PathBuf,
-        /// What is wrong.
+        /// Fault of the map.
         fault: MapFault,
     },
 }
 
-/// Reads a document; `file` is what errors call it.
+/// Parses a document. `file` is its name in errors.
 ///
 /// # Errors
 /// [`GraphmlError`].
@@ -99,27 +103,25 @@ pub fn read(text: &str, file: &Path, assumptions: &Assumptions) -> Result<Map, G
     Ok(map)
 }
 
-/// What is reported of a node or an edge, by the names of the attributes in lower case.
+/// Attributes of a node or an edge, by lower-case name.
 type Attributes<'a> = HashMap<&'a str, &'a str>;
 
 struct Reader<'a, 'input> {
     document: &'a Document<'input>,
     file: &'a Path,
-    /// What a node is told to be, and an edge, by the identifiers of keys: the name of the
-    /// attribute in lower case.
+    /// Lower-case attribute names of nodes and edges, by identifier of the key.
     keys: HashMap<&'a str, String>,
-    /// What nodes are given where they say nothing themselves, by identifiers of keys.
+    /// Default values of node attributes, by identifier of the key.
     node_defaults: HashMap<&'a str, &'a str>,
     edge_defaults: HashMap<&'a str, &'a str>,
-    /// The names of sites, by identifiers of nodes.
+    /// Names of sites, by identifier of the node.
     sites: HashMap<&'a str, String>,
     site_names: Names,
     link_names: Names,
     map: Map,
     loops: usize,
     speechless: usize,
-    /// Where a link was made of a directed edge that has no opposite yet: by its ends, the places
-    /// in the list of links.
+    /// Links from directed edges without an opposite yet: their indices, by their ends.
     one_way: HashMap<(String, String), Vec<usize>>,
 }
 
@@ -196,7 +198,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         }
     }
 
-    /// What an element is given, or else what `defaults` say.
+    /// Returns the attributes of an element, with `defaults` for those that it lacks.
     fn attributes<'s>(
         &'s self,
         element: Node<'a, 'input>,
@@ -299,7 +301,7 @@ impl<'a, 'input> Reader<'a, 'input> {
         self.link(edge, (from, to), capacity, directed, assumptions)
     }
 
-    /// An edge with any number of ends: a junction, and a link from each end to it.
+    /// Adds an edge with any number of ends, as a junction and a link from each end to it.
     fn hyperedge(
         &mut self,
         hyperedge: Node<'a, 'input>,
@@ -420,7 +422,7 @@ fn elements<'a, 'input: 'a>(
         .filter(move |node| node.is_element() && node.tag_name().name() == name)
 }
 
-/// The capacity that an edge gives.
+/// Returns the capacity that an edge states.
 fn capacity(attributes: &Attributes<'_>) -> Option<Capacity> {
     let text = |name: &str| {
         attributes

@@ -1,21 +1,21 @@
-//! The map: which sites, depots and hosts there are, and the links between the sites. Texts in,
-//! values out: no I/O, no clock.
+//! The map: sites, depots and hosts, and the links between the sites. Texts in, values out: no I/O,
+//! no clock.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`Map`] (`model`) | what is on a map, with units, as a service serves it in JSON |
-//! | `check` | whether a map is one: names that exist once, sites that exist, shares from 0 to 1 |
-//! | [`file`] | `map.toml` in, a map out, or an error that names the line |
-//! | [`graphml`] | the same for GraphML, as the Internet Topology Zoo writes it |
-//! | [`esnet`] | the same for ESnet's topology, as OSCARS publishes it |
+//! | [`Map`] (`model`) | items of a map with their units, as served in JSON |
+//! | `check` | validation of maps: unique names, known sites, shares from 0 to 1 |
+//! | [`file`] | parser of `map.toml`, whose errors name the line |
+//! | [`graphml`] | parser of GraphML, as in the Internet Topology Zoo |
+//! | [`esnet`] | parser of ESnet's topology, as published by OSCARS |
 //! | [`DepotNames`] (`ownership`) | names of depots, and the keys they belong to |
-//! | [`registration`] | depots that report on themselves, put on a map, and off it when they fall silent |
-//! | [`graph`] | nodes and directed edges, for what looks for paths |
+//! | [`registration`] | depots that report to the map, and leave it when they fall silent |
+//! | [`graph`] | nodes and directed edges, for the search of paths |
 //! | [`render`] | a map as tables for people |
-//! | [`routes`] | `routes.toml` for routes that were chosen |
+//! | [`routes`] | `routes.toml` for chosen routes |
 
 #![forbid(unsafe_code)]
-// All that is read here was written by others.
+// All input here comes from others.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod check;

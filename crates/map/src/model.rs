@@ -1,4 +1,4 @@
-//! What is on a map.
+//! Items of a map.
 
 use std::time::Duration;
 
@@ -9,22 +9,23 @@ use utoipa::ToSchema;
 
 use crate::{Moment, text_form};
 
-/// Of the rate that a link carries, so much may be reserved where nothing else is said.
+/// Default share of a link's rate that may be reserved.
 pub const DEFAULT_RESERVABLE_SHARE: f64 = 0.5;
 
-/// Sites, depots, hosts and links. Whether they fit together says [`Map::check`].
+/// Sites, depots, hosts and links. [`Map::check`] tells if they are consistent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Map {
     /// Places that links join.
     pub sites: Vec<Site>,
-    /// Relays at them.
+    /// Relays at the sites.
     pub depots: Vec<Depot>,
-    /// Where transfers begin and end.
+    /// Ends of transfers.
     pub hosts: Vec<Host>,
-    /// What joins sites.
+    /// Connections between sites.
     pub links: Vec<Link>,
-    /// What was left out or assumed when the map was read from another format, a line each.
+    /// Notes on what was left out or assumed when the map was read from another format, one per
+    /// line.
     pub notes: Vec<String>,
 }
 
@@ -32,24 +33,24 @@ pub struct Map {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Site {
-    /// Its own among sites; 1 to 128 printable characters.
+    /// Name, unique among sites; 1 to 128 printable characters.
     #[schema(example = "chicago")]
     pub name: String,
-    /// What people call it, where that is not its name.
+    /// Display name, if it is not the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// What it is.
+    /// Kind of the site.
     #[serde(default)]
     pub kind: SiteKind,
-    /// Where it lies.
+    /// Geographic position.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub position: Option<Position>,
-    /// Where a drawing of the network has it.
+    /// Position in a drawing of the network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drawn: Option<Drawn>,
 }
 
-/// What a site is.
+/// Kind of a site.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum SiteKind {
@@ -58,7 +59,7 @@ pub enum SiteKind {
     Place,
     /// One router.
     Router,
-    /// No place: where a link of more than two ends is joined (a hyperedge).
+    /// Joint of a link with more than two ends (a hyperedge), not a place.
     Junction,
 }
 
@@ -78,29 +79,29 @@ pub struct Position {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Drawn {
-    /// To the right.
+    /// Distance to the right.
     pub x: f64,
-    /// Down.
+    /// Distance down.
     pub y: f64,
 }
 
-/// What joins two sites. Two links may join the same two.
+/// A connection between two sites. Two links may join the same sites.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Its own among links.
+    /// Name, unique among links.
     #[schema(example = "chicago - amsterdam")]
     pub name: String,
-    /// The site at one end.
+    /// Site at the first end.
     pub from: String,
-    /// The site at the other.
+    /// Site at the second end.
     pub to: String,
-    /// What it carries from `from` to `to`.
+    /// Direction from `from` to `to`.
     pub forward: Direction,
-    /// What it carries the other way; nothing if it is left out.
+    /// Direction from `to` to `from`; the link is one-way if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward: Option<Direction>,
-    /// How long light takes from end to end, one way.
+    /// One-way time of light from end to end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 }
@@ -109,18 +110,18 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Direction {
-    /// What it carries; not known if it is left out.
+    /// Capacity; unknown if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
-    /// What of that may be reserved; half if it is left out.
+    /// Reservable part of the capacity; half if it is left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reservable: Option<Reservable>,
-    /// What the network's own routing counts it as; less is preferred.
+    /// Cost in the network's own routing; less is preferred.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub metric: Option<u32>,
 }
 
-/// What a direction of a link carries.
+/// Capacity of one direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Capacity {
@@ -128,38 +129,38 @@ pub struct Capacity {
     #[serde(rename = "rate_bps", with = "text_form::bits_per_second")]
     #[schema(value_type = f64, example = 1e11)]
     pub rate: Rate,
-    /// How it is known.
+    /// Source of the figure.
     #[serde(default)]
     pub source: CapacitySource,
 }
 
-/// How a capacity is known.
+/// Source of a capacity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum CapacitySource {
-    /// It was stated.
+    /// The capacity was stated.
     #[default]
     Stated,
-    /// Only a bound was: `>10Gbps`, `1-10Gbps`, or what may be reserved. The rate is the bound, the
-    /// lower one of two.
+    /// Only a bound was stated: `>10Gbps`, `1-10Gbps`, or the reservable rate. The rate is the
+    /// bound, or the lower one of two.
     Bound,
-    /// Nothing was: whoever read the map assumed it.
+    /// The capacity was not stated, and was assumed by the reader of the map.
     Assumed,
 }
 
-/// What of a direction of a link may be reserved.
+/// Reservable part of one direction of a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Reservable {
-    /// A share of its capacity, 0 to 1.
+    /// A share of the capacity, 0 to 1.
     Share(f64),
-    /// A rate, whatever the capacity; in bit/s.
+    /// A rate in bit/s, whatever the capacity.
     #[serde(rename = "rate_bps", with = "text_form::bits_per_second")]
     #[schema(value_type = f64)]
     Rate(Rate),
 }
 
-/// How long light takes along a link.
+/// Time of light along a link.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
@@ -167,20 +168,20 @@ pub struct Latency {
     #[serde(rename = "one_way_seconds", with = "text_form::seconds")]
     #[schema(value_type = f64, example = 0.045)]
     pub one_way: Duration,
-    /// How it is known.
+    /// Source of the figure.
     #[serde(default)]
     pub source: LatencySource,
 }
 
-/// How a latency is known.
+/// Source of a latency.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum LatencySource {
-    /// It was stated.
+    /// The latency was stated.
     #[default]
     Stated,
-    /// From the coordinates of its ends: the great circle, at 0.66 of the speed of light. Cables
-    /// make detours: it is more likely too little.
+    /// The latency is derived from the coordinates of the ends: the great circle, at 0.66 of the
+    /// speed of light. It is probably too low, because cables make detours.
     Estimated,
 }
 
@@ -188,33 +189,36 @@ pub enum LatencySource {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Depot {
-    /// Its own among depots.
+    /// Name, unique among depots.
     #[schema(example = "starlight")]
     pub name: String,
-    /// Its key: who it is.
+    /// Public key, which identifies the depot.
     #[serde(with = "text_form::text")]
-    #[schema(value_type = String, example = "lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq")]
+    #[schema(
+        value_type = String,
+        example = "lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq"
+    )]
     pub key: PublicKey,
-    /// The site where it stands; not known if it is left out.
+    /// Site of the depot; unknown if it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Where it listens, the best first.
+    /// Addresses on which it listens, the best first.
     pub addresses: Vec<DepotAddress>,
-    /// What it takes on.
+    /// Limits of what it relays.
     #[serde(default)]
     pub limits: DepotLimits,
-    /// The version of its software, as it says.
+    /// Version of its software, as reported by the depot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Who put it on the map.
+    /// Source of the entry.
     #[serde(default)]
     pub source: DepotSource,
-    /// Whether it is there.
+    /// Present state.
     #[serde(default)]
     pub state: DepotState,
 }
 
-/// Where a depot listens.
+/// Address on which a depot listens.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DepotAddress {
@@ -222,7 +226,7 @@ pub struct DepotAddress {
     #[serde(with = "text_form::text")]
     #[schema(value_type = String, example = "depot.example.org:7510")]
     pub endpoint: Endpoint,
-    /// The transports that it accepts there.
+    /// Transports that it accepts there.
     #[serde(default = "tcp")]
     pub transports: Vec<Transport>,
 }
@@ -231,7 +235,7 @@ pub(crate) fn tcp() -> Vec<Transport> {
     vec![Transport::Tcp]
 }
 
-/// A transport of a hop.
+/// Transport of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Transport {
@@ -239,11 +243,11 @@ pub enum Transport {
     Tcp,
 }
 
-/// What a depot takes on; without a bound where one is left out.
+/// Limits of what a depot relays; those left out are unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DepotLimits {
-    /// For all its sessions together, each way, in bit/s.
+    /// Rate of all sessions together, per direction, in bit/s.
     #[serde(
         default,
         rename = "max_rate_bps",
@@ -252,71 +256,71 @@ pub struct DepotLimits {
     )]
     #[schema(value_type = Option<f64>)]
     pub max_rate: Option<Rate>,
-    /// Sessions at a time.
+    /// Number of concurrent sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_sessions: Option<u32>,
 }
 
-/// Who put a depot on the map.
+/// Source of a depot's entry on the map.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum DepotSource {
     /// A file.
     #[default]
     File,
-    /// It registered itself.
+    /// The depot's own registration.
     Registered,
-    /// Both: the file says what it is, its registration whether it is there.
+    /// Both: the file describes the depot, and its registration shows its state.
     Both,
 }
 
-/// Whether a depot is there. Times are seconds since the Unix epoch.
+/// State of a depot. Times are seconds since the Unix epoch.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "state", rename_all = "lowercase")]
 pub enum DepotState {
-    /// It stands in a file and has never reported: taken to be there.
+    /// The depot is in a file and has never reported; it is assumed to be available.
     #[default]
     Listed,
-    /// It registered, and that holds.
+    /// The depot has a valid registration.
     Live {
-        /// When it last did.
+        /// Time of the last registration.
         heard: Moment,
-        /// Until when that holds.
+        /// End of its validity.
         until: Moment,
     },
-    /// It registered, and that holds no more.
+    /// The depot's registration has expired.
     Stale {
-        /// When it last did.
+        /// Time of the last registration.
         heard: Moment,
-        /// Until when that held.
+        /// End of its validity.
         until: Moment,
     },
 }
 
 impl DepotState {
-    /// Whether routes may lead through it.
+    /// Returns true if routes may pass the depot.
     #[must_use]
     pub const fn usable(self) -> bool {
         !matches!(self, Self::Stale { .. })
     }
 }
 
-/// Where transfers begin and end: a machine, or many behind a pattern.
+/// End of transfers: a machine, or many behind a pattern.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
-    /// Its own among hosts.
+    /// Name, unique among hosts.
     #[schema(example = "archive")]
     pub name: String,
-    /// The site where it stands.
+    /// Site of the host.
     pub site: String,
-    /// Names and networks by which it is asked for, as in `routes.toml`: `dtn.example.org`,
+    /// Names and networks that address it, as in `routes.toml`: `dtn.example.org`,
     /// `*.archive.example`, `192.0.2.0/24`.
     pub addresses: Vec<String>,
-    /// Where sessions to it end.
+    /// End of sessions to the host.
     #[serde(default)]
     pub end: SessionEnd,
-    /// What it can send and take, in bit/s.
+    /// Maximum rate at which it can send and receive, in bit/s.
     #[serde(
         default,
         rename = "access_bps",
@@ -327,20 +331,20 @@ pub struct Host {
     pub access: Option<Rate>,
 }
 
-/// Where the session to a host ends.
+/// End of a session to a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "at", rename_all = "lowercase")]
 pub enum SessionEnd {
-    /// At the host, which speaks the session protocol.
+    /// The host itself, which speaks the session protocol.
     #[default]
     Acceptor,
-    /// At an off-ramp, which connects to the host.
+    /// An off-ramp, which connects to the host.
     Offramp {
-        /// Where it listens.
+        /// Address on which it listens.
         #[serde(with = "text_form::text")]
         #[schema(value_type = String, example = "gateway.example:7512")]
         endpoint: Endpoint,
-        /// Its key; as it stands among the known servers if it is left out.
+        /// Key of the off-ramp; the one among the known servers if it is left out.
         #[serde(
             default,
             with = "text_form::optional_text",
@@ -352,19 +356,19 @@ pub enum SessionEnd {
 }
 
 impl Map {
-    /// The site of this name.
+    /// Returns the site of this name.
     #[must_use]
     pub fn site(&self, name: &str) -> Option<&Site> {
         self.sites.iter().find(|site| site.name == name)
     }
 
-    /// The depot of this name.
+    /// Returns the depot of this name.
     #[must_use]
     pub fn depot(&self, name: &str) -> Option<&Depot> {
         self.depots.iter().find(|depot| depot.name == name)
     }
 
-    /// The host of this name.
+    /// Returns the host of this name.
     #[must_use]
     pub fn host(&self, name: &str) -> Option<&Host> {
         self.hosts.iter().find(|host| host.name == name)
@@ -372,13 +376,13 @@ impl Map {
 }
 
 impl Direction {
-    /// What it carries, where that is known.
+    /// Returns the capacity, if it is known.
     #[must_use]
     pub fn rate(&self) -> Option<Rate> {
         self.capacity.map(|capacity| capacity.rate)
     }
 
-    /// What may be reserved of it, where that is known: never more than it carries.
+    /// Returns the reservable rate, if it is known. It never exceeds the capacity.
     #[must_use]
     pub fn reservable_rate(&self) -> Option<Rate> {
         let share = |share: f64| {

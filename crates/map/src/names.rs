@@ -1,25 +1,24 @@
-//! Names out of labels, each of them once.
+//! Unique names from labels.
 
 use std::collections::{HashMap, HashSet};
 
 use longhaul_proto::text::printable_within;
 
-/// Longest name, in bytes.
+/// Maximum length of a name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
-/// Of a label, so much goes into a name, in bytes: numbers may come behind it.
+/// Maximum length of a label in a name, in bytes. A number may follow it.
 const MAX_BASE_BYTES: usize = 100;
 
-/// The names that were given out.
+/// Names that are in use.
 #[derive(Default)]
 pub struct Names {
     given: HashSet<String>,
-    /// For each base, the last number behind it, so that many of the same label don't count from 2
-    /// each time.
+    /// Last number of each base, so that many equal labels need not count from 2 each time.
     last: HashMap<String, u64>,
 }
 
 impl Names {
-    /// `base`, or that with a number behind it if somebody has it already.
+    /// Returns `base`, followed by a number if it is already in use.
     pub fn own(&mut self, base: &str) -> String {
         let base = tidy(base);
         if !base.is_empty() && self.given.insert(base.clone()) {
@@ -36,7 +35,7 @@ impl Names {
     }
 }
 
-/// A label as one line without blanks at its ends or in a row, of a bounded length.
+/// Normalizes a label: one line of bounded length, without blanks at its ends or in a row.
 pub fn tidy(label: &str) -> String {
     let words: Vec<&str> = label.split_whitespace().collect();
     printable_within(words.join(" ").as_bytes(), MAX_BASE_BYTES)
@@ -44,7 +43,7 @@ pub fn tidy(label: &str) -> String {
         .to_owned()
 }
 
-/// Whether a text can be a name.
+/// Returns true if a text is a valid name.
 pub fn is_name(text: &str) -> bool {
     !text.is_empty()
         && text.len() <= MAX_NAME_BYTES

@@ -1,9 +1,9 @@
 //! Names of depots, and the keys they belong to.
 //!
 //! A name belongs to the key that the operator gives it, with the map or with the name of a
-//! principal; otherwise to the first key that registers it, until the operator releases it. It is
-//! never an address, a key, or the name of a site or of somebody else's host: by those others are
-//! found. Case does not tell names apart.
+//! principal. Otherwise it belongs to the first key that registers it, until the operator releases
+//! it. It is never an address, a key, or the name of a site or of another's host, because these
+//! identify other things. Names are compared without case.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -16,14 +16,14 @@ use crate::check::shown;
 use crate::model::Map;
 use crate::registration::RegistrationProblem;
 
-/// Names that one key may have registered, in all. A name stays with its key, so without a bound
-/// one key could take all.
+/// Maximum number of names that one key may have registered in all. Names stay with their key, so
+/// without a limit one key could take all.
 pub const MAX_NAMES_OF_KEY: usize = 4;
-/// What begins the text of a key.
+/// Prefix of a key's text.
 const KEY_PREFIX: &str = "lhk1:";
 
-/// Name of a depot, as names are compared and kept: a dot at the end says nothing, and neither does
-/// case.
+/// Returns a depot's name in the form in which names are compared and stored: without a dot at the
+/// end, and in lower case.
 #[must_use]
 pub fn folded(name: &str) -> String {
     name.strip_suffix('.').unwrap_or(name).to_lowercase()
@@ -32,13 +32,13 @@ pub fn folded(name: &str) -> String {
 /// Reason why no depot may have a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameConflict {
-    /// It reads as an address, or a host of the map is asked for by it.
+    /// It reads as an address, or addresses a host of the map.
     Address,
     /// It reads as a key.
     Key,
-    /// A host of the map has it.
+    /// It is the name of a host on the map.
     Host,
-    /// A site of the map has it.
+    /// It is the name of a site on the map.
     Site,
 }
 
@@ -58,22 +58,22 @@ impl fmt::Display for NameConflict {
 pub struct DepotNames {
     sites: HashSet<String>,
     hosts: HashSet<String>,
-    /// Names by which hosts are reached.
+    /// Names that address hosts.
     addresses: HashSet<String>,
-    /// Names by which depots of the operator's map are reached, with their keys.
+    /// Names that address depots of the operator's map, with their keys.
     depots: BTreeSet<(String, PublicKey)>,
-    /// Domains below which every name is a host's, each with its leading dot.
+    /// Domains in which every name is a host's, each with its leading dot.
     domains: HashSet<String>,
     /// If true, some host has the pattern `*`.
     has_host_of_all_names: bool,
-    /// Keys that the operator called so.
+    /// Keys to which the operator gave each name.
     granted: BTreeMap<String, BTreeSet<PublicKey>>,
-    /// The key that registered it first, behind the name as it was registered.
+    /// First key that registered each name, with the name as registered.
     bound: BTreeMap<String, (String, PublicKey)>,
 }
 
 impl DepotNames {
-    /// Names of an operator's map, with no owners yet but its depots.
+    /// Collects the names of an operator's map. Their only owners yet are its depots.
     #[must_use]
     pub fn of(map: &Map) -> Self {
         let mut names = Self {
@@ -84,7 +84,7 @@ impl DepotNames {
         let patterns = map.hosts.iter().flat_map(|host| &host.addresses);
         for pattern in patterns.filter_map(|text| text.parse::<HostPattern>().ok()) {
             match pattern {
-                // No name of a depot reads as an address anyway.
+                // A depot's name never reads as an address anyway.
                 HostPattern::Network(_) => {}
                 HostPattern::Name(name) => _ = names.addresses.insert(name),
                 HostPattern::Suffix(domain) if domain.is_empty() => {
@@ -104,18 +104,18 @@ impl DepotNames {
         names
     }
 
-    /// Gives a name to a key, by the operator's word. Several keys may have one: the one that
-    /// registers it first is called so.
+    /// Gives a name to a key on behalf of the operator. If several keys have it, the first that
+    /// registers it is called so.
     pub fn give(&mut self, name: &str, key: PublicKey) {
         self.granted.entry(folded(name)).or_default().insert(key);
     }
 
-    /// Notes which key registered a name first.
+    /// Records which key registered a name first.
     pub fn bind(&mut self, name: &str, key: PublicKey) {
         self.bound.insert(folded(name), (name.to_owned(), key));
     }
 
-    /// Returns whether a name belongs to a key; `None` if it is nobody's.
+    /// Returns true if a name belongs to a key, or `None` if it has no owner.
     #[must_use]
     pub fn belongs_to(&self, name: &str, key: &PublicKey) -> Option<bool> {
         let name = folded(name);
@@ -129,7 +129,7 @@ impl DepotNames {
         }
     }
 
-    /// Names that this key registered first.
+    /// Returns the names that this key registered first.
     pub fn bound_to<'a>(&'a self, key: &'a PublicKey) -> impl Iterator<Item = &'a str> {
         let bound = self
             .bound
@@ -138,7 +138,7 @@ impl DepotNames {
         bound.map(|(_, (shown, _))| shown.as_str())
     }
 
-    /// Returns whether the operator called this key so.
+    /// Returns true if the operator gave this name to the key.
     #[must_use]
     pub fn is_granted(&self, name: &str, key: &PublicKey) -> bool {
         self.granted
@@ -146,8 +146,7 @@ impl DepotNames {
             .is_some_and(|keys| keys.contains(key))
     }
 
-    /// Checks that a depot with this key may be called so, whether or not another depot has the
-    /// name.
+    /// Checks that a depot with this key may have a name, whether or not another depot has it.
     ///
     /// # Errors
     /// [`RegistrationProblem::NameReserved`].
@@ -185,8 +184,8 @@ impl DepotNames {
         is_address.then_some(NameConflict::Address)
     }
 
-    /// Returns whether depots of the operator's map are reached by this name, and none of them has
-    /// this key.
+    /// Returns true if this name addresses depots of the operator's map, and none of them has this
+    /// key.
     fn is_address_of_other(&self, host: &str, key: &PublicKey) -> bool {
         let first = (host.to_owned(), PublicKey::from_bytes([0; 32]));
         let mut keys = self
@@ -198,7 +197,7 @@ impl DepotNames {
     }
 }
 
-/// Returns whether a text reads as an address, a network, or an address with a port, in any form
+/// Returns true if a text reads as an address, a network, or an address with a port, in any form
 /// that resolvers accept.
 fn reads_as_address(text: &str) -> bool {
     let is_ip = |text: &str| {

@@ -1,5 +1,5 @@
-//! Depots that report on themselves: what they say, and what a map makes of it. Who may register,
-//! and whether a registration was signed by the key that it names, is for whoever takes it in.
+//! Registrations of depots, and their effect on a map. The caller authorizes registrations, and
+//! verifies that each was signed by the key that it names.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::Duration;
@@ -14,59 +14,63 @@ use crate::names::{MAX_NAME_BYTES, is_name};
 use crate::ownership::{DepotNames, NameConflict, folded};
 use crate::{Moment, text_form};
 
-/// Longest version that a depot reports of its software, in bytes.
+/// Maximum length of a depot's software version, in bytes.
 const MAX_VERSION_BYTES: usize = 64;
-/// Of a key, so many characters tell two depots of the same name apart, counted behind its `lhk1:`.
+/// Minimum number of characters of a key that distinguish depots of the same name, after its
+/// `lhk1:`.
 const KEY_CHARS: usize = 8;
-/// What stands between the two; no depot may have it in the name that it registers.
+/// Separator between name and key. Depots may not register names that contain it.
 const NAME_SEPARATOR: char = '~';
 
-/// What a depot says of itself.
+/// Self-description of a depot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Registration {
-    /// Its key: who it is.
+    /// Public key, which identifies the depot.
     #[serde(with = "text_form::text")]
-    #[schema(value_type = String, example = "lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq")]
+    #[schema(
+        value_type = String,
+        example = "lhk1:aeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaqcaibaeaq"
+    )]
     pub key: PublicKey,
-    /// What it wants to be called.
+    /// Desired name.
     #[schema(min_length = 1, max_length = 128, example = "starlight")]
     pub name: String,
-    /// The site where it stands, by its name on the map.
+    /// Name of its site on the map.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// Where it listens, the best first.
+    /// Addresses on which it listens, the best first.
     #[schema(min_items = 1, max_items = 64)]
     pub addresses: Vec<DepotAddress>,
-    /// What it takes on.
+    /// Limits of what it relays.
     #[serde(default)]
     pub limits: DepotLimits,
-    /// The version of its software.
+    /// Version of its software.
     #[schema(max_length = 64, example = "0.1.0")]
     pub version: String,
-    /// When it said so, in seconds since the Unix epoch.
+    /// Time of sending, in seconds since the Unix epoch.
     #[schema(value_type = f64)]
     pub sent_at: Moment,
-    /// For how long that holds, in seconds.
+    /// Duration of its validity, in seconds.
     #[serde(rename = "valid_for_seconds", with = "text_form::seconds")]
     #[schema(value_type = f64, example = 90)]
     pub valid_for: Duration,
 }
 
-/// What is made of registrations.
+/// Policy for registrations.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RegistrationPolicy {
-    /// The longest for which one holds, whatever it says.
+    /// Maximum validity, whatever a registration states.
     pub max_valid_for: Duration,
-    /// By how much a depot's clock may be ahead.
+    /// Maximum time by which a depot's clock may be ahead.
     pub max_clock_ahead: Duration,
-    /// For how long a depot that fell silent stays on the map as stale; then it is gone, or as its
-    /// file has it.
+    /// Time for which a silent depot stays on the map as stale. After that it is removed, or
+    /// reverts to its entry in the file.
     pub keep_stale: Duration,
 }
 
 impl Default for RegistrationPolicy {
-    /// Ten minutes, half a minute, a week.
+    /// Returns the default policy: ten minutes, half a minute, a week.
     fn default() -> Self {
         Self {
             max_valid_for: Duration::from_secs(600),
@@ -76,76 +80,80 @@ impl Default for RegistrationPolicy {
     }
 }
 
-/// Why a registration is not taken as it is.
+/// Reason why a registration is rejected or changed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RegistrationProblem {
-    /// A name that is none.
+    /// The name is invalid: write 1 to 128 printable characters, without blanks at the ends and
+    /// without `~`.
     #[error(
-        "the name of a depot is 1 to 128 printable characters, without blanks at the ends and without \"~\""
+        "the name of a depot is 1 to 128 printable characters, without blanks at the ends and \
+        without \"~\""
     )]
     Name,
-    /// A version that is none.
+    /// The version is invalid: write at most 64 printable characters.
     #[error("the version of a depot's software is at most 64 printable characters")]
     Version,
-    /// No address, or more than 64.
+    /// There is no address, or more than 64: state 1 to 64, each with a transport.
     #[error("a depot has 1 to 64 addresses, each with a transport")]
     Addresses,
-    /// A limit of nothing: a depot that takes nothing on does not register.
+    /// A limit is 0: a depot that relays nothing does not register.
     #[error("a depot's limits are more than 0")]
     Limits,
-    /// Times that are none.
+    /// The times are invalid: state a time of sending, and a validity above zero.
     #[error("a registration is sent at a time, and holds for longer than none")]
     Times,
-    /// It comes from the future: set the depot's clock.
+    /// The registration is in the future: set the depot's clock.
     #[error("the registration is from {ahead:.0} s in the future: set the depot's clock")]
     Clock {
-        /// By how much.
+        /// Time by which it is ahead, in seconds.
         ahead: f64,
     },
-    /// Its site is not on the map: the depot is put on it without a site.
+    /// Its site is not on the map: the depot appears without a site.
     #[error("there is no site {site:?} on the map: add it, or mend the depot's settings")]
     NoSite {
-        /// The name, cut off and printable.
+        /// The name, shortened and printable.
         site: String,
     },
-    /// Its name belongs to nobody who registers depots.
+    /// The name is reserved: register another, or have the operator grant this key the name of its
+    /// host.
     #[error(
-        "a depot cannot be called {name:?}, which is {conflict}; register it under another name, or have the operator \
-         grant this key the name of its host (longhaul control grant KEY depot --name HOST)"
+        "a depot cannot be called {name:?}, which is {conflict}; register it under another name, \
+         or have the operator grant this key the name of its host \
+         (longhaul control grant KEY depot --name HOST)"
     )]
     NameReserved {
-        /// The name, cut off and printable.
+        /// The name, shortened and printable.
         name: String,
-        /// The reason.
+        /// Reason.
         conflict: NameConflict,
     },
-    /// Its name belongs to another key: it is shown with a part of its own.
+    /// The name belongs to another key: the depot appears with a part of its own key.
     #[error("the name {name:?} belongs to another key: the depot is shown as {shown_as:?}")]
     NameTaken {
         /// The name.
         name: String,
-        /// What stands on the map.
+        /// Name on the map.
         shown_as: String,
     },
-    /// A map holds no more.
+    /// The map is full.
     #[error("the map is full: it holds {MAX_ITEMS} depots at most")]
     Full,
 }
 
-/// A map with what registered itself.
+/// A map with the registered depots.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Merged {
     /// The map.
     pub map: Map,
-    /// What was not taken as it is, by the key that says it.
+    /// Problems of registrations, by key.
     pub problems: Vec<(PublicKey, RegistrationProblem)>,
 }
 
 impl Registration {
-    /// Whether it is one, whatever map and time.
+    /// Checks that the registration is well-formed, regardless of map and time.
     ///
     /// # Errors
-    /// [`RegistrationProblem`]: it is not to be kept.
+    /// [`RegistrationProblem`] if it must not be stored.
     pub fn check(&self) -> Result<(), RegistrationProblem> {
         if !is_name(&self.name) || self.name.contains(NAME_SEPARATOR) {
             return Err(RegistrationProblem::Name);
@@ -183,14 +191,14 @@ impl Registration {
         Ok(())
     }
 
-    /// Until when it holds.
+    /// Returns the end of its validity.
     #[must_use]
     pub fn until(&self, policy: &RegistrationPolicy) -> Moment {
         self.sent_at + self.valid_for.min(policy.max_valid_for).as_secs_f64()
     }
 
-    /// Whether it takes the place of another one of the same key: the later one does; of two of the
-    /// same time one does, whichever came first.
+    /// Returns true if it replaces another one of the same key: the later one does. Of two with the
+    /// same time, a fixed order decides, whichever came first.
     fn replaces(&self, other: &Self) -> bool {
         let order = |this: &Self| {
             (
@@ -206,17 +214,17 @@ impl Registration {
     }
 }
 
-/// Puts registrations on a map. The outcome hangs on what is given and on nothing else, whatever
-/// the order of registrations.
+/// Adds registrations to a map. The result depends only on the arguments, and not on the order of
+/// registrations.
 ///
-/// - Of each key the latest counts. One from the future, beyond the policy's allowance, or one that
-///   is none, does not count.
-/// - It holds from when it was sent, for as long as it says and the policy allows; then its depot
-///   is stale, and, later, gone.
-/// - What a file says of a depot stays: its name, its site, its addresses. Its registration says
-///   whether it is there, and of which version; of limits the tighter ones count.
-/// - Nobody can take a name from the key that it belongs to, as `names` say: others are
-///   distinguished by their keys. A name that no depot may have does not count.
+/// - The latest registration of each key counts. An invalid one, or one further in the future than
+///   the policy allows, does not count.
+/// - It is valid from the time of sending, for as long as it states and the policy allows. After
+///   that its depot is stale, and later removed.
+/// - A file's description of a depot stays: name, site and addresses. The registration provides
+///   state and version; of the limits, the tighter ones count.
+/// - A name always stays with the key that it belongs to, according to `names`. Other depots of
+///   that name are distinguished by their keys. A registration with a reserved name does not count.
 #[must_use]
 pub fn merge(
     map: &Map,
@@ -281,7 +289,7 @@ pub fn merge(
             .belongs_to(&name, key)
             .unwrap_or_else(|| wanted.get(&name) == Some(&1));
         if let Some(site) = host_sites.get(&name) {
-            // A depot on a host of the map stands where the map has that host.
+            // A depot on a host of the map is located at that host's site.
             depot.site = Some((*site).to_owned());
         }
         if !is_own || taken.contains(&name) {
@@ -316,7 +324,7 @@ fn counts(
     Ok(())
 }
 
-/// Of each limit the lesser one.
+/// Returns the lesser of each limit.
 fn tighter(a: DepotLimits, b: DepotLimits) -> DepotLimits {
     DepotLimits {
         max_rate: match (a.max_rate, b.max_rate) {
@@ -352,8 +360,7 @@ fn depot(registration: &Registration, state: DepotState) -> Depot {
     }
 }
 
-/// The name with a part of the key behind it: a longer one while somebody has that, the whole key
-/// in the end.
+/// Returns the name followed by a part of the key, long enough to be unique, at most the whole key.
 fn told_apart(name: &str, key: &PublicKey, taken: &HashSet<String>) -> String {
     let key = key.to_string();
     let digits = key

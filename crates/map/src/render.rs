@@ -12,13 +12,13 @@ use crate::model::{
     SiteKind,
 };
 
-/// No line is wider, in columns of a terminal.
+/// Maximum width of a line, in terminal columns.
 pub const MAX_COLUMNS: usize = 100;
-/// Between columns.
+/// Gap between columns.
 const GAP: usize = 2;
 
-/// The map as tables, with the notes of how it was read below them; empty sections are left out.
-/// Depots' states are reported as of `now`.
+/// Formats the map as tables, followed by the notes of its reader. Empty sections are left out.
+/// `now` is the time for the states of depots.
 #[must_use]
 pub fn tables(map: &Map, now: Moment) -> String {
     let mut out = String::new();
@@ -65,7 +65,7 @@ pub fn tables(map: &Map, now: Moment) -> String {
     out
 }
 
-/// A text in lines that fit.
+/// Wraps a text.
 fn wrapped(text: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -197,8 +197,8 @@ fn is_vague(direction: &Direction) -> bool {
         .is_some_and(|capacity| capacity.source != CapacitySource::Stated)
 }
 
-/// Writes a table, if it has rows: `title` stands over the first column. Columns in which nothing
-/// stands are left out.
+/// Writes a table if it has rows. `title` is the heading of the first column. Empty columns are
+/// left out.
 fn table(out: &mut String, title: &str, heads: &[&str], rows: Vec<Vec<String>>) {
     if rows.is_empty() {
         return;
@@ -240,8 +240,8 @@ fn table(out: &mut String, title: &str, heads: &[&str], rows: Vec<Vec<String>>) 
     out.push('\n');
 }
 
-/// The widths that columns get of a line: what they want, or, where that is too much, as much as
-/// all that want more.
+/// Returns the widths of columns in a line: the wanted ones, or, if they do not fit, an equal
+/// maximum for all.
 fn shared(wanted: &[usize]) -> Vec<usize> {
     let gaps = GAP * wanted.len().saturating_sub(1);
     let room = MAX_COLUMNS.saturating_sub(gaps);
@@ -250,7 +250,7 @@ fn shared(wanted: &[usize]) -> Vec<usize> {
     wanted.iter().map(|width| (*width).min(most)).collect()
 }
 
-/// A text in so many columns: where it is cut off, its last one is an ellipsis.
+/// Fits a text into so many columns. If it is cut off, it ends with an ellipsis.
 fn fitted(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();

@@ -1,5 +1,5 @@
-//! `routes.toml` for routes that were chosen: the table by which depots, clients and on-ramps know
-//! them (its format stands in docs/onramp.md).
+//! `routes.toml` for chosen routes: the table that depots, clients and on-ramps read (its format is
+//! described in docs/onramp.md).
 
 use std::ops::RangeInclusive;
 
@@ -11,26 +11,26 @@ use serde::Serialize;
 use crate::check::shown;
 use crate::model::{Map, SessionEnd};
 
-/// A rule of the table: destinations, and the way to them.
+/// A rule of the table: destinations, and the route to them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChosenRoute {
     /// Names and networks of destinations.
     pub to: Vec<String>,
-    /// Their ports; all if there is none.
+    /// Ports of the destinations; all if it is empty.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Depots to pass.
     pub via: Route,
-    /// Where the session ends; `None` where destinations are connected to directly, without one.
+    /// End of the session. `None` means a direct connection without a session.
     pub end: Option<SessionEnd>,
-    /// Whether it is taken also where no gain is expected.
+    /// If true, the route is used even if no gain is expected.
     pub always: bool,
-    /// Whether a direct connection takes its place where it fails before anything was sent.
+    /// If true, a direct connection replaces the route if it fails before anything was sent.
     pub fall_back: bool,
-    /// Why it was chosen, for people: a comment above the rule.
+    /// Reason for the choice, as a comment above the rule.
     pub reason: Option<String>,
 }
 
-/// Why there is no such rule.
+/// Reason why a rule is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ChosenRouteError {
     /// The host is not on the map.
@@ -39,19 +39,19 @@ pub enum ChosenRouteError {
     /// A depot is not on the map.
     #[error("there is no depot {0:?} on the map")]
     NoDepot(String),
-    /// A depot that fell silent.
+    /// A depot has fallen silent: choose another route.
     #[error("the depot {0:?} has fallen silent: choose another way")]
     StaleDepot(String),
-    /// A destination that is none.
+    /// A destination is invalid.
     #[error("a route leads to nobody, or to what is no host: {0}")]
     To(String),
-    /// Ports that are none.
+    /// The ports are invalid.
     #[error("the ports of a route are 1 to 65535, the first of a range no greater than the last")]
     Ports,
-    /// Depots are passed and the session ends nowhere.
+    /// The route passes depots, but its session has no end: state where it ends.
     #[error("a route through depots must say where the session ends")]
     NoEnd,
-    /// Too many depots.
+    /// There are too many depots.
     #[error(transparent)]
     Route(#[from] RouteError),
 }
@@ -95,12 +95,12 @@ const fn is_true(value: &bool) -> bool {
 }
 
 impl ChosenRoute {
-    /// The rule for a host of a map, to which sessions go through these depots, each at its first
-    /// address and with its key. It falls back to a direct connection, and is taken where a gain is
-    /// expected.
+    /// Creates the rule for sessions to a host of a map through these depots, each at its first
+    /// address and with its key. The rule is used if a gain is expected, and falls back to a direct
+    /// connection.
     ///
     /// # Errors
-    /// [`ChosenRouteError`] where the map has not what is named.
+    /// [`ChosenRouteError`] if the host or a depot is not on the map.
     pub fn through(map: &Map, host: &str, depots: &[&str]) -> Result<Self, ChosenRouteError> {
         let host = map
             .host(host)
@@ -177,11 +177,11 @@ impl ChosenRoute {
     }
 }
 
-/// The text of a table with these rules, the first that fits deciding; `heading` stands above it as
-/// a comment.
+/// Formats a table of these rules, of which the first match decides. `heading` becomes a comment at
+/// the top.
 ///
 /// # Errors
-/// [`ChosenRouteError`]: a rule that the table can't have.
+/// [`ChosenRouteError`] if a rule is invalid.
 pub fn routes_toml(heading: &str, routes: &[ChosenRoute]) -> Result<String, ChosenRouteError> {
     let mut text = comment(heading);
     for route in routes {
@@ -190,13 +190,13 @@ pub fn routes_toml(heading: &str, routes: &[ChosenRoute]) -> Result<String, Chos
         let table = Table {
             route: vec![route.rule()?],
         };
-        // Strings, lists and truths can always be written.
+        // Strings, lists and booleans can always be written.
         text.push_str(&toml::to_string(&table).unwrap_or_default());
     }
     Ok(text)
 }
 
-/// Each line of a text as a comment.
+/// Formats each line of a text as a comment.
 fn comment(text: &str) -> String {
     text.lines()
         .map(|line| format!("# {}\n", printable(line.as_bytes())))

@@ -1,4 +1,4 @@
-//! A map as a whole; formats have their own tests.
+//! Maps as a whole; formats have their own tests.
 
 mod file;
 mod graph;
@@ -13,7 +13,7 @@ use longhaul_proto::PublicKey;
 
 use crate::{Map, MapFault, Position, fuzzing, great_circle};
 
-/// The map that has everything that a file can say.
+/// Returns a map with everything that a file can have.
 fn everything() -> Map {
     crate::file::read(fuzzing::EVERYTHING, Path::new("map.toml")).unwrap()
 }
@@ -23,7 +23,7 @@ fn key(byte: u8) -> PublicKey {
 }
 
 #[test]
-fn great_circles_are_as_long_as_they_are() {
+fn great_circles_have_their_known_lengths() {
     let new_york = Position {
         latitude: 40.6413,
         longitude: -73.7781,
@@ -68,7 +68,7 @@ fn json_says_units_and_comes_back() {
 }
 
 #[test]
-fn what_two_maps_have_in_common_is_a_fault_and_changes_nothing() {
+fn joining_maps_with_a_common_name_fails_without_effect() {
     let mut map = everything();
     let other = Map {
         sites: vec![map.sites[0].clone()],

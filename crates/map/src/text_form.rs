@@ -1,6 +1,6 @@
-//! How values of other crates stand in JSON.
+//! JSON forms of types from other crates.
 
-/// As the text that they print as and read back from.
+/// A value in its text form.
 pub mod text {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -20,7 +20,7 @@ pub mod text {
     }
 }
 
-/// The same, or nothing.
+/// An optional value in its text form.
 pub mod optional_text {
     use std::fmt::Display;
     use std::str::FromStr;
@@ -61,7 +61,7 @@ pub mod bits_per_second {
     }
 }
 
-/// The same, or nothing.
+/// An optional rate as a number of bit/s.
 pub mod optional_bits_per_second {
     use quantities::Rate;
     use serde::{Deserialize, Deserializer, Serializer, de};
@@ -82,7 +82,7 @@ pub mod optional_bits_per_second {
     }
 }
 
-/// A length of time as a number of seconds.
+/// A duration as a number of seconds.
 pub mod seconds {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Whether a record can be.
+//! Validation of records.
 
 use std::time::Duration;
 
@@ -7,38 +7,39 @@ use longhaul_proto::text::is_printable;
 use crate::Moment;
 use crate::record::{Distribution, Kind, Record};
 
-/// Longest name of an end, in bytes.
+/// Maximum length of an end's name, in bytes.
 const MAX_END_BYTES: usize = 253;
-/// Longest name of a congestion control, in bytes (`TCP_CA_NAME_MAX` is 16).
+/// Maximum length of a congestion control's name, in bytes (`TCP_CA_NAME_MAX` is 16).
 const MAX_CONTROL_BYTES: usize = 32;
-/// Longest name of a program, in bytes, and longest error of a router.
+/// Maximum length of a program's name, and of a router's error, in bytes.
 const MAX_WORD_BYTES: usize = 64;
-/// Most streams.
+/// Maximum number of streams.
 const MAX_STREAMS: u32 = 10_000;
-/// Most intervals, and most bins of a histogram.
+/// Maximum number of intervals, and of bins of a histogram.
 pub(crate) const MAX_INTERVALS: usize = 10_000;
-/// Most routers on the way: the greatest time to live of a packet.
+/// Maximum number of routers on the path: the greatest time to live of a packet.
 pub(crate) const MAX_TRACE_HOPS: usize = 255;
-/// What rounding may make of numbers that are in order.
+/// Relative rounding error that is tolerated in the order of numbers.
 const ROUNDING: f64 = 1e-9;
 
-/// Against what records of others are held.
+/// Limits for records of others.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
-    /// How far the reporter's clock may be ahead.
+    /// Maximum time by which the reporter's clock may be ahead.
     pub max_clock_ahead: Duration,
-    /// How old a measurement may be.
+    /// Maximum age of a measurement.
     pub max_age: Duration,
-    /// How long one may take.
+    /// Maximum duration of a measurement.
     pub max_duration: Duration,
-    /// The greatest rate, in bit/s.
+    /// Maximum rate, in bit/s.
     pub max_rate_bps: f64,
-    /// The greatest round trip or delay.
+    /// Maximum round trip or delay.
     pub max_time: Duration,
 }
 
 impl Default for Bounds {
-    /// Half a minute ahead, a week old, a week long, 10 Tbit/s, a minute.
+    /// Returns the default bounds: half a minute ahead, a week old, a week long, 10 Tbit/s, a
+    /// minute.
     fn default() -> Self {
         Self {
             max_clock_ahead: Duration::from_secs(30),
@@ -50,79 +51,80 @@ impl Default for Bounds {
     }
 }
 
-/// Why a record is not one.
+/// Fault of a record.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum RecordFault {
-    /// An end that is none.
+    /// An end is malformed: write 1 to 253 printable characters without blanks.
     #[error("{field}: an end of a path is 1 to 253 printable characters without blanks")]
     End {
         /// `from` or `to`.
         field: &'static str,
     },
-    /// Both ends are the same.
+    /// Both ends are the same, which is not a path.
     #[error("from and to are the same: that is no path")]
     NoPath,
-    /// It is from the future: set the reporter's clock.
+    /// The measurement is in the future: set the reporter's clock.
     #[error("the measurement is from {ahead_s:.0} s in the future: set the reporter's clock")]
     Future {
-        /// By how much.
+        /// Time by which it is ahead, in seconds.
         ahead_s: f64,
     },
-    /// It is too old.
+    /// The measurement is too old.
     #[error("the measurement is {age_s:.0} s old: that is too old to be kept")]
     Old {
-        /// How old it is.
+        /// Age in seconds.
         age_s: f64,
     },
-    /// A number that can't be.
+    /// A number is out of range: check its unit.
     #[error("{field}: {value} is not within {least} to {most}: check its unit")]
     Value {
-        /// Which one.
+        /// Name of the field.
         field: &'static str,
         /// The number.
         value: f64,
-        /// The least that can be.
+        /// Minimum.
         least: f64,
-        /// The greatest.
+        /// Maximum.
         most: f64,
     },
-    /// Numbers that contradict each other.
+    /// The minimum, median, mean, 95th percentile and maximum are not in order.
     #[error(
-        "{field}: the least, the median, the mean, the 95th percentile and the greatest are not in order"
+        "{field}: the least, the median, the mean, the 95th percentile and the greatest are not in \
+        order"
     )]
     Order {
-        /// Which ones.
+        /// Name of the field.
         field: &'static str,
     },
-    /// What the kind of the record says is there is not.
+    /// A value that the record's kind requires is missing.
     #[error("a measurement of this kind has {field}")]
     Missing {
-        /// What is missing.
+        /// Name of the field.
         field: &'static str,
     },
-    /// Too much of something.
+    /// A list is too long.
     #[error("{field}: at most {most}")]
     TooMany {
-        /// Of what.
+        /// Name of the field.
         field: &'static str,
-        /// How much there may be.
+        /// Maximum number of elements.
         most: usize,
     },
-    /// A text that can't be.
+    /// A text is too long, or has unprintable characters: shorten it, or remove them.
     #[error("{field}: write at most {most} printable characters")]
     Text {
-        /// Which one.
+        /// Name of the field.
         field: &'static str,
-        /// How many there may be.
+        /// Maximum number of characters.
         most: usize,
     },
 }
 
 impl Record {
-    /// Whether it can be, as of `now_ms`.
+    /// Checks the record as of `now_ms`.
     ///
     /// # Errors
-    /// [`RecordFault`]: the first thing that can't.
+    /// [`RecordFault`] names the first fault.
     pub fn check(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
         for (field, end) in [("from", &self.from), ("to", &self.to)] {
             let fits = (1..=MAX_END_BYTES).contains(&end.len())
@@ -159,7 +161,7 @@ impl Record {
 
     fn check_time(&self, now_ms: Moment, bounds: &Bounds) -> Result<(), RecordFault> {
         let seconds = |ms: u64| ms as f64 / 1000.0;
-        // It is reported when it is over.
+        // A measurement is reported when it is over.
         let end_ms = self
             .start_ms
             .saturating_add((self.duration_s * 1000.0) as u64);
@@ -215,7 +217,7 @@ impl Record {
         values.rtt.map_or(Ok(()), |rtt| {
             distribution("values.rtt", &rtt, 0.0, most_time)
         })?;
-        // Clocks of two ends differ: a delay one way may seem to be negative.
+        // The clocks of two ends differ, so a one-way delay may seem negative.
         values.delay.map_or(Ok(()), |delay| {
             distribution("values.delay", &delay, -most_time, most_time)
         })?;

@@ -1,4 +1,4 @@
-//! What must hold for whatever others say that they measured; see [`longhaul_proto::fuzzing`].
+//! Properties that must hold for any measurement of others; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
@@ -7,18 +7,18 @@ use longhaul_proto::fuzzing::{Seed, Target, assert_one_line, texts};
 
 use crate::{Bounds, Record, pscheduler};
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[Target {
     name: "pscheduler",
     property: archived,
     seeds,
 }];
 
-/// The time as of which records are checked: a minute after those of the seeds began.
+/// Time as of which records are checked: a minute after those of the seeds began.
 pub const NOW_MS: u64 = 1_791_990_460_000;
 
-/// Any text as what pScheduler archives: a record, or one line that says why not. A record that
-/// passes the check can be kept and reported again.
+/// Parses any text as what pScheduler archives. The result is a record, or a one-line error. A
+/// record that passes the check can be stored and reported again.
 fn archived(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -32,7 +32,7 @@ fn archived(data: &[u8]) {
     }
 }
 
-/// What holds of every record that passed the check.
+/// Checks the properties of every record that passed the check.
 pub fn holds(record: &Record) {
     let json = serde_json::to_string(record).unwrap();
     assert!(serde_json::from_str::<Record>(&json).is_ok());
@@ -47,7 +47,7 @@ pub fn holds(record: &Record) {
     }
 }
 
-/// One run: its test, and its result.
+/// Returns a run with a test and its result.
 fn run(test: &str, spec: &str, result: &str) -> String {
     format!(
         r#"{{"id": "0d7b3c1e-1c1e-4b7e-9a53-0f6d7a2f9c11",
@@ -58,8 +58,8 @@ fn run(test: &str, spec: &str, result: &str) -> String {
     )
 }
 
-/// A result of each test that is read, by its name: the test, what its specification adds, and what
-/// came out.
+/// A result of each supported test, by name: the test, additions to its specification, and the
+/// result.
 pub const RUNS: [(&str, &str, &str, &str); 6] = [
     (
         "throughput",
@@ -108,7 +108,7 @@ pub const RUNS: [(&str, &str, &str, &str); 6] = [
     ),
 ];
 
-/// The text of a run of [`RUNS`].
+/// Returns the text of a run of [`RUNS`].
 #[must_use]
 pub fn text(name: &str) -> String {
     let (_, test, spec, result) = RUNS.iter().find(|run| run.0 == name).unwrap();
@@ -174,9 +174,13 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(1000))]
 
-        /// Seeds with bytes changed, left out and repeated.
+        /// Seeds with bytes changed, removed and repeated.
         #[test]
-        fn what_is_near_the_seeds_holds(target in any::<prop::sample::Index>(), seed in any::<prop::sample::Index>(), changes in prop::collection::vec((any::<usize>(), any::<u8>(), 0u8..4), 0..6)) {
+        fn what_is_near_the_seeds_holds(
+            target in any::<prop::sample::Index>(),
+            seed in any::<prop::sample::Index>(),
+            changes in prop::collection::vec((any::<usize>(), any::<u8>(), 0u8..4), 0..6),
+        ) {
             let target = target.get(super::TARGETS);
             let seeds = (target.seeds)();
             let data = longhaul_proto::fuzzing::changed(&seed.get(&seeds).1, &changes);

@@ -1,14 +1,14 @@
-//! What was measured of paths. Values and texts in and out: no I/O, no clock.
+//! Measurements of paths. Values and texts in and out: no I/O, no clock.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`Record`] (`record`) | one measurement: between whom, when, how, under which conditions, and what came out |
-//! | `check` | whether a record can be: what others send is held against bounds and a clock |
+//! | [`Record`] (`record`) | one measurement: ends, time, method, conditions and values |
+//! | `check` | validation of others' records against bounds and a clock |
 //! | [`Sample`] (`sample`) | a record as single values of quantities, each exact or a lower bound |
 //! | [`pscheduler`] | the JSON that pScheduler hands to its archivers, read and written |
 
 #![forbid(unsafe_code)]
-// Much of what is read here was written by others.
+// Most of the input here comes from others.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 mod check;

@@ -1,20 +1,24 @@
-//! The JSON that pScheduler hands to its archivers: perfSONAR's way of reporting measurements. Its
-//! HTTP archiver sends one object for each run, with PUT or POST.
+//! The JSON that pScheduler, the measurement system of perfSONAR, hands to its archivers. Its HTTP
+//! archiver sends one object per run, with PUT or POST.
 //!
-//! | test | read as | written from |
+//! | test | read as | content |
 //! |---|---|---|
-//! | `throughput` | [`Kind::Throughput`]: the summary's rate, its intervals, retransmits; loss and jitter of UDP | the same |
-//! | `rtt` | [`Kind::Rtt`]: the least, mean, greatest and quantiles of round trips; loss | the same, without single round trips |
-//! | `latency`, `latencybg` | [`Kind::Latency`]: delays of `histogram-latency`; loss. Without a histogram, [`Kind::Loss`] | a record with a histogram, or with loss alone |
-//! | `trace` | [`Kind::Trace`]: the first path | the same |
+//! | `throughput` | [`Kind::Throughput`] | rate, intervals, retransmits; loss and jitter of UDP |
+//! | `rtt` | [`Kind::Rtt`] | minimum, mean, maximum and quantiles of round trips; loss |
+//! | `latency`, `latencybg` | [`Kind::Latency`] | delays of `histogram-latency`; loss |
+//! | the same without a histogram | [`Kind::Loss`] | loss |
+//! | `trace` | [`Kind::Trace`] | the first path |
 //!
-//! `histogram-latency` has delays divided by the bucket width of the test's specification, 1 ms
-//! unless it says otherwise. Durations are ISO 8601, without years and months. The round trips that
-//! `throughput` reports have no unit that all tools keep to: they are not read.
+//! Records are written in the same way. Single round trips of `rtt` are not written, and `latency`
+//! needs a histogram or a loss.
 //!
-//! What a record says and pScheduler has no place for (method, limit, reporter) stands in
-//! `reference.longhaul` of what is written. Of that only the limit is read again: who reports is
-//! known by who sends, not by what is sent.
+//! `histogram-latency` has delays divided by the bucket width of the test's specification, 1 ms by
+//! default. Durations are ISO 8601, without years and months. The round trips in `throughput` are
+//! not read, because tools do not agree on their unit.
+//!
+//! Information for which pScheduler has no field (method, limit, reporter) is written to
+//! `reference.longhaul`. Only the limit is read from there: the reporter is identified by the
+//! sender, not by the content.
 
 mod read;
 mod time;
@@ -24,7 +28,7 @@ pub use read::{ReadError, read};
 pub use time::{read_duration, write_duration};
 pub use write::{WriteError, write};
 
-/// Seconds: pScheduler's width of a histogram's bins where a specification names none.
+/// Default width of histogram bins in pScheduler, in seconds.
 const DEFAULT_BUCKET_WIDTH: f64 = 0.001;
 
 #[cfg(doc)]

@@ -1,4 +1,4 @@
-//! One measurement.
+//! Record of one measurement.
 
 use std::net::IpAddr;
 
@@ -8,211 +8,210 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Moment, text_form};
 
-/// What was measured of the path from one end to another, once. What is not known is left out.
-/// Times are in seconds unless a field says otherwise.
+/// One measurement of the path from one end to another. Unknown values are left out. Times are in
+/// seconds unless a field says otherwise.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
-    /// Where the path begins: the name of a depot or host, or a key.
+    /// Start of the path: the name of a depot or host, or a key.
     pub from: String,
-    /// Where it ends.
+    /// End of the path.
     pub to: String,
-    /// Who says so.
+    /// Key of the reporter.
     #[serde(with = "text_form::key")]
     pub reporter: PublicKey,
-    /// When it began, in milliseconds since the Unix epoch.
+    /// Start of the measurement, in milliseconds since the Unix epoch.
     pub start_ms: Moment,
-    /// How long it took.
+    /// Duration of the measurement.
     pub duration_s: f64,
-    /// What was measured.
+    /// Kind of measurement.
     pub kind: Kind,
-    /// With what.
+    /// Method of measurement.
     pub method: Method,
-    /// Under which conditions.
+    /// Conditions of the measurement.
     #[serde(default)]
     pub conditions: Conditions,
-    /// What came out.
+    /// Measured values.
     pub values: Values,
 }
 
-/// What was measured.
+/// Kind of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// What the path carries: `values.rate_bps` is there.
+    /// Rate of the path: `values.rate_bps` is present.
     Throughput,
-    /// There and back again: `values.rtt` is there.
+    /// Round trip: `values.rtt` is present.
     Rtt,
-    /// One way: `values.delay` is there.
+    /// One-way delay: `values.delay` is present.
     Latency,
-    /// What gets lost: `values.loss` is there.
+    /// Loss: `values.loss` is present.
     Loss,
-    /// The routers on the way: `values.hops` is there.
+    /// Routers on the path: `values.hops` is present.
     Trace,
 }
 
-/// What it was measured with.
+/// Method of measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Method {
     /// Traffic that was sent to measure.
     Probe,
-    /// A copy, as its client saw it.
+    /// A copy, as seen by its client.
     Transfer,
-    /// A hop of a session, as its depot saw it.
+    /// A hop of a session, as seen by its depot.
     Relay,
-    /// Another program that sent traffic to measure, as its archive has it.
+    /// Another program that sent traffic to measure, as recorded in its archive.
     Archive,
 }
 
 impl Method {
-    /// Whether traffic was sent only to measure.
+    /// Returns true if traffic was sent only to measure.
     #[must_use]
     pub const fn is_active(self) -> bool {
         matches!(self, Self::Probe | Self::Archive)
     }
 }
 
-/// Under which conditions it was measured.
+/// Conditions of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Conditions {
-    /// Bytes that were moved.
+    /// Number of bytes that were moved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// Streams at once; the rate is theirs together.
+    /// Number of concurrent streams; the rate is that of all together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub streams: Option<u32>,
-    /// The congestion control, as the system names it.
+    /// Congestion control, as the system names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub congestion_control: Option<String>,
-    /// What held it back for most of the time, in the words of `drs`.
+    /// Dominant limit for most of the time, in the words of `drs`.
     #[serde(
         default,
         with = "text_form::limit",
         skip_serializing_if = "Option::is_none"
     )]
     pub limit: Option<Limit>,
-    /// Packets that were sent.
+    /// Number of packets that were sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub packets: Option<u64>,
-    /// By how much the clocks of the two ends may differ: a delay one way is wrong by up to that.
+    /// Maximum difference between the clocks of the two ends, and so the error of a one-way delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_error_s: Option<f64>,
-    /// The program that measured.
+    /// Program that measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool: Option<String>,
 }
 
-/// What came out of a measurement.
+/// Values of a measurement.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Values {
-    /// Payload, in bit/s.
+    /// Rate of payload, in bit/s.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bps: Option<f64>,
     /// Round-trip times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt: Option<Distribution>,
-    /// Delays one way.
+    /// One-way delays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delay: Option<Distribution>,
-    /// The share of packets or segments that was lost, 0 to 1.
+    /// Share of packets or segments that were lost, 0 to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loss: Option<f64>,
-    /// The mean difference of the delays of packets that follow each other (RFC 3550, section
-    /// 6.4.1).
+    /// Mean difference between the delays of consecutive packets (RFC 3550, section 6.4.1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jitter_s: Option<f64>,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
-    /// The rate over time.
+    /// Rate over time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,
-    /// How often each delay one way was seen.
+    /// Histogram of one-way delays.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub histogram: Vec<HistogramBin>,
-    /// The routers on the way, the first one first.
+    /// Routers on the path, in order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hops: Vec<TraceHop>,
 }
 
-/// Many times in a few numbers.
+/// Summary of many times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Distribution {
-    /// The least.
+    /// Minimum.
     pub min_s: f64,
-    /// The mean.
+    /// Mean.
     pub mean_s: f64,
-    /// The greatest.
+    /// Maximum.
     pub max_s: f64,
-    /// The median.
+    /// Median.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p50_s: Option<f64>,
-    /// One in twenty is greater.
+    /// 95th percentile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub p95_s: Option<f64>,
-    /// The standard deviation.
+    /// Standard deviation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stddev_s: Option<f64>,
-    /// How many there were.
+    /// Number of times.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
 }
 
-/// The rate over a part of a measurement.
+/// Rate over a part of a measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Interval {
-    /// When it began, after the measurement did.
+    /// Start, relative to that of the measurement.
     pub start_s: f64,
-    /// When it ended.
+    /// End, relative to the start of the measurement.
     pub end_s: f64,
-    /// Payload of all streams together, in bit/s.
+    /// Rate of payload of all streams together, in bit/s.
     pub rate_bps: f64,
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retransmits: Option<u64>,
-    /// Whether it was left out of the rate of the whole, as slow start may be.
+    /// If true, the interval is not part of the overall rate, such as one of slow start.
     #[serde(default)]
     pub omitted: bool,
 }
 
-/// How often a delay was seen.
+/// Number of occurrences of a delay.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HistogramBin {
-    /// The delay. It may be negative: the clocks of two ends differ.
+    /// Delay. It may be negative, because the clocks of two ends differ.
     pub delay_s: f64,
-    /// How often.
+    /// Number of occurrences.
     pub count: u64,
 }
 
-/// A router on the way; one that did not answer has nothing.
+/// A router on the path. All fields are empty if it did not answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TraceHop {
-    /// Its address.
+    /// Address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpAddr>,
-    /// Its name.
+    /// Host name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// The round trip to it.
+    /// Round trip to the router.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rtt_s: Option<f64>,
-    /// The number of its autonomous system.
+    /// Number of its autonomous system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autonomous_system: Option<u32>,
-    /// What it said in place of letting pass, in the words of ICMP.
+    /// Error that it returned instead of forwarding, in the words of ICMP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
 impl Distribution {
-    /// Of these times, in any order; none if there are none.
+    /// Summarizes times in any order. Returns `None` if there are none.
     #[must_use]
     pub fn of(times: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = times.to_vec();
@@ -220,7 +219,7 @@ impl Distribution {
         Self::of_bins(&sorted.iter().map(|time| (*time, 1)).collect::<Vec<_>>())
     }
 
-    /// Of times that were seen so often each, the least first; none if none was seen.
+    /// Summarizes times with their counts, in ascending order. Returns `None` if all counts are 0.
     pub(crate) fn of_bins(bins: &[(f64, u64)]) -> Option<Self> {
         let count: u64 = bins
             .iter()
@@ -236,7 +235,7 @@ impl Distribution {
             .iter()
             .map(|(time, count)| (time - mean).powi(2) * (*count as f64 / weight))
             .sum::<f64>();
-        // Nearest rank.
+        // Nearest-rank method.
         let quantile = |share: f64| {
             let rank = (share * weight).ceil().max(1.0);
             let mut below = 0.0;

@@ -1,63 +1,64 @@
-//! A record as single values.
+//! Records as single values.
 
 use drs::Limit;
 
 use crate::Moment;
 use crate::record::{Kind, Record};
 
-/// What of a path is measured, and in which unit. The controller's API has a type of its own, for
-/// those of them that a controller takes.
+/// Measured quantity of a path. The controller's API has its own type, for the quantities that a
+/// controller accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Quantity {
-    /// What it carries, in bit/s.
+    /// Rate of the path, in bit/s.
     Rate,
-    /// The round-trip time, in seconds.
+    /// Round-trip time, in seconds.
     Rtt,
-    /// The delay one way, in seconds.
+    /// One-way delay, in seconds.
     Delay,
-    /// The share of segments or packets that are lost, 0 to 1.
+    /// Share of segments or packets that are lost, 0 to 1.
     Loss,
-    /// The mean difference of delays that follow each other, in seconds.
+    /// Mean difference between consecutive delays, in seconds.
     Jitter,
 }
 
-/// What a value says of its quantity.
+/// Relation of a value to its quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bound {
-    /// It had this value.
+    /// The quantity had this value.
     Exact,
-    /// It had this value or a greater one: the measurement is censored, by something other than the
-    /// path.
+    /// The quantity had this value or a greater one: something other than the path limited the
+    /// measurement.
     AtLeast,
 }
 
 /// One value of one quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// Of what.
+    /// The quantity.
     pub quantity: Quantity,
-    /// The middle of the measurement, in milliseconds since the Unix epoch.
+    /// Middle of the measurement, in milliseconds since the Unix epoch.
     pub at_ms: Moment,
-    /// How much, in the quantity's unit.
+    /// Value in the quantity's unit.
     pub value: f64,
-    /// What it says.
+    /// Relation of the value to the quantity.
     pub bound: Bound,
 }
 
 impl Record {
-    /// The middle of the time that it took.
+    /// Returns the middle of the measurement, in milliseconds since the Unix epoch.
     #[must_use]
     pub fn at_ms(&self) -> Moment {
         let half = (self.duration_s * 500.0).clamp(0.0, 1e15);
         self.start_ms.saturating_add(half as Moment)
     }
 
-    /// Whether its rate is what the path had to offer, or only a lower bound of that.
+    /// Returns `Exact` if the rate is what the path had to offer, and `AtLeast` if it is only a
+    /// lower bound.
     ///
-    /// The path and losses on it are the path's own doing. All else that limits a flow is not:
-    /// programs, buffers, windows, pacing, and a congestion window that still grows. Where the
-    /// limit is not known, a program that was made to fill the path is taken to have done so, a
-    /// copy or a relayed session is not.
+    /// Limits of the path are its capacity and its losses. All other limits of a flow are not:
+    /// programs, buffers, windows, pacing, and a congestion window that still grows. If the limit
+    /// is unknown, active measurements are assumed to fill the path, unlike copies and relayed
+    /// sessions.
     #[must_use]
     pub const fn rate_bound(&self) -> Bound {
         match self.conditions.limit {
@@ -68,9 +69,10 @@ impl Record {
         }
     }
 
-    /// Its values, one by one. Of round trips it is the median (the mean, where that is not known):
-    /// for a path that is what comes next; of a transfer it is the least, since the rest is the
-    /// queue that the transfer itself made.
+    /// Returns the values as single samples.
+    ///
+    /// For round trips of a path, it is the median, or the mean if that is unknown. For those of a
+    /// transfer, it is the minimum, because the transfer's own queue adds to the others.
     pub fn samples(&self) -> impl Iterator<Item = Sample> {
         let at_ms = self.at_ms();
         let values = &self.values;

@@ -1,4 +1,4 @@
-//! Records, and what is made of them.
+//! Records, and samples that are made of them.
 
 mod check;
 mod pscheduler;
@@ -7,10 +7,10 @@ use longhaul_proto::PublicKey;
 
 use crate::{Bound, Conditions, Distribution, Kind, Method, Quantity, Record, Sample, Values};
 
-/// When it is now, in the tests.
+/// Current time in the tests.
 const NOW_MS: u64 = 1_800_000_000_000;
 
-/// A copy of 10 s at 1 Gbit/s that ended just now.
+/// Returns a copy of 10 s at 1 Gbit/s that ended just now.
 fn copy() -> Record {
     Record {
         from: "campus".to_owned(),
@@ -52,13 +52,13 @@ fn a_record_is_reported_value_by_value() {
         panic!("{samples:?}")
     };
     assert_eq!(*rate, sample(middle, 1e9));
-    // Of a copy the least round trip: the others waited in the queue that it made.
+    // For a copy it is the minimum round trip: the others waited in the copy's own queue.
     assert_eq!((rtt.quantity, rtt.value), (Quantity::Rtt, 0.088));
     assert_eq!((loss.quantity, loss.value), (Quantity::Loss, 1e-6));
 }
 
 #[test]
-fn what_something_other_than_the_path_held_back_is_a_lower_bound() {
+fn a_rate_limited_by_something_else_is_a_lower_bound() {
     use drs::Limit;
     let bound = |method, limit| {
         let mut record = copy();
@@ -76,7 +76,7 @@ fn what_something_other_than_the_path_held_back_is_a_lower_bound() {
 }
 
 #[test]
-fn json_leaves_out_what_is_not_known_and_comes_back() {
+fn json_omits_unknown_values_and_round_trips() {
     let record = copy();
     let json = serde_json::to_value(&record).unwrap();
     assert_eq!(json["conditions"]["limit"], "path");
@@ -92,7 +92,7 @@ fn json_leaves_out_what_is_not_known_and_comes_back() {
 }
 
 #[test]
-fn distributions_are_those_of_their_times() {
+fn distributions_summarize_their_times() {
     let times = Distribution::of(&[0.3, 0.1, 0.2, 0.4]).unwrap();
     assert_eq!(
         (

@@ -1,6 +1,6 @@
-//! How values of other crates stand in JSON.
+//! JSON forms of types from other crates.
 
-/// A key as the text that it prints as.
+/// A key in its text form.
 pub mod key {
     use longhaul_proto::PublicKey;
     use serde::{Deserialize, Deserializer, Serializer, de};
@@ -16,7 +16,7 @@ pub mod key {
     }
 }
 
-/// A limit as its word.
+/// A limit as a word.
 pub mod limit {
     use drs::Limit;
     use serde::{Deserialize, Deserializer, Serializer, de};

@@ -1,4 +1,4 @@
-//! What is written as pScheduler's, held against pScheduler's own validators.
+//! Validation of written records by pScheduler's own validators.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -18,10 +18,10 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::Value;
 
-/// Records of each kind that pScheduler's schemas are tried with.
+/// Number of records of each kind to validate.
 const RECORDS: usize = 60;
 
-/// A Python that has jsonschema, if there is one.
+/// Returns a Python interpreter with jsonschema, if there is one.
 fn python() -> Option<&'static str> {
     ["python3", "/usr/bin/python3"].into_iter().find(|python| {
         let asked = Command::new(python)
@@ -32,7 +32,7 @@ fn python() -> Option<&'static str> {
     })
 }
 
-/// Holds runs against the validators: whether all are valid, and what was said.
+/// Validates runs. Returns true if all are valid, and the output.
 fn validate(python: &str, runs: &[Value]) -> (bool, String) {
     let mut check = Command::new(python)
         .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/pscheduler/check.py"))
@@ -170,7 +170,7 @@ fn record(kind: Kind) -> impl Strategy<Value = Record> {
 }
 
 #[test]
-fn pscheduler_takes_what_is_written_for_valid() {
+fn pschedulers_validators_accept_written_records() {
     let Some(python) = python() else {
         eprintln!("left out: no Python with jsonschema here (Debian: python3-jsonschema)");
         return;
@@ -197,7 +197,7 @@ fn pscheduler_takes_what_is_written_for_valid() {
     assert!(valid && faults.is_empty(), "{}", faults.join("\n"));
     assert_eq!(reported.lines().count(), 3 * runs.len());
 
-    // The validators see what is wrong: each of these is refused.
+    // The validators detect faults: each of these is refused.
     let broken = |at: usize, change: fn(&mut Value)| {
         let mut run = runs.get(at * RECORDS).unwrap().clone();
         change(&mut run);
@@ -218,7 +218,7 @@ fn pscheduler_takes_what_is_written_for_valid() {
 }
 
 #[test]
-fn what_the_tests_read_is_what_pscheduler_takes_for_valid() {
+fn pschedulers_validators_accept_the_test_inputs() {
     let Some(python) = python() else {
         eprintln!("left out: no Python with jsonschema here (Debian: python3-jsonschema)");
         return;

@@ -1,7 +1,7 @@
-//! What of a controller's answer or table is gone by, however old, wrong or hostile it is. Pure.
+//! Validation of a controller's answer or table, however old, wrong or hostile it is. Pure.
 //!
-//! Nothing here can make a copy fail: what makes no sense is left out, and what is left is used
-//! beside the direct route, which takes over where it does not do what it should.
+//! Nothing here can make a copy fail. Invalid parts are left out. The rest is used alongside the
+//! direct route, which takes over if a chosen route does not perform.
 #![deny(clippy::indexing_slicing)] // a table comes from the network, or from a file
 
 use std::time::Duration;
@@ -15,59 +15,59 @@ use crate::held::Held;
 use crate::promise;
 use crate::question::{Choice, ChosenRoute, Origin, Question, Spread};
 
-/// What goes direct whatever is said, in bytes: up to this size, set-up through a depot costs more
-/// than it saves.
+/// Size in bytes up to which copies always go direct, because setup through a depot costs more than
+/// it saves.
 pub const SMALL_BYTES: u64 = 256 << 10;
-/// How long a table is good for, whatever it says itself.
+/// Maximum validity of a table, whatever it states.
 pub const MAX_VALIDITY: Duration = Duration::from_secs(3600);
-/// How long after its end a table is still used, with doubt.
+/// Time after its validity for which a table is still used, with less trust.
 pub const MAX_DOUBTED_AGE: Duration = Duration::from_secs(86_400);
-/// How old a table may be that a time is promised by: links change.
+/// Maximum age of a table from which a copy time is promised, because links change.
 pub const PROMISED_FOR: Duration = Duration::from_secs(300);
-/// How far a table may be dated ahead of this machine's clock.
+/// Maximum time by which a table may be dated ahead of this machine's clock.
 const CLOCKS_APART: Duration = Duration::from_secs(300);
-/// Most routes that are used at once.
+/// Maximum number of routes at once.
 pub const MAX_AT_ONCE: usize = 3;
-/// Most routes of one answer that are looked at.
+/// Maximum number of routes of one answer to examine.
 const MAX_LOOKED_AT: usize = 16;
-/// Most depots of a route that is chosen for somebody.
+/// Maximum number of depots in a chosen route.
 const MAX_DEPOTS: usize = 3;
-/// Longest text of a route, and of a line for people, in bytes.
+/// Maximum length of a route's text, and of a line for people, in bytes.
 const MAX_ROUTE_BYTES: usize = 1024;
 const MAX_LINE_BYTES: usize = 300;
-/// The direct route, as routes are written.
+/// Text of the direct route.
 const DIRECT: &str = "direct";
 const NONE_IS_QUICKER: &str = "by the last table, no route is quicker than the direct one";
-/// Most lines for people.
+/// Maximum number of lines for people.
 pub(crate) const MAX_LINES: usize = 5;
 
-/// Why a table or an answer is not gone by.
+/// Reason why a table or an answer is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Ignored {
-    /// There is none.
+    /// There is no table.
     #[error("there is no table of routes")]
     NoTable,
-    /// It was made long ago.
+    /// The table is too old.
     #[error("the table of routes is too old")]
     Stale,
-    /// It is dated ahead.
+    /// The table is dated ahead of this machine's clock.
     #[error("the table of routes is dated ahead of this machine's clock")]
     FromTheFuture,
-    /// It is of what is sent, and this is fetched, or the other way round.
+    /// The table is for the opposite direction.
     #[error("the table of routes is of the other direction")]
     OtherDirection,
-    /// It has nothing of this destination.
+    /// The table does not list the destination.
     #[error("the table of routes has nothing of this destination")]
     Unlisted,
-    /// What it says makes no sense.
+    /// The routes are invalid.
     #[error("what is said of routes makes no sense")]
     Senseless,
-    /// The routes have failed here.
+    /// The routes failed on this machine recently.
     #[error("the routes have failed here lately")]
     Failed,
 }
 
-/// What a controller's answer comes to.
+/// Derives the choice from a controller's answer.
 ///
 /// # Errors
 /// [`Ignored`].
@@ -86,8 +86,8 @@ pub fn of_answer(
     }
     let mut choice = of_options(&answer.routes, question, held)?;
     fall_back(&mut choice, &answer.fall_back, question, held);
-    // What all of them together were to take says nothing of some of them. One that explores may be
-    // the fourth.
+    // The expected time of all routes together says nothing about a subset of them. One that
+    // explores may be the fourth.
     let is_whole = choice.at_once == answer.routes.len().min(MAX_AT_ONCE);
     let seconds = answer
         .seconds
@@ -101,7 +101,7 @@ pub fn of_answer(
     Ok(choice)
 }
 
-/// What a table comes to, at `now_ms`.
+/// Derives the choice from a table, at time `now_ms`.
 ///
 /// # Errors
 /// [`Ignored`].
@@ -189,7 +189,7 @@ fn small(seconds: Option<Spread>) -> Choice {
     }
 }
 
-/// What is promised: how long the routes used take together, beside the direct one.
+/// Returns the promised time: that of the used routes together, alongside the direct one.
 fn promised(
     choice: &Choice,
     together: Option<Spread>,
@@ -206,7 +206,7 @@ fn promised(
     }
 }
 
-/// Whether a destination of a table is the one that is asked about.
+/// Returns true if an entry of a table is for the question's destination.
 fn names(known: &Destination, question: &Question) -> bool {
     let (address, name) = match &question.destination.host {
         Host::Ip(ip) => (Some(*ip), None),
@@ -219,8 +219,8 @@ fn names(known: &Destination, question: &Question) -> bool {
     fits(&known.to) || known.addresses.iter().any(|text| fits(text))
 }
 
-/// The routes that make sense and have not failed: those that are used at once, the one with the
-/// largest share first.
+/// Returns the valid routes that have not failed, to be used at once, the one with the largest
+/// share first.
 fn of_options(
     options: &[RouteOption],
     question: &Question,
@@ -253,7 +253,7 @@ fn of_options(
     })
 }
 
-/// Adds where to go when the routes used fail.
+/// Adds fallback routes.
 fn fall_back(choice: &mut Choice, options: &[RouteOption], question: &Question, held: &Held) {
     for option in options.iter().take(MAX_LOOKED_AT) {
         if let Some(other) = understood(option, question)
@@ -265,7 +265,7 @@ fn fall_back(choice: &mut Choice, options: &[RouteOption], question: &Question, 
     }
 }
 
-/// Whether the one route used is better than the direct one by the figures of who chose it.
+/// Returns true if a single chosen route is better than the direct one by its own source's figures.
 fn is_better(choice: &Choice, direct: Option<&Spread>) -> bool {
     match (choice.used(), direct) {
         ([one], Some(direct)) if !one.route.is_direct() => {
@@ -275,7 +275,7 @@ fn is_better(choice: &Choice, direct: Option<&Spread>) -> bool {
     }
 }
 
-/// The route of an option, if it is one.
+/// Returns the route of an option if it is valid.
 fn understood(option: &RouteOption, question: &Question) -> Option<ChosenRoute> {
     let route = read(option)?;
     let passes_the_end = route
@@ -296,7 +296,7 @@ fn understood(option: &RouteOption, question: &Question) -> Option<ChosenRoute> 
         .map(|passed| printable_within(passed.depot.as_bytes(), MAX_LINE_BYTES));
     let depots: Vec<String> = names.take(MAX_DEPOTS).collect();
     Some(ChosenRoute {
-        // Names are for people and reports; where they do not fit the route they say nothing of it.
+        // Names are for people and reports. If they do not fit the route, they are left out.
         depots: if depots.len() == route.hops().len() {
             depots
         } else {
@@ -317,7 +317,7 @@ fn read(option: &RouteOption) -> Option<Route> {
     (route.hops().len() <= MAX_DEPOTS).then_some(route)
 }
 
-/// Whether these can be three quantiles of a time or a rate.
+/// Returns true if these can be three quantiles of a time or a rate.
 pub(crate) fn is_sound(spread: &Spread) -> bool {
     spread.p10 > 0.0
         && spread.p10 <= spread.p50

@@ -1,5 +1,5 @@
-//! The last tables that a controller gave, on this machine's disk, one for what is sent and one for
-//! what is fetched: what a client goes by at once, and while the controller does not answer.
+//! The last tables of a controller on this machine's disk, one for sending and one for fetching. A
+//! client uses them at once, and while the controller does not answer.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
 use std::path::PathBuf;
@@ -13,24 +13,23 @@ use crate::held::HeldFile;
 use crate::question::{Choice, Question};
 use crate::source::{Answer, RouteSource};
 
-/// Longest file that is read or written, in bytes.
+/// Maximum size of a file, in bytes.
 pub const MAX_BYTES: usize = 4 << 20;
-/// Their names: of the table for what is sent, and of the one for what is fetched.
+/// Names of the files: of the table for sending, and of that for fetching.
 pub const FILES: [&str; 2] = ["routes.json", "fetching.json"];
-/// The form of the files.
+/// Format version of the files.
 const FORMAT: u32 = 1;
 
-/// The files.
+/// Directory of the cached tables.
 #[derive(Debug, Clone)]
 pub struct Cache {
-    /// Their folder, which is there.
+    /// The directory, which exists.
     pub dir: PathBuf,
-    /// The controller whose tables are gone by, as its settings name it: what another one gave
-    /// counts for nothing.
+    /// URL of the controller as its settings name it. Tables of other controllers are ignored.
     pub controller: String,
 }
 
-/// What a file holds.
+/// Content of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Kept {
     format: u32,
@@ -39,22 +38,23 @@ struct Kept {
 }
 
 impl Cache {
-    /// The file of the table for what is sent, or fetched.
+    /// Returns the file of the table for fetching if `receives`, else for sending.
     #[must_use]
     pub fn file(&self, receives: bool) -> PathBuf {
         let [sent, fetched] = FILES;
         self.dir.join(if receives { fetched } else { sent })
     }
 
-    /// The table for what is sent, or fetched, if there is one that can be read.
+    /// Returns the table for fetching if `receives`, else for sending, if it exists and can be
+    /// read.
     #[must_use]
     pub fn table(&self, receives: bool) -> Option<RouteTable> {
         let content = read_within(&self.file(receives), MAX_BYTES as u64)?;
         read(&content, &self.controller)
     }
 
-    /// Keeps a table in place of the one before for the same direction. One that is too long loses
-    /// its last destinations.
+    /// Replaces the stored table of the same direction. A table that is too long loses its last
+    /// destinations.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -78,25 +78,25 @@ impl Cache {
     }
 }
 
-/// Reads the content of such a file, of this controller's.
+/// Parses such a file, if it is from this controller.
 pub(crate) fn read(content: &[u8], controller: &str) -> Option<RouteTable> {
     let kept: Kept = serde_json::from_slice(content).ok()?;
     (kept.format == FORMAT && kept.controller == controller).then_some(kept.table)
 }
 
-/// The tables as a source.
+/// The cached tables as a source of routes.
 #[derive(Debug, Clone)]
 pub struct CacheSource {
-    /// Where they are.
+    /// The cache.
     pub cache: Cache,
-    /// The routes that failed here.
+    /// Routes that failed on this machine.
     pub held: HeldFile,
-    /// The time, in milliseconds since the Unix epoch.
+    /// Clock in milliseconds since the Unix epoch.
     pub now_ms: fn() -> u64,
 }
 
 impl CacheSource {
-    /// What the table for that direction says.
+    /// Derives the choice from the table for the question's direction.
     ///
     /// # Errors
     /// [`Ignored`].

@@ -1,8 +1,8 @@
-//! All sources of a client as one: what is known here is answered at once, and what the controller
-//! says comes meanwhile.
+//! All sources of a client in one. It answers at once from local knowledge, and the controller's
+//! answer follows.
 //!
-//! Nobody waits for a controller. What is known on this machine takes a read of two files of
-//! bounded length; the controller is asked beside, and what it says is used when it is there.
+//! A client never waits for a controller. Local knowledge takes a read of two files of bounded
+//! length. The controller is asked concurrently, and its answer is used when it arrives.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,62 +20,63 @@ use crate::held::HeldFile;
 use crate::question::{Choice, Question};
 use crate::source::{NoRoutes, RouteSource};
 
-/// A table that is younger than this is not fetched again.
+/// Age of a table before which it is not fetched again.
 const FETCHED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 
-/// The file of rules, beside the keys.
+/// File of routing rules, in the directory of the keys.
 const ROUTES_FILE: &str = "routes.toml";
-/// What is kept of controllers, beneath what commands leave for each other.
+/// Directory for the state of controllers, within the state directory of all commands.
 const STATE: &str = "control";
 
-/// Why a file that a person wrote is of no use.
+/// Reason why a user's file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
-    /// Which controller is asked.
+    /// The settings of the controller are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The rules.
+    /// The routing rules are invalid.
     #[error(transparent)]
     Routes(#[from] RoutesError),
-    /// Where they lie.
+    /// The directory of the files is unknown.
     #[error(transparent)]
     Home(#[from] home::HomeError),
-    /// The certificates of authorities.
+    /// The certificates of authorities are invalid.
     #[error(transparent)]
     Tls(#[from] longhaul_control_client::TlsError),
 }
 
-/// See the module.
+/// Source of routes of a client: rules, the cached tables, and the controller.
 #[derive(Debug, Clone)]
 pub struct ClientSource {
     file: FileSource,
     asked: Option<Asked>,
 }
 
-/// A controller that is asked, and what is kept of it.
+/// A controller and the local state about it.
 #[derive(Debug, Clone)]
 struct Asked {
     cache: CacheSource,
     controller: ControllerSource,
-    /// What is kept of it lies here.
+    /// Directory of the state.
     state: PathBuf,
 }
 
 impl ClientSource {
-    /// That of this user: `routes.toml` and `controller.toml` beside the keys, asked as `key`.
+    /// Creates the source of this user, from `routes.toml` and `controller.toml` in the directory
+    /// of the keys. `key` authenticates to the controller.
     ///
     /// # Errors
-    /// [`SourceError`]: a file is there and of no use.
+    /// [`SourceError`] if a file exists but is invalid.
     pub fn of_home(key: &SigningKey) -> Result<Self, SourceError> {
         let dir = home::dir()?;
         let state = home::state_dir().map(|state| state.join(STATE));
         Self::of(&dir, state, key)
     }
 
-    /// With the files of `dir`, keeping what there is to keep in `state`.
+    /// Creates the source from the files in `dir`, with its state in `state`.
     ///
     /// # Errors
-    /// As [`Self::of_home`].
+    /// As for [`Self::of_home`].
     pub fn of(dir: &Path, state: Option<PathBuf>, key: &SigningKey) -> Result<Self, SourceError> {
         let file = FileSource::new(RouteTable::load(&dir.join(ROUTES_FILE))?);
         let settings = Settings::load(&dir.join(settings::FILE))?;
@@ -94,27 +95,27 @@ impl ClientSource {
         Ok(Self { file, asked })
     }
 
-    /// Whether there is anybody to ask but the file.
+    /// Returns true if a controller is configured.
     #[must_use]
     pub const fn has_controller(&self) -> bool {
         self.asked.is_some()
     }
 
-    /// Who is asked, and where what is kept of it lies.
+    /// Returns the controller, and the directory of its state.
     #[must_use]
     pub fn controller(&self) -> Option<(&Arc<Controller>, &Path)> {
         let asked = self.asked.as_ref()?;
         Some((asked.controller.controller(), &asked.state))
     }
 
-    /// Where the controller is that is asked.
+    /// Returns the URL of the controller.
     #[must_use]
     pub fn controller_url(&self) -> Option<&str> {
         Some(self.asked.as_ref()?.cache.cache.controller.as_str())
     }
 
-    /// What is known on this machine: by the file, else by the last table, else that nothing is.
-    /// Asks nobody.
+    /// Returns the choice by local knowledge: by the file, else by the last table, else direct.
+    /// Sends no request.
     pub async fn at_once(&self, question: &Question) -> Choice {
         if let Ok(choice) = self.file.routes(question).await {
             return choice;
@@ -128,16 +129,16 @@ impl ClientSource {
         }
     }
 
-    /// What the file says; nobody else is asked then.
+    /// Returns the choice by the file, if it has a rule. Then no other source is asked.
     #[must_use]
     pub fn settled(&self, question: &Question) -> Option<Choice> {
         self.file.choose(question).ok()
     }
 
-    /// What the controller says now.
+    /// Asks the controller.
     ///
     /// # Errors
-    /// [`NoRoutes`]; the answer takes no longer than [`crate::controller::ANSWER_TIMEOUT`].
+    /// [`NoRoutes`]. The answer takes at most [`crate::controller::ANSWER_TIMEOUT`].
     pub async fn asked(&self, question: &Question) -> Result<Choice, NoRoutes> {
         match &self.asked {
             Some(asked) => asked.controller.routes(question).await,
@@ -145,11 +146,11 @@ impl ClientSource {
         }
     }
 
-    /// Fetches the table for what is sent, or fetched, again, if the one that is kept has an age by
-    /// now.
+    /// Fetches the table for fetching if `receives`, else for sending, unless the stored one is
+    /// recent.
     ///
     /// # Errors
-    /// [`ClientError`]: the controller does not give it.
+    /// [`ClientError`] if the controller does not return it.
     pub async fn refresh(&self, receives: bool) -> Result<(), ClientError> {
         let Some(asked) = &self.asked else {
             return Ok(());
@@ -167,7 +168,7 @@ impl ClientSource {
         asked.controller.refresh(receives, &asked.cache.cache).await
     }
 
-    /// Leaves a route alone for a while: it failed.
+    /// Holds a failed route back for a while.
     pub fn hold(&self, to: &Endpoint, route: &Route) {
         if let Some(asked) = &self.asked {
             asked.cache.held.hold(to, route, (asked.cache.now_ms)());

@@ -1,4 +1,4 @@
-//! A controller as a source: asked each time.
+//! A controller as a source of routes, asked each time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,14 @@ use crate::held::HeldFile;
 use crate::question::{Question, Urgency};
 use crate::source::{Answer, NoRoutes, RouteSource};
 
-/// How long a controller may take to answer before it counts as away. Nobody waits for it who could
-/// do something meanwhile.
+/// Time limit of a controller's answer. Clients do something else meanwhile.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// Destinations that a page of a table has.
+/// Number of destinations per page of a table.
 const PAGE: u32 = 500;
-/// Most pages that are asked for.
+/// Maximum number of pages to request.
 const MAX_PAGES: usize = 10;
 
-/// See the module.
+/// Source of routes that asks a controller for each question.
 #[derive(Debug, Clone)]
 pub struct ControllerSource {
     controller: Arc<Controller>,
@@ -29,7 +28,8 @@ pub struct ControllerSource {
 }
 
 impl ControllerSource {
-    /// Asks this one; routes that are held are not taken from it either.
+    /// Creates a source for a controller. Routes that are held back are not accepted from it
+    /// either.
     #[must_use]
     pub fn new(controller: Controller, held: HeldFile, now_ms: fn() -> u64) -> Self {
         Self {
@@ -39,20 +39,25 @@ impl ControllerSource {
         }
     }
 
-    /// Who is asked.
+    /// Returns the controller.
     #[must_use]
     pub fn controller(&self) -> &Arc<Controller> {
         &self.controller
     }
 
-    /// Fetches the whole table for what is sent, or fetched, and keeps it.
+    /// Fetches the whole table for fetching if `receives`, else for sending, and stores it.
     ///
     /// # Errors
-    /// [`ClientError`]: the controller does not give it. A table that cannot be written is none.
+    /// [`ClientError`] if the controller does not return it. A table that cannot be stored is not
+    /// an error.
     pub async fn refresh(&self, receives: bool, cache: &Cache) -> Result<(), ClientError> {
         let table = self.table(receives).await?;
         if let Err(error) = cache.keep(table) {
-            tracing::debug!(file = %cache.file(receives).display(), %error, "the table of routes is not kept");
+            tracing::debug!(
+                file = %cache.file(receives).display(),
+                %error,
+                "the table of routes is not kept"
+            );
         }
         Ok(())
     }
@@ -72,7 +77,7 @@ impl ControllerSource {
             let page = self.controller.table(&query).await?;
             table.destinations.extend(page.destinations);
             table.next = page.next;
-            // All of it is worth no more than what of it is oldest.
+            // The whole table is only as recent as its oldest page.
             table.made_ms = table.made_ms.min(page.made_ms);
             table.valid_until_ms = table.valid_until_ms.min(page.valid_until_ms);
         }
@@ -95,7 +100,7 @@ impl ControllerSource {
     }
 }
 
-/// The destination's host, as a map has it.
+/// Returns the destination's host as maps name it.
 fn host(question: &Question) -> String {
     question.destination.host.to_string()
 }

@@ -1,5 +1,5 @@
-//! `routes.toml` as a source: the first rule that names the destination, if its sessions end at the
-//! destination itself.
+//! `routes.toml` as a source of routes: the first rule that matches the destination, if its
+//! sessions end at the destination itself.
 
 use std::net::IpAddr;
 
@@ -9,23 +9,23 @@ use longhaul_proto::Host;
 use crate::question::{Choice, ChosenRoute, Origin, Question};
 use crate::source::{Answer, NoRoutes, RouteSource};
 
-/// The rules of a file.
+/// Source of routes that follows the rules of a file.
 #[derive(Debug, Clone, Default)]
 pub struct FileSource {
     rules: RouteTable,
 }
 
 impl FileSource {
-    /// By these rules.
+    /// Creates a source from these rules.
     #[must_use]
     pub const fn new(rules: RouteTable) -> Self {
         Self { rules }
     }
 
-    /// What they say.
+    /// Derives the choice from the rules.
     ///
     /// # Errors
-    /// [`NoRoutes::Nothing`].
+    /// [`NoRoutes::Nothing`] if no rule applies.
     pub fn choose(&self, question: &Question) -> Result<Choice, NoRoutes> {
         let to = &question.destination;
         let (address, name): (Option<IpAddr>, Option<&str>) = match &to.host {
@@ -33,7 +33,8 @@ impl FileSource {
             Host::Name(name) => (None, Some(name)),
         };
         let rule = self.rules.rule(address, name, to.port);
-        // A rule without one, or with an off-ramp, is about programs that speak something else.
+        // A rule with another end, or with an off-ramp, is for programs that speak another
+        // protocol.
         let rule = rule.filter(|rule| rule.end == SessionEnd::Destination);
         let rule = rule.ok_or(NoRoutes::Nothing)?;
         let line = rule.line;
@@ -67,7 +68,7 @@ mod tests {
     use crate::question::Urgency;
 
     #[test]
-    fn only_rules_whose_sessions_end_there_are_gone_by() {
+    fn only_rules_with_sessions_to_the_destination_apply() {
         let text = r#"
 [[route]]
 to = ["ramped.example"]

@@ -1,4 +1,4 @@
-//! What must hold of whatever a table of routes, or an answer, says; see
+//! Properties that must hold for any table of routes, and any answer; see
 //! [`longhaul_proto::fuzzing`].
 
 use std::time::Duration;
@@ -11,14 +11,14 @@ use crate::cache;
 use crate::held::Held;
 use crate::question::{Choice, Question, Urgency};
 
-/// The targets of this crate.
+/// Fuzz targets of this crate.
 pub const TARGETS: &[Target] = &[Target {
     name: "route-table",
     property: table,
     seeds,
 }];
 
-/// What [`table`] takes for the controller's name.
+/// URL of the controller in [`table`].
 pub const CONTROLLER: &str = "https://c:1";
 
 fn questions() -> impl Iterator<Item = Question> {
@@ -62,10 +62,10 @@ fn check(choice: &Choice, question: &Question) {
     );
 }
 
-/// Reads a file of a table, a table and an answer, and goes by them.
+/// Parses the input as a cache file, a table and an answer, and derives choices from them.
 ///
 /// # Panics
-/// What must hold does not.
+/// A property does not hold.
 pub fn table(input: &[u8]) {
     let now_ms = Duration::from_secs(1_800_000_000).as_millis() as u64;
     let kept = cache::read(input, CONTROLLER);
@@ -78,7 +78,7 @@ pub fn table(input: &[u8]) {
                 receives: table.receives,
                 ..question.clone()
             };
-            // As it is dated, and as if it were new.
+            // At its own date, and as if it were new.
             for now in [now_ms, table.made_ms] {
                 if let Ok(choice) = belief::of_table(table, &question, now, &held) {
                     check(&choice, &question);

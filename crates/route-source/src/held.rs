@@ -1,6 +1,5 @@
-//! Routes that failed this machine, and are left alone for a while: what a source that is wrong or
-//! lies is remembered by. Kept on the disk, never taken from a table, and nothing that anybody has
-//! to keep.
+//! Routes that failed on this machine, and are held back for a while. This limits the damage of a
+//! wrong or hostile source. The record is kept on disk, never taken from a table, and may be lost.
 #![deny(clippy::indexing_slicing)] // what is read here comes from a file
 
 use std::path::PathBuf;
@@ -10,14 +9,14 @@ use longhaul_control_client::settings::{read_within, replace};
 use longhaul_proto::{Endpoint, Route};
 use serde::{Deserialize, Serialize};
 
-/// How long a route is left alone.
+/// Time for which a route is held back.
 pub const HELD_FOR: Duration = Duration::from_secs(600);
-/// Most routes kept.
+/// Maximum number of routes to keep.
 const MAX_HELD: usize = 256;
-/// Longest file that is read, in bytes.
+/// Maximum size of the file, in bytes.
 const MAX_BYTES: u64 = 512 << 10;
 
-/// Those that are, at one moment.
+/// Routes that are held back at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     routes: Vec<HeldRoute>,
@@ -27,12 +26,12 @@ pub struct Held {
 struct HeldRoute {
     to: String,
     route: String,
-    /// Milliseconds since the Unix epoch.
+    /// End of the hold, in milliseconds since the Unix epoch.
     until_ms: u64,
 }
 
 impl Held {
-    /// Whether a route to a destination has failed this machine not long ago.
+    /// Returns true if a route to a destination failed on this machine recently.
     #[must_use]
     pub fn is_held(&self, to: &Endpoint, route: &Route) -> bool {
         let (to, route) = (to.to_string(), route.to_string());
@@ -41,8 +40,8 @@ impl Held {
             .any(|held| held.to == to && held.route == route)
     }
 
-    /// Reads the text of a file; what cannot be read is as if it were not there. Those whose time
-    /// is over by `now_ms` are left out, and those that would be held for longer than anything is.
+    /// Parses the text of a file; an unreadable one counts as empty. Holds that are over at
+    /// `now_ms` are left out, and those that end later than any hold can.
     #[must_use]
     pub fn parse(text: &str, now_ms: u64) -> Self {
         let mut held: Self = serde_json::from_str(text).unwrap_or_default();
@@ -53,7 +52,7 @@ impl Held {
         held
     }
 
-    /// Leaves a route alone from now on. The direct one never is.
+    /// Holds a route back from now on. The direct route is never held back.
     pub fn hold(&mut self, to: &Endpoint, route: &Route, now_ms: u64) {
         if route.is_direct() {
             return;
@@ -74,26 +73,30 @@ fn millis() -> u64 {
     u64::try_from(HELD_FOR.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The file that they are kept in.
+/// File of the routes that are held back.
 #[derive(Debug, Clone)]
 pub struct HeldFile(pub PathBuf);
 
 impl HeldFile {
-    /// Those that are held at `now_ms`.
+    /// Returns the routes that are held back at `now_ms`.
     #[must_use]
     pub fn read(&self, now_ms: u64) -> Held {
         let text = read_within(&self.0, MAX_BYTES).and_then(|text| String::from_utf8(text).ok());
         Held::parse(&text.unwrap_or_default(), now_ms)
     }
 
-    /// Leaves a route alone from `now_ms` on. A file that cannot be written is not: the next copy
-    /// finds out again.
+    /// Holds a route back from `now_ms` on. A write error is ignored: the next copy will notice
+    /// again.
     pub fn hold(&self, to: &Endpoint, route: &Route, now_ms: u64) {
         let mut held = self.read(now_ms);
         held.hold(to, route, now_ms);
         let text = serde_json::to_vec(&held).unwrap_or_default();
         if let Err(error) = replace(&self.0, &text) {
-            tracing::debug!(file = %self.0.display(), %error, "a route that failed is not remembered");
+            tracing::debug!(
+                file = %self.0.display(),
+                %error,
+                "a route that failed is not remembered"
+            );
         }
     }
 }
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_route_that_failed_is_left_alone_for_its_time_and_no_longer() {
+    fn a_failed_route_is_held_back_for_exactly_its_time() {
         let dir = tempfile::tempdir().unwrap();
         let file = HeldFile(dir.path().join("held.json"));
         let (to, other): (Endpoint, Endpoint) = ("h:1".parse().unwrap(), "h:2".parse().unwrap());
@@ -114,7 +117,7 @@ mod tests {
         let until = 1000 + millis();
         let held = |now| file.read(now).is_held(&to, &route);
         assert!(held(1000) && held(until - 1) && !held(until));
-        // A clock that was set back holds nothing for ever.
+        // With a clock that was set back, nothing is held forever.
         assert!(!held(999));
         let now = file.read(1000);
         assert!(!now.is_held(&other, &route) && !now.is_held(&to, &Route::direct()));

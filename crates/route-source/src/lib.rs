@@ -1,17 +1,16 @@
-//! Where routes come from. Whoever needs a route asks a [`RouteSource`], and knows nothing else of
-//! it.
+//! Sources of routes. Users of routes ask a [`RouteSource`], and need not know where it gets them.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`question`] | what is asked, and what is answered |
+//! | [`question`] | questions to a source, and its answers |
 //! | [`source`] | the trait |
-//! | [`file`] | `routes.toml`, which a person writes |
+//! | [`file`] | `routes.toml`, the user's rules |
 //! | [`controller`] | a controller, asked each time |
-//! | [`cache`] | the last table that a controller gave, on this machine's disk |
-//! | [`belief`] | what of a controller's answer or table is gone by, however old, wrong or hostile it is. Pure |
-//! | [`promise`] | how long a copy is promised to take, by what was said of its routes. Pure |
-//! | [`held`] | routes that failed this machine, and are left alone for a while |
-//! | [`client`] | all of them as one: what is known here at once, and what the controller says meanwhile |
+//! | [`cache`] | the last tables of a controller on this machine's disk |
+//! | [`belief`] | validation of answers and tables, however old, wrong or hostile. Pure |
+//! | [`promise`] | promised copy times, from the figures of the routes. Pure |
+//! | [`held`] | routes that failed on this machine, and are held back for a while |
+//! | [`client`] | all sources in one: local knowledge at once, then the controller's answer |
 
 #![forbid(unsafe_code)]
 

@@ -1,19 +1,18 @@
-//! How long a copy is promised to take, by what was said of its routes. Pure.
+//! Promised copy times, from the figures of the routes. Pure.
 //!
-//! A copy goes directly first, and chosen routes are used beside that: so it does not take what a
-//! chosen route alone would.
+//! A copy starts on the direct route, and chosen routes join it. So its time is not that of a
+//! chosen route alone.
 #![deny(clippy::indexing_slicing)] // what is read here comes from the network, or from a file
 
 use longhaul_control_api::forecasts::Spread;
 use longhaul_control_api::routes::DirectTime;
 
-/// From so many bytes on a copy has its chosen routes from the beginning. A smaller one goes
-/// directly until it shows that it lasts long enough, so that it takes as long as either, or
-/// anything between.
+/// Size in bytes from which on a copy uses its chosen routes from the start. A smaller copy goes
+/// direct until it proves to last long enough. So its time is anything between those of the two.
 pub const JOINED_AT_ONCE_FROM_BYTES: u64 = 16 << 20;
 
-/// What is promised for a copy of so many bytes that uses routes that together take `chosen`,
-/// beside the direct one, which takes `direct` alone.
+/// Returns the promise for a copy of `bytes` bytes. `chosen` is the time of the chosen routes
+/// together, and `direct` that of the direct route alone, which runs alongside.
 #[must_use]
 pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
     let Some(direct) = direct else { return chosen };
@@ -24,7 +23,7 @@ pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
             p90: chosen.p90.max(direct.p90),
         };
     }
-    // At best they share nothing, and what they carry adds up.
+    // In the best case they share nothing, and their rates add up.
     let both = Spread {
         p10: 1.0 / (1.0 / chosen.p10 + 1.0 / direct.p10),
         ..chosen
@@ -32,9 +31,9 @@ pub fn beside(chosen: Spread, direct: Option<Spread>, bytes: u64) -> Spread {
     sound(both).unwrap_or(chosen)
 }
 
-/// How long so many bytes take by the direct route, between two of the sizes that a table has; as
-/// long as the smallest below, and as its rate says beyond the largest. None where there are none,
-/// or one that makes no sense.
+/// Returns the time of `bytes` bytes by the direct route, interpolated between two sizes of a
+/// table. Below the smallest it is that size's time; above the largest, it grows in proportion.
+/// Returns `None` if there are no sizes, or invalid ones.
 #[must_use]
 pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
     let is_sound = times
@@ -72,15 +71,15 @@ pub fn direct(times: &[DirectTime], bytes: u64) -> Option<Spread> {
     }
 }
 
-/// What takes `seconds` for `typical` bytes takes so long for `bytes`, if it grows with the size as
-/// the direct route does.
+/// Scales a time from `typical` bytes to `bytes`, if it grows with the size as that of the direct
+/// route does.
 #[must_use]
 pub fn scaled(seconds: &Spread, typical: u64, bytes: u64, times: &[DirectTime]) -> Option<Spread> {
     let (here, there) = (direct(times, bytes)?, direct(times, typical)?);
     sound(times_as_long(seconds, here.p50 / there.p50))
 }
 
-/// How long it takes by several at once, if what they carry adds up.
+/// Returns the time over several routes at once, if their rates add up.
 #[must_use]
 pub fn together(all: &[Spread]) -> Option<Spread> {
     let sum = |of: fn(&Spread) -> f64| 1.0 / all.iter().map(|one| 1.0 / of(one)).sum::<f64>();
@@ -127,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_sizes_a_time_is_between_theirs() {
+    fn times_are_interpolated_between_two_sizes() {
         let at = |bytes| direct(&times(), bytes).unwrap().p50;
         let near =
             |one: f64, other: f64| assert!((one / other - 1.0).abs() < 1e-9, "{one} {other}");
@@ -142,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_may_take_as_long_as_either_and_what_is_large_no_longer_than_its_routes() {
+    fn small_copies_lie_between_and_large_ones_follow_routes() {
         let small = beside(spread(1.0), Some(spread(3.0)), 1 << 20);
         assert_eq!((small.p10, small.p50, small.p90), (0.5, 2.0, 6.0));
         let large = beside(spread(1.0), Some(spread(3.0)), JOINED_AT_ONCE_FROM_BYTES);
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_grows_with_the_size_as_the_direct_one_does() {
+    fn a_route_scales_with_the_size_like_the_direct_one() {
         let by = scaled(&spread(0.5), 1 << 20, 1 << 22, &times()).unwrap();
         assert!((by.p50 - 1.0).abs() < 1e-9);
         assert_eq!(scaled(&spread(0.5), 1 << 20, 1 << 22, &[]), None);
@@ -161,11 +160,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_promised_is_in_order(
+        fn promises_are_always_ordered(
             bytes: u64,
             typical: u64,
             sizes in prop::collection::vec(any::<u64>(), 0..5),
-            figures in prop::collection::vec(prop_oneof![Just(0.0), Just(f64::NAN), Just(f64::MAX), 1e-9..1e9f64], 18),
+            figures in prop::collection::vec(
+                prop_oneof![Just(0.0), Just(f64::NAN), Just(f64::MAX), 1e-9..1e9f64],
+                18
+            ),
         ) {
             let mut figures = figures.into_iter();
             let mut next = || {
@@ -174,7 +176,10 @@ mod tests {
                 Spread { p10: three[0], p50: three[1], p90: three[2] }
             };
             let chosen = next();
-            let times: Vec<DirectTime> = sizes.into_iter().map(|bytes| DirectTime { bytes, seconds: next() }).collect();
+            let times: Vec<DirectTime> = sizes
+                .into_iter()
+                .map(|bytes| DirectTime { bytes, seconds: next() })
+                .collect();
             let found = direct(&times, bytes);
             let all = [found, scaled(&chosen, typical, bytes, &times), together(&[chosen, chosen])];
             for promised in all.into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! What is asked of a source of routes, and what it answers.
+//! Questions to a source of routes, and its answers.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,87 +9,85 @@ use quantities::Time;
 
 use crate::belief::{MAX_AT_ONCE, MAX_LINES};
 
-/// What is to be moved, and where to.
+/// A transfer and its destination.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Question {
     /// The server, with its port.
     pub destination: Endpoint,
-    /// Whether the bytes come from there.
+    /// If true, the bytes come from there.
     pub receives: bool,
-    /// How many bytes; many, where that is not known.
+    /// Number of bytes. `None` means many.
     pub bytes: Option<u64>,
-    /// By how many streams it goes, where that is settled.
+    /// Number of streams, if it is fixed.
     pub streams: Option<u32>,
-    /// The congestion control of this host's connections, where it is not the system's.
+    /// Congestion control of this host's connections, if it is not the system's.
     pub congestion: Option<String>,
-    /// Whether somebody waits for it.
+    /// Urgency of the transfer.
     pub urgency: Urgency,
 }
 
-/// Whether somebody waits.
+/// Urgency of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Urgency {
-    /// A route of which little is known may be tried beside, at the controller's stated cost.
+    /// A little-known route may be explored alongside, at the controller's stated cost.
     #[default]
     Usual,
-    /// Nothing is tried.
+    /// The transfer explores no route.
     Urgent,
 }
 
-/// By which routes something goes, and why.
+/// Chosen routes, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Choice {
-    /// The routes, the best first: those to use at once, then those to fall back to. The direct
-    /// route is always there to fall back to, listed or not.
+    /// The routes, the best first: those to use at once, then the fallbacks. The direct route is
+    /// always a fallback, listed or not.
     pub routes: Vec<ChosenRoute>,
-    /// How many of them to use at once.
+    /// Number of routes to use at once.
     pub at_once: usize,
-    /// How long the transfer takes by those together, in seconds; none where too little is known to
-    /// promise anything.
+    /// Expected time over those together, in seconds. `None` if too little is known for a promise.
     pub seconds: Option<Spread>,
-    /// Why, in at most five lines for people.
+    /// Reason, in at most five lines for people.
     pub why: Vec<String>,
-    /// Who says so.
+    /// Source of the choice.
     pub origin: Origin,
 }
 
 /// One route of a choice.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChosenRoute {
-    /// The depots to pass.
+    /// Depots to pass.
     pub route: Route,
-    /// Their names on the controller's map, in order; empty where there are none.
+    /// Names of the depots on the controller's map, in order; empty if unknown.
     pub depots: Vec<String>,
-    /// How long the whole transfer would take by it alone, in seconds.
+    /// Expected time of the whole transfer over this route alone, in seconds.
     pub seconds: Option<Spread>,
 }
 
-/// Who says so.
+/// Source of a choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nobody: what nothing is known of goes direct.
+    /// Default: the transfer goes direct because other routes are unknown.
     Nobody,
-    /// `routes.toml`, by the rule that begins on this line.
+    /// A rule of `routes.toml`.
     File {
-        /// The line, counted from 1.
+        /// Line at which the rule begins, from 1.
         line: usize,
-        /// Whether a direct connection takes the route's place where it fails before anything was
-        /// sent.
+        /// If true, a direct connection replaces the route if it fails before anything was sent.
         fall_back: bool,
     },
-    /// The controller, just now.
+    /// The controller's present answer.
     Controller,
-    /// The last table that it gave.
+    /// The last table of the controller.
     Cache {
-        /// How long ago that was made.
+        /// Age of the table.
         age: Duration,
-        /// Its time is over: it is not known to be right any more.
+        /// If true, the table's validity is over, and it may be wrong.
         is_old: bool,
     },
 }
 
 impl Origin {
-    /// In one word, as reports have it.
+    /// Returns the origin as one word, as in reports.
     #[must_use]
     pub const fn word(&self) -> &'static str {
         match self {
@@ -124,7 +122,7 @@ impl fmt::Display for Origin {
 }
 
 impl Choice {
-    /// Direct, because nobody says anything else.
+    /// Creates the choice of the direct route for lack of any other, with this reason.
     #[must_use]
     pub fn direct(why: impl Into<String>) -> Self {
         Self {
@@ -136,8 +134,8 @@ impl Choice {
         }
     }
 
-    /// The same where that is not enough, for this reason: routes to fall back to are used at once,
-    /// too.
+    /// Returns the choice for when the direct route does not suffice, with this reason: fallback
+    /// routes are used at once, too.
     #[must_use]
     pub fn falling_back(self, reason: String) -> Self {
         let why = std::iter::once(reason).chain(self.why);
@@ -148,19 +146,19 @@ impl Choice {
         }
     }
 
-    /// The routes to use at once.
+    /// Returns the routes to use at once.
     #[must_use]
     pub fn used(&self) -> &[ChosenRoute] {
         self.routes.get(..self.at_once).unwrap_or(&self.routes)
     }
 
-    /// Whether nothing but the direct route is used.
+    /// Returns true if only the direct route is used.
     #[must_use]
     pub fn is_direct(&self) -> bool {
         self.used().iter().all(|chosen| chosen.route.is_direct())
     }
 
-    /// The routes used, as a person reads them.
+    /// Returns the names of the used routes, for people.
     #[must_use]
     pub fn names(&self) -> String {
         let names: Vec<String> = self.used().iter().map(ChosenRoute::name).collect();
@@ -169,7 +167,7 @@ impl Choice {
 }
 
 impl ChosenRoute {
-    /// The direct one.
+    /// Creates the direct route.
     #[must_use]
     pub const fn direct() -> Self {
         Self {
@@ -179,7 +177,7 @@ impl ChosenRoute {
         }
     }
 
-    /// By the names of its depots where they are known, else as `--route` takes it.
+    /// Returns the names of its depots if they are known, otherwise the syntax of `--route`.
     #[must_use]
     pub fn name(&self) -> String {
         match self.depots.is_empty() {

@@ -1,4 +1,4 @@
-//! The trait.
+//! Trait of all sources of routes.
 
 use std::pin::Pin;
 
@@ -7,28 +7,28 @@ use longhaul_control_client::ClientError;
 use crate::belief::Ignored;
 use crate::question::{Choice, Question};
 
-/// What a source answers with: it may have to ask somebody else first.
+/// Future of a source's answer, which may need a request.
 pub type Answer<'a> = Pin<Box<dyn Future<Output = Result<Choice, NoRoutes>> + Send + 'a>>;
 
-/// Where routes come from.
+/// A source of routes.
 pub trait RouteSource: Send + Sync {
-    /// By which routes something goes.
+    /// Chooses the routes for a transfer.
     ///
     /// # Errors
-    /// [`NoRoutes`]: it does not say.
+    /// [`NoRoutes`] if the source has none.
     fn routes<'a>(&'a self, question: &'a Question) -> Answer<'a>;
 }
 
-/// Why a source does not say by which routes something goes.
+/// Reason why a source has no routes.
 #[derive(Debug, thiserror::Error)]
 pub enum NoRoutes {
-    /// It has nothing of this destination.
+    /// The source does not know the destination.
     #[error("nothing is known of routes to it")]
     Nothing,
-    /// What it has is not gone by.
+    /// The source's information is not usable.
     #[error("{0}")]
     Ignored(#[from] Ignored),
-    /// It cannot be asked.
+    /// The controller cannot be asked.
     #[error(transparent)]
     Asked(#[from] ClientError),
 }

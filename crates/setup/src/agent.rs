@@ -1,6 +1,8 @@
-//! Answers requests that come over a stream, one line each, by another driver: what runs on a
-//! router, reached through a Unix socket or, by its standard input and output, through ssh. Who may
-//! reach the stream may ask for anything: it is for the operating system or ssh to say who.
+//! Agent that answers requests from a stream, one per line, by means of another driver. It runs on
+//! a router and is reached through a Unix socket, or through ssh by its standard input and output.
+//!
+//! Anyone who can reach the stream may ask for anything. The operating system or ssh controls the
+//! access.
 
 #[cfg(test)]
 mod tests;
@@ -22,13 +24,12 @@ use crate::ask::{DriverError, MAX_REQUEST_BYTES, Reply, read_request, reply_line
 use crate::driver::Driver;
 use crate::lines::next_line;
 
-/// Most connections at one time; a further one waits.
+/// Maximum number of concurrent connections; further ones wait.
 const MAX_CONNECTIONS: usize = 16;
-/// Wait after an accept that failed for want of descriptors or memory.
+/// Pause after an accept that failed for lack of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// Answers requests from a stream until it ends, or says something so long that its end can't be
-/// found.
+/// Answers requests from a stream until it ends, or until a line is too long.
 ///
 /// # Errors
 /// The stream broke.
@@ -64,38 +65,42 @@ async fn reply(line: &[u8], driver: &dyn Driver) -> Reply {
     answer.unwrap_or_else(Reply::Error)
 }
 
-/// The agent can't listen.
+/// Reason why the agent cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// Others could reach the socket.
+    /// Other users could reach the socket: make the directory private, or choose another.
     #[error(
-        "{}: others than its owner may enter it (mode {mode:o}), and whoever reaches the socket may ask for anything: chmod 700 it, or name another directory",
+        "{}: others than its owner may enter it (mode {mode:o}), and whoever reaches the socket \
+        may ask for anything: chmod 700 it, or name another directory",
         directory.display()
     )]
     Open {
-        /// Where the socket would be.
+        /// Directory of the socket.
         directory: PathBuf,
-        /// The directory's permissions.
+        /// Permissions of the directory.
         mode: u32,
     },
-    /// Somebody listens there.
-    #[error("{}: somebody listens there already: end that one, or name another socket", .0.display())]
+    /// Another process listens on the socket: stop it, or choose another socket.
+    #[error(
+        "{}: somebody listens there already: end that one, or name another socket",
+        .0.display()
+    )]
     Taken(PathBuf),
-    /// Something else has that name.
+    /// A file that is not a socket has that name: choose another name.
     #[error("{}: that is no socket: name another", .0.display())]
     NoSocket(PathBuf),
-    /// The system refuses.
+    /// The operating system refuses.
     #[error("cannot listen on {}: {source}", path.display())]
     System {
-        /// Where.
+        /// Path of the socket.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }
 
-/// Listens on a Unix socket, in a directory that only its owner can enter; it is made where it is
-/// not there.
+/// Listens on a Unix socket, in a directory that only its owner can enter. Creates the directory if
+/// it is missing.
 ///
 /// # Errors
 /// [`ListenError`].
@@ -123,7 +128,7 @@ pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
         Ok(found) if !found.file_type().is_socket() => {
             return Err(ListenError::NoSocket(path.to_owned()));
         }
-        // What an agent left that was killed.
+        // A stale socket of an agent that was killed.
         Ok(_) if std::os::unix::net::UnixStream::connect(path).is_ok() => {
             return Err(ListenError::Taken(path.to_owned()));
         }
@@ -136,10 +141,10 @@ pub fn bind(path: &Path) -> Result<UnixListener, ListenError> {
     Ok(listener)
 }
 
-/// Serves whoever connects until `stop` is true, or whoever could say so is gone.
+/// Serves connections until `stop` is true, or its sender is dropped.
 ///
 /// # Errors
-/// None; it ends when it is told to.
+/// Never; it ends when it is told to.
 pub async fn listen(
     listener: UnixListener,
     driver: Arc<dyn Driver>,
@@ -161,7 +166,7 @@ pub async fn listen(
             Some(_) = connections.join_next() => None,
         };
         if let Some(error) = failed {
-            // What is set up stays; what ends meanwhile frees descriptors.
+            // Circuits stay set up; connections that end meanwhile free descriptors.
             tracing::warn!(%error, "cannot accept connections for the moment");
             sleep(ACCEPT_PAUSE).await;
         }

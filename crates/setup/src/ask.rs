@@ -1,5 +1,4 @@
-//! What drivers are asked and what they answer: one JSON object each, in one line.
-//! `docs/circuits.md` shows them.
+//! Requests to drivers and their replies: one JSON object per line. `docs/circuits.md` shows them.
 
 #[cfg(test)]
 mod tests;
@@ -9,51 +8,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::circuit::{CircuitFault, Name, Part, PartId};
 
-/// The version of this language.
+/// Version of the protocol.
 pub const VERSION: u32 = 1;
 
-/// Most bytes of a request's line.
+/// Maximum length of a request line, in bytes.
 pub const MAX_REQUEST_BYTES: usize = 16 << 10;
 
-/// Most bytes of a reply's line: some ten thousand parts.
+/// Maximum length of a reply line, in bytes: some ten thousand parts.
 pub const MAX_REPLY_BYTES: usize = 8 << 20;
 
-/// Most bytes of an error's text.
+/// Maximum length of an error text, in bytes.
 pub const MAX_WHY_BYTES: usize = 300;
 
-/// What a driver is asked.
+/// Request to a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Request {
-    /// To see to it that this part is there as it is described. One with its owner and id that is
-    /// there otherwise becomes it; one that is there so stays. What can't be set up whole is taken
-    /// back.
+    /// Ensures that this part is set up as described.
+    ///
+    /// A part with this owner and id that differs is changed; one that is as described stays. If it
+    /// cannot be set up completely, it is rolled back.
     SetUp {
         /// The part.
         part: Part,
     },
-    /// To see to it that this part is not there. That it wasn't is no error.
+    /// Ensures that this part is not set up. It is not an error if it never was.
     TearDown {
-        /// Whose it is.
+        /// Owner of the part.
         owner: Name,
-        /// Which.
+        /// Id of the part.
         id: PartId,
     },
-    /// What is there of an owner; what is there of others may be reported with it.
+    /// Lists the parts of an owner. The reply may include those of other owners.
     List {
         /// The owner.
         owner: Name,
     },
-    /// What went through a part.
+    /// Reads the traffic counters of a part.
     Counters {
-        /// Whose it is.
+        /// Owner of the part.
         owner: Name,
-        /// Which.
+        /// Id of the part.
         id: PartId,
     },
 }
 
-/// A request with the version of its language.
+/// A request with the protocol version.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Envelope {
     version: u32,
@@ -61,104 +61,105 @@ struct Envelope {
     request: Request,
 }
 
-/// What a driver answers.
+/// Reply of a driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Reply {
-    /// It is so.
+    /// The request is fulfilled.
     Done,
-    /// What is there.
+    /// The parts that are set up.
     Parts {
-        /// All of it.
+        /// All of them.
         parts: Vec<Found>,
     },
-    /// What went through.
+    /// Traffic counters of a part.
     Counters(Counters),
-    /// It is not so.
+    /// The request failed.
     Error(DriverError),
 }
 
-/// What is there.
+/// A part that is set up.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Found {
-    /// Whose it is.
+    /// Owner of the part.
     pub owner: Name,
-    /// Which.
+    /// Id of the part.
     pub id: PartId,
-    /// As it was asked for, where the driver knows.
+    /// The part as it was requested, if the driver knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
-    /// Whether all of it is there.
+    /// If true, the part is complete.
     pub whole: bool,
 }
 
-/// What went through a part since it was set up, or since a later start of the driver's counting.
+/// Traffic through a part since it was set up, or since the driver later began to count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
-    /// Bytes that were sent on, as the driver counts them: with IP's headers, and those of the link
-    /// where it has some.
+    /// Forwarded bytes as the driver counts them: with IP headers, and with link headers if there
+    /// are any.
     pub bytes: u64,
-    /// Packets that were sent on.
+    /// Forwarded packets.
     pub packets: u64,
-    /// Packets that were not, because there were more than the rate allows.
+    /// Packets that exceeded the rate and were dropped.
     pub drops: u64,
 }
 
-/// Why something isn't so.
+/// Reason why a request failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum DriverError {
-    /// It never will be: asking again is in vain.
+    /// The request can never succeed; a retry is useless.
     #[error("refused: {why}")]
     Refused {
-        /// What, where, and what to do.
+        /// Problem, location and remedy.
         why: String,
     },
-    /// There is no room now; there may be later.
+    /// Bandwidth is short at present; a retry may succeed later.
     #[error("no room: {why}")]
     NoRoom {
-        /// What, where, and what to do.
+        /// Problem, location and remedy.
         why: String,
     },
-    /// There is no such part.
+    /// The part does not exist.
     #[error("no such part: {why}")]
     Missing {
-        /// Which.
+        /// Id of the part.
         why: String,
     },
-    /// It failed, or nobody answered: some of it may be there.
+    /// The request failed, or the driver did not answer. The part may be partly set up.
     #[error("failed: {why}")]
     Failed {
-        /// What, where, and what to do.
+        /// Problem, location and remedy.
         why: String,
     },
-    /// What was said makes no sense: some of it may be there.
+    /// The request or the answer could not be parsed. The part may be partly set up.
     #[error("not understood: {why}")]
     Nonsense {
-        /// What, where, and what to do.
+        /// Problem, location and remedy.
         why: String,
     },
 }
 
 impl DriverError {
-    /// [`DriverError::Refused`], with a text of anybody's.
+    /// Creates [`DriverError::Refused`] from an arbitrary text.
     pub fn refused(why: impl AsRef<str>) -> Self {
         Self::Refused {
             why: one_line(why.as_ref()),
         }
     }
 
-    /// [`DriverError::NoRoom`] on a link.
+    /// Creates [`DriverError::NoRoom`] for a link.
     #[must_use]
     pub fn no_room(link: &Name, asked: Rate, left: Rate) -> Self {
         Self::NoRoom {
             why: one_line(&format!(
-                "link {link} has {left} bit/s left for circuits, and {asked} bit/s are asked for: wait until another ends"
+                "link {link} has {left} bit/s left for circuits, and {asked} bit/s are asked for: \
+                wait until another ends"
             )),
         }
     }
 
-    /// [`DriverError::Missing`].
+    /// Creates [`DriverError::Missing`].
     #[must_use]
     pub fn missing(id: &PartId) -> Self {
         Self::Missing {
@@ -166,21 +167,21 @@ impl DriverError {
         }
     }
 
-    /// [`DriverError::Failed`], with a text of anybody's.
+    /// Creates [`DriverError::Failed`] from an arbitrary text.
     pub fn failed(why: impl AsRef<str>) -> Self {
         Self::Failed {
             why: one_line(why.as_ref()),
         }
     }
 
-    /// [`DriverError::Nonsense`], with a text of anybody's.
+    /// Creates [`DriverError::Nonsense`] from an arbitrary text.
     pub fn nonsense(why: impl AsRef<str>) -> Self {
         Self::Nonsense {
             why: one_line(why.as_ref()),
         }
     }
 
-    /// The same with a text in one line of bounded length, whoever wrote it.
+    /// Sanitizes the text: one line of bounded length.
     fn tidied(self) -> Self {
         match self {
             Self::Refused { why } => Self::refused(why),
@@ -202,8 +203,7 @@ impl From<CircuitFault> for DriverError {
     }
 }
 
-/// A text for people, of whoever's: in one line, without what terminals take for commands, and of
-/// bounded length.
+/// Sanitizes an arbitrary text for display: one line of bounded length, without control characters.
 pub(crate) fn one_line(text: &str) -> String {
     let mut line = String::new();
     for word in text.split(|c: char| c.is_whitespace() || c.is_control()) {
@@ -221,10 +221,10 @@ pub(crate) fn one_line(text: &str) -> String {
     line
 }
 
-/// A request as its line, with its end.
+/// Encodes a request as a line, with its newline.
 ///
 /// # Errors
-/// [`DriverError::Refused`]: it is longer than any driver reads.
+/// [`DriverError::Refused`] if the line is longer than drivers read.
 pub fn request_line(request: &Request) -> Result<Vec<u8>, DriverError> {
     let envelope = Envelope {
         version: VERSION,
@@ -233,11 +233,11 @@ pub fn request_line(request: &Request) -> Result<Vec<u8>, DriverError> {
     line_of(&envelope, MAX_REQUEST_BYTES)
 }
 
-/// A reply as its line, with its end. One that is too long becomes an error of its own.
+/// Encodes a reply as a line, with its newline. A reply that is too long becomes an error.
 #[must_use]
 pub fn reply_line(reply: &Reply) -> Vec<u8> {
     line_of(reply, MAX_REPLY_BYTES).unwrap_or_else(|error| {
-        // An error's text is bounded, and so is its line.
+        // The text of an error is bounded, and so is its line.
         line_of(&Reply::Error(error), MAX_REPLY_BYTES).unwrap_or_default()
     })
 }
@@ -255,10 +255,11 @@ fn line_of(value: &impl Serialize, most: usize) -> Result<Vec<u8>, DriverError> 
     Ok(line)
 }
 
-/// Reads a request.
+/// Parses a request.
 ///
 /// # Errors
-/// [`DriverError::Nonsense`]: it is none, or of another version; [`DriverError::Refused`]: its part can't be.
+/// [`DriverError::Nonsense`] if it is malformed or of another version; [`DriverError::Refused`] if
+/// its part is invalid.
 pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
     let no = |why: String| DriverError::nonsense(format!("the request is not understood: {why}"));
     if line.len() > MAX_REQUEST_BYTES {
@@ -269,7 +270,7 @@ pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
     }
     let value: serde_json::Value =
         serde_json::from_slice(line).map_err(|error| no(error.to_string()))?;
-    // Before anything else, for another version may have other requests.
+    // Checked first, because another version may have other requests.
     match value.get("version").and_then(serde_json::Value::as_u64) {
         Some(version) if version == u64::from(VERSION) => {}
         Some(version) => {
@@ -287,10 +288,10 @@ pub fn read_request(line: &[u8]) -> Result<Request, DriverError> {
     Ok(envelope.request)
 }
 
-/// Reads a reply. Texts in it are for people as they come out.
+/// Parses a reply. Error texts in it are sanitized for display.
 ///
 /// # Errors
-/// [`DriverError::Nonsense`]: it is none.
+/// [`DriverError::Nonsense`] if it is malformed.
 pub fn read_reply(line: &[u8]) -> Result<Reply, DriverError> {
     let no = |why: String| DriverError::nonsense(format!("the answer is not understood: {why}"));
     if line.len() > MAX_REPLY_BYTES {

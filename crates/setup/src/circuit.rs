@@ -1,4 +1,4 @@
-//! What is to be there: circuits, and the part of each at each node that its streams leave.
+//! Circuits, and the part of each at every node that its streams leave.
 
 mod names;
 #[cfg(test)]
@@ -14,106 +14,113 @@ use crate::streams::{Streams, StreamsFault};
 
 pub use names::{MAX_NAME_BYTES, Name, NoName, PartId};
 
-/// Most parts that one circuit has at one time: routes times hops.
+/// Maximum number of parts of one circuit at a time: routes times hops.
 pub const MAX_PARTS: usize = 1_000;
 
-/// Where a route leaves a node.
+/// Point at which a route leaves a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hop {
     /// The node.
     pub node: Name,
-    /// The link by which it leaves.
+    /// Link by which the route leaves.
     pub link: Name,
 }
 
-/// One path, what it carries, and whose packets take it.
+/// A path with its rate and the packets that take it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Route {
-    /// From the first node to the last but one.
+    /// Hops from the first node to the last but one.
     pub hops: Vec<Hop>,
-    /// In bit/s.
+    /// Rate in bit/s.
     pub rate: Rate,
-    /// Which packets.
+    /// Streams that take the route.
     pub streams: Streams,
 }
 
-/// Routes, and when.
+/// Routes within one window.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Piece {
-    /// When.
+    /// Time of the piece.
     pub window: Window,
-    /// Which.
+    /// Routes of the piece.
     pub routes: Vec<Route>,
 }
 
 /// A reservation as it is to be set up.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Circuit {
-    /// Which reservation it is, among all of its owner.
+    /// Id of the reservation, unique among those of its owner.
     pub id: Name,
-    /// In order of time; they don't overlap.
+    /// Pieces in order of time, without overlaps.
     pub pieces: Vec<Piece>,
 }
 
-/// What of a circuit one driver sets up: at one node, for the streams that leave it by one link.
+/// Share of a circuit that one driver sets up: at one node, for the streams that leave it by one
+/// link.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Part {
-    /// Who has it set up.
+    /// Owner on whose behalf it is set up.
     pub owner: Name,
-    /// Which part it is, among all of its owner: the same for as long as circuit, node, link and
-    /// streams are.
+    /// Id of the part, unique among those of its owner. It depends only on circuit, node, link and
+    /// streams.
     pub id: PartId,
-    /// Whose part it is.
+    /// Circuit that it belongs to.
     pub circuit: Name,
     /// The node.
     pub node: Name,
-    /// The link by which the streams leave the node.
+    /// Link by which the streams leave the node.
     pub link: Name,
-    /// In bit/s.
+    /// Rate in bit/s.
     pub rate: Rate,
-    /// When it is promised. The driver need not look at the time: it is asked to tear down what is
-    /// over.
+    /// Window of the promise. The driver may ignore it: it is told to tear down what is over.
     pub window: Window,
-    /// Which packets.
+    /// Streams that the part carries.
     pub streams: Streams,
 }
 
-/// What is no circuit.
+/// Fault of a circuit or part.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CircuitFault {
-    /// A window holds no moment, is out of all range, or begins before the one before it ends.
-    #[error("the window from {} to {} is none, or overlaps the one before: put the pieces in order of time", .0.start, .0.end)]
+    /// A window is empty or out of range, or begins before the previous one ends: put the pieces in
+    /// order of time.
+    #[error(
+        "the window from {} to {} is none, or overlaps the one before: put the pieces in order of \
+        time",
+        .0.start, .0.end
+    )]
     Window(Window),
-    /// The rate is none, or more than any link has.
+    /// The rate is 0, or higher than any link's: use 1 to [`MAX_RATE`].
     #[error("a rate of {0} bit/s can't be set up: take 1 to {MAX_RATE}")]
     Rate(Rate),
-    /// Its streams can't be recognised.
+    /// The streams cannot be matched.
     #[error(transparent)]
     Streams(#[from] StreamsFault),
-    /// The same packets are to leave a node by two links.
+    /// The same packets would leave a node by two links: separate the routes' streams by source
+    /// port.
     #[error(
-        "streams {streams} leave {node} by two links, {one} and {other}: tell the routes' streams apart by source port"
+        "streams {streams} leave {node} by two links, {one} and {other}: tell the routes' streams \
+        apart by source port"
     )]
     TwoLinks {
         /// The streams.
         streams: Box<Streams>,
         /// The node.
         node: Name,
-        /// One link.
+        /// The first link.
         one: Name,
-        /// The other.
+        /// The second link.
         other: Name,
     },
-    /// It is larger than anything that is set up.
+    /// The circuit has more parts than [`MAX_PARTS`] at one time.
     #[error("{0} parts at one time: at most {MAX_PARTS} are set up for one circuit")]
     TooMany(usize),
 }
 
 impl Part {
-    /// Whether it can be set up at all.
+    /// Checks that the part can be set up at all.
     ///
     /// # Errors
-    /// [`CircuitFault`]: the first thing that is wrong.
+    /// [`CircuitFault`] names the first fault.
     pub fn check(&self) -> Result<(), CircuitFault> {
         if self.window.is_empty() || !self.window.in_range() {
             return Err(CircuitFault::Window(self.window));
@@ -126,10 +133,10 @@ impl Part {
 }
 
 impl Circuit {
-    /// Whether it can be set up at all.
+    /// Checks that the circuit can be set up at all.
     ///
     /// # Errors
-    /// [`CircuitFault`]: the first thing that is wrong.
+    /// [`CircuitFault`] names the first fault.
     pub fn check(&self) -> Result<(), CircuitFault> {
         let mut free_from = Moment::MIN;
         for piece in &self.pieces {
@@ -143,7 +150,7 @@ impl Circuit {
         Ok(())
     }
 
-    /// From its first moment to its last.
+    /// Returns the window from the circuit's first moment to its last.
     #[must_use]
     pub fn window(&self) -> Window {
         match (self.pieces.first(), self.pieces.last()) {
@@ -152,8 +159,8 @@ impl Circuit {
         }
     }
 
-    /// From when until when each piece is to be there: from `lead` milliseconds before its start,
-    /// but never before the one before it ends.
+    /// Returns the time during which each piece has to be set up: from `lead` milliseconds before
+    /// its start to its end, but never before the previous piece ends.
     pub fn held(&self, lead: u64) -> impl Iterator<Item = (Window, &Piece)> {
         self.pieces
             .iter()
@@ -165,8 +172,8 @@ impl Circuit {
             })
     }
 
-    /// The parts that are to be there at a moment. Routes of one piece that take the same streams
-    /// over the same link are one part, with the sum of their rates.
+    /// Returns the parts that have to be set up at a moment. Routes of one piece that carry the
+    /// same streams over the same link are one part, with the sum of their rates.
     #[must_use]
     pub fn parts_at(&self, owner: &Name, now: Moment, lead: u64) -> BTreeMap<PartId, Part> {
         let mut parts: BTreeMap<PartId, Part> = BTreeMap::new();

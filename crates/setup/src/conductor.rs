@@ -1,4 +1,4 @@
-//! Brings what a [`Reconciler`] wants asked to the drivers, and their answers back.
+//! Carries the requests of a [`Reconciler`] to the drivers, and their answers back.
 
 #[cfg(test)]
 mod tests;
@@ -18,27 +18,27 @@ use crate::circuit::Name;
 use crate::driver::Driver;
 use crate::reconcile::{Ask, Reconciler};
 
-/// How long any driver may take: more than each allows itself, for one that keeps no time of its
-/// own.
+/// Time limit of any driver. It is longer than each driver's own limit, and serves those without
+/// one.
 const ASK_TIME: Duration = Duration::from_secs(120);
 
-/// The longest sleep: after it the clock is read again, which somebody may have set.
+/// Maximum sleep. After it the clock is read again, in case it was set.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
 
-/// Drivers by their names.
+/// Drivers by name.
 pub type Drivers = BTreeMap<Name, Arc<dyn Driver>>;
 
-/// A reconciler and those it asks.
+/// A reconciler and the drivers that it controls.
 pub struct Conductor {
     reconciler: Mutex<Reconciler>,
     drivers: Drivers,
     changed: Notify,
-    /// Counts what was answered and what time has changed.
+    /// Number of answers, and of changes due to time.
     progress: watch::Sender<u64>,
 }
 
 impl Conductor {
-    /// Begins with what is wanted, and asks nobody yet.
+    /// Creates it from a reconciler and its drivers. No requests are sent yet.
     #[must_use]
     pub fn new(reconciler: Reconciler, drivers: Drivers) -> Self {
         Self {
@@ -49,25 +49,25 @@ impl Conductor {
         }
     }
 
-    /// Looks at how things stand.
+    /// Reads the state of the reconciler.
     pub fn look<T>(&self, look: impl FnOnce(&Reconciler) -> T) -> T {
         look(&self.locked())
     }
 
-    /// Changes whenever a driver answered, or time has changed what is to be there: then circuits
-    /// may stand otherwise.
+    /// Returns a receiver that changes whenever a driver answered, or time changed what has to be
+    /// set up. Then the status of circuits may have changed.
     #[must_use]
     pub fn progress(&self) -> watch::Receiver<u64> {
         self.progress.subscribe()
     }
 
-    /// A driver, by its name.
+    /// Returns a driver by name.
     #[must_use]
     pub fn driver(&self, name: &Name) -> Option<Arc<dyn Driver>> {
         self.drivers.get(name).cloned()
     }
 
-    /// Changes what is wanted.
+    /// Changes the wanted circuits.
     pub fn with<T>(&self, look: impl FnOnce(&mut Reconciler) -> T) -> T {
         let seen = look(&mut self.locked());
         self.changed.notify_one();
@@ -75,18 +75,17 @@ impl Conductor {
     }
 
     fn locked(&self) -> MutexGuard<'_, Reconciler> {
-        // What a panic left is no worse than what a crash leaves, and is put right by the next
-        // list.
+        // A panic leaves no worse a state than a crash does, and the next list repairs it.
         self.reconciler.lock()
     }
 
-    /// Asks what is to be asked as time goes on, several drivers at once, until `stop` is true or
-    /// whoever could say so is gone. What is under way then is given up: a later start puts it
-    /// right.
+    /// Sends requests to the drivers as they become due, several drivers at once, until `stop` is
+    /// true or its sender is dropped. Requests in progress are then abandoned; the next start
+    /// repairs the state.
     pub async fn run(&self, clock: impl Fn() -> Moment, mut stop: watch::Receiver<bool>) {
         let mut asking: JoinSet<Result<Reply, DriverError>> = JoinSet::new();
         let mut numbers: HashMap<Id, u64> = HashMap::new();
-        // What an earlier run that was ended had under way.
+        // Requests of an earlier run that was ended.
         self.locked().give_up(clock());
         let mut has_moved = false;
         loop {
@@ -124,10 +123,10 @@ impl Conductor {
     }
 }
 
-/// Asks a driver, and makes of its silence an answer.
+/// Sends a request to a driver. Silence becomes an error.
 ///
 /// # Errors
-/// What the driver says; [`DriverError::Failed`] where there is none, or it takes too long.
+/// The driver's error; [`DriverError::Failed`] if there is no driver, or it takes too long.
 async fn carry_out(driver: Option<Arc<dyn Driver>>, ask: Ask) -> Result<Reply, DriverError> {
     let Some(driver) = driver else {
         let text = format!(

@@ -1,20 +1,20 @@
-//! Who can be asked to set up parts of circuits.
+//! Interface to the drivers that set up parts of circuits.
 
 use std::pin::Pin;
 
 use crate::ask::{Counters, DriverError, Found, Reply, Request};
 use crate::circuit::{Name, Part, PartId};
 
-/// An answer that is on its way.
+/// Future of a driver's answer.
 pub type Answer<'a, T> = Pin<Box<dyn Future<Output = Result<T, DriverError>> + Send + 'a>>;
 
-/// Sets up parts of circuits, tears them down, and reports what is there.
+/// A driver: it sets up parts of circuits, tears them down, and lists them.
 ///
-/// Requests are asked one after the other by one owner, and each can be asked again: what is so
-/// already stays so.
+/// An owner sends one request after the other. Each may be repeated: it changes nothing that is
+/// already as requested.
 pub trait Driver: Send + Sync {
-    /// Does what is asked, and answers within a bounded time. An error is not answered as a
-    /// [`Reply`].
+    /// Carries out a request, and answers within a bounded time. Errors are returned as `Err`,
+    /// never as a [`Reply`].
     fn ask<'a>(&'a self, request: &'a Request) -> Answer<'a, Reply>;
 }
 
@@ -28,18 +28,18 @@ fn unfit(reply: &Reply) -> DriverError {
     DriverError::nonsense(format!("{what} is no answer to what was asked"))
 }
 
-/// Sees to it that a part is there as it is described.
+/// Ensures that a part is set up as described.
 ///
 /// # Errors
-/// What the driver says, and [`DriverError::Nonsense`] for an answer to another question.
+/// The driver's error, or [`DriverError::Nonsense`] if the answer does not fit the request.
 pub async fn set_up(driver: &dyn Driver, part: Part) -> Result<(), DriverError> {
     done(driver, &Request::SetUp { part }).await
 }
 
-/// Sees to it that a part is not there.
+/// Ensures that a part is not set up.
 ///
 /// # Errors
-/// As [`set_up`].
+/// As for [`set_up`].
 pub async fn tear_down(driver: &dyn Driver, owner: Name, id: PartId) -> Result<(), DriverError> {
     done(driver, &Request::TearDown { owner, id }).await
 }
@@ -51,10 +51,10 @@ async fn done(driver: &dyn Driver, request: &Request) -> Result<(), DriverError>
     }
 }
 
-/// What is there, of this owner and perhaps of others.
+/// Lists the parts of this owner, and possibly those of others.
 ///
 /// # Errors
-/// As [`set_up`].
+/// As for [`set_up`].
 pub async fn list(driver: &dyn Driver, owner: Name) -> Result<Vec<Found>, DriverError> {
     match driver.ask(&Request::List { owner }).await? {
         Reply::Parts { parts } => Ok(parts),
@@ -62,10 +62,10 @@ pub async fn list(driver: &dyn Driver, owner: Name) -> Result<Vec<Found>, Driver
     }
 }
 
-/// What went through a part.
+/// Reads the traffic counters of a part.
 ///
 /// # Errors
-/// As [`set_up`]; [`DriverError::Missing`] where there is no such part.
+/// As for [`set_up`]; [`DriverError::Missing`] if the part does not exist.
 pub async fn counters(
     driver: &dyn Driver,
     owner: Name,

@@ -1,22 +1,22 @@
-//! Circuits on the network: set up before they start, taken down after they end, and put right
-//! after a crash.
+//! Provisioning of circuits on the network: they are set up before they start, torn down after they
+//! end, and repaired after a crash.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`circuit`] | what is to be there: circuits, and the part of each at each node. Pure |
-//! | [`streams`] | how the streams of a circuit are recognised. Pure |
-//! | [`reconcile`] | what is to be asked of which driver, and when; which circuit is provisioned, and which failed. No I/O, no clock |
-//! | [`ask`] | what drivers are asked and what they answer, as JSON |
-//! | [`driver`] | who can be asked |
-//! | [`conductor`] | brings [`reconcile`]'s asks to the drivers, and their answers back |
-//! | [`nodes`] | which driver each node has, as an operator writes it |
-//! | [`program`] | a driver: a program of the operator's |
-//! | [`linux`] | a driver: HTB classes and policy routes of the Linux machine that it runs on |
-//! | [`agent`] | answers asks that come over a stream, by another driver |
+//! | [`circuit`] | circuits, and the part of each at every node. Pure |
+//! | [`streams`] | matching of a circuit's streams. Pure |
+//! | [`reconcile`] | due requests to drivers, and the status of circuits. No I/O, no clock |
+//! | [`ask`] | requests to drivers and their replies, as JSON |
+//! | [`driver`] | interface to drivers |
+//! | [`conductor`] | carries the requests of [`reconcile`] to the drivers, and their answers back |
+//! | [`nodes`] | the operator's configuration of a driver for each node |
+//! | [`program`] | a driver: a program of the operator |
+//! | [`linux`] | a driver: HTB classes and policy routes of the local Linux machine |
+//! | [`agent`] | answers requests from a stream, by means of another driver |
 //! | [`remote`] | a driver: an agent at the other end of a stream |
 //!
-//! Everything carries the name of its *owner*, who had it set up. What has another owner is never
-//! touched.
+//! Everything carries the name of its *owner*, on whose behalf it was set up. Parts of other owners
+//! are never touched.
 
 #![forbid(unsafe_code)]
 

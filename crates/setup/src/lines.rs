@@ -4,11 +4,12 @@ use std::io;
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncReadExt};
 
-/// The next line, without its end; none at the end of the stream, or when the stream ends within a
-/// line.
+/// Returns the next line without its newline. Returns `None` at the end of the stream, even within
+/// a line.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`]: it has more than `most` bytes; else what the stream says.
+/// [`io::ErrorKind::InvalidData`] if the line is longer than `most` bytes; otherwise the stream's
+/// error.
 pub async fn next_line<R>(reader: &mut R, most: usize) -> io::Result<Option<Vec<u8>>>
 where
     R: AsyncBufRead + Unpin,

@@ -1,17 +1,20 @@
-//! A driver: the Linux machine that it runs on, by `tc` and `ip` of iproute2.
+//! A driver for the local Linux machine, by `tc` and `ip` of iproute2.
 //!
-//! A part becomes, on the interface that its link is, an HTB class with the part's rate as both
-//! rate and ceiling, a short queue in it, and a classic BPF filter that brings the part's packets
-//! there; and a policy rule with a routing table of its own, by which the same packets leave by
-//! that interface. What is more than the rate waits in the class's own queue and is dropped when
-//! that is full: it takes nothing from anybody else. All other packets share one class, which has
-//! what the circuits don't reserve and may use what they don't use.
+//! Each part gets, on the interface of its link, an HTB class with the part's rate as both rate and
+//! ceiling, and a short queue in it. A classic BPF filter directs the part's packets to the class.
+//! A policy rule with its own routing table sends the same packets out by that interface.
 //!
-//! All of it has numbers from ranges that [`Numbers`] says, by which it is found again after a
-//! crash. What has other numbers is not touched; an interface whose root queueing discipline
-//! somebody else chose is refused. A file says which part has which number. What has a number of
-//! these ranges and isn't in the file is listed under an id that begins with `?`, as not whole:
-//! whoever asks to tear it down gets rid of it.
+//! Packets beyond the rate wait in the class's own queue and are dropped once it is full, so they
+//! take nothing from others. All other packets share one class. It has the rate that circuits do
+//! not reserve, and may borrow what they do not use.
+//!
+//! All objects have numbers from the ranges in [`Numbers`], by which they are found after a crash.
+//! Objects with other numbers are not touched. An interface whose root queueing discipline was
+//! chosen by someone else is refused.
+//!
+//! A file records the number of each part. An object with a number of these ranges that is not in
+//! the file is listed under an id that begins with `?`, as incomplete. A request to tear it down
+//! removes it.
 
 mod clear;
 mod config;
@@ -43,28 +46,29 @@ use set::reserved;
 pub struct LinuxRouter {
     config: RouterConfig,
     kernel: Kernel,
-    /// One request at a time: each looks at what is there before it changes it.
+    /// Serializes requests: each looks at the present state before it changes it.
     record: Mutex<Record>,
 }
 
-/// The router can't begin.
+/// Reason why the router cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum RouterError {
-    /// Its configuration makes no sense.
+    /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigFault),
-    /// Its record can't be read.
+    /// The record cannot be read.
     #[error(transparent)]
     Record(#[from] RecordError),
 }
 
 impl LinuxRouter {
-    /// A router that keeps its record in a directory, which is made where it is not there and
-    /// should be gone after a restart of the machine, as what it stands for is. `start` makes the
-    /// commands of `tc` and `ip`: [`this_machine`].
+    /// Opens a router that keeps its record in `directory`, which is created if missing.
+    ///
+    /// The directory should not survive a restart of the machine, because the kernel objects do not
+    /// either. `start` creates the commands of `tc` and `ip`; see [`this_machine`].
     ///
     /// # Errors
-    /// [`RouterError`]; nothing has been asked of the kernel yet.
+    /// [`RouterError`]. Nothing has been asked of the kernel yet.
     pub fn open(config: RouterConfig, directory: &Path, start: Start) -> Result<Self, RouterError> {
         config.check()?;
         let record = Record::open(directory)?;
@@ -75,10 +79,11 @@ impl LinuxRouter {
         })
     }
 
-    /// Puts the router's queueing discipline at each interface at which it is to stay, so that no
-    /// circuit finds packets waiting there that it would have to drop. Where that can't be done it
-    /// is tried again with the first circuit, which says why it can't be; those links are returned,
-    /// each with the reason.
+    /// Installs the router's queueing discipline at each interface at which it is to stay. So no
+    /// circuit finds packets waiting there that it would have to drop.
+    ///
+    /// Returns the links on which that failed, each with the reason. It is tried again with the
+    /// first circuit.
     pub async fn begin(&self) -> Vec<(Name, DriverError)> {
         let record = self.record.lock().await;
         let snapshot = match self.kernel.snapshot(&self.config).await {
@@ -124,14 +129,15 @@ impl LinuxRouter {
         }
     }
 
-    /// What is set up here belongs to one owner.
+    /// Refuses requests of other owners.
     fn owned(&self, owner: &Name) -> Result<(), DriverError> {
         let ours = &self.config.owner;
         if owner == ours {
             return Ok(());
         }
         Err(DriverError::refused(format!(
-            "this router is {ours}'s, and {owner} asks: give the router another owner, or run one for each with numbers of its own"
+            "this router is {ours}'s, and {owner} asks: give the router another owner, or run one \
+            for each with numbers of its own"
         )))
     }
 
@@ -157,8 +163,8 @@ impl LinuxRouter {
         let mut idle = snapshot.interfaces.iter().filter(|(_, at)| at.is_idle());
         let links: Vec<&Name> = record.parts().map(|(_, part)| &part.link).collect();
         if idle.any(|(link, _)| goes(link) && !links.contains(&link)) {
-            // Left by one that ended before it was done, and whose record is gone: nobody would ask
-            // for it.
+            // Left by a router that was stopped in the middle, and whose record is gone: no request
+            // would ever name it.
             self.settle_bases(record, None).await?;
         }
         let recorded = record.parts().map(|(slot, part)| Found {

@@ -1,4 +1,4 @@
-//! Which driver each node has, as an operator writes it.
+//! The operator's configuration of a driver for each node.
 
 #[cfg(test)]
 mod tests;
@@ -16,62 +16,63 @@ use crate::driver::Driver;
 use crate::program::{PROGRAM_TIME, Program};
 use crate::remote::{AGENT_TIME, Remote};
 
-/// What an agent's address begins with.
+/// Prefix of an agent's address.
 const SOCKET_SCHEME: &str = "unix:";
 
-/// Whose circuits are set up, and by which drivers.
+/// Owner of the circuits, and the drivers that set them up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetupConfig {
-    /// The name under which everything is set up; `longhaul` where none is said.
+    /// Name under which everything is set up; `longhaul` if `None`.
     #[serde(default)]
     pub owner: Option<Name>,
-    /// How each node is asked. What leaves a node that is not named here is best effort.
+    /// Access to each node. Traffic that leaves a node not named here is best effort.
     #[serde(default)]
     pub nodes: BTreeMap<Name, NodeConfig>,
 }
 
-/// How a node is asked: one of the three ways.
+/// Access to a node by exactly one of agent, command and program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
-    /// An agent that listens at `unix:PATH`.
+    /// Address of an agent's socket, as `unix:PATH`.
     #[serde(default)]
     pub agent: Option<String>,
-    /// An agent behind the standard input and output of a command.
+    /// Command whose standard input and output lead to an agent.
     #[serde(default)]
     pub command: Option<Vec<String>>,
-    /// A program that is started for each request.
+    /// Program that is run once for each request.
     #[serde(default)]
     pub program: Option<Vec<String>>,
-    /// How long an answer may take, in seconds; 30 where it is not said.
+    /// Time limit of an answer in seconds; 30 if `None`.
     #[serde(default)]
     pub time_s: Option<u64>,
 }
 
-/// What an operator wrote makes no sense.
+/// Fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SetupFault {
-    /// None of the three, or several.
+    /// The access is missing or ambiguous: name one of agent, command and program.
     #[error("setup.nodes.{0}: name one of agent, command and program")]
     Ways(Name),
-    /// Nothing to start.
+    /// The command is empty: write the program and its arguments.
     #[error(
-        "setup.nodes.{0}: the command is empty: write the program and its arguments, as [\"ssh\", \"router\", \"longhaul\", \"router\"]"
+        "setup.nodes.{0}: the command is empty: write the program and its arguments, as \
+        [\"ssh\", \"router\", \"longhaul\", \"router\"]"
     )]
     Empty(Name),
-    /// Not such an address.
+    /// The agent's address is malformed: write `unix:/PATH`.
     #[error("setup.nodes.{0}: {1:?} is no agent's address: write unix:/PATH")]
     Address(Name, String),
-    /// No such time.
+    /// The time limit is out of range: choose a shorter one, of at least 1 s.
     #[error("setup.nodes.{0}: time_s is 1 to {MAX_TIME_S}")]
     Time(Name),
 }
 
-/// The longest time that an answer may take, in seconds: less than the conductor waits.
+/// Maximum time limit of an answer, in seconds. It is less than the conductor waits.
 const MAX_TIME_S: u64 = 100;
 
-/// A driver that is to be made.
+/// Specification of a driver.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Agent(PathBuf),
@@ -80,17 +81,17 @@ enum Way {
 }
 
 impl SetupConfig {
-    /// The owner's name.
+    /// Returns the name of the owner.
     #[must_use]
     pub fn owner(&self) -> Name {
         self.owner.clone().unwrap_or_else(Name::usual_owner)
     }
 
-    /// Of each node its driver's name, and the drivers. Nodes that are asked in the same way have
-    /// one driver: what it lists is theirs together.
+    /// Returns the driver's name of each node, and the drivers. Nodes with the same access share
+    /// one driver, which lists the parts of all of them.
     ///
     /// # Errors
-    /// [`SetupFault`]: the first thing that is wrong.
+    /// [`SetupFault`] names the first fault.
     pub fn drivers(&self) -> Result<(BTreeMap<Name, Name>, Drivers), SetupFault> {
         let mut ways: BTreeMap<(Way, Duration), Name> = BTreeMap::new();
         let (mut nodes, mut drivers) = (BTreeMap::new(), Drivers::new());

@@ -1,4 +1,4 @@
-//! A program that is run once: within a time, and with bounded output.
+//! Runs a program once, within a time limit and with bounded output.
 
 use std::io;
 use std::process::{Command, ExitStatus, Stdio};
@@ -8,53 +8,53 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// Most bytes of its standard error that are kept.
+/// Maximum number of bytes of standard error to keep.
 const MAX_COMPLAINT_BYTES: u64 = 4 << 10;
 
-/// What it said.
+/// Output of a program.
 #[derive(Debug)]
 pub struct Ran {
-    /// How it ended.
+    /// Exit status.
     pub status: ExitStatus,
-    /// All of its standard output.
+    /// Complete standard output.
     pub output: Vec<u8>,
-    /// The beginning of its standard error.
+    /// Beginning of standard error.
     pub complaint: String,
 }
 
-/// Why it said nothing.
+/// Reason why a program has no output.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// It can't be started.
+    /// It could not be started: check that it exists and is executable.
     #[error("it can't be started ({0}): see whether it is there and may be run")]
     Start(io::Error),
-    /// It took too long, and was killed with all that it started.
+    /// It took too long, and was killed with its whole process group.
     #[error("it took longer than {} s and was killed", .0.as_secs_f64())]
     Time(Duration),
-    /// It said too much, and was killed with all that it started.
+    /// It wrote too much, and was killed with its whole process group.
     #[error("it wrote more than {0} bytes and was killed")]
     TooMuch(usize),
-    /// It was lost.
+    /// Communication with it failed.
     #[error("it was lost ({0})")]
     Lost(#[from] io::Error),
 }
 
-/// The processes of a group, which are killed unless they have ended well.
+/// A process group that is killed unless it has ended well.
 struct Group(Option<Pid>);
 
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0.take() {
-            // Its leader has not been waited for, so the number is still its own.
+            // Its leader has not been reaped, so the number is still its own.
             let _ = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// Runs a command in a process group of its own, with `input` on its standard input.
+/// Runs a command in its own process group, with `input` on its standard input.
 ///
 /// # Errors
-/// [`RunError`]; a program that fails by itself is none.
+/// [`RunError`]. A program that exits with a failure is not an error.
 pub async fn run(
     command: Command,
     input: &[u8],
@@ -69,7 +69,7 @@ pub async fn run(
         .kill_on_drop(true)
         .spawn()
         .map_err(RunError::Start)?;
-    // Dropped before the child, which is then not yet waited for.
+    // Dropped before the child, which has not been reaped by then.
     let pid = child
         .id()
         .and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
@@ -77,7 +77,7 @@ pub async fn run(
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feeding = async {
         if let Some(mut stdin) = stdin {
-            // It need not read it.
+            // The program need not read it.
             let _ = stdin.write_all(input).await;
         }
         Ok::<(), RunError>(())
@@ -120,7 +120,7 @@ async fn beginning_of(stream: Option<impl AsyncRead + Unpin>) -> Result<String, 
             .take(MAX_COMPLAINT_BYTES)
             .read_to_end(&mut bytes)
             .await?;
-        // The rest is read so that it isn't stopped in writing it.
+        // The rest is read so that the program does not block on writing it.
         tokio::io::copy(&mut stream, &mut tokio::io::sink()).await?;
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())

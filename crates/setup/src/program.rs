@@ -1,6 +1,6 @@
-//! A driver: a program of the operator's, which is run once for each request, with the request as
-//! one JSON object on its standard input, and answers with one on its standard output.
-//! `docs/circuits.md` describes both.
+//! A driver that runs a program of the operator once for each request. The program reads the
+//! request as one JSON object from its standard input, and writes its answer as one to its standard
+//! output. `docs/circuits.md` describes both.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::ask::{
 use crate::driver::{Answer, Driver};
 use crate::process::{Ran, RunError, run};
 
-/// How long a program may take unless it is said otherwise.
+/// Default time limit of a program.
 pub const PROGRAM_TIME: Duration = Duration::from_secs(30);
 
-/// An operator's program.
+/// A program of the operator.
 #[derive(Debug, Clone)]
 pub struct Program {
     program: PathBuf,
@@ -24,8 +24,8 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program with its arguments, which may take so long. It sees this program's environment and
-    /// working directory.
+    /// Creates a driver from a program, its arguments and its time limit. The program inherits the
+    /// environment and the working directory.
     #[must_use]
     pub fn new(program: impl Into<PathBuf>, arguments: Vec<String>, time: Duration) -> Self {
         Self {
@@ -67,7 +67,7 @@ fn answer(program: &Path, ran: &Ran) -> Result<Reply, DriverError> {
     match (read_reply(ran.output.trim_ascii()), ran.status.success()) {
         (Ok(Reply::Error(error)), _) => Err(error),
         (Ok(reply), true) => Ok(reply),
-        // Something went wrong after it had said that all was well.
+        // Something failed after it had reported success.
         (Ok(_), false) => {
             let what = format!("it ended with {}{complained}", ran.status);
             Err(DriverError::failed(of(program, &what)))

@@ -1,18 +1,19 @@
-//! What is to be asked of which driver, and when; which circuit is provisioned, and which failed.
+//! Due requests to each driver, and the status of each circuit.
 //!
-//! A [`Reconciler`] holds what should be there and what drivers last said is there.
-//! [`Reconciler::next`] gives what is to be asked now: of each driver one thing at a time, so that
-//! what it lists is never older than what it was asked. [`Reconciler::answered`] takes the answers.
-//! First of all each driver lists what it has, for it may have kept what somebody before a crash
-//! had it set up; and it lists again from time to time, for it may have lost something. Then it
-//! tears down what is not wanted, and sets up what is missing.
+//! A [`Reconciler`] holds the wanted circuits and what the drivers last reported.
+//! [`Reconciler::next`] returns the requests that are due, at most one per driver at a time. So a
+//! driver's list is never older than the last request to it. [`Reconciler::answered`] takes the
+//! answers.
 //!
-//! A circuit whose part is refused, or is not there [`GRACE_MS`] after it had to be, has failed:
-//! all its parts are torn down. So are parts of which nobody knows what they are, as long as they
-//! carry the name of this owner. Parts of other owners are not looked at.
+//! At first each driver lists its parts, because it may have kept those that were set up before a
+//! crash. It lists them again from time to time, because it may have lost some. Then it tears down
+//! what is not wanted, and sets up what is missing.
 //!
-//! Moments are what the caller says, in milliseconds. The machine doesn't rely on them going
-//! forward only.
+//! A circuit has failed if one of its parts is refused, or is still missing [`GRACE_MS`] after it
+//! was due. Then all its parts are torn down. Unknown parts that carry the name of this owner are
+//! torn down as well. Parts of other owners are ignored.
+//!
+//! The caller passes the time, in milliseconds. It may go backwards.
 
 mod circuits;
 mod side;
@@ -30,39 +31,38 @@ use circuits::Wanted;
 pub use circuits::{Failure, Standing};
 use side::{Doing, Side};
 
-/// How long before its start a piece is set up, in milliseconds.
+/// Time before its start at which a piece is set up, in milliseconds.
 pub const SETUP_LEAD_MS: u64 = 60_000;
 
-/// How long a part may be missing after its start, or in mid-window, before its circuit has failed,
-/// in milliseconds.
+/// Time for which a part may be missing, after its start or within the window, before its circuit
+/// has failed. In milliseconds.
 pub const GRACE_MS: u64 = 60_000;
 
-/// How long it takes until what failed once is asked again, in milliseconds; each further failure
-/// doubles it.
+/// Time before the first retry, in milliseconds. Each further failure doubles it.
 pub const FIRST_BACK_OFF: u64 = 1_000;
 
-/// The longest time until what failed is asked again, in milliseconds.
+/// Maximum time before a retry, in milliseconds.
 pub const MAX_BACK_OFF: u64 = 30_000;
 
-/// How often a driver lists what it has, in milliseconds.
+/// Interval at which a driver lists its parts, in milliseconds.
 pub const LIST_EVERY: u64 = 60_000;
 
-/// What is to be asked of a driver.
+/// A request that is due at a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
-    /// Its number, for the answer.
+    /// Number of the request, for its answer.
     pub number: u64,
     /// The driver.
     pub driver: Name,
-    /// What.
+    /// The request.
     pub request: Request,
 }
 
-/// What should be there, what is there, and what is under way between the two.
+/// Wanted circuits, the known state of the drivers, and the requests in progress.
 #[derive(Debug)]
 pub struct Reconciler {
     owner: Name,
-    /// Of each node that is set up, its driver. A driver may be there for several nodes.
+    /// Driver of each node. A driver may serve several nodes.
     nodes: BTreeMap<Name, Name>,
     circuits: BTreeMap<Name, Wanted>,
     sides: BTreeMap<Name, Side>,
@@ -70,9 +70,9 @@ pub struct Reconciler {
 }
 
 impl Reconciler {
-    /// Begins without circuits: what drivers have of `owner` will be torn down unless
-    /// [`Reconciler::want`] is called before [`Reconciler::next`]. Nodes that are not in `nodes`
-    /// need no set-up.
+    /// Creates a reconciler without circuits. The drivers' parts of `owner` will be torn down
+    /// unless [`Reconciler::want`] is called before [`Reconciler::next`]. Nodes that are not in
+    /// `nodes` need no provisioning.
     #[must_use]
     pub fn new(owner: Name, nodes: BTreeMap<Name, Name>) -> Self {
         let drivers: BTreeSet<&Name> = nodes.values().collect();
@@ -89,8 +89,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes what should be there: all circuits, of which those that are over may be left out. One
-    /// that is no circuit has failed. One that failed and is wanted unchanged stays so.
+    /// Replaces the wanted circuits. Those that are over may be left out. An invalid circuit has
+    /// failed. A failed circuit that is wanted unchanged stays failed.
     pub fn want(&mut self, circuits: impl IntoIterator<Item = Circuit>) {
         let mut before = std::mem::take(&mut self.circuits);
         for circuit in circuits {
@@ -103,8 +103,7 @@ impl Reconciler {
         }
     }
 
-    /// Takes what has changed of what should be there: each circuit as it is wanted now, or not any
-    /// more. All others stay as they are wanted.
+    /// Updates some of the wanted circuits; `None` removes one. All others stay as they are.
     pub fn want_instead(&mut self, changed: impl IntoIterator<Item = (Name, Option<Circuit>)>) {
         for (id, circuit) in changed {
             match (circuit, self.circuits.get(&id)) {
@@ -119,24 +118,25 @@ impl Reconciler {
         }
     }
 
-    /// Says that a circuit that is wanted was provisioned before this machine began: what of it
-    /// stands with a driver that has not listed yet what it has is not missing. So a driver that
-    /// can't be reached for a while after a restart ends no circuit.
+    /// Marks a wanted circuit as provisioned before this reconciler started. Its parts at drivers
+    /// that have not listed yet then do not count as missing. So a driver that is unreachable for a
+    /// while after a restart ends no circuit.
     pub fn was_provisioned(&mut self, circuit: &Name) {
         if let Some(wanted) = self.circuits.get_mut(circuit) {
             wanted.believed = true;
         }
     }
 
-    /// Tries a circuit once more that failed.
+    /// Retries a failed circuit.
     pub fn again(&mut self, circuit: &Name) {
         if let Some(wanted) = self.circuits.get_mut(circuit) {
             *wanted = Wanted::new(wanted.circuit().clone());
         }
     }
 
-    /// What is to be asked now. Each of it must be answered ([`Reconciler::answered`]), with an
-    /// error where nobody did in time; until then its driver is asked nothing else.
+    /// Returns the requests that are due. Each must be answered by [`Reconciler::answered`], with
+    /// an error if the driver did not answer in time. Until then its driver receives no further
+    /// request.
     pub fn next(&mut self, now: Moment) -> Vec<Ask> {
         self.judge(now);
         let mut desired = self.desired(now);
@@ -156,7 +156,7 @@ impl Reconciler {
         asks
     }
 
-    /// Takes an answer. One to something that isn't under way changes nothing.
+    /// Takes an answer. An answer to a request that is not in progress changes nothing.
     pub fn answered(&mut self, number: u64, answer: Result<Reply, DriverError>, now: Moment) {
         let Some((driver, side)) = self
             .sides
@@ -171,7 +171,7 @@ impl Reconciler {
         if let (Doing::SetUp(part), DriverError::Refused { why }) = (&doing, &error)
             && let Some(wanted) = self.circuits.get_mut(&part.circuit)
         {
-            // It may have changed meanwhile: then it was another part that was refused.
+            // If the circuit has changed meanwhile, another part was refused.
             let still = wanted.parts_at(&self.owner, now).get(&part.id) == Some(part);
             if still {
                 wanted.fail(Failure::of(driver, part, why));
@@ -179,8 +179,8 @@ impl Reconciler {
         }
     }
 
-    /// Takes it that nobody will answer what is under way: whoever asked was ended. Some of it may
-    /// have been done.
+    /// Treats the requests in progress as unanswered, because their sender was ended. They may have
+    /// been carried out in part.
     pub fn give_up(&mut self, now: Moment) {
         let under_way: Vec<u64> = self.sides.values().filter_map(Side::under_way).collect();
         for number in under_way {
@@ -188,8 +188,8 @@ impl Reconciler {
         }
     }
 
-    /// The next moment at which something may be to be asked, or a circuit may fail, without
-    /// anything being answered.
+    /// Returns the next moment at which a request may become due, or a circuit may fail, without an
+    /// answer.
     #[must_use]
     pub fn wake(&self, now: Moment) -> Option<Moment> {
         let circuits = self.circuits.values().flat_map(Wanted::turns);
@@ -197,7 +197,7 @@ impl Reconciler {
         circuits.chain(sides).filter(|moment| *moment > now).min()
     }
 
-    /// Where a circuit stands; nothing of one that is not wanted.
+    /// Returns the status of a circuit, or `None` if it is not wanted.
     #[must_use]
     pub fn standing(&self, circuit: &Name, now: Moment) -> Option<Standing> {
         let wanted = self.circuits.get(circuit)?;
@@ -228,8 +228,9 @@ impl Reconciler {
         })
     }
 
-    /// How many parts of a circuit may be there, whether it is wanted or not. A driver that never
-    /// listed what it has counts as one, where the circuit is wanted there or not known.
+    /// Returns the number of parts of a circuit that may be set up, wanted or not. A driver that
+    /// never listed counts as one part if it serves a node of the circuit, or the circuit is not
+    /// known.
     #[must_use]
     pub fn left(&self, circuit: &Name) -> usize {
         let wanted = self.circuits.get(circuit);
@@ -247,8 +248,8 @@ impl Reconciler {
             .sum()
     }
 
-    /// How many parts of a circuit that is not wanted any more may be there; a driver of its nodes
-    /// that never listed what it has counts as one.
+    /// Returns the number of parts of a circuit that may still be set up, although it is no longer
+    /// wanted. A driver of its nodes that never listed counts as one part.
     #[must_use]
     pub fn left_of(&self, circuit: &Circuit) -> usize {
         let routes = circuit.pieces.iter().flat_map(|piece| &piece.routes);
@@ -262,7 +263,7 @@ impl Reconciler {
             .sum()
     }
 
-    /// The parts of a circuit that are to be there now, each with its driver: whom to ask for its
+    /// Returns the parts of a circuit that have to be set up now, each with the driver that has its
     /// counters.
     #[must_use]
     pub fn parts(&self, circuit: &Name, now: Moment) -> Vec<(Name, Part)> {
@@ -277,7 +278,7 @@ impl Reconciler {
             .collect()
     }
 
-    /// The name under which everything is set up.
+    /// Returns the name under which everything is set up.
     #[must_use]
     pub const fn owner(&self) -> &Name {
         &self.owner
@@ -288,7 +289,7 @@ impl Reconciler {
         Some((driver, self.sides.get(driver)?))
     }
 
-    /// Of each driver, the parts that are to be there now.
+    /// Returns for each driver the parts that have to be set up now.
     fn desired(&self, now: Moment) -> BTreeMap<Name, BTreeMap<PartId, Part>> {
         let mut desired: BTreeMap<Name, BTreeMap<PartId, Part>> = BTreeMap::new();
         for wanted in self
@@ -305,7 +306,7 @@ impl Reconciler {
         desired
     }
 
-    /// Sees which circuits miss a part, and fails those that have for too long.
+    /// Determines which circuits miss a part, and fails those that have missed one for too long.
     fn judge(&mut self, now: Moment) {
         let mut failed = Vec::new();
         let mut changed = Vec::new();

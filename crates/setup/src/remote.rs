@@ -1,4 +1,4 @@
-//! A driver: an agent ([`crate::agent`]) at the other end of a stream.
+//! A driver that forwards requests to an agent ([`crate::agent`]) at the other end of a stream.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,18 +17,18 @@ use crate::ask::{DriverError, MAX_REPLY_BYTES, Reply, Request, read_reply, reque
 use crate::driver::{Answer, Driver};
 use crate::lines::next_line;
 
-/// How long an agent may take unless it is said otherwise, with connecting to it.
+/// Default time limit of an agent's answer, including the connection to it.
 pub const AGENT_TIME: Duration = Duration::from_secs(30);
 
-/// What carries lines both ways.
+/// Bidirectional stream of lines.
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// A stream that is being made.
+/// Future of a connection.
 type Connecting<'a> = Pin<Box<dyn Future<Output = io::Result<Box<dyn Stream>>> + Send + 'a>>;
 
-/// How the agent is reached.
+/// Access to the agent.
 #[derive(Debug, Clone)]
 enum Way {
     Socket(PathBuf),
@@ -38,8 +38,8 @@ enum Way {
     },
 }
 
-/// An agent elsewhere. One connection is kept for as long as it works; another is made for the next
-/// request.
+/// A remote agent. One connection is kept as long as it works; after an error, the next request
+/// opens a new one.
 pub struct Remote {
     way: Way,
     time: Duration,
@@ -47,14 +47,14 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// An agent that listens on a Unix socket of this machine.
+    /// Creates a driver for an agent that listens on a Unix socket of this machine.
     #[must_use]
     pub fn socket(path: impl Into<PathBuf>, time: Duration) -> Self {
         Self::by(Way::Socket(path.into()), time)
     }
 
-    /// An agent behind the standard input and output of a command, as `ssh ROUTER longhaul router`.
-    /// What the command says on its standard error goes where this program's goes.
+    /// Creates a driver for an agent behind the standard input and output of a command, such as
+    /// `ssh ROUTER longhaul router`. The command inherits this process's standard error.
     #[must_use]
     pub fn command(program: impl Into<PathBuf>, arguments: Vec<String>, time: Duration) -> Self {
         let program = program.into();
@@ -71,8 +71,7 @@ impl Remote {
 
     async fn exchange(&self, line: &[u8]) -> Result<Reply, DriverError> {
         let mut held = self.held.lock().await;
-        // Taken out, so that a connection on which something went wrong, or was given up, is not
-        // used again.
+        // Taken out, so that a connection that failed or was abandoned is not used again.
         let mut stream = match held.take() {
             Some(stream) => stream,
             None => {
@@ -150,7 +149,7 @@ impl Driver for Remote {
     }
 }
 
-/// The standard input and output of a command, which is killed with them.
+/// Standard input and output of a command, which is killed when they are dropped.
 struct Piped {
     _child: Child,
     input: ChildStdin,

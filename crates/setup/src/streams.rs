@@ -1,5 +1,5 @@
-//! How the streams of a circuit are recognised: by their addresses, and, where that is not enough,
-//! by source port or mark.
+//! Matching of a circuit's streams: by their addresses and, if these do not suffice, by source port
+//! or mark.
 
 #[cfg(test)]
 mod tests;
@@ -10,8 +10,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The addresses that begin with the same bits: `10.0.0.0/8`, `2001:db8::/32`; one address is
-/// written without its length.
+/// An address prefix, such as `10.0.0.0/8` or `2001:db8::/32`. A single address is written without
+/// its length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Prefix {
@@ -19,7 +19,7 @@ pub struct Prefix {
     length: u8,
 }
 
-/// A text that is no prefix.
+/// A text that is not an address prefix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no address prefix ({why}): write ADDRESS or ADDRESS/BITS, as 10.1.0.0/16")]
 pub struct NoPrefix {
@@ -27,11 +27,11 @@ pub struct NoPrefix {
     why: &'static str,
 }
 
-/// Longest text that is looked at: an IPv6 address with its length has at most 49 characters.
+/// Maximum length of a text to parse. An IPv6 address with its length has at most 49 characters.
 const MAX_PREFIX_TEXT: usize = 64;
 
 impl Prefix {
-    /// One address.
+    /// Returns the prefix of a single address.
     #[must_use]
     pub const fn one(address: IpAddr) -> Self {
         Self {
@@ -40,19 +40,19 @@ impl Prefix {
         }
     }
 
-    /// The first of its addresses.
+    /// Returns the first address.
     #[must_use]
     pub const fn address(self) -> IpAddr {
         self.address
     }
 
-    /// How many bits its addresses have in common.
+    /// Returns the number of bits that its addresses share.
     #[must_use]
     pub const fn length(self) -> u8 {
         self.length
     }
 
-    /// Whether all addresses of another one are among its own.
+    /// Returns true if it contains all addresses of another prefix.
     #[must_use]
     pub fn holds(self, other: Self) -> bool {
         let shift = u32::from(bits(self.address) - self.length);
@@ -74,7 +74,7 @@ impl Prefix {
         alike && other.length >= self.length
     }
 
-    /// The wider ones that hold all of its addresses, the widest first.
+    /// Returns the prefixes that contain it, the widest first.
     pub fn wider(self) -> impl Iterator<Item = Self> {
         let all = bits(self.address);
         (0..self.length).map(move |length| {
@@ -93,13 +93,13 @@ impl Prefix {
         })
     }
 
-    /// Whether some address is in both.
+    /// Returns true if some address is in both.
     #[must_use]
     pub fn overlaps(self, other: Self) -> bool {
         self.holds(other) || other.holds(self)
     }
 
-    /// The version of IP that its addresses are of.
+    /// Returns the IP version of the addresses.
     #[must_use]
     pub const fn family(self) -> Family {
         match self.address {
@@ -200,7 +200,7 @@ pub enum Transport {
 }
 
 impl Transport {
-    /// Its number (IANA, Protocol Numbers).
+    /// Returns the protocol number (IANA, Protocol Numbers).
     #[must_use]
     pub const fn number(self) -> u8 {
         match self {
@@ -209,7 +209,7 @@ impl Transport {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the protocol.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -219,55 +219,58 @@ impl Transport {
     }
 }
 
-/// Source ports from the first to the last, with both.
+/// An inclusive range of source ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct SourcePorts {
-    /// The first, at least 1.
+    /// First port, at least 1.
     pub first: u16,
-    /// The last.
+    /// Last port.
     pub last: u16,
-    /// Of which protocol.
+    /// Protocol of the ports.
     #[serde(default)]
     pub transport: Transport,
 }
 
-/// Which packets belong to a circuit: all that is said must hold.
+/// Selector of the packets that belong to a circuit. All criteria must match.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Streams {
-    /// Where they come from.
+    /// Source addresses.
     pub from: Prefix,
-    /// Where they go.
+    /// Destination addresses.
     pub to: Prefix,
-    /// Their source ports, where the circuit is for some of the streams between the ends.
+    /// Source ports, if the circuit carries only some of the streams between the ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_ports: Option<SourcePorts>,
-    /// The mark that the machine's firewall or a socket (`SO_MARK`) puts on them. It does not leave
-    /// that machine.
+    /// Mark that the machine's firewall or a socket (`SO_MARK`) sets on the packets. It does not
+    /// leave that machine.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<u32>,
 }
 
-/// Streams that can't be distinguished from others.
+/// Fault of a stream selector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum StreamsFault {
-    /// The ends are of two versions of IP.
+    /// The ends are of different IP versions: use IPv4 or IPv6 for both.
     #[error("streams from {from} to {to} can't be: both must be IPv4, or both IPv6")]
     Families {
-        /// Where they come from.
+        /// Source addresses.
         from: Prefix,
-        /// Where they go.
+        /// Destination addresses.
         to: Prefix,
     },
-    /// The range of ports is none.
-    #[error("source ports {} to {} are none: the first is at least 1 and at most the last", .0.first, .0.last)]
+    /// The port range is empty: the first port must be at least 1, and at most the last.
+    #[error(
+        "source ports {} to {} are none: the first is at least 1 and at most the last",
+        .0.first, .0.last
+    )]
     Ports(SourcePorts),
-    /// Packets without a mark have this one.
+    /// The mark is 0, which packets without a mark have: choose another.
     #[error("mark 0 is on every packet that nobody marked: take another")]
     NoMark,
 }
 
 impl Streams {
-    /// All that goes from one address to another.
+    /// Returns a selector for all traffic from one address to another.
     #[must_use]
     pub const fn between(from: IpAddr, to: IpAddr) -> Self {
         Self {
@@ -278,16 +281,16 @@ impl Streams {
         }
     }
 
-    /// The version of IP that they are of.
+    /// Returns the IP version of the packets.
     #[must_use]
     pub const fn family(&self) -> Family {
         self.from.family()
     }
 
-    /// Whether packets can be recognised by it.
+    /// Checks that packets can be matched.
     ///
     /// # Errors
-    /// [`StreamsFault`]: the first thing that is wrong.
+    /// [`StreamsFault`] names the first fault.
     pub fn check(&self) -> Result<(), StreamsFault> {
         if self.from.family() != self.to.family() {
             return Err(StreamsFault::Families {
@@ -305,7 +308,7 @@ impl Streams {
     }
 }
 
-/// As it stands in the id of a part: without blanks, and different for different streams.
+/// Format of the streams in the id of a part: without blanks, and different for different streams.
 impl fmt::Display for Streams {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}-{}", self.from, self.to)?;

@@ -1,4 +1,4 @@
-//! What the tests of several rooms share.
+//! Helpers shared by the tests of several modules.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -12,7 +12,7 @@ pub fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// A part of `owner`'s circuit `circuit` at node `node`, over `link`.
+/// Returns a part of `owner`'s circuit `circuit` at node `node`, over `link`.
 pub fn part(owner: &str, circuit: &str, node: &str, link: &str, rate: u64) -> Part {
     let streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     Part {
@@ -57,7 +57,7 @@ fn any_ports() -> impl Strategy<Value = SourcePorts> {
     })
 }
 
-/// Streams that can be.
+/// Generates valid streams.
 pub fn any_streams() -> impl Strategy<Value = Streams> {
     let ends = prop_oneof![(v4(), v4()), (v6(), v6())];
     let mark = proptest::option::of(1..=u32::MAX);

@@ -1,4 +1,4 @@
-//! A driver that is a program of the operator's: here of the shell.
+//! A driver that is a program of the operator, here a shell script.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
 
@@ -13,10 +13,10 @@ use longhaul_setup::program::Program;
 use longhaul_setup::remote::Remote;
 use longhaul_setup::streams::Streams;
 
-/// Long enough for any machine that does anything at all.
+/// Time limit that even a very slow machine meets.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Keeps one part in a file.
+/// Script that keeps one part in a file.
 const KEEPER: &str = r#"
 read -r request
 case $request in
@@ -60,7 +60,7 @@ fn part() -> Part {
     }
 }
 
-/// A program of these commands.
+/// A program that consists of these commands.
 struct Script(tempfile::TempDir);
 
 impl Script {
@@ -74,7 +74,8 @@ impl Script {
         self.0.path().join("driver.sh")
     }
 
-    /// The shell's, so that no file is run while another process may still have it open.
+    /// Arguments of the shell, so that no file is executed while another process may still have it
+    /// open.
     fn arguments(&self) -> Vec<String> {
         let paths = [self.path(), self.0.path().to_owned()];
         paths.map(|path| path.to_str().unwrap().to_owned()).into()
@@ -115,7 +116,7 @@ async fn a_program_sets_up_lists_counts_and_tears_down() {
 }
 
 #[tokio::test]
-async fn what_a_program_does_wrong_is_reported_in_one_line() {
+async fn faults_of_a_program_are_reported_in_one_line() {
     for (commands, kind, why) in [
         ("exit 3", "failed", "it answered nothing (exit status: 3)"),
         (
@@ -140,7 +141,8 @@ async fn what_a_program_does_wrong_is_reported_in_one_line() {
             "no answer to what was asked",
         ),
         (
-            "printf '{\"answer\":\"error\",\"kind\":\"refused\",\"why\":\"\\\\u001b[31m\\\\nno\"}'; exit 1",
+            "printf \
+            '{\"answer\":\"error\",\"kind\":\"refused\",\"why\":\"\\\\u001b[31m\\\\nno\"}'; exit 1",
             "refused",
             "[31m no",
         ),
@@ -172,7 +174,7 @@ async fn what_a_program_does_wrong_is_reported_in_one_line() {
 }
 
 #[tokio::test]
-async fn a_program_that_takes_too_long_is_killed_with_what_it_started() {
+async fn a_slow_program_is_killed_with_its_children() {
     let script = Script::of("sleep 1000 & echo $! >\"$1/child\"; wait");
     let error = set_up(&script.driver(Duration::from_secs(2)), part())
         .await
@@ -181,7 +183,7 @@ async fn a_program_that_takes_too_long_is_killed_with_what_it_started() {
     let child = std::fs::read_to_string(script.0.path().join("child")).unwrap();
     let stat = format!("/proc/{}/stat", child.trim());
     let deadline = Instant::now() + PROGRAM_TIMEOUT;
-    // It may still be there as a zombie until whoever inherited it looks.
+    // It may remain as a zombie until its new parent reaps it.
     while std::fs::read_to_string(&stat).is_ok_and(|line| !line.contains(") Z")) {
         assert!(Instant::now() < deadline, "it still runs");
         tokio::task::yield_now().await;
@@ -191,7 +193,8 @@ async fn a_program_that_takes_too_long_is_killed_with_what_it_started() {
 #[tokio::test]
 async fn an_agent_is_reached_through_a_commands_input_and_output() {
     let script = Script::of(
-        "while read -r line; do echo '{\"answer\":\"parts\",\"parts\":[]}'; echo >>\"$1/asked\"; done",
+        "while read -r line; do echo '{\"answer\":\"parts\",\"parts\":[]}'; echo >>\"$1/asked\"; \
+        done",
     );
     let remote = Remote::command("/bin/sh", script.arguments(), PROGRAM_TIMEOUT);
     for _ in 0..3 {

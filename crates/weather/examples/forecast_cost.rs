@@ -1,4 +1,4 @@
-//! What a series costs: time for a sample and for a forecast, and memory.
+//! Cost of a series: time per sample and per forecast, and memory.
 //!
 //! `cargo run --release -p longhaul-weather --example forecast_cost`
 
@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use longhaul_weather::forecast::{Detail, Moment, Quantity, Sample, Series};
 
-/// As many as a large installation has, and more than fit into a processor's cache.
+/// Number of series: as in a large installation, and more than fit into a processor's cache.
 const SERIES: usize = 2_000;
-/// Samples of each: enough that all windows are full.
+/// Samples per series: enough to fill all windows.
 const SAMPLES: usize = 500;
 
 fn main() {

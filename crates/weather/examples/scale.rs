@@ -1,6 +1,6 @@
-//! Routing by simulation at scale: `cargo run --release -p longhaul-weather --example scale --
-//! [SITES] [HOPS PER SITE] [REQUESTS]`, 1,000, 100 and 10,000 when left out. One core; prints rates
-//! and memory.
+//! Simulation of routing at scale: `cargo run --release -p longhaul-weather --example scale --
+//! [SITES] [HOPS PER SITE] [REQUESTS]`. The defaults are 1,000, 100 and 10,000. Runs on one core;
+//! prints rates and memory.
 
 use std::time::Instant;
 

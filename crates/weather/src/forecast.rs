@@ -1,21 +1,26 @@
-//! Samples of one quantity of one path in; a distribution of its next values out.
+//! Forecasts of one quantity of one path, from its samples.
 //!
-//! A [`Series`] takes samples as they are measured and answers at any time with a [`Forecast`]:
-//! three quantiles, and how often earlier forecasts of this series were right. Beneath it, one
-//! thing each:
+//! A [`Series`] takes samples as they are measured, and returns a [`Forecast`] at any time: three
+//! quantiles, and how often earlier forecasts of this series were right. It consists of these
+//! modules:
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | `sample` | which samples count: values that make no sense, duplicates, late arrivals, steps of a clock |
-//! | `quantity` | rate, round trip, loss: the range of each, and the scale that its errors are measured on |
-//! | `windows`, `predictor`, `family` | the predictors of the Network Weather Service (Wolski, "Dynamically forecasting network performance using the Network Weather Service", Cluster Computing 1, 1998) |
-//! | `best` | the predictor that erred least so far: that service's own choice |
-//! | `share` | all predictors, weighed by fixed share (Herbster, Warmuth, "Tracking the best expert", Machine Learning 32, 1998) |
-//! | `band`, `coverage` | quantiles from past errors by adaptive conformal inference (Gibbs, Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021), and how often they held |
-//! | `promise` | whether copies took as long as was promised |
+//! | `sample` | filtering of samples: invalid values, duplicates, late arrivals, clock steps |
+//! | `quantity` | rate, round trip and loss: the range of each, and the scale of its errors |
+//! | `windows`, `predictor`, `family` | predictors of the Network Weather Service (Wolski 1998) |
+//! | `best` | the predictor with the least past error, which is that service's own choice |
+//! | `share` | mixture of all predictors by fixed share (Herbster, Warmuth 1998) |
+//! | `band`, `coverage` | quantiles by adaptive conformal inference, and their coverage |
+//! | `promise` | scores of promised copy times |
 //!
-//! A series costs a few kilobytes and a few microseconds a sample; `cargo run --release -p
-//! longhaul-weather --example forecast_cost` says how much.
+//! - Wolski, "Dynamically forecasting network performance using the Network Weather Service",
+//!   Cluster Computing 1, 1998
+//! - Herbster, Warmuth, "Tracking the best expert", Machine Learning 32, 1998
+//! - Gibbs, Candès, "Adaptive conformal inference under distribution shift", NeurIPS 2021
+//!
+//! A series costs a few kilobytes and a few microseconds per sample. `cargo run --release -p
+//! longhaul-weather --example forecast_cost` measures it.
 
 mod band;
 mod best;

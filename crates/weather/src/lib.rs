@@ -1,10 +1,10 @@
-//! What the network will be like, and which route brings a transfer home soonest. No I/O, no clock:
-//! time is a number that callers give, so simulations, tests and services run the same code.
+//! Forecasts of network paths, and the choice of the fastest route for a transfer. The crate has no
+//! I/O and no clock: callers pass the time, so simulations, tests and services run the same code.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
-//! | [`forecast`] | samples of one quantity of one path in; a distribution of its next values out |
-//! | [`route`] | forecasts of all hops in; the expected time of each route for a transfer, and the choice among them, out |
+//! | [`forecast`] | distribution of a path quantity's next values, from its samples |
+//! | [`route`] | expected time of each route for a transfer, and the choice among routes |
 
 #![forbid(unsafe_code)]
 

@@ -1,20 +1,20 @@
-//! A distribution by three of its quantiles.
+//! A distribution described by three quantiles.
 
 use serde::{Deserialize, Serialize};
 
 /// Three quantiles of a quantity, in that quantity's unit: `p10 <= p50 <= p90`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Quantiles {
-    /// One value in ten is expected below it.
+    /// Value that one in ten is expected to be below.
     pub p10: f64,
     /// The median.
     pub p50: f64,
-    /// One value in ten is expected above it.
+    /// Value that one in ten is expected to be above.
     pub p90: f64,
 }
 
 impl Quantiles {
-    /// A value that is known.
+    /// Creates the distribution of a value that is known exactly.
     #[must_use]
     pub const fn exactly(value: f64) -> Self {
         Self {

@@ -1,23 +1,23 @@
-//! Forecasts of all hops in; the expected time of each route for a transfer, and the choice among
-//! them, out.
+//! Expected time of each route for a transfer, from the forecasts of all hops, and the choice among
+//! routes.
 //!
-//! | room | what it does |
+//! | module | contents |
 //! |---|---|
 //! | [`map`] | nodes and directed hops in memory, updated one hop at a time |
-//! | [`model`] | how long TCP takes over one hop, set-up left out |
-//! | [`combine`] | the quantiles of a sum and of a maximum |
-//! | [`expected`] | the time of a transfer over a whole route, and what limits it |
-//! | [`candidates`] | the routes of at most three depots that could be quicker than direct |
-//! | [`choice`] | which of them, how many at once, and in which order to fall back |
-//! | [`explore`] | which other route is tried, and what that may cost |
-//! | [`explain`] | a choice in five lines |
-//! | [`minimax`] | the trees of the Logistical Session Layer, as a baseline |
-//! | [`trust`] | whose reports count for what |
-//! | [`table`] | what is chosen for sizes of all kinds: what a client keeps |
-//! | [`guard`] | when a copy under way leaves a route for the direct one |
+//! | [`model`] | duration of a TCP transfer over one hop, without connection setup |
+//! | [`combine`] | quantiles of a sum and of a maximum |
+//! | [`expected`] | time of a transfer over a whole route, and its dominant limit |
+//! | [`candidates`] | routes of at most three depots that could be faster than direct |
+//! | [`choice`] | choice of routes, of several at once, and of fallbacks |
+//! | [`explore`] | exploration of other routes, and its cost |
+//! | [`explain`] | explanation of a choice in five lines |
+//! | [`minimax`] | trees of the Logistical Session Layer, as a baseline |
+//! | [`trust`] | scope of each party's reports |
+//! | [`table`] | choices for all classes of sizes, as a client keeps them |
+//! | [`guard`] | detection of a running copy that should switch to the direct route |
 //!
-//! Times are seconds, rates bits a second of payload, sizes bytes. `now` and every time of a
-//! measurement count from one origin that the caller chooses. `docs/routing.md` describes all of
+//! Times are seconds, rates are bit/s of payload, and sizes are bytes. `now` and the times of all
+//! measurements count from one origin that the caller chooses. `docs/routing.md` describes all of
 //! it.
 
 pub mod candidates;
@@ -38,10 +38,10 @@ mod testing;
 
 use serde::{Deserialize, Serialize};
 
-/// Most depots of a route.
+/// Maximum number of depots in a route.
 pub const MAX_DEPOTS: usize = 3;
 
-/// A place of a map: an end, a depot, or both. Whoever keeps the map knows its name and address.
+/// Number of a node of a map: an end, a depot, or both. The caller keeps its name and address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct NodeId(pub u32);
@@ -52,25 +52,26 @@ impl NodeId {
     }
 }
 
-/// The depots of a route, in order; none is the direct one.
+/// Depots of a route, in order. The direct route has none.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 #[serde(try_from = "Vec<NodeId>", into = "Vec<NodeId>")]
 pub struct Via {
     count: u8,
-    /// Those behind `count` are zero, so that equal routes compare equal.
+    /// Elements from `count` on are zero, so that equal routes compare equal.
     depots: [u32; MAX_DEPOTS],
 }
 
 impl Via {
-    /// No depot.
+    /// The direct route.
     pub const DIRECT: Self = Self {
         count: 0,
         depots: [0; MAX_DEPOTS],
     };
 
-    /// These depots; `None` beyond [`MAX_DEPOTS`] or where one repeats.
+    /// Creates a route over these depots. Returns `None` if there are more than [`MAX_DEPOTS`], or
+    /// one repeats.
     #[must_use]
     pub fn new(depots: &[NodeId]) -> Option<Self> {
         depots
@@ -78,8 +79,8 @@ impl Via {
             .try_fold(Self::DIRECT, |via, depot| via.and_then(*depot))
     }
 
-    /// This route with one more depot behind its last one; `None` where there are three already, or
-    /// it repeats.
+    /// Returns this route with one more depot at its end. Returns `None` if there are three
+    /// already, or it repeats.
     #[must_use]
     pub fn and_then(mut self, depot: NodeId) -> Option<Self> {
         if self.passes(depot) {
@@ -90,7 +91,7 @@ impl Via {
         Some(self)
     }
 
-    /// The depots, in order.
+    /// Returns the depots in order.
     pub fn depots(&self) -> impl DoubleEndedIterator<Item = NodeId> + '_ {
         self.depots
             .iter()
@@ -98,31 +99,31 @@ impl Via {
             .map(|id| NodeId(*id))
     }
 
-    /// How many depots.
+    /// Returns the number of depots.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.count as usize
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no depot.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// Whether there is none.
+    /// Returns true if there is no depot.
     #[must_use]
     pub const fn is_direct(&self) -> bool {
         self.is_empty()
     }
 
-    /// Whether it passes a depot.
+    /// Returns true if the route passes a depot.
     #[must_use]
     pub fn passes(&self, depot: NodeId) -> bool {
         self.depots().any(|passed| passed == depot)
     }
 
-    /// The same depots in the other order.
+    /// Returns the same depots in reverse order.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let mut reversed = Self {
@@ -135,14 +136,14 @@ impl Via {
         reversed
     }
 
-    /// The hops between two ends, as pairs of nodes.
+    /// Returns the hops between two ends, as pairs of nodes.
     pub fn hops(&self, from: NodeId, to: NodeId) -> impl Iterator<Item = (NodeId, NodeId)> + '_ {
         let starts = std::iter::once(from).chain(self.depots());
         starts.zip(self.depots().chain(std::iter::once(to)))
     }
 }
 
-/// Depots that make no route: more than three, or one twice.
+/// Depots that do not form a route: more than three, or one twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a route has at most {MAX_DEPOTS} depots, each of them once")]
 pub struct NoRoute;
@@ -161,11 +162,11 @@ impl From<Via> for Vec<NodeId> {
     }
 }
 
-/// What is to be moved.
+/// A transfer to route.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Transfer {
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// Streams that share the work, each a chain of connections of its own; none counts as one.
+    /// Streams that share the work, each over its own chain of connections. 0 counts as 1.
     pub streams: u16,
 }

@@ -1,4 +1,4 @@
-//! The mesh by simulation, with a development seed: the policy against what it has to beat.
+//! Simulation of the mesh with a development seed: the policy against what it has to beat.
 
 #[path = "../examples/mesh/simulation.rs"]
 mod simulation;
@@ -6,7 +6,7 @@ mod simulation;
 use simulation::{SITES, Trouble, run};
 
 #[test]
-fn routed_beats_what_it_has_to_beat() {
+fn routed_transfers_beat_the_other_policies() {
     assert_eq!(SITES, 6);
     for trouble in [Trouble::None, Trouble::All] {
         let totals = run(1, 200, trouble);

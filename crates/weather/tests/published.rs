@@ -1,4 +1,4 @@
-//! The model against every published run of a copy over a path whose figures are known:
+//! Comparison of the model with every published run of a copy over a path with known figures:
 //! `docs/results/depots.json`, `streams.json` and `first-byte.json`. `cargo test -p
 //! longhaul-weather --test published -- --nocapture` prints the table of `docs/routing.md`.
 
@@ -13,7 +13,7 @@ use longhaul_weather::route::model::Control;
 use longhaul_weather::route::{NodeId, Transfer, Via};
 use serde_json::Value;
 
-/// Payload of a packet of 1500 bytes.
+/// Payload share of a packet of 1500 bytes.
 const PAYLOAD: f64 = 1448.0 / 1500.0;
 
 /// One hop of a setting: milliseconds, loss, Mbit/s on the wire.
@@ -30,7 +30,7 @@ struct Setting {
 
 fn setting(name: &str) -> Option<Setting> {
     let lsl_2 = |window| Setting {
-        // The loss of 1.3e-3 is shared out by delay, the link to Houston counted on top.
+        // The loss of 1.3e-3 is divided by delay; the link to Houston is counted in addition.
         direct: (122.0, 1.3e-3, 155.0),
         depots: vec![
             (87.0, 1.3e-3 * 43.5 / 61.0, 155.0),
@@ -136,8 +136,8 @@ fn runs() -> Vec<Run> {
         let runs: Vec<Value> = serde_json::from_str(&text).unwrap();
         for run in &runs {
             let (cell, seen) = (&run["cell"], &run["seen"]);
-            // What the lab did not keep up with, noise that the model is not told of, and copies
-            // that changed their streams.
+            // Excluded are runs with which the lab did not keep up, noise that the model does not
+            // know, and copies that changed their streams.
             let fixed = &cell["fixed"];
             let steady = file == "depots" || fixed.is_number();
             if run["gate"]["valid"] != true || cell["noise"] != "none" || !steady {
@@ -176,8 +176,8 @@ fn runs() -> Vec<Run> {
     all
 }
 
-/// The median, the ninth decile and the greatest of the absolute logarithms of times taken by times
-/// expected.
+/// Returns the median, the ninth decile and the maximum of the absolute logarithms of actual times
+/// relative to expected ones.
 fn errors<'a>(runs: impl Iterator<Item = &'a Run>) -> [f64; 3] {
     let mut errors: Vec<f64> = runs
         .map(|run| (run.took / run.expected.p50).ln().abs())
@@ -193,14 +193,15 @@ fn inside<'a>(runs: impl Iterator<Item = &'a Run>) -> usize {
 }
 
 #[test]
-fn the_models_error_over_all_published_runs() {
+fn the_model_is_close_to_all_published_runs() {
     let runs = runs();
     let mut groups: BTreeMap<&str, Vec<&Run>> = BTreeMap::new();
     for run in &runs {
         groups.entry(&run.group).or_default().push(run);
     }
     println!(
-        "| runs | number | median error | nine in ten below | greatest | within p10 to p90 |\n|---|---|---|---|---|---|"
+        "| runs | number | median error | nine in ten below | greatest | within p10 to p90 \
+        |\n|---|---|---|---|---|---|"
     );
     let line = |name: &str, [median, ninth, greatest]: [f64; 3], inside: usize, count: usize| {
         let percent = |log: f64| (log.exp() - 1.0) * 100.0;
@@ -232,6 +233,6 @@ fn the_models_error_over_all_published_runs() {
         }
     }
     assert!(runs.len() > 150, "{}", runs.len());
-    // What docs/routing.md says.
+    // As stated in docs/routing.md.
     assert!(median < 0.07_f64, "{median}");
 }

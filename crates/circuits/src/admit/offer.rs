@@ -1,4 +1,4 @@
-//! What could be had instead.
+//! Search for counter-offers.
 
 use super::over_time::Found;
 use super::{Offer, Offers, Short, field, grant, over_time, until};
@@ -8,16 +8,18 @@ use crate::request::{Pace, Plan, Request, Wish};
 use crate::split::{Known, Route, most, reach, total};
 use crate::time::{Moment, Rate, Window};
 
-/// Starts that are tried, at most.
+/// Maximum number of start times to try.
 const MAX_STARTS: usize = 48;
 
-/// Starts that are tried although no cut says that the ones before were too early, at most: each
-/// may take a search.
+/// Maximum number of start times to try without a cut that rules out the earlier ones. Each may
+/// need a search.
 const MAX_SEARCHED: usize = 4;
 
-/// What could be had instead of a request that is short of room. `frees` is until when the cut of
-/// its proof is too narrow, where that is a cut: none inside where it always is. `goes_on` is asked
-/// before each step: no more is looked for from when on it says no. What takes least comes first.
+/// Finds counter-offers for a request that does not fit.
+///
+/// `frees` is the moment at which the cut of the proof frees up, if the proof is a cut; the inner
+/// `None` means never. `goes_on` is called before each step; the search stops once it returns
+/// `false`. The cheapest steps run first.
 pub(super) fn offers(
     view: &View<'_>,
     request: &Request,
@@ -67,15 +69,14 @@ pub(super) fn offers(
     }
 }
 
-/// A request as an offer, if it is granted.
+/// Returns the request as an offer if it is granted.
 fn offer(view: &View<'_>, request: Request, limits: &Limits, now: Moment) -> Option<Offer> {
     offer_of(view, request, limits, now, |request| {
         grant(view, request, limits).ok()
     })
 }
 
-/// A request as an offer, if it may be asked, and there is a plan for it: the one that it is
-/// granted with.
+/// Returns the request as an offer if it passes the checks and `plan` yields a plan.
 fn offer_of(
     view: &View<'_>,
     request: Request,
@@ -89,7 +90,7 @@ fn offer_of(
     Some(Offer { request, plan })
 }
 
-/// The same request for so many bytes, as early as they go; none for nothing.
+/// Returns the same request for `bytes` bytes as early as possible, or `None` for zero bytes.
 fn carrying(request: &Request, bytes: u64, most: Option<Rate>) -> Option<Request> {
     (bytes > 0).then(|| Request {
         wish: Wish::Volume {
@@ -101,7 +102,7 @@ fn carrying(request: &Request, bytes: u64, most: Option<Rate>) -> Option<Request
     })
 }
 
-/// The same from the earliest start at which it goes.
+/// Offers the same request at the earliest start at which it fits.
 fn later(
     view: &View<'_>,
     request: &Request,
@@ -113,7 +114,7 @@ fn later(
     let network = view.network();
     let mut asked = request.clone();
     let mut known = known.clone();
-    // The proof says until when its cut is too narrow.
+    // The proof names the moment at which its cut frees up.
     let mut first = match frees {
         Some(until) => Some(until?),
         None => None,
@@ -157,7 +158,7 @@ fn later(
     None
 }
 
-/// The highest rate in the same window.
+/// Offers the highest rate in the same window.
 fn slower(
     view: &View<'_>,
     request: &Request,
@@ -178,7 +179,7 @@ fn slower(
     })
 }
 
-/// The same volume by the earliest end.
+/// Returns a request for the same volume by the earliest end.
 fn finish(view: &View<'_>, request: &Request, limits: &Limits) -> Option<Request> {
     let Wish::Volume { bytes, most, .. } = request.wish else {
         return None;

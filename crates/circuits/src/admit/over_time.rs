@@ -1,7 +1,8 @@
-//! A volume by a deadline: a flow over time, by the stretches between the changes of what is left.
+//! A volume by a deadline: a flow over time, in the stretches between changes of the available
+//! bandwidth.
 //!
-//! What goes in one stretch leaves the others as they are, since nothing is stored on the way; so
-//! the most in each of them is the most in all.
+//! Nothing is stored along the path, so what is carried in one stretch does not affect the others.
+//! The maximum of each stretch is therefore the maximum of the whole.
 
 mod filling;
 #[cfg(test)]
@@ -19,27 +20,27 @@ use crate::split::{Ask, Cut, minimum_cut, reach};
 use crate::time::{MAX_MOMENT, MAX_RATE, Moment, Rate, Volume, Window};
 use filling::{Filling, Look};
 
-/// Stretches that are tried first: neighbours count as one, with what is left throughout, until
-/// there are no more than this. Up to so many, the best is looked for even where it is known not to
-/// be enough.
+/// Maximum number of stretches in the first attempt. Neighbouring stretches are merged, with the
+/// rate left throughout, until there are no more than this. Up to this number, the best routes are
+/// searched even if they are known not to suffice.
 const MAX_MERGED_STRETCHES: usize = 48;
 
-/// Stretches that are looked at one by one, at most.
+/// Maximum number of stretches that are examined one by one.
 pub(super) const MAX_STRETCHES: usize = 1_024;
 
-/// What is to be carried.
+/// Volume to carry, and its constraints.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Goal {
-    /// How much.
+    /// Volume to carry.
     pub(super) volume: Volume,
-    /// How fast, at most, in bit/s.
+    /// Maximum rate, in bit/s.
     pub(super) most: Option<Rate>,
-    /// How it is spread.
+    /// Distribution over the window.
     pub(super) pace: Pace,
 }
 
 impl Goal {
-    /// So many bytes, no faster than the ends can and the limits allow.
+    /// Returns a goal of `bytes` bytes, no faster than the ends and the limits allow.
     pub(super) fn of(bytes: u64, most: Option<Rate>, pace: Pace, limits: &Limits) -> Self {
         Self {
             volume: Volume::of_bytes(bytes),
@@ -49,30 +50,30 @@ impl Goal {
     }
 }
 
-/// Less goes.
+/// A volume that does not fit.
 #[derive(Debug, Clone)]
 pub(super) struct Short {
-    /// What was found to go.
+    /// Volumes that do fit.
     pub(super) found: Found,
-    /// How it is known.
+    /// Evidence of the shortfall.
     pub(super) known: Known,
 }
 
-/// What was found to go where not all of a volume does: what one look after the other found, in the
-/// order of [`plan`].
+/// Partial plans for a volume that does not fit: the result of each attempt, in the order of
+/// [`plan`].
 #[derive(Debug, Clone)]
 pub(super) struct Found(Vec<Filling>);
 
 impl Found {
-    /// The most bytes that any look found to go.
+    /// Returns the most bytes that any attempt carries.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.0.iter().map(|filling| filling.carried().bytes());
         bytes.max().unwrap_or(0)
     }
 
-    /// What [`plan`] makes of these bytes, at most as many as were found to go, as early as they
-    /// go: what the first look did that carries them. None where that is not known without looking
-    /// again.
+    /// Returns the plan that [`plan`] makes of `bytes` bytes as early as possible, from the first
+    /// attempt that carries them. `bytes` is at most what was found. Returns `None` if that needs
+    /// another attempt.
     pub(super) fn plan(&self, bytes: u64) -> Option<Plan> {
         let volume = Volume::of_bytes(bytes);
         let mut looks = self.0.iter();
@@ -82,18 +83,18 @@ impl Found {
     }
 }
 
-/// How it is known that no more goes.
+/// Evidence that no more fits.
 #[derive(Debug, Clone)]
 pub(super) enum Known {
-    /// No more than this passes these links within the window.
+    /// This cut carries no more than this volume within the window.
     Cut(Cut, Volume),
-    /// No more than this goes in all stretches together.
+    /// All stretches together carry no more than this volume.
     Stretches(Volume),
-    /// It isn't.
+    /// There is no evidence.
     Unknown,
 }
 
-/// The plan for a volume, within the request's window.
+/// Plans a volume within the request's window.
 pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Plan, Short> {
     let window = request.window;
     let even = goal
@@ -121,7 +122,7 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
     }
     let (cut, volume) = passing(view, request, goal);
     if volume < goal.volume {
-        // What goes nevertheless is worth an offer.
+        // A partial volume is still worth an offer.
         return Err(Short {
             found: sweep.nearest(goal, quick),
             known: Known::Cut(cut, volume),
@@ -130,7 +131,7 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
     let mut found = vec![quick];
     let mut known = Known::Unknown;
     if sweep.len() <= MAX_STRETCHES {
-        // Up to so many were tried one by one already.
+        // Up to this number, they were already tried one by one.
         let one_by_one = (sweep.len() > MAX_MERGED_STRETCHES).then_some(Look::Widest);
         for look in one_by_one.into_iter().chain([Look::Best]) {
             let filling = sweep.fill(goal, 1, look);
@@ -149,7 +150,7 @@ pub(super) fn plan(view: &View<'_>, request: &Request, goal: &Goal) -> Result<Pl
     })
 }
 
-/// The most that goes within the request's window, no faster than this, as far as it is found.
+/// Finds the most that fits in the request's window, at `fastest` or less.
 pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) -> Found {
     let goal = Goal {
         volume: Volume(u128::MAX),
@@ -165,8 +166,8 @@ pub(super) fn most(view: &View<'_>, request: &Request, fastest: Option<Rate>) ->
     sweep.nearest(&goal, quick)
 }
 
-/// The plan for a volume by whenever it is done, and so an early end, as far as it is found: in
-/// windows that grow.
+/// Plans a volume without a deadline, so that it ends early. The window grows until the volume
+/// fits.
 pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Option<Plan> {
     let start = request.window.start;
     let free = view.end().unwrap_or(start).max(start);
@@ -174,7 +175,7 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
     loop {
         length = length.saturating_mul(2);
         let end = start.saturating_add_unsigned(length).min(free);
-        // Behind everything that is booked, the last stretch lasts as long as it takes.
+        // Behind the last reservation, the final stretch is as long as needed.
         let end = if end == free { MAX_MOMENT } else { end };
         let sweep = Sweep::new(view, request, Window::new(start, end));
         if sweep.len() > MAX_STRETCHES {
@@ -187,14 +188,14 @@ pub(super) fn earliest(view: &View<'_>, request: &Request, goal: &Goal) -> Optio
     }
 }
 
-/// A window, stretch by stretch, in each of which nothing changes on the links that a request may
-/// use.
+/// A window as a sequence of stretches. Within each, nothing changes on the links that the request
+/// may use.
 struct Sweep<'a> {
     window: Window,
     ask: Ask,
-    /// What is left at the start.
+    /// Rates left at the start of the window.
     field: Field<'a>,
-    /// When something changes, in order, on which links, and what is left of them from then on.
+    /// Moments of change in order, with the links that change and the rate left from then on.
     changes: BTreeMap<Moment, Vec<(LinkId, Rate)>>,
 }
 
@@ -215,13 +216,13 @@ impl<'a> Sweep<'a> {
         }
     }
 
-    /// How many stretches there are.
+    /// Returns the number of stretches.
     fn len(&self) -> usize {
         self.changes.len() + 1
     }
 
-    /// The most that goes where a cut is known to be in the way of all of it: beside a quick look,
-    /// as good a one as so many stretches allow.
+    /// Finds the most that fits although a cut rules out the whole volume: the quick attempt, and
+    /// the best attempt that this number of stretches permits.
     fn nearest(&self, goal: &Goal, quick: Filling) -> Found {
         let look = match self.len() {
             count if count <= MAX_MERGED_STRETCHES => Some(Look::Best),
@@ -232,13 +233,13 @@ impl<'a> Sweep<'a> {
         Found([quick].into_iter().chain(better).collect())
     }
 
-    /// Fills stretch after stretch with what goes in each, until it is enough. So many neighbours
-    /// count as one stretch, with what is left throughout.
+    /// Fills one stretch after another until the goal is met. `together` neighbours count as one
+    /// stretch, with the rate left throughout.
     fn fill(&self, goal: &Goal, together: usize, look: Look) -> Filling {
         let mut filling = Filling::new(goal, self.ask, look);
         let mut field = self.field.clone();
         let mut start = self.window.start;
-        // The least that is left since the stretch began.
+        // Least rate left since the stretch began.
         let mut least = field.clone();
         for (number, (at, changed)) in (1_usize..).zip(&self.changes) {
             let ends = number % together.max(1) == 0;
@@ -262,18 +263,18 @@ impl<'a> Sweep<'a> {
     }
 }
 
-/// A millisecond.
+/// Returns a window of one millisecond.
 const fn moment(at: Moment) -> Window {
     Window::new(at, at.saturating_add(1))
 }
 
-/// What passes between the ends within the window at most, by what each link has left in all of it:
-/// the narrowest cut, and its volume.
+/// Returns the most that passes between the ends within the window, by what each link carries in
+/// all of it: the narrowest cut, and its volume.
 fn passing(view: &View<'_>, request: &Request, goal: &Goal) -> (Cut, Volume) {
     let (network, window) = (view.network(), request.window);
     let fastest = Volume::carried(goal.most.unwrap_or(MAX_RATE), window.length());
     let carries = |link: LinkId| view.left_to_carry(link, window).min(fastest);
-    // In units that many links together keep within their integers; rounded up, because it is a
+    // In units small enough that sums over many links do not overflow; rounded up because it is a
     // bound.
     let unit = Volume::carried(MAX_RATE, window.length())
         .0

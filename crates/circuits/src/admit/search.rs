@@ -1,5 +1,4 @@
-//! Offers that are looked for beside whoever decides, and whether they are still good on a book
-//! that has gone on since.
+//! Search for counter-offers outside the decision, and their validation against a newer book.
 
 use super::{Offer, Offers, Proof, Short, grant, offer};
 use crate::ledger::{Seen, Snapshot, View};
@@ -7,17 +6,16 @@ use crate::policy::Limits;
 use crate::request::Request;
 use crate::time::Moment;
 
-/// What is known of a request that was refused, to look for offers with: on the book that it was
-/// decided by.
+/// State of a refused request, from which counter-offers can be found in the book that refused it.
 #[derive(Debug, Clone)]
 pub struct Search {
     request: Request,
     limits: Limits,
     now: Moment,
     short: Short,
-    /// Until when the cut of the proof is too narrow, where the proof is one.
+    /// Moment at which the cut of the proof frees up, if the proof is a cut.
     frees: Option<Option<Moment>>,
-    /// What the view had that is not of the book.
+    /// Differences between the view and the book.
     seen: Seen,
 }
 
@@ -42,8 +40,8 @@ impl Search {
         }
     }
 
-    /// The offers, by the book as it was when the request was decided. `goes_on` is asked before
-    /// each step of the search: those that are found when it says no are all.
+    /// Finds counter-offers in the book as it was at the decision. `goes_on` is called before each
+    /// step; once it returns `false`, only the offers found so far are returned.
     #[must_use]
     pub fn offers(&self, decided: &Snapshot, goes_on: &mut dyn FnMut() -> bool) -> Offers {
         self.offers_in(&decided.seen_by(&self.seen), goes_on)
@@ -60,10 +58,11 @@ impl Search {
         )
     }
 
-    /// An offer that was found on one book, as it is on a newer one: what it asks for is granted
-    /// there, too. Where nothing has changed that it can meet, it is the same, which is seen
-    /// without planning; else it is planned anew. None where it goes no longer, or is one for a
-    /// change of something that may have changed itself.
+    /// Validates an offer of one book against a newer book, so that the newer book grants it too.
+    ///
+    /// If nothing that concerns the offer has changed, it is returned without planning. Otherwise
+    /// it is planned again. Returns `None` if it no longer fits, or if it changes a reservation
+    /// that may itself have changed.
     #[must_use]
     pub fn renewed(&self, found: &Offer, before: &Snapshot, newer: &Snapshot) -> Option<Offer> {
         let Offer { request, .. } = found;

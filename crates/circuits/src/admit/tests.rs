@@ -1,4 +1,4 @@
-//! What is reported of a refusal, and what may not be asked.
+//! Reports of refusals, and requests that may not be made.
 
 use std::collections::BTreeSet;
 
@@ -30,8 +30,7 @@ fn refused(answer: Answer) -> NoRoom {
     }
 }
 
-/// Two ways between the ends, and what is booked on them: in seconds, one until 100, the other
-/// until 60.
+/// Returns two paths between the ends with bookings: one until 100 s, the other until 60 s.
 fn world() -> (Network, Ledger) {
     let network = network(4, &[(0, 1, 10), (1, 3, 10), (0, 2, 6), (2, 3, 6)]);
     let mut ledger = Ledger::new(&network);
@@ -47,7 +46,7 @@ fn world() -> (Network, Ledger) {
 }
 
 #[test]
-fn a_refusal_names_who_is_in_the_way_until_when_and_what_there_is_instead() {
+fn a_refusal_names_holders_time_and_counter_offers() {
     let (network, ledger) = world();
     let window = Window::new(50_000, 120_000);
     let wanted = request(&network, window, Wish::Rate(8), 2);
@@ -74,7 +73,7 @@ fn a_refusal_names_who_is_in_the_way_until_when_and_what_there_is_instead() {
 }
 
 #[test]
-fn a_volume_is_carried_when_and_where_it_goes() {
+fn a_volume_uses_free_times_and_paths() {
     let (network, ledger) = world();
     let volume = |bytes, pace| Wish::Volume {
         bytes,
@@ -112,7 +111,7 @@ fn a_volume_is_carried_when_and_where_it_goes() {
         none.proof
     );
     assert_eq!(none.offers.later.unwrap().request.window.end, 120_500);
-    // An even pace behind what is booked is one piece, which ends with the window.
+    // An even pace behind the bookings is one piece, which ends with the window.
     let free = request(
         &network,
         Window::new(100_000, 140_000),
@@ -126,7 +125,7 @@ fn a_volume_is_carried_when_and_where_it_goes() {
 }
 
 #[test]
-fn what_may_not_be_asked_is_said() {
+fn invalid_and_forbidden_requests_name_the_reason() {
     let (network, ledger) = world();
     let good = request(&network, Window::new(200_000, 300_000), Wish::Rate(10), 1);
     let ask = |request: &Request, limits: &Limits| asked(&network, &ledger, request, limits);

@@ -1,19 +1,18 @@
-//! Until when links are too full.
+//! Moments at which full links free up.
 
 use crate::ledger::View;
 use crate::network::LinkId;
 use crate::time::{Moment, Rate, Window};
 
-/// Moments that are looked at, at most; with more, links may be free earlier than is said to be
-/// known.
+/// Maximum number of moments to examine. If there are more, the returned moment is only a lower
+/// bound.
 const MAX_MOMENTS: usize = 250;
 
-/// The earliest start, not before the window's, from which so many of these links have this rate
-/// left for as long as the window is: before it, they never have. None where they never have at
-/// all.
+/// Returns the earliest start, not before that of the window, at which `paths` of these links have
+/// `rate` left for the length of the window. Returns `None` if they never have.
 ///
-/// What a link has left within a window can't rise before the window has moved past the last of the
-/// steps that are the fullest of it; so those ends are all the moments that have to be looked at.
+/// The rate left on a link within a window cannot rise before the window has moved past the last of
+/// the link's highest steps. So only the ends of these steps have to be examined.
 pub(super) fn frees(
     view: &View<'_>,
     links: &[LinkId],
@@ -55,8 +54,8 @@ pub(super) fn frees(
     Some(start)
 }
 
-/// The earliest moment at which any link that a request may use has more left than it has from the
-/// window's start on.
+/// Returns the earliest moment at which any of these links has more left than from the start of the
+/// window on.
 pub(super) fn changes(
     view: &View<'_>,
     links: impl Iterator<Item = LinkId>,

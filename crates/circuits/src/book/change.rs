@@ -1,4 +1,4 @@
-//! How an entry changes the book.
+//! Application of journal entries to the book.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::time::{Moment, Rate, Window};
 
 type Claims = BTreeMap<LinkId, Vec<(Window, Rate)>>;
 
-/// What a plan takes more than another does, of each link and at each moment.
+/// Returns what one plan takes in excess of another, of each link and at each moment.
 #[must_use]
 pub fn difference(more: &Plan, less: &Plan) -> Claims {
     let less = less.claims();
@@ -52,8 +52,8 @@ pub fn difference(more: &Plan, less: &Plan) -> Claims {
     claims
 }
 
-/// Whether a plan is pieces in order of time, and from a moment on paths between two ends: pieces
-/// that are over by then may lead elsewhere.
+/// Returns true if the pieces of a plan are in order of time, and each path connects the ends.
+/// Pieces that end by `from` may have other ends.
 fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
     let joined = |path: &crate::path::Path| {
         let mut at = ends.from;
@@ -77,11 +77,11 @@ fn sound(network: &Network, ends: Ends, plan: &Plan, from: Moment) -> bool {
 }
 
 impl Book {
-    /// Applies the next entry of the journal; what is left to be done for it outside, by
-    /// reservation.
+    /// Applies the next entry of the journal. Returns the actions that remain to be done outside
+    /// the book, by reservation.
     ///
     /// # Errors
-    /// [`Fault`], with the book as it was.
+    /// [`Fault`]; the book is unchanged.
     pub fn apply(&mut self, entry: &Entry) -> Result<Vec<(ReservationId, Action)>, Fault> {
         if entry.number != self.next_entry {
             return Err(Fault::Order {
@@ -108,7 +108,7 @@ impl Book {
         Ok(actions)
     }
 
-    /// Takes claims, if all of them fit.
+    /// Takes the claims if all of them fit.
     fn claim(&mut self, id: ReservationId, claims: &Claims) -> Result<(), Fault> {
         for (link, of_link) in claims {
             for (window, rate) in of_link {
@@ -185,7 +185,7 @@ impl Book {
         for event in [Event::Reserve, Event::ReserveConfirmed] {
             reservation.machine = step(reservation.machine, hold.id, event)?.0;
         }
-        // The ends of what is over may be others: the request names those of what is new.
+        // The ends of past pieces may differ: the request names those of the new ones.
         let Request { ends, window, .. } = &hold.request;
         if !sound(&self.network, *ends, &hold.plan, window.start) {
             return Err(Fault::Plan(hold.id));
@@ -200,14 +200,14 @@ impl Book {
         Ok(vec![(hold.id, Action::Hold)])
     }
 
-    /// An event, and whatever of it the book does itself; what is left for others.
+    /// Applies an event and the actions that concern the book. Returns the remaining actions.
     fn happen(
         &mut self,
         id: ReservationId,
         event: Event,
     ) -> Result<Vec<(ReservationId, Action)>, Fault> {
         let mut reservation = self.known(id)?.clone();
-        // Only entries of their own say what is held.
+        // Holds have journal entries of their own.
         if matches!(event, Event::Reserve | Event::ReserveConfirmed) {
             let not_now = reservation.machine.not_now(event);
             return Err(Fault::NotNow { id, not_now });
@@ -226,7 +226,7 @@ impl Book {
                     }
                     Action::Commit => {
                         if let Some(held) = reservation.held.take() {
-                            // Where nothing was promised, the ledger has all of it already.
+                            // If nothing was promised, the ledger already holds all of it.
                             if !reservation.plan.0.is_empty() {
                                 self.unclaim(id, &difference(&held.plan, &reservation.plan));
                                 self.ledger.free(id, &reservation.plan);
@@ -261,7 +261,7 @@ impl Book {
         let kept = reservation.plan.until(from);
         self.ledger.free(id, &reservation.plan);
         self.ledger.take(id, &kept);
-        // With nothing kept there is no end that would be waited for.
+        // With nothing kept, no end of the window would follow.
         let nothing = kept.0.is_empty() && !reservation.plan.0.is_empty();
         reservation.plan = kept;
         self.replace(id, Some(reservation));
@@ -285,7 +285,7 @@ impl Book {
         self.reservations.get(&id).ok_or(Fault::None(id))
     }
 
-    /// Puts a reservation in the place of what was there, and its timer.
+    /// Replaces a reservation and its timer.
     fn replace(&mut self, id: ReservationId, reservation: Option<Reservation>) {
         let timer = reservation.as_ref().and_then(Self::timer);
         let before = match reservation {

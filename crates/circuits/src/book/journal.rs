@@ -1,4 +1,4 @@
-//! The entries of a journal, and what can be wrong with one.
+//! Entries of the journal, and the faults that an entry can have.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,121 +8,132 @@ use crate::network::LinkId;
 use crate::request::{Plan, Request};
 use crate::time::Moment;
 
-/// A reservation that is held, or a change of one.
+/// A hold for a new reservation, or for a change of one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hold {
-    /// Which.
+    /// Reservation that it belongs to.
     pub id: ReservationId,
-    /// What was asked for.
+    /// Request that it answers.
     pub request: Request,
-    /// What will be promised, in all.
+    /// Complete plan to be promised.
     pub plan: Plan,
 }
 
-/// What changes.
+/// A change of the book.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Change {
-    /// Room is held for new reservations: for all of them, or none.
+    /// Bandwidth is held for new reservations: for all of them, or none.
     Held {
-        /// The reservations.
+        /// The holds.
         holds: Vec<Hold>,
-        /// Until when.
+        /// Time at which they expire.
         until: Moment,
     },
-    /// Room is held for a change of a reservation, besides what is promised.
+    /// Bandwidth is held for a change of a reservation, in addition to what is promised.
     Changing {
-        /// What it will be.
+        /// The hold.
         hold: Hold,
-        /// Until when.
+        /// Time at which it expires.
         until: Moment,
     },
-    /// Something happens to a reservation.
+    /// An event happens to a reservation.
     Event {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
-        /// What.
+        /// The event.
         event: Event,
     },
-    /// A reservation gives back all that it has from a moment on.
+    /// A reservation returns its bandwidth from a moment on.
     Returned {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
-        /// From when on.
+        /// First moment that is returned.
         from: Moment,
     },
-    /// A reservation that has ended is not kept any longer.
+    /// An ended reservation is deleted.
     Forgotten {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
     },
 }
 
-/// A change, with its place in the journal.
+/// A change with its position in the journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Which entry, from 0 on.
+    /// Number of the entry, from 0.
     pub number: u64,
-    /// When it was written, as the writer's clock had it, but never before the entry before it.
+    /// Time of writing by the writer's clock, but never before that of the preceding entry.
     pub at: Moment,
-    /// What changes.
+    /// The change.
     pub change: Change,
 }
 
-/// Why an entry can't be applied. The book is as it was.
+/// Reason why an entry cannot be applied. The book is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// An entry is missing, or there twice.
+    /// An entry is missing or repeated: apply each entry once, in order.
     #[error(
-        "the journal goes on with entry {found} where {expected} is next: apply each entry once, in order"
+        "the journal goes on with entry {found} where {expected} is next: apply each entry once, \
+        in order"
     )]
     Order {
-        /// The number that is next.
+        /// Number that is next.
         expected: u64,
-        /// The number that it has.
+        /// Number of the entry.
         found: u64,
     },
-    /// It was written before the entry before it.
+    /// The entry is older than the one before it: write the later of the clock and that entry's
+    /// time.
     #[error(
-        "entry {number} was written at {at}, before the one before it, at {before}: write the later of the clock and that"
+        "entry {number} was written at {at}, before the one before it, at {before}: write the \
+        later of the clock and that"
     )]
     Time {
-        /// Which entry.
+        /// Number of the entry.
         number: u64,
-        /// When it was written.
+        /// Time of the entry.
         at: Moment,
-        /// When the one before it was.
+        /// Time of the entry before it.
         before: Moment,
     },
-    /// There is no such reservation.
+    /// The reservation does not exist: look it up in the list.
     #[error("there is no reservation {}: ask for the list", .0.0)]
     None(ReservationId),
-    /// There is such a reservation already, or its number is one that was passed over.
+    /// The reservation's number is not the next one, because it exists already, or a number was
+    /// skipped: decide again.
     #[error("reservation {} is not the next one: decide again", .0.0)]
     NotNext(ReservationId),
-    /// It can't be, in its state.
+    /// The state of the reservation does not allow the event: read the state, and do what it
+    /// allows.
     #[error("reservation {}: {not_now}", id.0)]
     NotNow {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
-        /// What can't be.
+        /// The event, and the states that do not allow it.
         not_now: NotNow,
     },
-    /// What is held would change while a part of it is returned.
+    /// A part of the reservation is returned while a change of it is held: commit or abort the
+    /// change first.
     #[error("reservation {} is being changed: commit or abort that first", .0.0)]
     Changing(ReservationId),
-    /// A plan that is none: no path, or pieces out of order.
-    #[error("the plan of reservation {} is none: it names links that don't follow each other, or times out of order", .0.0)]
+    /// The plan is invalid: its links form no path between the ends, or its pieces are out of
+    /// order.
+    #[error(
+        "the plan of reservation {} is none: it names links that don't follow each other, or times \
+        out of order",
+        .0.0
+    )]
     Plan(ReservationId),
-    /// More would be promised than there is.
+    /// The plan needs more than is left on a link: decide again.
     #[error("reservation {} needs more of link {} than is left: decide again", id.0, link.0)]
     Overbooked {
-        /// Which.
+        /// The reservation.
         id: ReservationId,
         /// The link.
         link: LinkId,
     },
-    /// It has not ended.
+    /// The reservation has not ended: terminate it first.
     #[error("reservation {} has not ended: terminate it first", .0.0)]
     Alive(ReservationId),
 }

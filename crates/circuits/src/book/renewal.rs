@@ -1,4 +1,4 @@
-//! A network that has changed beneath what is booked.
+//! Replacement of the network under existing reservations.
 
 use std::sync::Arc;
 
@@ -7,35 +7,41 @@ use crate::network::{LinkId, Network, NodeId};
 use crate::request::Plan;
 use crate::time::{Moment, Window};
 
-/// A network that can't take the place of the one that is there.
+/// Reason why a network cannot replace the current one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Unlike {
-    /// It has fewer nodes.
+    /// The network has fewer nodes: keep the current ones, and append others.
     #[error(
-        "the new network has {found} nodes where {known} are known: keep them, and add others behind them"
+        "the new network has {found} nodes where {known} are known: keep them, and add others \
+        behind them"
     )]
     Nodes {
-        /// How many are known.
+        /// Current number of nodes.
         known: u32,
-        /// How many it has.
+        /// Number of nodes in the new network.
         found: u32,
     },
-    /// A link is missing, or leads elsewhere.
-    #[error("link {} of the new network is missing or leads elsewhere: keep it, with no capacity, and add others behind it", .0.0)]
+    /// A link is missing or connects other nodes: keep it without capacity, and append others.
+    #[error(
+        "link {} of the new network is missing or leads elsewhere: keep it, with no capacity, and \
+        add others behind it",
+        .0.0
+    )]
     Link(LinkId),
 }
 
 impl Book {
-    /// Puts another network beneath what is booked: with all nodes and links of the one that is
-    /// there, by the same numbers and between the same nodes, and any others behind them. What
-    /// links carry, and what of that may be reserved, may be different; a link that is gone carries
-    /// nothing.
+    /// Replaces the network under the existing reservations.
     ///
-    /// What is promised stays promised, also where it is more than there is now: nothing more is
-    /// granted there before enough of it is over, and [`Book::above`] names the links.
+    /// The new network must contain all current nodes and links with the same numbers and ends;
+    /// others may follow them. Capacities and reservable shares may differ. A removed link stays,
+    /// with no capacity.
+    ///
+    /// Promises are kept even if they exceed the new capacity. Nothing more is granted on such
+    /// links until enough reservations have ended; [`Book::above`] names them.
     ///
     /// # Errors
-    /// [`Unlike`], with the book as it was.
+    /// [`Unlike`]; the book is unchanged.
     pub fn renew(&mut self, network: Network) -> Result<(), Unlike> {
         let (known, found) = (self.network.nodes(), network.nodes());
         if found < known {
@@ -56,8 +62,7 @@ impl Book {
         Ok(())
     }
 
-    /// The links of a plan, from a moment on, of which more is promised than may be reserved, by
-    /// number.
+    /// Returns the links of a plan that are overbooked from a moment on, in order of their numbers.
     #[must_use]
     pub fn above(&self, plan: &Plan, from: Moment) -> Vec<LinkId> {
         let view = self.view();

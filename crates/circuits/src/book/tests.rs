@@ -1,4 +1,4 @@
-//! The book behind every entry of a journal.
+//! The book after every entry of a journal.
 
 use proptest::prelude::*;
 
@@ -61,7 +61,7 @@ impl Kept {
         )
     }
 
-    /// Decides, and holds what is granted.
+    /// Decides a request, and holds what is granted.
     fn hold(&mut self, request: &Request, now: Moment) -> bool {
         let decision = self.book.decide(request, &TERMS, now);
         decision.change.is_some_and(|change| {
@@ -86,7 +86,7 @@ fn rate(book: &Book, at: Moment) -> Rate {
 }
 
 #[test]
-fn what_is_held_is_nobody_elses_until_it_times_out() {
+fn a_hold_excludes_others_until_it_times_out() {
     let mut kept = line();
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
     assert!(kept.hold(&whole, 0));
@@ -181,7 +181,7 @@ fn a_change_keeps_the_old_promise_until_it_is_committed() {
 }
 
 #[test]
-fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
+fn a_change_to_other_ends_leaves_past_pieces_as_they_were() {
     let mut kept = Kept {
         book: Book::new(network(3, &[(0, 1, 10), (1, 2, 10)])),
         journal: Vec::new(),
@@ -209,7 +209,7 @@ fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
         again.apply(entry).unwrap();
     }
     assert_eq!(again, kept.book);
-    // What is new has to lead between the ends that are asked for.
+    // New pieces have to connect the requested ends.
     let decision = kept
         .book
         .decide_change(ReservationId(0), &asked, &TERMS, 25);
@@ -225,7 +225,7 @@ fn a_change_to_other_ends_leaves_what_is_over_as_it_was() {
 }
 
 #[test]
-fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
+fn all_windows_are_granted_or_the_first_refused_is_named() {
     let mut kept = line();
     assert!(kept.hold(
         &request(kept.book.network(), Window::new(40, 50), Wish::Rate(6)),
@@ -241,7 +241,7 @@ fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
     let Short { place, answer, .. } = kept.book.decide_all(&asked, &days, &TERMS, 0).unwrap_err();
     assert!(matches!(answer, Answer::Refused(_)));
     assert_eq!(place, 2);
-    // Instances that overlap count beside each other.
+    // Overlapping windows each count in full.
     let Short { place, .. } = kept
         .book
         .decide_all(&asked, &[days[0], days[0], days[0]], &TERMS, 0)
@@ -254,7 +254,7 @@ fn all_windows_are_granted_or_the_first_that_is_not_is_named() {
 }
 
 #[test]
-fn entries_that_are_not_next_or_promise_too_much_are_refused() {
+fn out_of_order_and_overbooking_entries_are_refused() {
     let mut kept = line();
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(10));
     let change = kept.book.decide(&whole, &TERMS, 0).change.unwrap();
@@ -306,7 +306,7 @@ fn entries_that_are_not_next_or_promise_too_much_are_refused() {
 }
 
 #[test]
-fn a_network_that_shrinks_keeps_its_promises_and_makes_no_more() {
+fn a_shrunk_network_keeps_promises_and_makes_no_more() {
     let mut kept = line();
     let whole = request(kept.book.network(), Window::new(10, 20), Wish::Rate(8));
     assert!(kept.hold(&whole, 0));
@@ -374,9 +374,12 @@ fn step() -> impl Strategy<Value = Step> {
         Event::TerminateConfirmed,
     ]);
     prop_oneof![
-        4 => (0..40_i64, 1..30_i64, 1..12_u64, any::<bool>()).prop_map(|(a, b, c, d)| Step::Ask(a, b, c, d)),
+        4 => (0..40_i64, 1..30_i64, 1..12_u64, any::<bool>())
+            .prop_map(|(a, b, c, d)| Step::Ask(a, b, c, d)),
         2 => (0..8_u64, 0..40_i64, 1..30_i64, 1..12_u64, any::<bool>())
-            .prop_map(|(id, ahead, length, rate, back)| Step::Change(id, ahead, length, rate, back)),
+            .prop_map(
+                |(id, ahead, length, rate, back)| Step::Change(id, ahead, length, rate, back),
+            ),
         6 => (0..8_u64, event).prop_map(|(id, event)| Step::Event(id, event)),
         1 => (0..8_u64, 0..60_i64).prop_map(|(id, from)| Step::Return(id, from)),
         2 => (0..9_i64).prop_map(Step::Wait),
@@ -384,7 +387,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Whatever a reservation has or holds, added up anew.
+/// Checks that the sum over all reservations matches the ledger.
 fn consistent(book: &Book) {
     let mut checker = Checker::new(book.network());
     for (id, reservation) in book.reservations() {
@@ -414,7 +417,10 @@ fn consistent(book: &Book) {
 
 proptest! {
     #[test]
-    fn the_same_journal_makes_the_same_book(network in small(), steps in prop::collection::vec(step(), 1..60)) {
+    fn the_same_journal_makes_the_same_book(
+        network in small(),
+        steps in prop::collection::vec(step(), 1..60),
+    ) {
         let mut kept = Kept { book: Book::new(network.clone()), journal: Vec::new() };
         let mut now = 0;
         for step in steps {
@@ -422,9 +428,14 @@ proptest! {
                 Step::Ask(ahead, length, amount, volume) => {
                     let window = Window::new(now + ahead, now + ahead + length);
                     let early = Wish::Volume {
-                        bytes: Volume::carried(8_000, amount).bytes(), most: None, pace: Pace::Early,
+                        bytes: Volume::carried(8_000, amount).bytes(),
+                        most: None,
+                        pace: Pace::Early,
                     };
-                    kept.hold(&request(&network, window, if volume { early } else { Wish::Rate(amount) }), now);
+                    kept.hold(
+                        &request(&network, window, if volume { early } else { Wish::Rate(amount) }),
+                        now,
+                    );
                 }
                 Step::Change(id, ahead, length, rate, back) => {
                     let window = Window::new(now + ahead - 20, now + ahead + length);
@@ -432,7 +443,9 @@ proptest! {
                     if back {
                         asked.ends = Ends { from: asked.ends.to, to: asked.ends.from };
                     }
-                    if let Ok(decision) = kept.book.decide_change(ReservationId(id), &asked, &TERMS, now)
+                    if let Ok(decision) = kept
+                        .book
+                        .decide_change(ReservationId(id), &asked, &TERMS, now)
                         && let Some(change) = decision.change
                     {
                         kept.write(change, now).unwrap();
@@ -440,7 +453,10 @@ proptest! {
                 }
                 Step::Event(id, event) => drop(kept.event(id, event, now)),
                 Step::Return(id, ahead) => {
-                    drop(kept.write(Change::Returned { id: ReservationId(id), from: now + ahead }, now));
+                    drop(kept.write(
+                        Change::Returned { id: ReservationId(id), from: now + ahead },
+                        now,
+                    ));
                 }
                 Step::Wait(time) => {
                     now += time;
@@ -448,7 +464,9 @@ proptest! {
                         kept.write(change, now).unwrap();
                     }
                 }
-                Step::Forget(id) => drop(kept.write(Change::Forgotten { id: ReservationId(id) }, now)),
+                Step::Forget(id) => drop(
+                    kept.write(Change::Forgotten { id: ReservationId(id) }, now),
+                ),
             }
         }
         let mut again = Book::new(network);

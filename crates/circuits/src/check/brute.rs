@@ -1,4 +1,4 @@
-//! Sums over all promises, and flows by the plainest means.
+//! Sums over all promises, and flows by the simplest algorithms.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::time::{Moment, Rate, Window};
 
 pub(super) type Taken = Vec<(Window, Rate, ReservationId)>;
 
-/// What is promised of a link at a moment.
+/// Returns the promised rate of a link at a moment.
 pub(super) fn level(taken: &Taken, at: Moment) -> Rate {
     taken
         .iter()
@@ -22,8 +22,7 @@ pub(super) fn level(taken: &Taken, at: Moment) -> Rate {
         .sum()
 }
 
-/// The most that is promised of a link within a window, by going through what begins and ends in
-/// it.
+/// Returns the highest promised rate of a link within a window, by a sweep over starts and ends.
 pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
     let mut events: Vec<(Moment, i64)> = Vec::new();
     for (there, rate, _) in taken {
@@ -33,7 +32,7 @@ pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
             events.extend([(start, rate), (end, -rate)]);
         }
     }
-    // What ends at a moment ends before anything begins at it.
+    // At the same moment, ends come before starts.
     events.sort_unstable();
     let (mut now, mut most) = (0, 0);
     for (_, by) in events {
@@ -43,7 +42,7 @@ pub(super) fn peak(taken: &Taken, window: Window) -> Rate {
     Rate::try_from(most).unwrap_or(0)
 }
 
-/// Whether a request allows a link.
+/// Returns true if a request allows a link.
 pub(super) fn allowed(request: &Request, number: u32, link: &Link) -> bool {
     let elements = &request.elements;
     let inner = |node: NodeId| node != request.ends.from && node != request.ends.to;
@@ -59,7 +58,7 @@ pub(super) fn allowed(request: &Request, number: u32, link: &Link) -> bool {
     listed && elements.no_links.iter().all(|id| id.0 != number) && node(link.from) && node(link.to)
 }
 
-/// What passes links within a window.
+/// Returns the volume that links carry within a window.
 pub(super) fn passes(network: &Network, taken: &[Taken], links: &[usize], window: Window) -> u128 {
     let mut sum = 0;
     for link in links {
@@ -82,7 +81,7 @@ pub(super) fn passes(network: &Network, taken: &[Taken], links: &[usize], window
     sum
 }
 
-/// A window, divided wherever any promise begins or ends.
+/// Divides a window wherever a promise begins or ends.
 pub(super) fn stretches(taken: &[Taken], window: Window) -> Vec<Window> {
     let ends = taken
         .iter()
@@ -99,7 +98,7 @@ pub(super) fn stretches(taken: &[Taken], window: Window) -> Vec<Window> {
         .collect()
 }
 
-/// What is left for a request within a window.
+/// Rates left for a request within a window.
 pub(super) struct Rooms<'a> {
     network: &'a Network,
     from: usize,
@@ -143,7 +142,7 @@ impl<'a> Rooms<'a> {
         self.room[link]
     }
 
-    /// Whether the ends are joined by links that may be used, full or not, without some.
+    /// Returns true if usable links, full or not, connect the ends without the links of the cut.
     pub(super) fn joined_without(&self, cut: &[usize]) -> bool {
         let mut reached = BTreeSet::from([self.from]);
         loop {
@@ -162,8 +161,8 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    /// The greatest flow where only what links have above a level counts: along the shortest way,
-    /// again and again.
+    /// Returns the maximum flow through what each link has above a level, by repeated shortest
+    /// augmenting paths.
     pub(super) fn flow(&self, level: Rate) -> Rate {
         let mut left: BTreeMap<(usize, usize), Rate> = BTreeMap::new();
         let mut beside: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); self.network.nodes() as usize];
@@ -209,7 +208,8 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    /// What so many paths carry at most: for any level, that often the level and the flow above it.
+    /// Returns an upper bound of what that many paths carry: the minimum, over all levels, of the
+    /// level times their number plus the flow above it.
     pub(super) fn few(&self, paths: usize) -> Rate {
         let levels: BTreeSet<Rate> = self.room.iter().copied().chain([0]).collect();
         let count = paths as Rate;
@@ -223,7 +223,7 @@ impl<'a> Rooms<'a> {
         least
     }
 
-    /// Whether a rate is rightly refused.
+    /// Checks that a rate is rightly refused.
     pub(super) fn verdict(
         &self,
         request: &Request,
@@ -245,7 +245,8 @@ impl<'a> Rooms<'a> {
         }
     }
 
-    /// The most that any set of so many paths carries; none where there are too many to tell.
+    /// Returns the most that any set of that many paths carries, or `None` if there are too many
+    /// sets.
     pub(super) fn exact(&self, request: &Request, most_sets: usize) -> Option<f64> {
         let all = self.paths(most_sets)?;
         let mut sets = most_sets;
@@ -262,7 +263,7 @@ impl<'a> Rooms<'a> {
         Some(most)
     }
 
-    /// All paths without loops on which something is left, if they are not too many.
+    /// Returns all loop-free paths with bandwidth left, or `None` if there are too many.
     fn paths(&self, most: usize) -> Option<Vec<Vec<usize>>> {
         let mut whole = Vec::new();
         let mut open: Vec<Vec<usize>> = vec![Vec::new()];
@@ -294,7 +295,7 @@ impl<'a> Rooms<'a> {
         Some(whole)
     }
 
-    /// What paths carry together, by a programme with a line for each link.
+    /// Returns what paths carry together, by a linear program with one constraint per link.
     fn together(&self, diversity: Diversity, all: &[Vec<usize>], chosen: &[usize]) -> f64 {
         if chosen.is_empty() {
             return 0.0;
@@ -348,7 +349,7 @@ impl<'a> Rooms<'a> {
     }
 }
 
-/// Whole bit/s on each path may fall short of fractions by this much.
+/// Returns the rate, in bit/s, by which whole bit/s on each path may fall short of fractions.
 pub(super) fn slack(request: &Request) -> f64 {
     request.paths as f64
 }

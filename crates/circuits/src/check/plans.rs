@@ -1,4 +1,4 @@
-//! Whether a plan is what was asked for.
+//! Checks that a plan matches its request.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::path::{Diversity, Path};
 use crate::request::{Plan, Request, Wish};
 
 impl Checker<'_> {
-    /// Whether a plan is what was asked for, and fits beside everything that is promised.
+    /// Checks that a plan matches the request and fits in addition to all promises.
     pub(super) fn granted(&self, request: &Request, plan: &Plan) -> Result<(), String> {
         let mut over = request.window.start;
         let mut carried: u128 = 0;
@@ -80,7 +80,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether a path leads from end to end, without a loop, over links that may be used.
+    /// Checks that a path leads from end to end, without a loop, over links that may be used.
     fn path(&self, request: &Request, path: &Path) -> Result<(), String> {
         let mut at = request.ends.from;
         let mut passed = BTreeSet::from([at]);

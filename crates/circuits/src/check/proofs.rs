@@ -1,4 +1,4 @@
-//! Whether a proof holds.
+//! Checks of proofs.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use crate::request::{Request, Wish};
 use crate::time::{Moment, Rate, Volume};
 
 impl Checker<'_> {
-    /// Whether a proof holds.
+    /// Checks that a proof holds.
     pub(super) fn proof(&self, request: &Request, proof: &Proof) -> Result<(), String> {
         match (proof, request.wish) {
             (Proof::Cut { links, rate, until }, Wish::Rate(asked)) => {
@@ -23,7 +23,8 @@ impl Checker<'_> {
                 let passes: Rate = left.iter().take(request.paths).sum();
                 if passes != *rate || passes >= asked {
                     return Err(format!(
-                        "the cut lets {passes} bit/s through, is said to let {rate}, and {asked} are asked for"
+                        "the cut lets {passes} bit/s through, is said to let {rate}, and {asked} \
+                        are asked for"
                     ));
                 }
                 self.until(request, links, asked, *until)
@@ -52,7 +53,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Whether links are a cut, and as full as is said, and of whom.
+    /// Checks that links form a cut, and that their rates and holders are as stated.
     fn full(&self, request: &Request, links: &[Full]) -> Result<(), String> {
         let rooms = self.rooms(request, request.window);
         let cut: Vec<usize> = links.iter().map(|full| full.link.0 as usize).collect();
@@ -84,7 +85,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    /// Whether a cut stays too full until the moment that is said.
+    /// Checks that a cut stays too full until the stated moment.
     fn until(
         &self,
         request: &Request,

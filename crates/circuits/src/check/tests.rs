@@ -1,5 +1,4 @@
-//! The checker finds what is wrong; and on small networks, every answer is right by an exact
-//! search.
+//! The checker finds mistakes; and on small networks, an exact search confirms every answer.
 
 use std::sync::Arc;
 
@@ -121,7 +120,7 @@ fn wrong_answers_are_found() {
     assert!(checker.overbooked().is_some());
 }
 
-/// What is asked in a small world: times in steps of ten, rates of a few units.
+/// Generates requests for small networks: times in steps of ten, rates of a few units.
 fn asked(network: &Network) -> impl Strategy<Value = Request> + use<> {
     let nodes = network.nodes();
     let links = u32::try_from(network.links().len()).unwrap();
@@ -204,15 +203,24 @@ proptest! {
             let verdict = checker.answer(request, &answer);
             prop_assert!(verdict.is_ok(), "{}: {answer:?}", verdict.unwrap_err());
             if let Answer::Refused(Refusal::NoRoom(none)) = &answer {
-                prop_assert!(!matches!(none.proof, Proof::Unknown), "small networks are searched through: {request:?}");
+                prop_assert!(
+                    !matches!(none.proof, Proof::Unknown),
+                    "small networks are searched through: {request:?}"
+                );
                 prop_assert_ne!(verdict, Ok(Verdict::Open));
-                for offer in [&none.offers.later, &none.offers.slower, &none.offers.volume].into_iter().flatten() {
+                for offer in [&none.offers.later, &none.offers.slower, &none.offers.volume]
+                    .into_iter()
+                    .flatten()
+                {
                     let taken = self::answer(&network, &ledger, &offer.request);
                     prop_assert_eq!(taken, Answer::Granted(offer.plan.clone()));
                 }
                 if let Some(later) = &none.offers.later {
                     let bounded = checker.earlier(request, later);
-                    prop_assert!(bounded.is_none() || request.paths > 1, "{later:?}, but free from {bounded:?}");
+                    prop_assert!(
+                        bounded.is_none() || request.paths > 1,
+                        "{later:?}, but free from {bounded:?}"
+                    );
                 }
             }
             if let Answer::Granted(plan) = answer {
@@ -224,25 +232,32 @@ proptest! {
     }
 
     #[test]
-    fn offers_that_are_looked_for_later_are_the_same_and_are_renewed_or_dropped((network, requests) in world()) {
+    fn later_offers_are_the_same_and_renewed_or_dropped(
+        (network, requests) in world()
+    ) {
         let shared = Arc::new(network.clone());
         let mut ledger = Ledger::new(&network);
         let (mut found, mut kept) = (Vec::new(), Vec::new());
         let limits = Limits::default();
         for (request, id) in requests.iter().zip((0..).map(ReservationId)) {
-            let (opened, search) = open(&View::new(&network, &ledger), &ledger, request, &limits, 0);
+            let (opened, search) =
+                open(&View::new(&network, &ledger), &ledger, request, &limits, 0);
             match (answer(&network, &ledger, request), opened, search) {
                 (Answer::Granted(plan), Answer::Granted(same), None) => {
                     prop_assert_eq!(&plan, &same);
                     ledger.take(id, &plan);
                     kept.push((id, plan));
-                    // Now and then the one that has been there for the longest leaves.
+                    // Sometimes the oldest reservation leaves.
                     if kept.len() > 3 {
                         let (id, plan) = kept.remove(0);
                         ledger.free(id, &plan);
                     }
                 }
-                (Answer::Refused(Refusal::NoRoom(none)), Answer::Refused(Refusal::NoRoom(opened)), Some(search)) => {
+                (
+                    Answer::Refused(Refusal::NoRoom(none)),
+                    Answer::Refused(Refusal::NoRoom(opened)),
+                    Some(search)
+                ) => {
                     prop_assert_eq!(&none.proof, &opened.proof);
                     prop_assert_eq!(opened.offers, Offers::default());
                     found.push((search, Snapshot::new(shared.clone(), &ledger), none.offers));
@@ -253,20 +268,25 @@ proptest! {
         }
         let newest = Snapshot::new(shared, &ledger);
         for (search, decided, at_once) in found {
-            // The ledger has gone on since, and what was seen of it then has not.
+            // The ledger has changed since, but the snapshot has not.
             prop_assert_eq!(&search.offers(&decided, &mut || true), &at_once);
-            // One that is broken off has found some of the same.
+            // An interrupted search finds a subset of the same offers.
             for steps in 0..4 {
                 let mut left = steps;
                 let mut goes_on = || left > 0 && { left -= 1; true };
                 let some = search.offers(&decided, &mut goes_on);
                 let of_some = [some.later, some.slower, some.volume];
                 let of_all = [&at_once.later, &at_once.slower, &at_once.volume];
-                prop_assert!(of_some.iter().zip(of_all).all(|(some, all)| some.is_none() || some == all));
+                prop_assert!(
+                    of_some.iter().zip(of_all).all(|(some, all)| some.is_none() || some == all)
+                );
                 prop_assert!(steps > 0 || of_some.iter().all(Option::is_none));
             }
             for offer in [at_once.later, at_once.slower, at_once.volume].into_iter().flatten() {
-                match (search.renewed(&offer, &decided, &newest), answer(&network, &ledger, &offer.request)) {
+                match (
+                    search.renewed(&offer, &decided, &newest),
+                    answer(&network, &ledger, &offer.request)
+                ) {
                     (Some(renewed), Answer::Granted(plan)) => {
                         prop_assert_eq!((&renewed.request, &renewed.plan), (&offer.request, &plan));
                     }

@@ -1,5 +1,4 @@
-//! What is left of a network at one moment of the book's life, to look at beside whoever goes on
-//! writing.
+//! Snapshots of the available bandwidth, which can be searched while the book changes.
 
 use std::sync::Arc;
 
@@ -7,8 +6,8 @@ use super::{Besides, Ledger, Taken, View};
 use crate::network::{LinkId, Network, Share};
 use crate::time::Window;
 
-/// A network and what was taken of it: it never changes, and making one costs a word for each link.
-/// It does not say by whom.
+/// A network and its reserved rates at one moment. It never changes, and creating it costs one word
+/// per link. It does not name the holders.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     network: Arc<Network>,
@@ -16,7 +15,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Of what is taken now.
+    /// Takes a snapshot of a ledger.
     #[must_use]
     pub fn new(network: Arc<Network>, ledger: &Ledger) -> Self {
         Self {
@@ -25,13 +24,13 @@ impl Snapshot {
         }
     }
 
-    /// What is left.
+    /// Returns the available bandwidth.
     #[must_use]
     pub fn view(&self) -> View<'_> {
         self.seen_by(&Seen::default())
     }
 
-    /// What was left to somebody of another book, of this one.
+    /// Returns a view of this snapshot with the adjustments of another view.
     pub(crate) fn seen_by(&self, seen: &Seen) -> View<'_> {
         View {
             network: &self.network,
@@ -41,8 +40,8 @@ impl Snapshot {
         }
     }
 
-    /// Whether as much is taken of a link as in another one, at each moment of a window, and the
-    /// link is the same.
+    /// Returns true if a link is unchanged in another snapshot, and as much of it is reserved at
+    /// each moment of a window.
     #[must_use]
     pub fn is_alike(&self, other: &Self, link: LinkId, window: Window) -> bool {
         let of_link = |at: &Self| at.taken.0.get(link.index()).cloned();
@@ -57,14 +56,14 @@ impl Snapshot {
         }
     }
 
-    /// The network.
+    /// Returns the network.
     #[must_use]
     pub fn network(&self) -> &Network {
         &self.network
     }
 }
 
-/// What a view has that is not of the book.
+/// Adjustments of a view that are not part of the book.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     share: Share,
@@ -81,7 +80,7 @@ impl Default for Seen {
 }
 
 impl Seen {
-    /// Of a view.
+    /// Extracts the adjustments of a view.
     pub(crate) fn of(view: &View<'_>) -> Self {
         Self {
             share: view.share,
@@ -89,7 +88,7 @@ impl Seen {
         }
     }
 
-    /// Whether something that is booked is left out of it.
+    /// Returns true if a booked plan is left out.
     pub(crate) fn leaves_out(&self) -> bool {
         self.besides.values().flatten().any(|(_, rate)| *rate < 0)
     }

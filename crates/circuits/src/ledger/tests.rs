@@ -1,4 +1,4 @@
-//! Who has what of a link.
+//! Holders of a link.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,11 @@ const LINK: LinkId = LinkId(0);
 
 proptest! {
     #[test]
-    fn holders_are_all_whose_claims_hold_then(
-        claims in prop::collection::vec((0..5_u64, -20..60_i64, 1..40_i64, 1..9_u64, any::<bool>()), 0..40),
+    fn holders_are_all_claims_active_at_that_moment(
+        claims in prop::collection::vec(
+            (0..5_u64, -20..60_i64, 1..40_i64, 1..9_u64, any::<bool>()),
+            0..40
+        ),
     ) {
         let mut ledger = Ledger::new(&network(2, &[(0, 1, 1_000)]));
         let mut kept = Vec::new();

@@ -1,4 +1,4 @@
-//! The three machines, event by event.
+//! The three state machines, event by event.
 
 use proptest::prelude::*;
 
@@ -41,7 +41,7 @@ fn a_reservation_is_held_committed_provisioned_and_ended() {
 }
 
 #[test]
-fn what_is_held_too_long_is_given_back() {
+fn an_expired_hold_is_returned() {
     let held = after(&[Event::Reserve, Event::ReserveConfirmed]);
     let (late, actions) = held.on(Event::HoldTimeout).unwrap();
     assert_eq!(actions, [Action::GiveBackHeld, Action::ReportTimeout]);
@@ -95,10 +95,10 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever happens, what was held is committed or given back once, and all is given back at
-    /// the end.
+    /// After any events, what was held is committed or returned once, and all is returned at the
+    /// end.
     #[test]
-    fn what_is_held_ends_once(events in prop::collection::vec(event(), 0..200)) {
+    fn a_hold_ends_exactly_once(events in prop::collection::vec(event(), 0..200)) {
         let mut machine = Machine::default();
         let mut held = false;
         for event in events {
@@ -118,7 +118,9 @@ proptest! {
             }
             prop_assert_eq!(held, matches!(machine.reserve, Reserve::Held | Reserve::Committing));
             if machine.life == Life::Terminated {
-                prop_assert!(machine.on(Event::Reserve).is_err() && machine.on(Event::Provision).is_err());
+                prop_assert!(
+                    machine.on(Event::Reserve).is_err() && machine.on(Event::Provision).is_err()
+                );
             }
         }
     }

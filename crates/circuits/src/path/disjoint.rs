@@ -1,17 +1,17 @@
-//! Paths that have nothing in common (Suurballe, 1974; Bhandari, 1999): found together, because the
-//! best path alone may stand in the way of any other.
+//! Disjoint paths (Suurballe, 1974; Bhandari, 1999). They are found together, because the best path
+//! alone may block all others.
 
 use super::{Diversity, Ends, Field, Path, Preference};
 use crate::flow::Residual;
 use crate::network::LinkId;
 use crate::time::Rate;
 
-/// Costs are bounded by this, in hops or microseconds, so that sums stay within their integers.
+/// Maximum cost of a link, in hops or microseconds, so that sums do not overflow.
 const MAX_COST: i64 = 1 << 40;
 
-/// So many paths with nothing in common and the least cost together, on whose links this much is
-/// left at least; fewer where there are no more. [`Diversity::Any`] is taken as
-/// [`Diversity::Links`], and [`Preference::MostRoom`] counts hops.
+/// Returns up to `count` disjoint paths with the least total cost, whose links have at least
+/// `at_least` bit/s left. [`Diversity::Any`] is treated as [`Diversity::Links`], and
+/// [`Preference::MostRoom`] counts hops.
 #[must_use]
 pub fn disjoint(
     field: &Field<'_>,
@@ -26,7 +26,8 @@ pub fn disjoint(
     if ends.from == ends.to || ends.from.index() >= nodes || ends.to.index() >= nodes {
         return Vec::new();
     }
-    // Each node is two, where it is entered and where it is left, with what may pass between them.
+    // Each node is split into an entry and an exit, joined by an arc that limits what passes
+    // through it.
     let (enters, leaves) = (|node: usize| 2 * node, |node: usize| 2 * node + 1);
     let mut residual = Residual::new(2 * nodes);
     for node in 0..nodes {
@@ -59,7 +60,7 @@ pub fn disjoint(
         .filter(|(number, _)| residual.flow(*number) > 0)
         .map(|(_, link)| *link)
         .collect();
-    // Two paths that take one cable in opposite directions reach the same without it.
+    // If two paths use one cable in opposite directions, both reach the same without it.
     let cables: Vec<u32> = used
         .iter()
         .filter_map(|link| Some(network.link(*link)?.cable))

@@ -1,4 +1,4 @@
-//! Paths against all simple paths of small networks.
+//! Comparison of paths with all simple paths of small networks.
 
 use proptest::prelude::*;
 
@@ -13,8 +13,8 @@ fn ends(from: u32, to: u32) -> Ends {
     }
 }
 
-/// The network for which the shortest path alone leaves no second: 0-1-2-5 in the middle of two
-/// longer ones.
+/// Returns the network in which the shortest path alone leaves no second one: 0-1-2-5 in the middle
+/// of two longer ones.
 fn trap() -> crate::network::Network {
     network(
         6,
@@ -31,7 +31,7 @@ fn trap() -> crate::network::Network {
 }
 
 #[test]
-fn the_pair_is_found_where_the_shortest_path_stands_in_its_way() {
+fn a_pair_is_found_though_the_shortest_path_blocks_it() {
     let network = trap();
     let field = Field::new(&network, |link| {
         network.link(link).map(|link| link.capacity)
@@ -76,8 +76,16 @@ fn shares(
 
 proptest! {
     #[test]
-    fn they_are_the_best_of_all(network in small(), preference in 0..3_u8, at_least in 1..8_u64) {
-        let preference = [Preference::FewestHops, Preference::LeastLatency, Preference::MostRoom][usize::from(preference)];
+    fn paths_are_the_best_of_all_simple_paths(
+        network in small(),
+        preference in 0..3_u8,
+        at_least in 1..8_u64,
+    ) {
+        let preference = [
+            Preference::FewestHops,
+            Preference::LeastLatency,
+            Preference::MostRoom
+        ][usize::from(preference)];
         let field = Field::new(&network, |link| network.link(link).map(|link| link.capacity));
         let ends = ends(0, network.nodes() - 1);
         let mut all = simple_paths(&network, ends);
@@ -102,7 +110,10 @@ proptest! {
     }
 
     #[test]
-    fn disjoint_paths_are_as_many_as_there_are_and_the_shortest(network in small(), nodes in any::<bool>()) {
+    fn disjoint_paths_are_maximal_in_number_and_shortest(
+        network in small(),
+        nodes in any::<bool>(),
+    ) {
         let diversity = if nodes { Diversity::Nodes } else { Diversity::Links };
         let field = Field::new(&network, |link| network.link(link).map(|link| link.capacity));
         let ends = ends(0, network.nodes() - 1);

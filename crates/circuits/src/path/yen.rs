@@ -1,4 +1,4 @@
-//! Several paths, the best first (Yen, 1971).
+//! The k best paths (Yen, 1971).
 
 use std::collections::BTreeSet;
 
@@ -6,8 +6,8 @@ use super::{Cost, Ends, Field, Path, Preference};
 use crate::network::{LinkId, NodeId};
 use crate::time::Rate;
 
-/// The best paths without loops on whose links this much is left at least, the best first, and so
-/// many of them at most. [`Preference::MostRoom`] counts hops here.
+/// Returns up to `count` loop-free paths whose links have at least `at_least` bit/s left, the best
+/// first. [`Preference::MostRoom`] counts hops here.
 #[must_use]
 pub fn several(
     field: &Field<'_>,
@@ -26,8 +26,7 @@ pub fn several(
             let Some(spur) = field.network().link(*link).map(|link| link.from) else {
                 continue;
             };
-            // What leads on from this root in any path that is known already, and the nodes of the
-            // root.
+            // Links that continue this root in a known path, and the nodes of the root.
             let taken: BTreeSet<LinkId> = found
                 .iter()
                 .filter(|path| path.0.starts_with(root))

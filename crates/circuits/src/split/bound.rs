@@ -1,4 +1,4 @@
-//! The most that so many paths can carry, shown by a cut.
+//! Upper bound of what a number of paths can carry, shown by a cut.
 
 use super::Cut;
 use crate::flow::Residual;
@@ -6,25 +6,25 @@ use crate::network::LinkId;
 use crate::path::{Ends, Field};
 use crate::time::Rate;
 
-/// The cut through which the least goes, by any number of paths (Ford and Fulkerson).
+/// Returns the cut with the least capacity, for any number of paths (Ford and Fulkerson).
 pub(crate) fn minimum_cut(field: &Field<'_>, ends: Ends) -> Cut {
     above(field, ends, 0)
 }
 
-/// The cut that is the narrowest for so many paths, as far as it is looked for: the first one
-/// narrower than `enough`, if there is one, else the narrowest of all.
+/// Returns a narrow cut for that many paths: the first one found that is narrower than `enough`,
+/// otherwise the narrowest.
 ///
-/// Each path passes a cut somewhere, so `k` paths carry no more than the sum of its `k` widest
-/// links. That sum is the least, over all `t`, of `k t` and what the links have above `t`; so for
-/// each `t` the cut is the narrowest for what links have above it. With one path, it is the cut
-/// that the widest path has to pass.
+/// Each path crosses a cut somewhere, so `k` paths carry no more than the sum of its `k` widest
+/// links. That sum is the minimum, over all `t`, of `k t` plus what the links have above `t`. So
+/// for each `t`, the cut is the minimum cut of what links have above it. With one path, it is the
+/// cut that the widest path has to cross.
 #[must_use]
 pub fn bound(field: &Field<'_>, ends: Ends, paths: usize, enough: Rate) -> Cut {
     bound_of_reached(field, ends, paths, enough, 0)
 }
 
-/// [`bound`], where it is known that so many paths carry `reached` bit/s: no cut is narrower than
-/// that, so one that is no wider is the narrowest.
+/// Implements [`bound`], given that so many paths carry `reached` bit/s. No cut is narrower than
+/// that, so the search stops at one that is no wider.
 pub(super) fn bound_of_reached(
     field: &Field<'_>,
     ends: Ends,
@@ -55,14 +55,14 @@ pub(super) fn bound_of_reached(
     narrowest
 }
 
-/// What is left on so many links of a cut, of those that have the most left.
+/// Returns the rate left on the `count` widest links of a cut.
 fn widest(field: &Field<'_>, links: &[LinkId], count: usize) -> Rate {
     let mut rooms: Vec<Rate> = links.iter().map(|link| field.room(*link)).collect();
     rooms.sort_unstable_by(|one, other| other.cmp(one));
     rooms.into_iter().take(count).fold(0, Rate::saturating_add)
 }
 
-/// The cut that is the narrowest where only what links have above a level counts.
+/// Returns the minimum cut of what links have above a level.
 fn above(field: &Field<'_>, ends: Ends, level: Rate) -> Cut {
     let network = field.network();
     let mut residual = Residual::of(field, |room| room.saturating_sub(level));

@@ -1,23 +1,24 @@
-//! Paths worth trying, and what they carry.
+//! Candidate paths, and the rates that they carry.
 
 use super::{Ask, MAX_PATHS, Route, shared, total, trimmed};
 use crate::flow::Residual;
 use crate::path::{Diversity, Field, Path, disjoint, several};
 use crate::time::Rate;
 
-/// Paths among which the linear programme chooses, at most.
+/// Maximum number of candidate paths in the linear program.
 const MAX_CANDIDATES: usize = 24;
 
-/// Of each kind of path, how many are taken as candidates.
+/// Number of candidates of each kind.
 const OF_A_KIND: usize = 6;
 
-/// The widest path in what the ones before it left, again and again, up to `want` bit/s in all.
+/// Chooses the widest path of what the previous ones leave, repeatedly, up to `want` bit/s in
+/// total.
 #[must_use]
 pub fn greedy(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     greedy_behind(&[], field, ask, want)
 }
 
-/// The same, where the first of the paths are known.
+/// Continues the greedy choice behind known first routes.
 #[must_use]
 pub(crate) fn greedy_behind(
     first: &[Route],
@@ -38,13 +39,13 @@ pub(crate) fn greedy_behind(
         let rate = width.min(want - total(&routes));
         left.take(&path, rate);
         left.part_from(&path, ask.diversity);
-        // The same path again only where it was not filled, which ends it.
+        // The same path is chosen again only if it was not filled, which ends the loop.
         routes.push(Route { path, rate });
     }
     routes
 }
 
-/// What is better than the greedy choice, as far as it is found without a search.
+/// Finds better routes than the greedy choice, without a search.
 pub(super) fn improved(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     let mut best = even(field, ask, want);
     if total(&best) >= want || ask.paths < 2 {
@@ -65,8 +66,8 @@ pub(super) fn improved(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     best
 }
 
-/// As many paths as may be, or fewer, each with the same part: whether there are that many is a
-/// flow, and so exact.
+/// Finds routes of equal rates, with the smallest number of paths that works. A flow decides
+/// exactly whether there are that many.
 fn even(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     for count in 2..=ask.paths.min(MAX_PATHS) {
         let part = want
@@ -87,7 +88,7 @@ fn even(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     Vec::new()
 }
 
-/// Routes over the same path as one.
+/// Merges routes over the same path.
 fn merged(routes: Vec<Route>) -> Vec<Route> {
     let mut merged: Vec<Route> = Vec::with_capacity(routes.len());
     for route in routes {
@@ -99,7 +100,7 @@ fn merged(routes: Vec<Route>) -> Vec<Route> {
     merged
 }
 
-/// The paths of a flow of so many parts, each of them the same rate.
+/// Returns the paths of a flow of up to `most` units, each of the same rate.
 fn flow_of(field: &Field<'_>, ask: &Ask, part: Rate, most: usize) -> Vec<Path> {
     let network = field.network();
     let mut residual = Residual::of(field, |room| room / part.max(1));
@@ -117,7 +118,8 @@ fn flow_of(field: &Field<'_>, ask: &Ask, part: Rate, most: usize) -> Vec<Path> {
     paths
 }
 
-/// Paths of the greatest flow, the widest first, and the best by hops, by latency and by room.
+/// Returns the widest paths of the maximum flow, the greedy choice, and the best paths by
+/// preference.
 fn candidates(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Path> {
     let network = field.network();
     let mut paths: Vec<Path> = greedy(field, ask, Rate::MAX)
@@ -154,8 +156,8 @@ fn candidates(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Path> {
     kept
 }
 
-/// Disjoint paths: for each room that a link has, as many as there are with that much; the best of
-/// all.
+/// Finds disjoint routes: for each rate that some link has left, the paths that have at least that
+/// much. Returns the best set.
 fn apart(field: &Field<'_>, ask: &Ask, want: Rate) -> Vec<Route> {
     let mut best: Vec<Route> = Vec::new();
     let limit = field.widest(ask.ends).map_or(0, |(_, width)| width);

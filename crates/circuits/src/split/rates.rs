@@ -1,4 +1,4 @@
-//! What paths that are given carry together.
+//! Rates that given paths carry together.
 
 use std::collections::BTreeMap;
 
@@ -9,8 +9,8 @@ use crate::network::LinkId;
 use crate::path::{Field, Path};
 use crate::time::Rate;
 
-/// The rates at which these paths carry the most together, whole bit/s, exactly within what each
-/// link has left. A path that is there twice counts once.
+/// Returns the rates at which these paths carry the most together, in whole bit/s, exactly within
+/// what each link has left. Duplicate paths count once.
 #[must_use]
 pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
     let mut routes: Vec<Route> = Vec::with_capacity(paths.len());
@@ -28,7 +28,7 @@ pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
             users.entry(*link).or_default().push(place);
         }
     }
-    // Links that bind the same paths: only the fullest of them counts.
+    // Of the links that bind the same paths, only the fullest counts.
     let mut limits: BTreeMap<&[usize], Rate> = BTreeMap::new();
     for (link, places) in &users {
         let limit = limits.entry(places).or_insert(Rate::MAX);
@@ -43,10 +43,10 @@ pub fn shared(field: &Field<'_>, paths: &[Path]) -> Vec<Route> {
     fitted(field, routes)
 }
 
-/// The linear programme: the greatest sum of rates, where those that share a limit stay within it.
-/// Rounded down to whole bit/s.
+/// Solves the linear program: the greatest sum of rates within the limits that they share. Rates
+/// are rounded down to whole bit/s.
 fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate>> {
-    // Numbers near 1 are what the solver is made for.
+    // The solver works best with numbers near 1.
     let scale = limits.values().copied().max().filter(|scale| *scale > 0)? as f64;
     let mut problem = Problem::new(OptimizationDirection::Maximize);
     let rates: Vec<_> = (0..count)
@@ -60,7 +60,7 @@ fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate
         problem.add_constraint(terms, ComparisonOp::Le, *limit as f64 / scale);
     }
     let solution = problem.solve().ok()?.into_solution().ok()?;
-    // A float beyond the integers ends at their limit; `fitted` sees to it that links hold.
+    // A float beyond the integers saturates; `fitted` ensures that links are not exceeded.
     let whole = |rate: f64| (rate * scale + 1e-3).floor().max(0.0) as Rate;
     Some(
         rates
@@ -70,7 +70,7 @@ fn programme(count: usize, limits: &BTreeMap<&[usize], Rate>) -> Option<Vec<Rate
     )
 }
 
-/// Brings rates that are right but for rounding within what links have, and then up to it.
+/// Corrects rounding errors: reduces rates to what the links have left, then raises them to it.
 fn fitted(field: &Field<'_>, mut routes: Vec<Route>) -> Vec<Route> {
     let mut left = field.clone();
     for route in &mut routes {
@@ -82,7 +82,7 @@ fn fitted(field: &Field<'_>, mut routes: Vec<Route>) -> Vec<Route> {
         route.rate += more;
         left.take(&route.path, more);
     }
-    // Where the programme failed, the widest first.
+    // If the linear program failed, order the routes by width.
     if total(&routes) == 0 {
         routes.sort_by_key(|route| std::cmp::Reverse(field.width(&route.path)));
     }

@@ -1,4 +1,4 @@
-//! All choices of so many paths, as far as there are not too many.
+//! Exhaustive search over sets of paths, within limits.
 
 mod wide;
 
@@ -7,20 +7,20 @@ use crate::network::{LinkId, NodeId};
 use crate::path::{Diversity, Field, Path};
 use crate::time::Rate;
 
-/// Paths that are searched among, at most; with more, the search says that it isn't complete.
+/// Maximum number of paths to search among. With more, the search is incomplete.
 const MAX_PATHS_SEARCHED: usize = 256;
 
-/// Links that are followed to find them, at most.
+/// Maximum number of links to follow while paths are enumerated.
 const MAX_STEPS: usize = 20_000;
 
-/// Sets of paths whose rates are worked out, at most.
+/// Maximum number of path sets whose rates are computed.
 const MAX_SETS: usize = 400;
 
 struct Search<'a, 'f> {
     field: &'a Field<'f>,
     ask: &'a Ask,
     want: Rate,
-    /// The widest first.
+    /// Paths with their widths, the widest first.
     paths: Vec<(Path, Rate)>,
     best: Vec<Route>,
     least: Rate,
@@ -28,7 +28,8 @@ struct Search<'a, 'f> {
     complete: bool,
 }
 
-/// The most that is more than `least`, up to `want`, and whether nothing was left out on the way.
+/// Searches for more than `least` and up to `want` bit/s. Returns the routes, and whether the
+/// search was complete.
 pub(super) fn search(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Vec<Route>, bool) {
     if ask.paths == 2 || ask.diversity != Diversity::Any {
         return wide::wide(field, ask, want, least);
@@ -49,7 +50,7 @@ pub(super) fn search(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (
 }
 
 impl Search<'_, '_> {
-    /// Goes on from a set of paths, which carry at most `so_far` together, with those from a place
+    /// Extends a set of paths, which carry at most `so_far` together, by paths from index `from`
     /// on.
     fn on(&mut self, from: usize, chosen: &mut Vec<usize>, so_far: Rate) {
         let left = Rate::try_from(self.ask.paths - chosen.len()).unwrap_or(0);
@@ -76,7 +77,8 @@ impl Search<'_, '_> {
         }
     }
 
-    /// What these paths carry, which is kept if it is the most so far.
+    /// Returns an upper bound of what these paths carry. Keeps their routes if they are the best so
+    /// far.
     fn carried(&mut self, chosen: &[usize]) -> Rate {
         let paths: Vec<Path> = chosen
             .iter()
@@ -92,19 +94,19 @@ impl Search<'_, '_> {
             self.least = carried;
             self.best = trimmed(routes, self.want);
         }
-        // Whole bit/s may fall short of what fractions would allow, by less than one for each path.
+        // Whole bit/s may fall short of fractions by less than one per path.
         carried.saturating_add(Rate::try_from(chosen.len()).unwrap_or(0))
     }
 }
 
-/// Paths without loops, the widest first, and whether they are all.
+/// Returns loop-free paths, the widest first, and whether they are all.
 fn simple(field: &Field<'_>, ask: &Ask) -> (Vec<(Path, Rate)>, bool) {
     let network = field.network();
     let mut found: Vec<(Path, Rate)> = Vec::new();
     let mut steps = 0;
     let mut trail: Vec<LinkId> = Vec::new();
     let mut seen = vec![false; network.nodes() as usize];
-    // Links that are still to be tried, each with how long the trail is when it is.
+    // Links still to be tried, each with the length of the trail before it.
     let open = |node: NodeId, length: usize| {
         network
             .from(node)

@@ -1,4 +1,4 @@
-//! Splits against every choice of paths in small networks.
+//! Comparison of splits with every choice of paths in small networks.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ use crate::path::{Diversity, Ends, Field, Path, Preference};
 use crate::testing::{network, simple_paths, small};
 use crate::time::Rate;
 
-/// Rates of small networks times this: whole numbers stay whole where a programme divides.
+/// Factor for the rates of small networks, so that they stay whole when the linear program divides.
 const UNIT: Rate = 5_040;
 
 fn field(network: &Network) -> Field<'_> {
@@ -30,7 +30,7 @@ fn ask(network: &Network, paths: usize, diversity: Diversity) -> Ask {
     }
 }
 
-/// The most that any choice of so many paths carries.
+/// Returns the most that any choice of so many paths carries.
 fn exact(field: &Field<'_>, ask: &Ask) -> Rate {
     fn on(field: &Field<'_>, ask: &Ask, all: &[Path], chosen: &mut Vec<Path>) -> Rate {
         let mut best = total(&shared(field, chosen));
@@ -69,7 +69,7 @@ fn holds(field: &Field<'_>, ask: &Ask, routes: &[Route]) {
 }
 
 #[test]
-fn the_programme_takes_what_greedy_misses() {
+fn the_linear_program_finds_what_greedy_misses() {
     // The widest path goes through the middle, and uses up what two others need.
     let network = network(
         4,
@@ -84,17 +84,21 @@ fn the_programme_takes_what_greedy_misses() {
 
 proptest! {
     #[test]
-    fn what_goes_is_found_and_what_does_not_is_shown(
+    fn feasible_rates_are_found_and_others_proved_infeasible(
         network in small(),
         paths in 1..4_usize,
         diversity in 0..3_u8,
         part in 1..13_u64,
     ) {
-        let diversity = [Diversity::Any, Diversity::Links, Diversity::Nodes][usize::from(diversity)];
+        let diversity = [
+            Diversity::Any,
+            Diversity::Links,
+            Diversity::Nodes
+        ][usize::from(diversity)];
         let field = field(&network);
         let ask = ask(&network, paths, diversity);
         let most = exact(&field, &ask);
-        // From a tenth of what goes to just above it.
+        // From a tenth of the maximum to just above it.
         for want in [(most * part / 10).max(1), most.max(1), most + 5] {
             match reach(&field, &ask, want) {
                 Ok(routes) => {
@@ -103,17 +107,26 @@ proptest! {
                     holds(&field, &ask, &routes);
                 }
                 Err(short) => {
-                    prop_assert!(want > most, "{} go, and {} were refused: {:?}", most, want, short);
+                    prop_assert!(
+                        want > most,
+                        "{} go, and {} were refused: {:?}",
+                        most,
+                        want,
+                        short
+                    );
                     holds(&field, &ask, &short.routes);
                     match short.known {
                         Known::Cut(cut) => prop_assert!(cut.rate < want),
                         Known::Searched(all) => prop_assert!(all >= want),
-                        Known::Unknown(_) => prop_assert!(false, "small networks are searched through"),
+                        Known::Unknown(_) => prop_assert!(
+                            false,
+                            "small networks are searched through"
+                        ),
                     }
                 }
             }
         }
-        // What is known to go changes nothing but how soon the narrowest cut is found.
+        // A known reachable rate only changes how soon the narrowest cut is found.
         let narrowest = super::bound(&field, ask.ends, paths, 0).rate;
         for reached in [most * part.min(10) / 10, most] {
             let found = super::bound_of_reached(&field, ask.ends, paths, 0, reached).rate;

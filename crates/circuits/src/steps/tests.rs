@@ -1,4 +1,4 @@
-//! Steps against sums over all bookings, at every moment.
+//! Comparison of steps with sums over all bookings, at every moment.
 
 use proptest::prelude::*;
 
@@ -36,7 +36,7 @@ fn bookings_that_only_touch_do_not_add() {
 }
 
 #[test]
-fn equal_changes_at_one_moment_are_each_there() {
+fn equal_changes_at_one_moment_all_count() {
     let mut steps = steps(&[
         (Window::new(5, 10), 3),
         (Window::new(5, 10), 3),
@@ -52,7 +52,7 @@ fn equal_changes_at_one_moment_are_each_there() {
 }
 
 #[test]
-fn the_peak_that_lasts_longest_is_named() {
+fn the_peak_names_its_last_step_and_its_end() {
     let steps = steps(&[
         (Window::new(0, 10), 9),
         (Window::new(20, 30), 9),
@@ -73,7 +73,7 @@ fn bookings(most: usize) -> impl Strategy<Value = Vec<(Window, Rate)>> {
 
 proptest! {
     #[test]
-    fn they_are_the_sums_of_the_bookings(
+    fn steps_equal_the_sums_of_the_bookings(
         all in bookings(4 * BLOCK),
         removed in any::<prop::sample::Index>(),
         (start, length) in (-10..450_i64, 0..200_i64),
@@ -88,11 +88,15 @@ proptest! {
         let levels: Vec<Rate> = (start..start + length).map(|at| brute(left, at)).collect();
         let most = levels.iter().copied().max().unwrap_or(0);
         prop_assert_eq!(steps.most(window), most);
-        prop_assert_eq!(steps.carried(window), Volume(levels.iter().map(|rate| u128::from(*rate)).sum()));
+        prop_assert_eq!(
+            steps.carried(window),
+            Volume(levels.iter().map(|rate| u128::from(*rate)).sum())
+        );
         for (at, level) in (start..).zip(&levels) {
             prop_assert_eq!(steps.at(at), *level);
         }
-        let changes = (start + 1..start + length).filter(|at| brute(left, *at) != brute(left, at - 1));
+        let changes = (start + 1..start + length)
+            .filter(|at| brute(left, *at) != brute(left, at - 1));
         let changes: Vec<(Moment, Rate)> = changes.map(|at| (at, brute(left, at))).collect();
         prop_assert_eq!(steps.changes_within(window).collect::<Vec<_>>(), changes);
         if length > 0 {

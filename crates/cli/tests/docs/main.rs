@@ -1,6 +1,6 @@
 //! The documentation. Every command line of README.md, CONTRIBUTING.md and docs/*.md is run in a
 //! lab, or says why not and is checked against the programs' own arguments. Messages, metrics and
-//! layers are those of the sources.
+//! layers are those of the sources. Links resolve.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that can't go on has failed.
 

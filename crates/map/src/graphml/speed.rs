@@ -1,30 +1,30 @@
-//! Speeds of links as people write them on drawings of networks: `10Gbps`, `OC-192c`, `2 x 10GE`,
-//! `STM-16`, `45 Mbps DS-3`, `<45Mb`, `1-10Gbps`.
+//! Speeds of links as written in drawings of networks: `10Gbps`, `OC-192c`, `2 x 10GE`, `STM-16`,
+//! `45 Mbps DS-3`, `<45Mb`, `1-10Gbps`.
 
 use quantities::Rate;
 
 use crate::model::{Capacity, CapacitySource};
 
-/// One step of SONET (ANSI T1.105), bit/s: OC-n is n of it.
+/// Basic rate of SONET (ANSI T1.105), in bit/s: OC-n is n times this.
 const SONET_STEP: f64 = 51.84e6;
-/// One step of SDH (ITU-T G.707), bit/s: STM-n is n of it.
+/// Basic rate of SDH (ITU-T G.707), in bit/s: STM-n is n times this.
 const SDH_STEP: f64 = 155.52e6;
-/// The hierarchy of North America (ITU-T G.702), bit/s: DS-0 to DS-4, which as lines are T1 to T4.
+/// North American hierarchy (ITU-T G.702), in bit/s: DS-0 to DS-4, whose lines are T1 to T4.
 const DIGITAL_SIGNALS: [f64; 5] = [64e3, 1.544e6, 6.312e6, 44.736e6, 274.176e6];
-/// The hierarchy of Europe (ITU-T G.702), bit/s: E0 to E4.
+/// European hierarchy (ITU-T G.702), in bit/s: E0 to E4.
 const EUROPEAN_LINES: [f64; 5] = [64e3, 2.048e6, 8.448e6, 34.368e6, 139.264e6];
 
-/// Of a label, so many parts are looked at.
+/// Maximum number of tokens of a label to examine.
 const MAX_TOKENS: usize = 64;
 
-/// The speed that a label gives, if it gives one; the first, if several.
+/// Returns the first speed that a label states.
 pub fn read(label: &str) -> Option<Capacity> {
     let tokens = tokens(label);
     (0..tokens.len())
         .find_map(|at| read_at(tokens.get(at..).unwrap_or_default(), before(&tokens, at)))
 }
 
-/// The speed of a number and a unit in fields of their own: `10` and `G`.
+/// Returns the speed of a number and a unit in separate fields: `10` and `G`.
 pub fn with_unit(number: &str, unit: &str) -> Option<Capacity> {
     read(&format!("{} {}", number.trim(), unit.trim()))
 }
@@ -67,7 +67,7 @@ fn before<'a>(tokens: &'a [Token<'a>], at: usize) -> Option<&'a Token<'a>> {
     tokens.get(at.checked_sub(1)?)
 }
 
-/// Reads a speed that begins with the first of these parts.
+/// Parses a speed that begins with the first of these tokens.
 fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity> {
     use Token::{Number, Sign, Word};
     // "2 x 10G", "2x10G", "n x 10G".
@@ -100,7 +100,7 @@ fn read_at(tokens: &[Token<'_>], before: Option<&Token<'_>>) -> Option<Capacity>
             Word(unit),
             rest @ ..,
         ] if least <= most => capacity(least * factor(unit, rest)?, CapacitySource::Bound),
-        // "10Gbps-40Gbps" is read by the next arm: the first, and as a bound.
+        // "10Gbps-40Gbps" is read by the next arm: the first number, as a bound.
         [Number(number), Word(unit), rest @ ..] => {
             let ranges = matches!(rest, [Sign('-' | '–'), Number(_), Word(_), ..]);
             let source = if ranges {
@@ -130,8 +130,8 @@ fn capacity(rate: f64, source: CapacitySource) -> Option<Capacity> {
     Some(Capacity { rate, source })
 }
 
-/// The bit/s of one of a unit. A capital B behind the prefix means bytes, which are not taken for
-/// bits.
+/// Returns the factor of a unit, in bit/s. A capital B after the prefix means bytes, which are not
+/// taken for bits.
 fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
     let prefix = unit.chars().next()?;
     let factor = match prefix {
@@ -140,7 +140,7 @@ fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
         'g' | 'G' => 1e9,
         't' | 'T' => 1e12,
         'b' if matches!(unit, "bps" | "bit" | "bits" | "b") => return Some(1.0),
-        // "100BaseT" counts Mbit/s.
+        // "100BaseT" is in Mbit/s.
         'b' | 'B' if starts_with(unit, "base") => return Some(1e6),
         _ => return None,
     };
@@ -172,7 +172,7 @@ fn factor(unit: &str, behind: &[Token<'_>]) -> Option<f64> {
             | "erabit"
             | "erabits"
     );
-    // "10 G of fibre" is no less a speed than "10 G"; "10 m cable" is no speed.
+    // "10 G of fibre" is a speed like "10 G", but "10 m cable" is not.
     let length = unit == "m" && !matches!(behind, [] | [Token::Sign('/' | ')' | ','), ..]);
     (bits && !length).then_some(factor)
 }
@@ -182,7 +182,7 @@ fn starts_with(text: &str, start: &str) -> bool {
         .is_some_and(|begin| begin.eq_ignore_ascii_case(start))
 }
 
-/// The rate of a line by its name and level: `OC` and 192, `T` and 1.
+/// Returns the rate of a line by its name and level: `OC` and 192, `T` and 1.
 fn line_rate(line: &str, level: f64) -> Option<f64> {
     let of = |rates: &[f64], least: f64| {
         let whole = level.fract() == 0.0 && level >= least;
@@ -193,14 +193,14 @@ fn line_rate(line: &str, level: f64) -> Option<f64> {
         "OC" | "oc" | "STS" => steps(SONET_STEP),
         "STM" | "stm" => steps(SDH_STEP),
         "DS" | "ds" => of(&DIGITAL_SIGNALS, 0.0),
-        // In lower case they are more likely the number of an edge.
+        // In lower case, these more likely number an edge.
         "T" => of(&DIGITAL_SIGNALS, 1.0),
         "E" => of(&EUROPEAN_LINES, 0.0),
         _ => None,
     }
 }
 
-/// The rate of an Ethernet that goes by a word.
+/// Returns the rate of an Ethernet variant.
 fn ethernet(word: &str) -> Option<f64> {
     match word.to_ascii_lowercase().as_str() {
         "gige" | "gbe" | "ge" | "gigabit" | "gigabitethernet" => Some(1e9),

@@ -28,7 +28,7 @@ fn zoo(name: &str) -> Map {
     map
 }
 
-/// How many links give a capacity, and how many have a latency.
+/// Returns the number of links with a stated capacity, and of those with a latency.
 fn known(map: &Map) -> (usize, usize) {
     let links = map.links.iter();
     let reported = links
@@ -42,7 +42,7 @@ fn known(map: &Map) -> (usize, usize) {
 }
 
 #[test]
-fn all_of_the_networks_are_read_to_the_last_link() {
+fn all_zoo_networks_are_read_completely() {
     for (name, sites, links, reported, timed) in [
         ("Abilene", 11, 14, 14, 14),
         ("Cogentco", 197, 245, 0, 214),
@@ -65,7 +65,7 @@ fn all_of_the_networks_are_read_to_the_last_link() {
 }
 
 #[test]
-fn abilene_is_as_it_was() {
+fn abilene_matches_the_historical_network() {
     let map = zoo("Abilene");
     let link = map
         .links
@@ -83,7 +83,7 @@ fn abilene_is_as_it_was() {
 }
 
 #[test]
-fn junctions_and_labels_of_many_are_distinguished() {
+fn junctions_and_equal_labels_get_unique_names() {
     let map = zoo("Cogentco");
     let junctions: Vec<&str> = map
         .sites
@@ -271,7 +271,7 @@ fn errors_say_where_and_what() {
 }
 
 #[test]
-fn esnet_is_read_to_the_last_port() {
+fn esnet_is_read_completely() {
     let files = [
         data("esnet/esnet-devices.json"),
         data("esnet/esnet-adjcies.json"),
@@ -315,6 +315,7 @@ fn esnet_is_read_to_the_last_port() {
     });
     assert_eq!(
         broken.unwrap_err().to_string(),
-        "the adjacencies of the topology: number 1 names \"sacr-cr5\", which is not among the devices"
+        "the adjacencies of the topology: number 1 names \"sacr-cr5\", which is not among the \
+        devices"
     );
 }

@@ -19,7 +19,7 @@ fn refused(line: &str, other: &str) -> String {
 }
 
 #[test]
-fn everything_is_read() {
+fn every_field_of_a_file_is_read() {
     let map = everything();
     holds(&map);
     assert_eq!(
@@ -52,7 +52,7 @@ fn everything_is_read() {
 
     assert_eq!(tail.latency.unwrap().one_way, Duration::from_micros(2500));
     assert_eq!(tail.latency.unwrap().source, LatencySource::Stated);
-    // Half, where nothing is said.
+    // The default is half.
     assert_eq!(tail.backward.unwrap().reservable_rate(), Rate::new(5e9));
     assert_eq!((spare.backward, spare.latency), (None, None));
     assert_eq!(spare.forward.reservable, Some(Reservable::Share(0.75)));
@@ -149,10 +149,18 @@ fn a_file_may_name_the_sites_of_another() {
 proptest! {
     #[test]
     fn sites_and_links_of_any_values_are_read_or_reported(
-        latitude in -200f64..200.0, share in -1f64..2.0, rate in "[0-9]{1,4}(\\.[0-9])? ?[kMGT]?(bit/s|bps|B)?", name in "\\PC{0,20}",
+        latitude in -200f64..200.0,
+        share in -1f64..2.0,
+        rate in "[0-9]{1,4}(\\.[0-9])? ?[kMGT]?(bit/s|bps|B)?",
+        name in "\\PC{0,20}",
     ) {
         let name = toml::Value::String(name);
-        let text = format!("[[site]]\nname = {name}\nlatitude = {latitude:?}\nlongitude = 1\n[[site]]\nname = \"b b\"\n[[link]]\nbetween = [{name}, \"b b\"]\ncapacity = \"{rate}\"\nreservable = {share:?}\n");
+        let text = format!(
+            "[[site]]\nname = {name}\nlatitude = {latitude:?}\nlongitude = 1\n\
+             [[site]]\nname = \"b b\"\n\
+             [[link]]\nbetween = [{name}, \"b b\"]\ncapacity = \"{rate}\"\n\
+             reservable = {share:?}\n"
+        );
         match file::read(&text, Path::new("m")) {
             Ok(map) => {
                 holds(&map);
@@ -164,6 +172,6 @@ proptest! {
 }
 
 #[test]
-fn nothing_is_a_map() {
+fn an_empty_file_is_a_map() {
     assert_eq!(file::read("", Path::new("m")).unwrap(), Map::default());
 }

@@ -1,4 +1,4 @@
-//! Names of depots, and who has them.
+//! Names of depots, and their owners.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ fn no_depot_has_the_name_of_an_address_key_host_or_site() {
 }
 
 #[test]
-fn a_host_of_all_names_takes_all_that_read_as_addresses() {
+fn a_host_of_all_names_reserves_names_with_dots() {
     let mut map = map();
     map.hosts[1].addresses = vec!["*".to_owned()];
     let names = DepotNames::of(&map);
@@ -96,17 +96,17 @@ fn a_host_of_all_names_takes_all_that_read_as_addresses() {
 }
 
 #[test]
-fn a_name_belongs_to_the_operators_key_then_to_the_first() {
+fn a_name_belongs_to_the_granted_key_then_to_the_first() {
     let mut names = DepotNames::of(&map());
     assert_eq!(names.belongs_to("quad", &key(8)), None);
     names.bind("Quad", key(8));
     assert_eq!(names.belongs_to("quad", &key(8)), Some(true));
     assert_eq!(names.belongs_to("QUAD", &key(9)), Some(false));
-    // The operator's word stands above the first registration.
+    // The operator's decision outranks the first registration.
     names.give("quad", key(9));
     assert_eq!(names.belongs_to("quad", &key(8)), Some(false));
     assert_eq!(names.belongs_to("quad", &key(9)), Some(true));
-    // Of several that the operator called so, the first that registers it has it.
+    // If the operator gave a name to several keys, the first that registers it has it.
     names.give("pop", key(8));
     names.give("pop", key(9));
     names.bind("pop", key(9));
@@ -152,7 +152,8 @@ fn a_reserved_name_puts_no_depot_on_the_map() {
     let merged = merge(&map, &all, &names, NOW, &RegistrationPolicy::default());
     assert_eq!(merged.map.depots, map.depots);
     assert_eq!(merged.problems.len(), 4);
-    // A key that the operator called like the host may, and stands where the host does.
+    // A key to which the operator gave the host's name may use it, and is located at the host's
+    // site.
     names.give("dtn1", key(9));
     let merged = merge(&map, &all[..1], &names, NOW, &RegistrationPolicy::default());
     let depot = merged.map.depot("dtn1").unwrap();

@@ -62,7 +62,7 @@ fn a_depot_comes_falls_silent_and_goes() {
 }
 
 #[test]
-fn a_registration_holds_no_longer_than_the_policy_lets_it() {
+fn the_policy_limits_the_validity_of_registrations() {
     let mut long = registration(9, "quad", NOW);
     long.valid_for = Duration::from_secs(u64::MAX);
     let depot = merged(&[long], NOW).map.depot("quad").cloned().unwrap();
@@ -76,7 +76,7 @@ fn a_registration_holds_no_longer_than_the_policy_lets_it() {
 }
 
 #[test]
-fn what_comes_from_the_future_does_not_count() {
+fn registrations_from_the_future_do_not_count() {
     let [now, ahead] = [
         registration(9, "now", NOW),
         registration(9, "ahead", NOW + 31.0),
@@ -90,7 +90,7 @@ fn what_comes_from_the_future_does_not_count() {
 }
 
 #[test]
-fn what_a_file_says_stays() {
+fn a_files_description_of_a_depot_stays() {
     let listed = everything().depots[0].clone();
     let mut own = registration(1, "usurper", NOW);
     own.key = listed.key;
@@ -104,7 +104,7 @@ fn what_a_file_says_stays() {
         (&depot.name, &depot.site, &depot.addresses),
         (&listed.name, &listed.site, &listed.addresses)
     );
-    // The tighter of each limit.
+    // The tighter one of each limit.
     assert_eq!(depot.limits.max_rate, Rate::new(1e9));
     assert_eq!(depot.limits.max_sessions, Some(500));
     assert_eq!(depot.source, DepotSource::Both);
@@ -113,7 +113,7 @@ fn what_a_file_says_stays() {
 }
 
 #[test]
-fn nobody_takes_a_name() {
+fn no_depot_can_take_anothers_name() {
     let two = [
         registration(8, "starlight", NOW),
         registration(9, "quad", NOW),
@@ -140,7 +140,7 @@ fn nobody_takes_a_name() {
 }
 
 #[test]
-fn what_is_no_registration_is_reported() {
+fn invalid_registrations_are_reported() {
     let good = registration(9, "quad", NOW);
     assert_eq!(good.check(), Ok(()));
     let with = |change: fn(&mut Registration)| {
@@ -184,14 +184,15 @@ fn what_is_no_registration_is_reported() {
 }
 
 #[test]
-fn a_depot_of_no_site_has_none() {
+fn a_depot_with_an_unknown_site_appears_without_one() {
     let mut lost = registration(9, "quad", NOW);
     lost.site = Some("atlantis".to_owned());
     let merged = merged(&[lost], NOW);
     assert_eq!(merged.map.depot("quad").unwrap().site, None);
-    assert!(
-        matches!(merged.problems.as_slice(), [(_, RegistrationProblem::NoSite { site })] if site == "atlantis")
-    );
+    assert!(matches!(
+        merged.problems.as_slice(),
+        [(_, RegistrationProblem::NoSite { site })] if site == "atlantis"
+    ));
 }
 
 #[test]
@@ -209,7 +210,9 @@ fn json_says_units_and_comes_back() {
 proptest! {
     #[test]
     fn the_order_of_registrations_does_not_matter(
-        what in prop::collection::vec((0u8..5, "[ab~]{1,2}", -1000i32..50, 0u64..2000), 0..20), seed in any::<u64>(), now in 0.0..1e6,
+        what in prop::collection::vec((0u8..5, "[ab~]{1,2}", -1000i32..50, 0u64..2000), 0..20),
+        seed in any::<u64>(),
+        now in 0.0..1e6,
     ) {
         let list: Vec<Registration> = what
             .iter()
@@ -219,8 +222,10 @@ proptest! {
             })
             .collect();
         let mut other = list.clone();
-        // Any permutation: sorted by a hash of the place.
-        let mut places: Vec<u64> = (0..other.len() as u64).map(|at| (at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+        // Any permutation: sorted by a hash of the index.
+        let mut places: Vec<u64> = (0..other.len() as u64)
+            .map(|at| (at ^ seed).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+            .collect();
         other.sort_by_cached_key(|_| places.pop());
         prop_assert_eq!(merged(&list, NOW + now), merged(&other, NOW + now));
     }

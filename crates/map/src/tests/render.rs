@@ -8,7 +8,7 @@ use super::everything;
 use crate::{DepotState, Map, file, render};
 
 #[test]
-fn a_map_prints_as_it_reads() {
+fn a_map_prints_as_tables() {
     let mut map = everything();
     map.depots[0].state = DepotState::Live {
         heard: 1000.0,
@@ -39,7 +39,7 @@ campus - chicago     ?, one way                  ?, one way                ?
 }
 
 #[test]
-fn nothing_is_said_to_be_nothing() {
+fn an_empty_map_prints_that_it_is_empty() {
     assert_eq!(
         render::tables(&Map::default(), 0.0),
         "nothing is on the map\n"

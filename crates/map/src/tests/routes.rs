@@ -1,4 +1,4 @@
-//! `routes.toml`, as the crate that reads it does.
+//! `routes.toml`, read by the crate that uses it.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn read(text: &str) -> RouteTable {
 }
 
 #[test]
-fn routes_through_a_map_are_read_as_they_were_meant() {
+fn routes_through_a_map_are_read_back_unchanged() {
     let map = everything();
     let mut archive = ChosenRoute::through(&map, "archive", &["starlight"]).unwrap();
     archive.ports = vec![2811..=2811, 50_000..=51_000];
@@ -55,7 +55,7 @@ fn routes_through_a_map_are_read_as_they_were_meant() {
 }
 
 #[test]
-fn what_can_not_be_is_reported() {
+fn impossible_rules_are_reported() {
     let mut map = everything();
     let through = ChosenRoute::through;
     assert_eq!(
@@ -94,19 +94,30 @@ fn what_can_not_be_is_reported() {
 
 proptest! {
     #[test]
-    fn any_rule_that_is_written_is_read(
-        to in prop::collection::vec("(\\*\\.)?[a-z]{1,9}\\.example|192\\.0\\.2\\.[0-9]|\\*", 1..4), ports in prop::collection::vec((1u16.., 0u16..9), 0..3),
-        hops in 0usize..4, end in 0..3, always: bool, fall_back: bool, reason in prop::option::of("(\\PC|[\n\r\u{1b}]){0,30}"),
+    fn any_rule_round_trips(
+        to in prop::collection::vec("(\\*\\.)?[a-z]{1,9}\\.example|192\\.0\\.2\\.[0-9]|\\*", 1..4),
+        ports in prop::collection::vec((1u16.., 0u16..9), 0..3),
+        hops in 0usize..4,
+        end in 0..3,
+        always: bool,
+        fall_back: bool,
+        reason in prop::option::of("(\\PC|[\n\r\u{1b}]){0,30}"),
     ) {
         let via: Route = match hops {
             0 => Route::direct(),
             hops => vec!["depot.example:7510"; hops].join(",").parse().unwrap(),
         };
-        let ports = ports.into_iter().map(|(first, more)| first..=first.saturating_add(more)).collect();
+        let ports = ports
+            .into_iter()
+            .map(|(first, more)| first..=first.saturating_add(more))
+            .collect();
         let end = match end {
             0 if hops == 0 => None,
             0 | 1 => Some(SessionEnd::Acceptor),
-            _ => Some(SessionEnd::Offramp { endpoint: "gateway.example:1".parse().unwrap(), key: None }),
+            _ => Some(SessionEnd::Offramp {
+                endpoint: "gateway.example:1".parse().unwrap(),
+                key: None
+            }),
         };
         let route = ChosenRoute { to, ports, via, end, always, fall_back, reason };
         let table = read(&routes_toml("", std::slice::from_ref(&route)).unwrap());

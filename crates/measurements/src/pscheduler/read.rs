@@ -1,4 +1,4 @@
-//! From what pScheduler archives to a record.
+//! Conversion of pScheduler's archives to records.
 
 use std::collections::BTreeMap;
 
@@ -15,36 +15,36 @@ use crate::record::{
     Conditions, Distribution, HistogramBin, Interval, Kind, Method, Record, TraceHop, Values,
 };
 
-/// Most single round trips that are looked at.
+/// Maximum number of single round trips to read.
 const MAX_ROUND_TRIPS: usize = 100_000;
-/// Of a text that is shown or kept, so many bytes.
+/// Maximum length of a text to show or store, in bytes.
 const MAX_TEXT_BYTES: usize = 64;
 
-/// Why there is no record in it.
+/// Reason why a text yields no record.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// It is not the JSON that pScheduler hands to an archiver.
+    /// The text is not the JSON that pScheduler hands to an archiver.
     #[error("is not what pScheduler archives: {0}")]
     Json(String),
-    /// The run failed: there is nothing to be kept of it.
+    /// The run failed, so there is nothing to store.
     #[error("the run did not succeed: {0}")]
     Failed(String),
-    /// A test of another type.
+    /// The test has an unsupported type.
     #[error(
         "tests of type {0:?} are not read: only throughput, rtt, latency, latencybg and trace are"
     )]
     Type(String),
-    /// Something that must be there is not, or is not what it must be.
+    /// A required field is missing or invalid.
     #[error("{field}: {problem}")]
     Field {
-        /// Where it stands.
+        /// Path of the field.
         field: &'static str,
-        /// What is wrong with it.
+        /// Fault of the field.
         problem: &'static str,
     },
 }
 
-/// What an archiver is handed: what was measured, with what is for the archiver alone around it.
+/// Input of an archiver: the measurement, perhaps wrapped in information for the archiver alone.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Handed {
@@ -78,7 +78,7 @@ struct Schedule {
     end: Option<String>,
 }
 
-/// A host by itself, or with its part of the result.
+/// A host alone, or with its part of the result.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Participant {
@@ -161,7 +161,7 @@ struct RoundTrip {
 struct Latency {
     packets_sent: Option<u64>,
     packets_lost: Option<u64>,
-    /// In milliseconds.
+    /// Maximum clock error, in milliseconds.
     max_clock_error: Option<f64>,
     #[serde(default)]
     histogram_latency: BTreeMap<String, u64>,
@@ -186,10 +186,10 @@ struct AutonomousSystem {
     number: u32,
 }
 
-/// Reads what pScheduler's HTTP archiver sent, or what archivers are handed; `reporter` is who sent
-/// it. The record's ends are the hosts of the test, as it names them.
+/// Parses what pScheduler's HTTP archiver sent, or what archivers are handed. `reporter` is the
+/// sender. The record's ends are the hosts of the test, as named there.
 ///
-/// The record is to be checked ([`Record::check`]) like any other.
+/// The caller has to check the record ([`Record::check`]) like any other.
 ///
 /// # Errors
 /// [`ReadError`].
@@ -241,7 +241,7 @@ fn part<'a, T: Deserialize<'a>>(of: &'a Value) -> Result<T, ReadError> {
     T::deserialize(of).map_err(json_error)
 }
 
-/// From where to where the data went.
+/// Returns the source and the destination of the data.
 fn ends(run: &Run) -> Result<(String, String), ReadError> {
     let participant = |index| match run.participants.get(index)? {
         Participant::Name(host)
@@ -300,7 +300,7 @@ fn conditions(run: &Run) -> Conditions {
         let word = reference.get("longhaul")?.get("limit")?.as_str()?;
         Limit::ALL.into_iter().find(|limit| limit.word() == word)
     });
-    // A test whose rate or window was prescribed does not say what the path carries.
+    // A test with a prescribed rate or window does not measure the path.
     let by_test = match (spec.bandwidth.or(spec.fq_rate), spec.window_size) {
         (Some(_), _) => Some(Limit::Pacing),
         (None, Some(_)) => Some(Limit::SendBuffer),
@@ -336,7 +336,7 @@ fn throughput(record: &mut Record, result: Throughput) -> Result<(), ReadError> 
         .filter(|count| *count > 0);
     record.conditions.streams = record.conditions.streams.or(streams);
     record.conditions.packets = whole.sent;
-    // The time that the data took, which is less than what the run was given.
+    // Time of the data transfer, which is less than the scheduled time of the run.
     if let (Some(start), Some(end)) = (whole.start, whole.end)
         && end > start
     {

@@ -1,4 +1,4 @@
-//! Moments and durations as pScheduler writes them (ISO 8601).
+//! Moments and durations in the format of pScheduler (ISO 8601).
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use crate::Moment;
 
 static SPANS: SpanParser = SpanParser::new();
 
-/// Seconds of a duration such as `PT0.0002S`, `P1DT2H`; none for what is no duration, is negative,
-/// or has years or months.
+/// Parses a duration such as `PT0.0002S` or `P1DT2H` into seconds. Returns `None` if it is
+/// malformed, negative, or has years or months.
 #[must_use]
 pub fn read_duration(text: &str) -> Option<f64> {
     let span = SPANS.parse_span(text).ok()?;
@@ -23,7 +23,7 @@ pub fn read_duration(text: &str) -> Option<f64> {
     (!duration.is_negative()).then(|| duration.as_secs_f64())
 }
 
-/// A duration in seconds, to the nanosecond; zero for what is negative or no number.
+/// Formats a duration in seconds, to the nanosecond. A negative number or NaN counts as zero.
 #[must_use]
 pub fn write_duration(seconds: f64) -> String {
     let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or_default();
@@ -36,7 +36,7 @@ pub fn write_duration(seconds: f64) -> String {
     }
 }
 
-/// A moment; one without an offset is of UTC.
+/// Parses a moment. Without an offset, it is in UTC.
 pub(super) fn read_moment(text: &str) -> Option<Moment> {
     let at: Timestamp = match text.parse() {
         Ok(at) => at,
@@ -50,7 +50,7 @@ pub(super) fn read_moment(text: &str) -> Option<Moment> {
     Moment::try_from(at.as_millisecond()).ok()
 }
 
-/// A moment, in UTC; none if it lies beyond the year 9999.
+/// Formats a moment in UTC. Returns `None` if it is beyond the year 9999.
 pub(super) fn write_moment(at_ms: Moment) -> Option<String> {
     let at = Timestamp::from_millisecond(i64::try_from(at_ms).ok()?).ok()?;
     Some(at.to_string())

@@ -1,4 +1,4 @@
-//! From a record to what pScheduler archives.
+//! Conversion of records to pScheduler's archives.
 
 use longhaul_proto::Host;
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use super::DEFAULT_BUCKET_WIDTH;
 use super::time::{write_duration, write_moment};
 use crate::record::{Distribution, Kind, Method, Record, TraceHop};
 
-/// Errors of routers that pScheduler knows by these words; others are left out.
+/// Router errors that pScheduler knows; others are left out.
 const ICMP_ERRORS: [&str; 16] = [
     "net-unreachable",
     "host-unreachable",
@@ -27,26 +27,26 @@ const ICMP_ERRORS: [&str; 16] = [
     "precedence-cutoff-in-effect",
 ];
 
-/// Why a record cannot be written so.
+/// Reason why a record cannot be written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// Nobody knows the host of an end: pScheduler names hosts.
+    /// The host of an end is unknown, but pScheduler names hosts.
     #[error(
         "{0:?} has no host name or address, by which pScheduler names the ends of a measurement"
     )]
     NoHost(String),
-    /// A delay without a histogram.
+    /// A delay has no histogram.
     #[error("pScheduler reports delays one way by a histogram, and the measurement has none")]
     NoHistogram,
-    /// What its kind says is there is not.
+    /// A value that the record's kind requires is missing.
     #[error("the measurement has no {0}")]
     Missing(&'static str),
-    /// A moment beyond the year 9999.
+    /// The moment is beyond the year 9999.
     #[error("the measurement is from a time that cannot be written")]
     Moment,
 }
 
-/// Writes a record as pScheduler's HTTP archiver would send it. `host` gives the host name or
+/// Formats a record as pScheduler's HTTP archiver would send it. `host` returns the host name or
 /// address of an end of the path.
 ///
 /// # Errors
@@ -99,7 +99,8 @@ fn shown(text: &str) -> String {
     longhaul_proto::text::printable_within(text.as_bytes(), 80)
 }
 
-/// A UUID of the record (RFC 9562, version 8): the same each time that it is written.
+/// Returns a UUID of the record (RFC 9562, version 8). It is the same whenever the record is
+/// written.
 fn id(record: &Record, test: &str) -> String {
     let mut hasher = blake3::Hasher::new();
     hasher.update(record.reporter.as_bytes());
@@ -147,7 +148,7 @@ fn throughput(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, W
         .as_ref()
         .filter(|control| !control.is_empty())
     {
-        // Before schema 4 there is a list of those that can be named.
+        // Before schema 4, only listed congestion controls are valid.
         spec.insert("schema".to_owned(), json!(4));
         spec.insert("congestion".to_owned(), json!(control));
     }
@@ -243,7 +244,7 @@ fn latency(record: &Record, spec: &mut Map<String, Value>) -> Result<Value, Writ
     }
     let mut histogram: Map<String, Value> = Map::new();
     for bin in &values.histogram {
-        // To the nearest two decimals, as pScheduler has it; bins that fall together are one.
+        // Rounded to two decimals, as in pScheduler; bins with the same key are merged.
         let key = format!("{:.2}", bin.delay_s / DEFAULT_BUCKET_WIDTH);
         let held = histogram.get(&key).and_then(Value::as_u64).unwrap_or(0);
         histogram.insert(key, json!(held.saturating_add(bin.count)));

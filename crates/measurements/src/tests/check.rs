@@ -1,4 +1,4 @@
-//! What is no record.
+//! Invalid records.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ fn fault(change: impl Fn(&mut Record)) -> RecordFault {
 }
 
 #[test]
-fn a_good_record_is_one() {
+fn a_valid_record_passes_the_check() {
     assert_eq!(copy().check(NOW_MS, &Bounds::default()), Ok(()));
     crate::fuzzing::holds(&copy());
 }
 
 #[test]
-fn clocks_are_held_against_the_bounds() {
+fn times_are_checked_against_the_bounds() {
     let bounds = Bounds::default();
     let at = |now_ms| copy().check(now_ms, &bounds);
     assert_eq!(at(NOW_MS - 30_000), Ok(()));
@@ -40,7 +40,7 @@ fn clocks_are_held_against_the_bounds() {
 }
 
 #[test]
-fn what_can_not_be_is_refused() {
+fn impossible_values_are_refused() {
     let value = |change: fn(&mut Record)| match fault(change) {
         RecordFault::Value { field, .. } => field,
         other => panic!("{other}"),

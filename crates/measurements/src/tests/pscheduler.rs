@@ -1,4 +1,4 @@
-//! pScheduler's JSON, read and written.
+//! Reading and writing of pScheduler's JSON.
 
 use std::path::Path;
 
@@ -58,7 +58,7 @@ fn throughput_is_read_with_its_intervals() {
 }
 
 #[test]
-fn a_rate_that_was_asked_for_is_a_lower_bound_and_reverse_is_the_other_way() {
+fn prescribed_rates_are_lower_bounds_and_reverse_swaps_ends() {
     let record = record("throughput-udp");
     assert_eq!(
         (record.from.as_str(), record.to.as_str()),
@@ -109,7 +109,7 @@ fn traces_are_read() {
         (last.autonomous_system, last.hostname.as_deref()),
         (Some(64500), Some("r1.example"))
     );
-    // pScheduler's own example.
+    // Example from pScheduler.
     let example = data("trace-result.json");
     let run = text("trace");
     let begin = run.find("\"result\": {\"schema\"").unwrap();
@@ -129,8 +129,8 @@ fn data(name: &str) -> String {
 }
 
 #[test]
-fn what_archivers_are_handed_is_taken_out_of_its_wrapping() {
-    // pScheduler's own example, of a test that measures nothing.
+fn wrapped_archiver_input_is_unwrapped() {
+    // Example from pScheduler, of a test that measures nothing.
     let error = read(&data("archiver-input.json"), reporter()).unwrap_err();
     assert_eq!(error, ReadError::Type("simplestream".to_owned()));
     let rtt = text("rtt");
@@ -155,7 +155,7 @@ fn what_archivers_are_handed_is_taken_out_of_its_wrapping() {
 }
 
 #[test]
-fn a_moment_without_an_offset_is_of_utc_and_others_are_turned() {
+fn a_moment_without_an_offset_is_in_utc() {
     let at = |moment: &str| {
         read(
             &text("rtt").replace("2026-10-14T15:06:40Z", moment),
@@ -175,7 +175,7 @@ fn a_moment_without_an_offset_is_of_utc_and_others_are_turned() {
 }
 
 #[test]
-fn what_failed_is_no_measurement() {
+fn failed_runs_are_no_measurements() {
     let failed = text("rtt").replace(
         "\"succeeded\": true",
         "\"succeeded\": false, \"error\": \"no route\"",
@@ -219,14 +219,14 @@ fn durations_are_read_and_written() {
 
 proptest! {
     #[test]
-    fn durations_come_back(seconds in 0f64..1e9) {
+    fn durations_round_trip(seconds in 0f64..1e9) {
         let back = read_duration(&write_duration(seconds)).unwrap();
         prop_assert!((back - seconds).abs() <= 1e-9 + seconds * 1e-15);
     }
 }
 
 #[test]
-fn what_is_written_is_read_as_it_was() {
+fn written_records_are_read_back_unchanged() {
     for name in ["throughput", "rtt", "latency", "latency-wide", "trace"] {
         let record = record(name);
         let reported = write(&record, |end| Some(end.to_owned())).unwrap();
@@ -256,7 +256,7 @@ fn what_is_written_is_read_as_it_was() {
 }
 
 #[test]
-fn the_limit_of_a_copy_goes_along() {
+fn the_limit_of_a_copy_is_preserved() {
     let mut copy = super::copy();
     copy.conditions.limit = Some(drs::Limit::SendBuffer);
     let reported = write(&copy, |end| Some(format!("{end}.example"))).unwrap();

@@ -117,7 +117,7 @@ fn a_table_is_read_by_destination_and_size() {
 }
 
 #[test]
-fn a_route_that_is_no_better_than_the_direct_one_by_its_own_figures_is_none() {
+fn a_route_no_better_by_its_own_figures_is_ignored() {
     let mut table = table(vec![option("c:3", 1.0)]);
     let to = question("store.example:1", Some(1 << 30));
     let choice = of_table(&table, &to, NOW, &Held::default()).unwrap();
@@ -145,7 +145,7 @@ fn a_route_that_is_no_better_than_the_direct_one_by_its_own_figures_is_none() {
 }
 
 #[test]
-fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
+fn an_expired_table_is_first_doubted_then_ignored() {
     let table = table(vec![option("a:1", 0.5), option("c:3", 0.5)]);
     let at = |now| {
         of_table(
@@ -167,7 +167,7 @@ fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
     assert_eq!(at(NOW + 7 * 86_400_000), Err(Ignored::Stale), "last week's");
     assert_eq!(at(NOW - 300_001), Err(Ignored::FromTheFuture));
     assert!(at(NOW - 300_000).is_ok());
-    // No table is good for ever, whatever it says.
+    // A table is valid only for a limited time, whatever it states.
     let mut endless = table.clone();
     endless.valid_until_ms = u64::MAX;
     assert!(matches!(
@@ -184,7 +184,7 @@ fn a_table_whose_time_is_over_is_doubted_and_then_forgotten() {
 }
 
 #[test]
-fn what_makes_no_sense_is_left_out() {
+fn invalid_options_are_left_out() {
     let good = option("c:3", 0.5);
     let mut senseless = vec![
         option("store.example:7511", 0.5),
@@ -259,7 +259,7 @@ fn what_makes_no_sense_is_left_out() {
 }
 
 #[test]
-fn a_route_that_failed_here_is_left_alone_whoever_names_it() {
+fn a_route_that_failed_here_is_held_back_from_any_source() {
     let to = question("store.example:1", Some(1 << 30));
     let mut held = Held::default();
     held.hold(&to.destination, &"c:3".parse().unwrap(), NOW);
@@ -290,7 +290,7 @@ fn a_route_that_failed_here_is_left_alone_whoever_names_it() {
 }
 
 #[test]
-fn what_is_small_goes_direct_whatever_is_said() {
+fn small_copies_go_direct_whatever_the_source() {
     let mut lies = table(vec![option("c:3", 1.0)]);
     lies.destinations[0].sizes[0].routes = vec![option("c:3", 1.0)];
     assert_eq!(
@@ -304,7 +304,7 @@ fn what_is_small_goes_direct_whatever_is_said() {
 }
 
 #[test]
-fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
+fn a_recent_table_promises_times_by_its_sizes() {
     let mut table = table(vec![option("c:3", 1.0)]);
     table.destinations[0].direct = [(128 << 10, 0.5), (1 << 30, 20.0)]
         .map(|(bytes, p50)| DirectTime {
@@ -322,18 +322,18 @@ fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
         "a small one"
     );
     let large = promised(&table, Some(1 << 30), NOW).unwrap();
-    // The route takes 10 s, half as long as the direct one; both together take no less than a third
-    // of that.
+    // The route takes 10 s, half as long as the direct one. Both together take at least a third of
+    // that.
     assert_eq!((large.p50, large.p90), (10.0, 20.0));
     assert!((large.p10 - 10.0 / 3.0).abs() < 1e-9, "{large:?}");
     let twice = promised(&table, Some(2 << 30), NOW).unwrap();
     assert!((twice.p50 - 20.0).abs() < 1e-9, "{twice:?}");
-    // Of what nobody knows how large it is, and by a table that has an age, nothing is promised.
+    // Nothing is promised for an unknown size, or by an old table.
     assert_eq!(promised(&table, None, NOW), None);
     let later = NOW + PROMISED_FOR.as_millis() as u64;
     assert!(promised(&table, Some(1 << 30), later).is_some());
     assert_eq!(promised(&table, Some(1 << 30), later + 1), None);
-    // Where all simply go direct there are no classes.
+    // If all sizes go direct, there are no classes.
     table.destinations[0].sizes.clear();
     assert_eq!(promised(&table, Some(1 << 30), NOW), Some(spread(20.0)));
     assert_eq!(
@@ -343,7 +343,7 @@ fn a_table_promises_by_the_sizes_that_it_has_as_long_as_it_is_new() {
 }
 
 #[test]
-fn an_answer_promises_what_its_routes_take_beside_the_direct_one() {
+fn an_answer_promises_the_time_alongside_direct() {
     let direct = RouteOption {
         seconds: Some(spread(30.0)),
         ..option("direct", 0.0)
@@ -401,14 +401,22 @@ fn numbers() -> impl Strategy<Value = f64> {
 
 prop_compose! {
     fn any_option()(
-        route in prop_oneof![Just("direct".to_owned()), "[a-c](:[1-9])?(,[a-c]:[1-9]){0,4}", ".{0,20}", Just("h.example:7511".to_owned())],
+        route in prop_oneof![
+            Just("direct".to_owned()),
+            "[a-c](:[1-9])?(,[a-c]:[1-9]){0,4}",
+            ".{0,20}",
+            Just("h.example:7511".to_owned())
+        ],
         names in prop::collection::vec(".{0,10}", 0..4),
         three in [numbers(), numbers(), numbers()],
         share in numbers(),
     ) -> RouteOption {
         let spread = Spread { p10: three[0], p50: three[1], p90: three[2] };
         RouteOption {
-            via: names.into_iter().map(|depot| Passed { depot, address: "a:1".into(), key: None }).collect(),
+            via: names
+                .into_iter()
+                .map(|depot| Passed { depot, address: "a:1".into(), key: None })
+                .collect(),
             route,
             seconds: Some(spread),
             rate_bps: Some(spread),
@@ -421,7 +429,7 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn whatever_a_table_says_what_is_gone_by_is_sound(
+    fn any_table_yields_only_valid_choices(
         options in prop::collection::vec(any_option(), 0..6),
         made in prop_oneof![Just(NOW), any::<u64>()],
         least in prop_oneof![Just(0), any::<u64>()],
@@ -432,7 +440,14 @@ proptest! {
         table.destinations[0].sizes[1].at_least_bytes = least;
         fuzzing::table(&serde_json::to_vec(&table).unwrap());
         let answer = RouteAnswer {
-            routes: options.clone(), others: Vec::new(), fall_back: options, seconds: None, why: vec![], map_version: 0, made_ms: made, valid_until_ms: made,
+            routes: options.clone(),
+            others: Vec::new(),
+            fall_back: options,
+            seconds: None,
+            why: vec![],
+            map_version: 0,
+            made_ms: made,
+            valid_until_ms: made,
         };
         fuzzing::table(&serde_json::to_vec(&answer).unwrap());
     }

@@ -1,4 +1,4 @@
-//! Files that are whole, broken, too long, and another controller's.
+//! Files that are complete, broken, too long, and from another controller.
 
 use longhaul_control_api::routes::Destination;
 use proptest::prelude::*;
@@ -33,7 +33,7 @@ fn cache(dir: &tempfile::TempDir) -> Cache {
 }
 
 #[test]
-fn a_table_is_kept_at_one_stroke_and_is_the_controllers_own() {
+fn a_table_is_stored_atomically_and_per_controller() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(&dir);
     assert_eq!(cache.table(false), None);
@@ -55,7 +55,7 @@ fn a_table_is_kept_at_one_stroke_and_is_the_controllers_own() {
 }
 
 #[test]
-fn what_is_sent_and_what_is_fetched_have_tables_of_their_own() {
+fn sending_and_fetching_have_separate_tables() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(&dir);
     cache.keep(table(3)).unwrap();
@@ -69,7 +69,7 @@ fn what_is_sent_and_what_is_fetched_have_tables_of_their_own() {
 }
 
 #[test]
-fn a_table_that_is_too_long_loses_its_end() {
+fn a_table_that_is_too_long_loses_destinations() {
     let dir = tempfile::tempdir().unwrap();
     let cache = cache(&dir);
     cache.keep(table(60_000)).unwrap();
@@ -81,7 +81,11 @@ fn a_table_that_is_too_long_loses_its_end() {
 
 proptest! {
     #[test]
-    fn a_broken_file_is_as_if_it_were_not_there(at in 0usize..1000, byte: u8, cut in 0usize..2000) {
+    fn an_unreadable_cache_file_counts_as_missing(
+        at in 0usize..1000,
+        byte: u8,
+        cut in 0usize..2000,
+    ) {
         let dir = tempfile::tempdir().unwrap();
         let cache = cache(&dir);
         cache.keep(table(3)).unwrap();
@@ -91,9 +95,15 @@ proptest! {
         }
         content.truncate(cut);
         std::fs::write(cache.file(false), &content).unwrap();
-        let source = CacheSource { cache, held: HeldFile(dir.path().join("held.json")), now_ms: || 5 };
+        let source =
+            CacheSource { cache, held: HeldFile(dir.path().join("held.json")), now_ms: || 5 };
         let question = Question {
-            destination: "h:1".parse().unwrap(), receives: false, bytes: None, streams: None, congestion: None, urgency: Urgency::Usual,
+            destination: "h:1".parse().unwrap(),
+            receives: false,
+            bytes: None,
+            streams: None,
+            congestion: None,
+            urgency: Urgency::Usual,
         };
         prop_assert!(source.choose(&question).is_err());
         crate::fuzzing::table(&content);

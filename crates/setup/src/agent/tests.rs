@@ -11,10 +11,10 @@ use crate::driver::{Answer, list, set_up, tear_down};
 use crate::remote::Remote;
 use crate::testing::{name, part};
 
-/// Long enough for any machine that does anything at all.
+/// Time limit that even a very slow machine meets.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Keeps what it is asked to set up.
+/// A driver that keeps the parts in memory.
 #[derive(Default)]
 struct Memory(Mutex<Vec<Found>>);
 
@@ -45,7 +45,7 @@ impl Driver for Memory {
     }
 }
 
-/// What an agent says to these bytes, after which the stream ends.
+/// Returns the agent's answers to these bytes, after which the stream ends.
 async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
     let (mut near, far) = duplex(1 << 20);
     let (input, output) = tokio::io::split(far);
@@ -60,7 +60,7 @@ async fn said(bytes: &[u8]) -> Vec<Result<Reply, DriverError>> {
 }
 
 #[tokio::test]
-async fn nonsense_gets_an_error_and_the_next_request_its_answer() {
+async fn the_next_request_after_nonsense_is_answered() {
     let answers =
         said(b"\n{}\n\xff\xfe\n{\"version\":1,\"do\":\"list\",\"owner\":\"us\"}\nhalf a li").await;
     assert_eq!(answers.len(), 4);
@@ -72,7 +72,7 @@ async fn nonsense_gets_an_error_and_the_next_request_its_answer() {
 }
 
 #[tokio::test]
-async fn a_line_without_end_ends_the_connection() {
+async fn an_endless_line_ends_the_connection() {
     let answers = said(&vec![b'a'; 3 * MAX_REQUEST_BYTES]).await;
     assert_eq!(answers.len(), 1);
     assert!(
@@ -115,7 +115,7 @@ async fn a_driver_is_asked_through_a_socket() {
         list(&remote, name("us")).await,
         Err(DriverError::Failed { .. })
     ));
-    // What it left is no obstacle to the next, to which a new connection leads.
+    // The socket that it left does not disturb the next agent, which receives new connections.
     let (_tell, stop) = watch::channel(false);
     let _agent = tokio::spawn(listen(
         bind(&path).unwrap(),
@@ -126,7 +126,7 @@ async fn a_driver_is_asked_through_a_socket() {
 }
 
 #[tokio::test]
-async fn nobody_else_can_enter_where_an_agent_listens() {
+async fn only_the_owner_can_enter_the_agents_directory() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
     let open = bind(&folder.path().join("agent")).unwrap_err();
@@ -144,14 +144,14 @@ async fn nobody_else_can_enter_where_an_agent_listens() {
     );
 }
 
-/// An agent that says the same to everybody.
+/// Returns a driver for an agent that gives everyone the same answer.
 fn liar(folder: &Path, says: Vec<u8>) -> Remote {
     let path = folder.join("liar");
     let listener = UnixListener::bind(&path).unwrap();
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             let _ = stream.write_all(&says).await;
-            // Until the other side goes.
+            // Until the other side closes the stream.
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         }
     });
@@ -159,7 +159,7 @@ fn liar(folder: &Path, says: Vec<u8>) -> Remote {
 }
 
 #[tokio::test]
-async fn an_agent_that_lies_gets_no_further_than_an_error() {
+async fn a_lying_agent_only_causes_an_error() {
     let long = vec![b' '; MAX_REPLY_BYTES + 2];
     for says in [
         b"{}\n".to_vec(),
@@ -179,7 +179,7 @@ async fn an_agent_that_lies_gets_no_further_than_an_error() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_agent_that_says_nothing_is_not_waited_for() {
+async fn a_silent_agent_times_out() {
     let folder = tempfile::tempdir().unwrap();
     let remote = liar(folder.path(), Vec::new());
     let answer = list(&remote, name("us")).await;

@@ -18,15 +18,17 @@ fn set_up() -> Request {
 }
 
 #[test]
-fn a_request_is_written_as_the_document_shows_it() {
+fn a_request_is_formatted_as_documented() {
     let line = String::from_utf8(request_line(&set_up()).unwrap()).unwrap();
     assert_eq!(
         line,
         concat!(
-            r#"{"version":1,"do":"set_up","part":{"owner":"us","id":"c1/houston/wan/10.0.0.1-10.0.0.2,tcp=21000-21999","#,
+            r#"{"version":1,"do":"set_up","part":{"owner":"us","#,
+            r#""id":"c1/houston/wan/10.0.0.1-10.0.0.2,tcp=21000-21999","#,
             r#""circuit":"c1","node":"houston","link":"wan","rate":1000000000,"#,
             r#""window":{"start":1700000000000,"end":1700000060000},"#,
-            r#""streams":{"from":"10.0.0.1","to":"10.0.0.2","source_ports":{"first":21000,"last":21999,"transport":"tcp"}}}}"#,
+            r#""streams":{"from":"10.0.0.1","to":"10.0.0.2","#,
+            r#""source_ports":{"first":21000,"last":21999,"transport":"tcp"}}}}"#,
             "\n"
         )
     );
@@ -64,7 +66,7 @@ fn a_request_is_written_as_the_document_shows_it() {
 }
 
 #[test]
-fn what_is_no_request_is_reported_in_one_line() {
+fn malformed_requests_are_reported_in_one_line() {
     let part = r#"{"owner":"us","id":"x","circuit":"c","node":"n","link":"l","rate":0,"window":{"start":0,"end":1},"streams":{"from":"10.0.0.1","to":"10.0.0.2"}}"#;
     let no_rate = format!(r#"{{"version":1,"do":"set_up","part":{part}}}"#);
     let long = " ".repeat(MAX_REQUEST_BYTES + 1);
@@ -89,7 +91,7 @@ fn what_is_no_request_is_reported_in_one_line() {
 }
 
 #[test]
-fn an_errors_text_is_made_fit_for_people() {
+fn error_texts_are_sanitized() {
     let hostile = format!("a\u{1b}[2J\r\n  b{}", "x".repeat(1_000));
     let reply = serde_json::json!({"answer": "error", "kind": "failed", "why": hostile});
     let Ok(Reply::Error(DriverError::Failed { why })) = read_reply(reply.to_string().as_bytes())
@@ -142,7 +144,11 @@ proptest! {
     }
 
     #[test]
-    fn any_part_reads_back(streams in any_streams(), rate in 1..1_u64 << 53, whole in any::<bool>()) {
+    fn any_part_reads_back(
+        streams in any_streams(),
+        rate in 1..1_u64 << 53,
+        whole in any::<bool>(),
+    ) {
         let mut part = part("us", "c", "n", "l", rate);
         part.streams = streams;
         let request = Request::SetUp { part: part.clone() };

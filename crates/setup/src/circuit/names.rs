@@ -1,4 +1,4 @@
-//! Names of owners, circuits, nodes and links, and the ids that are made of them.
+//! Names of owners, circuits, nodes and links, and the ids that consist of them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::streams::Streams;
 
-/// Most bytes of a name.
+/// Maximum length of a name, in bytes.
 pub const MAX_NAME_BYTES: usize = 128;
 
-/// Most bytes of an id: three names, of which each byte may be written with three, and streams.
+/// Maximum length of an id, in bytes: three names, in which each byte may be escaped as three, and
+/// streams.
 const MAX_ID_BYTES: usize = 2_048;
 
 /// A text of 1 to 128 bytes, in one line, without blanks at its ends.
@@ -18,12 +19,12 @@ const MAX_ID_BYTES: usize = 2_048;
 #[serde(try_from = "String", into = "String")]
 pub struct Name(String);
 
-/// Which part it is.
+/// Id of a part.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct PartId(String);
 
-/// A text that is no name, or no id.
+/// A text that is not a name or an id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no {what}: write 1 to {most} bytes in one line, without blanks at its ends")]
 pub struct NoName {
@@ -40,7 +41,7 @@ fn in_one_line(text: &str, most: usize) -> bool {
     !text.is_empty()
         && text.len() <= most
         && text.trim() == text
-        // Line and paragraph separators are no control characters, but end a line.
+        // Line and paragraph separators are not control characters, but end a line.
         && !text.chars().any(|c| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}'))
 }
 
@@ -65,13 +66,13 @@ impl FromStr for Name {
 }
 
 impl Name {
-    /// The owner of circuits whose operator named none.
+    /// Returns the default owner of circuits.
     #[must_use]
     pub fn usual_owner() -> Self {
         Self("longhaul".to_owned())
     }
 
-    /// A name of a number.
+    /// Returns the name that consists of a number.
     #[must_use]
     pub fn of_number(number: u64) -> Self {
         Self(number.to_string())
@@ -79,28 +80,28 @@ impl Name {
 }
 
 impl PartId {
-    /// The id of a circuit's part at a node, of the streams that leave it by a link. Different ones
-    /// never have the same.
+    /// Returns the id of a circuit's part at a node, for the streams that leave it by a link. Ids
+    /// of different parts differ.
     #[must_use]
     pub fn of(circuit: &Name, node: &Name, link: &Name, streams: &Streams) -> Self {
         let [circuit, node, link] = [circuit, node, link].map(escaped);
-        // The last separator stands before the streams, of which prefixes may hold others.
+        // The last separator stands before the streams, whose prefixes may contain others.
         Self(format!("{circuit}/{node}/{link}/{streams}"))
     }
 
-    /// Whether it is a part of this circuit.
+    /// Returns true if it is a part of this circuit.
     #[must_use]
     pub fn is_of(&self, circuit: &Name) -> bool {
         let rest = self.0.strip_prefix(&escaped(circuit));
         rest.is_some_and(|rest| rest.starts_with('/'))
     }
 
-    /// The id of what a driver found with its owner's numbers, but doesn't know the part of.
+    /// Returns the id of an object with the router's numbers that belongs to no known part.
     pub(crate) fn unknown(number: u16) -> Self {
         Self(format!("?{number}"))
     }
 
-    /// The number of such an id.
+    /// Returns the number of such an id.
     pub(crate) fn unknown_number(&self) -> Option<u16> {
         self.0.strip_prefix('?')?.parse().ok()
     }
@@ -141,7 +142,7 @@ macro_rules! as_text {
         }
 
         impl $type {
-            /// The text.
+            /// Returns the text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0

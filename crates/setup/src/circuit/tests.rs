@@ -35,7 +35,7 @@ fn circuit(pieces: Vec<(i64, i64, Vec<Route>)>) -> Circuit {
 }
 
 #[test]
-fn a_part_is_there_from_before_the_start_to_the_end() {
+fn a_part_is_held_from_the_lead_to_the_end() {
     let circuit = circuit(vec![(
         100,
         200,
@@ -84,7 +84,7 @@ fn routes_with_the_same_streams_over_the_same_link_are_one_part() {
 }
 
 #[test]
-fn what_is_no_circuit_is_refused() {
+fn invalid_circuits_are_refused() {
     let good = route(&[("a", "ab")], 5);
     assert_eq!(circuit(vec![(0, 9, vec![good.clone()])]).check(), Ok(()));
     let overlap = circuit(vec![(0, 9, vec![]), (8, 10, vec![])]);
@@ -123,8 +123,11 @@ fn any_name() -> impl Strategy<Value = Name> {
 
 proptest! {
     #[test]
-    fn ids_tell_parts_apart(
-        all in proptest::collection::vec((any_name(), any_name(), any_name(), any_streams()), 1..20),
+    fn different_parts_have_different_ids(
+        all in proptest::collection::vec(
+            (any_name(), any_name(), any_name(), any_streams()),
+            1..20
+        ),
     ) {
         let different: BTreeSet<_> = all.iter().collect();
         let ids: BTreeSet<_> = all.iter().map(|(a, b, c, s)| PartId::of(a, b, c, s)).collect();
@@ -135,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn at_any_moment_one_piece_at_most_is_there(
+    fn at_most_one_piece_is_held_at_any_moment(
         cuts in proptest::collection::btree_set(0..1_000_i64, 2..10),
         now in -50..1_050_i64,
     ) {

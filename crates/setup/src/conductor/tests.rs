@@ -11,7 +11,7 @@ use crate::reconcile::Standing;
 use crate::streams::Streams;
 use crate::testing::name;
 
-/// Does what it is asked, after so long; panics once when it is to.
+/// A driver that answers after a delay, and panics once if told to.
 struct Slow {
     time: Duration,
     there: Mutex<BTreeSet<PartId>>,
@@ -88,7 +88,7 @@ fn conductor(of_a: Arc<dyn Driver>, of_b: Option<Arc<dyn Driver>>) -> Arc<Conduc
     Arc::new(Conductor::new(reconciler, drivers))
 }
 
-/// Runs it in paused time until a circuit stands so.
+/// Runs the conductor in paused time until a circuit has such a status.
 async fn until(conductor: &Arc<Conductor>, stands: impl Fn(&Standing) -> bool) -> Standing {
     let (_tell, stop) = watch::channel(false);
     let begun = tokio::time::Instant::now();
@@ -108,7 +108,7 @@ async fn until(conductor: &Arc<Conductor>, stands: impl Fn(&Standing) -> bool) -
 }
 
 #[tokio::test(start_paused = true)]
-async fn drivers_are_asked_until_all_is_there_and_again_when_it_changes() {
+async fn drivers_are_asked_until_done_and_after_changes() {
     let (a, b) = (Slow::new(Duration::from_secs(3)), Slow::new(Duration::ZERO));
     a.panics.store(1, Ordering::SeqCst);
     let conductor = conductor(Arc::clone(&a) as _, Some(Arc::clone(&b) as _));
@@ -127,7 +127,7 @@ async fn drivers_are_asked_until_all_is_there_and_again_when_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_driver_that_is_not_there_or_never_answers_fails_the_circuit() {
+async fn a_missing_or_silent_driver_fails_the_circuit() {
     let good = || Slow::new(Duration::ZERO);
     let never = Slow::new(Duration::MAX);
     for (of_b, why) in [
@@ -142,7 +142,7 @@ async fn a_driver_that_is_not_there_or_never_answers_fails_the_circuit() {
         let Standing::Failed { why: said, .. } = standing else {
             panic!("{standing:?}");
         };
-        // One that never answers may be given up before its time is over.
+        // A driver that never answers may be abandoned before its time is over.
         let said = said.to_string();
         assert!(
             said.contains(why) || said.contains("it has not answered in time"),

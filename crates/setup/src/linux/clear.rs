@@ -1,4 +1,4 @@
-//! Takes away what a part needed.
+//! Removal of a part's kernel objects.
 
 use super::LinuxRouter;
 use super::config::{RouterLink, SLOTS};
@@ -17,7 +17,7 @@ impl LinuxRouter {
         record: &mut Record,
     ) -> Result<Reply, DriverError> {
         let slot = record.slot(id).map(|(slot, _)| slot);
-        // A number that the record knows by now is somebody's, and has an id.
+        // A number that is in the record by now belongs to a part with an id.
         let unknown = id
             .unknown_number()
             .filter(|slot| *slot < SLOTS && record.part(*slot).is_none());
@@ -27,8 +27,8 @@ impl LinuxRouter {
         Ok(Reply::Done)
     }
 
-    /// Takes away whatever is there of a slot, the rule first, and then forgets it. The root goes
-    /// with the last class, where it does not stay.
+    /// Removes all kernel objects of a slot, the rule first, and then its record. The root is
+    /// removed with the last class unless it is to stay.
     pub(super) async fn remove(&self, slot: u16, record: &mut Record) -> Result<(), DriverError> {
         let numbers = &self.config.numbers;
         let snapshot = self.kernel.snapshot(&self.config).await?;
@@ -54,8 +54,8 @@ impl LinuxRouter {
                 self.clear(slot, link, at).await?;
             }
         }
-        // What is forgotten before the root is settled would leave one that nobody looks for, if it
-        // ended here.
+        // If the record entry were removed first, a crash in between would leave a root that nobody
+        // looks for.
         self.settle_bases(record, Some(slot)).await?;
         Ok(record.remove(slot)?)
     }
@@ -81,8 +81,8 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// Gives packets without a circuit what is free, and an interface without circuits, where
-    /// nothing is to stay, back its own queueing discipline.
+    /// Gives the free rate to packets without a circuit. Restores the default queueing discipline
+    /// of an interface without circuits, unless the router's is to stay.
     pub(super) async fn settle_bases(
         &self,
         record: &Record,

@@ -1,4 +1,4 @@
-//! What an operator says of a router.
+//! The operator's configuration of a router.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -10,24 +10,23 @@ use serde::{Deserialize, Serialize};
 use crate::circuit::Name;
 use crate::streams::Family;
 
-/// How many parts one router holds at a time.
+/// Maximum number of parts of one router at a time.
 pub const SLOTS: u16 = 2_000;
 
-/// The lowest rate of a link and of a part, in bit/s: below it, one packet takes longer than
-/// anybody waits.
+/// Minimum rate of a link and of a part, in bit/s. Below it, one packet takes unreasonably long.
 pub const MIN_RATE: Rate = 64_000;
 
-/// Longest name of an interface (Linux, `IFNAMSIZ` without its end).
+/// Maximum length of an interface name (Linux, `IFNAMSIZ` without the terminator).
 const MAX_INTERFACE_BYTES: usize = 15;
 
-/// A router.
+/// Configuration of a router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterConfig {
-    /// Whose circuits it sets up.
+    /// Owner of the circuits that it sets up.
     pub owner: Name,
-    /// Its links, by the names that circuits have for them.
+    /// Links, by the names that circuits use for them.
     pub links: BTreeMap<Name, RouterLink>,
-    /// Which numbers of the kernel are its own.
+    /// Kernel numbers of the router.
     #[serde(default)]
     pub numbers: Numbers,
 }
@@ -35,20 +34,21 @@ pub struct RouterConfig {
 /// A link of a router.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouterLink {
-    /// The interface by which packets leave.
+    /// Interface by which packets leave.
     pub interface: String,
-    /// The next router there: one address of each version of IP at most. Without one, packets go to
-    /// the interface as they are, as on a link between two.
+    /// Next router: at most one address of each IP version. Without one, packets are sent directly,
+    /// as on a point-to-point link.
     #[serde(default)]
     pub gateways: Vec<IpAddr>,
-    /// What the link carries, in bit/s: a little less than it does, so that queues stand here.
+    /// Rate of the link in bit/s. It should be a little less than the real rate, so that queues
+    /// build up here.
     pub rate: Rate,
-    /// What of that circuits may have.
+    /// Share of the rate that circuits may reserve.
     #[serde(default)]
     pub reservable: Share,
-    /// Whether the router's queueing discipline stays at the interface while there is no circuit.
-    /// Else packets that wait there when the first circuit begins and when the last one ends are
-    /// lost, which those of busy links notice.
+    /// If true, the router's queueing discipline stays at the interface while there is no circuit.
+    /// Otherwise, packets that wait there are lost when the first circuit begins and when the last
+    /// one ends, which affects busy links.
     #[serde(default = "stays")]
     pub standing: bool,
 }
@@ -57,21 +57,21 @@ const fn stays() -> bool {
     true
 }
 
-/// Which numbers of the kernel are the router's own: [`SLOTS`] from each of these. Two routers on
-/// one machine need others each.
+/// Kernel numbers of the router: [`SLOTS`] numbers from each of these. Two routers on one machine
+/// need different ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Numbers {
-    /// The handle of the root queueing disciplines (its major number).
+    /// Handle of the root queueing disciplines (major number).
     pub handle: u16,
-    /// The first preference of filters.
+    /// First preference of filters.
     pub filters: u16,
-    /// The first preference of policy rules: before the main table's, 32766.
+    /// First preference of policy rules. It must be before that of the main table, 32766.
     pub rules: u16,
-    /// The first routing table.
+    /// First routing table.
     pub tables: u32,
-    /// The protocol, as the kernel calls who made a rule or a route: one that no routing daemon of
-    /// the machine has.
+    /// Protocol, by which the kernel identifies the origin of a rule or route. No routing daemon of
+    /// the machine may use it.
     pub protocol: u8,
 }
 
@@ -87,61 +87,63 @@ impl Default for Numbers {
     }
 }
 
-/// A configuration that makes no sense.
+/// Fault of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFault {
-    /// It is no interface's name.
+    /// The interface name is invalid: write it as `ip link` shows it, up to an `@`.
     #[error(
-        "link {link}: {interface:?} is no interface's name: write it as ip link shows it, up to an @"
+        "link {link}: {interface:?} is no interface's name: write it as ip link shows it, up to an \
+        @"
     )]
     Interface {
         /// The link.
         link: Name,
-        /// What it says.
+        /// Configured interface.
         interface: String,
     },
-    /// Two links have one interface.
+    /// Two links share one interface: give each its own, such as a VLAN's.
     #[error(
-        "links {one} and {other} are both interface {interface}: give each an interface of its own, as a VLAN's"
+        "links {one} and {other} are both interface {interface}: give each an interface of its \
+        own, as a VLAN's"
     )]
     Shared {
-        /// One link.
+        /// The first link.
         one: Name,
-        /// The other.
+        /// The second link.
         other: Name,
         /// The interface.
         interface: String,
     },
-    /// Two next routers of one version of IP.
+    /// A link has two gateways of one IP version: keep one.
     #[error("link {0} has two gateways of one version of IP: leave one")]
     Gateways(Name),
-    /// No such rate.
+    /// The rate is out of range: use 64 kbit/s to [`MAX_RATE`].
     #[error("link {link} carries {rate} bit/s: {MIN_RATE} to {MAX_RATE} are taken")]
     Rate {
         /// The link.
         link: Name,
-        /// What it says, in bit/s.
+        /// Configured rate in bit/s.
         rate: Rate,
     },
-    /// Numbers that the kernel has for others, or hasn't.
+    /// A range of kernel numbers overlaps reserved ones, or is out of bounds: choose another start.
     #[error("{what} from {first}: take {least} to {most}")]
     Numbers {
-        /// Which.
+        /// Kind of number.
         what: &'static str,
-        /// What it says.
+        /// Configured first number.
         first: u32,
-        /// The least.
+        /// Minimum.
         least: u32,
-        /// The most.
+        /// Maximum.
         most: u32,
     },
 }
 
 impl RouterConfig {
-    /// Whether a router can be run by it.
+    /// Checks the configuration.
     ///
     /// # Errors
-    /// [`ConfigFault`]: the first thing that is wrong.
+    /// [`ConfigFault`] names the first fault.
     pub fn check(&self) -> Result<(), ConfigFault> {
         let mut interfaces: BTreeMap<&str, &Name> = BTreeMap::new();
         for (name, link) in &self.links {
@@ -185,7 +187,7 @@ impl RouterLink {
         Ok(())
     }
 
-    /// The next router, for packets of a version of IP.
+    /// Returns the next router for packets of an IP version.
     pub(super) fn gateway(&self, family: Family) -> Option<IpAddr> {
         let of_family = |gateway: &&IpAddr| gateway.is_ipv4() == (family == Family::V4);
         self.gateways.iter().find(of_family).copied()
@@ -196,14 +198,14 @@ impl Numbers {
     fn check(&self) -> Result<(), ConfigFault> {
         let slots = u32::from(SLOTS);
         let bounds = [
-            // 0 is nobody's, and from 8000 on the kernel gives them out.
+            // 0 is unassigned, and the kernel allocates handles from 8000 on.
             ("the handle", u32::from(self.handle), 1, 0x7fff),
             ("filters", u32::from(self.filters), 1, 0xffff - slots),
-            // 0 is the local table's rule, 32766 the main table's.
+            // 0 is the rule of the local table, 32766 that of the main table.
             ("rules", u32::from(self.rules), 1, 32_766 - slots),
-            // Up to 255 are the kernel's own, or in many files.
+            // Numbers up to 255 are the kernel's own, or named in many configurations.
             ("tables", self.tables, 256, u32::MAX - slots),
-            // Up to 4 are the kernel's own and what people type.
+            // Numbers up to 4 are the kernel's own, and those of manual commands.
             ("the protocol", u32::from(self.protocol), 5, 255),
         ];
         for (what, first, least, most) in bounds {
@@ -231,7 +233,7 @@ impl Numbers {
         self.tables + u32::from(slot)
     }
 
-    /// The slot of a number of the range that begins at `first`.
+    /// Returns the slot of a number in the range that begins at `first`.
     pub(super) fn slot_of(first: u32, number: u32) -> Option<u16> {
         let slot = u16::try_from(number.checked_sub(first)?).ok()?;
         (slot < SLOTS).then_some(slot)

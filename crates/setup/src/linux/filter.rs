@@ -1,6 +1,6 @@
-//! A filter for the packets of a part, in classic BPF: unlike other classifiers of Linux it looks
-//! at ranges of ports, at marks, and behind IP options, with one filter a part and nothing that a
-//! kernel may have been built without.
+//! Packet filters of parts, in classic BPF. Unlike other classifiers of Linux, one such filter can
+//! match port ranges and marks, and look behind IP options. It needs nothing that a kernel may have
+//! been built without.
 //!
 //! Classic BPF and its ancillary loads: the kernel's Documentation/networking/filter.rst. Headers:
 //! RFC 791, RFC 8200, RFC 9293, RFC 768.
@@ -12,17 +12,17 @@ use std::net::IpAddr;
 
 use crate::streams::{Family, Prefix, Streams};
 
-/// Loads relative to the network header, whatever stands before it (`SKF_NET_OFF`).
+/// Base of loads relative to the network header, whatever precedes it (`SKF_NET_OFF`).
 const NET: u32 = 0xfff0_0000;
-/// Loads the packet's mark (`SKF_AD_OFF` + `SKF_AD_MARK`).
+/// Address of the packet's mark (`SKF_AD_OFF` + `SKF_AD_MARK`).
 const MARK: u32 = 0xffff_f000 + 20;
 
 const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_BYTE: u16 = 0x30;
-/// The half word at X and a constant.
+/// Loads the half word at X plus a constant.
 const LOAD_HALF_AT_X: u16 = 0x48;
-/// Four times the low half of the byte at a constant to X: the length of an IPv4 header.
+/// Loads four times the low half of the byte at a constant into X: the length of an IPv4 header.
 const LOAD_HEADER_LENGTH: u16 = 0xb1;
 const AND: u16 = 0x54;
 const IF_EQUAL: u16 = 0x15;
@@ -31,20 +31,20 @@ const IF_AT_LEAST: u16 = 0x35;
 const IF_ANY_BIT: u16 = 0x45;
 const RETURN: u16 = 0x06;
 
-/// Says that a packet is the filter's, which knows its class.
+/// Return value for a packet that matches. The filter itself names the class.
 const MATCHES: u32 = u32::MAX;
-/// Says that it isn't.
+/// Return value for a packet that does not match.
 const PASSES: u32 = 0;
 
-/// IPv4: where the fragment's offset is, and its bits.
+/// Offset and bit mask of the fragment offset in IPv4.
 const V4_FRAGMENT: (u32, u32) = (6, 0x1fff);
-/// Where the protocol stands that follows the header, of IPv4 and IPv6.
+/// Offset of the next protocol in the IPv4 header.
 const V4_PROTOCOL: u32 = 9;
 const V6_PROTOCOL: u32 = 6;
-/// Bytes of an IPv6 header.
+/// Length of an IPv6 header, in bytes.
 const V6_HEADER: u32 = 40;
 
-/// One instruction.
+/// A BPF instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Instruction {
     code: u16,
@@ -53,17 +53,18 @@ struct Instruction {
     k: u32,
 }
 
-/// What a comparison does with a packet that is not the part's.
+/// A step of the filter. Comparisons decide if the packet can still match.
 #[derive(Debug, Clone, Copy)]
 enum Step {
     Do(u16, u32),
-    /// Goes on where the comparison holds, else the packet passes.
+    /// Continues if the comparison holds; otherwise the packet does not match.
     Need(u16, u32),
-    /// Goes on where the comparison doesn't hold.
+    /// Continues if the comparison does not hold.
     Never(u16, u32),
 }
 
-/// The filter for such packets of their version of IP. Of fragments, only first ones have ports.
+/// Returns the filter for the streams, for packets of their IP version. Only first fragments have
+/// ports.
 fn instructions(streams: &Streams) -> Vec<Instruction> {
     let mut steps = Vec::new();
     if let Some(mark) = streams.mark {
@@ -129,8 +130,8 @@ fn address(steps: &mut Vec<Step>, at: u32, prefix: Prefix) {
 fn assembled(steps: &[Step]) -> Vec<Instruction> {
     let mut program = Vec::with_capacity(steps.len() + 2);
     for (at, step) in steps.iter().enumerate() {
-        // Behind the last step stands the return of what matches, and then that of what passes.
-        // There are at most 32 steps.
+        // After the last step come the return for a match and that for no match. There are at most
+        // 32 steps.
         let out = u8::try_from(steps.len() - at).unwrap_or(u8::MAX);
         let (code, k, if_true, if_false) = match *step {
             Step::Do(code, k) => (code, k, 0, 0),
@@ -153,7 +154,7 @@ fn assembled(steps: &[Step]) -> Vec<Instruction> {
     program
 }
 
-/// The filter as `tc` takes it (tc-bpf(8), `bytecode`).
+/// Returns the filter in the format of `tc` (tc-bpf(8), `bytecode`).
 pub(super) fn bytecode(streams: &Streams) -> String {
     let program = instructions(streams);
     let mut text = program.len().to_string();

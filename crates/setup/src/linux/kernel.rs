@@ -1,4 +1,4 @@
-//! Runs `tc` and `ip`.
+//! Execution of `tc` and `ip`.
 
 use std::io;
 use std::process::Command;
@@ -8,17 +8,17 @@ use std::time::Duration;
 use crate::ask::{DriverError, one_line};
 use crate::process::run;
 
-/// How long one command may take: they take milliseconds, unless the machine is in trouble.
+/// Time limit of one command. Commands take milliseconds unless the machine is in trouble.
 const COMMAND_TIME: Duration = Duration::from_secs(10);
 
-/// Most bytes of a command's output.
+/// Maximum output of a command, in bytes.
 const MAX_OUTPUT_BYTES: usize = 16 << 20;
 
-/// Makes the command of a program with its arguments.
+/// Creates a command from a program and its arguments.
 pub type Start = Arc<dyn Fn(&str, &[&str]) -> io::Result<Command> + Send + Sync>;
 
-/// Commands of this machine, in this program's own network namespace. Their messages are in
-/// English.
+/// Returns a factory for commands on this machine, in this process's own network namespace. Their
+/// messages are in English.
 #[must_use]
 pub fn this_machine() -> Start {
     Arc::new(|program, arguments| {
@@ -28,7 +28,7 @@ pub fn this_machine() -> Start {
     })
 }
 
-/// The kernel, as `tc` and `ip` see it.
+/// The kernel, accessed through `tc` and `ip`.
 pub(super) struct Kernel {
     start: Start,
 }
@@ -38,7 +38,7 @@ impl Kernel {
         Self { start }
     }
 
-    /// Runs a program with words that are separated by blanks, and then others as they are.
+    /// Runs a program with the blank-separated `words` and the verbatim arguments `more`.
     pub async fn run(
         &self,
         program: &str,

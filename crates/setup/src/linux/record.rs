@@ -1,4 +1,4 @@
-//! Which part has which number: what the kernel keeps no names for.
+//! Record of the part that has each number, because the kernel keeps no names.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
@@ -10,46 +10,53 @@ use crate::circuit::{Part, PartId};
 
 use super::config::SLOTS;
 
-/// Most bytes of a record: far more than parts of [`SLOTS`] take.
+/// Maximum size of a record, in bytes: far more than [`SLOTS`] parts take.
 const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// The record can't be kept.
+/// Reason why the record cannot be kept.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// Another router keeps it.
-    #[error("{}: another router keeps its record there: end it, or name another directory", .0.display())]
+    /// Another router keeps its record in the directory: stop it, or choose another directory.
+    #[error(
+        "{}: another router keeps its record there: end it, or name another directory",
+        .0.display()
+    )]
     Taken(PathBuf),
-    /// It says nothing that can be read.
-    #[error("{}: the record of what is set up can't be read ({why}): remove it, and all of it will be torn down", path.display())]
+    /// The record is malformed: remove it, and everything that is set up will be torn down.
+    #[error(
+        "{}: the record of what is set up can't be read ({why}): remove it, and all of it will be \
+        torn down",
+        path.display()
+    )]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Fault.
         why: String,
     },
-    /// The system refuses.
+    /// The operating system refuses.
     #[error("{}: the record can't be kept: {source}", path.display())]
     System {
-        /// Where.
+        /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 }
 
-/// Parts by their slots, in a file.
+/// Parts by slot, in a file.
 #[derive(Debug)]
 pub(super) struct Record {
     path: PathBuf,
     parts: BTreeMap<u16, Part>,
-    /// Held for as long as the record is.
+    /// Lock that is held as long as the record is open.
     lock: File,
 }
 
 impl Drop for Record {
     fn drop(&mut self) {
-        // Said rather than left to closing: a program that is being started at this moment may have
-        // the file open for an instant more.
+        // Unlocked explicitly: a process that is being started at this moment may keep the file
+        // open for an instant longer.
         let _ = self.lock.unlock();
     }
 }
@@ -106,7 +113,7 @@ impl Record {
         self.parts().find(|(_, part)| part.id == *id)
     }
 
-    /// Notes a part, before anything of it is made.
+    /// Records a part, before any of its kernel objects is created.
     pub fn put(&mut self, slot: u16, part: Part) -> Result<(), RecordError> {
         let before = self.parts.insert(slot, part);
         self.save().inspect_err(|_| match before {
@@ -115,7 +122,7 @@ impl Record {
         })
     }
 
-    /// Forgets a part, after nothing of it is there.
+    /// Removes a part, after all of its kernel objects are removed.
     pub fn remove(&mut self, slot: u16) -> Result<(), RecordError> {
         let Some(before) = self.parts.remove(&slot) else {
             return Ok(());
@@ -124,7 +131,7 @@ impl Record {
             .inspect_err(|_| drop(self.parts.insert(slot, before)))
     }
 
-    /// Writes all of it beside the file, and puts it in the file's place.
+    /// Writes the record to a temporary file, and renames it to its final name.
     fn save(&self) -> Result<(), RecordError> {
         let beside = self.path.with_extension("new");
         let write = || {
@@ -141,7 +148,7 @@ impl Record {
     }
 }
 
-/// A file that is made where it is not there, for its owner alone.
+/// Returns options that create a missing file for its owner alone.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create(true).mode(0o600);

@@ -1,60 +1,58 @@
-//! Numbers and sizes of classes: who has which share of an interface.
+//! Numbers and sizes of the classes on an interface.
 
 use longhaul_circuits::time::Rate;
 
 use super::config::{Numbers, SLOTS};
 
-/// The class below which all others stand: the link.
+/// Parent of all other classes: the whole link.
 pub(super) const ROOT_CLASS: u16 = 1;
-/// The class of packets without a circuit.
+/// Class of packets without a circuit.
 pub(super) const REST_CLASS: u16 = 2;
-/// The class of slot 0.
+/// Class of slot 0.
 const FIRST_CLASS: u16 = 0x10;
 
-/// Packets without a circuit have at least this part of the link, whatever is reserved: one in so
-/// many.
+/// Reciprocal of the minimum share of a link for packets without a circuit, whatever is reserved.
 const MIN_REST_DIVISOR: Rate = 100;
 
-/// A class may send so much at once, in milliseconds of its rate: timers are not finer on every
-/// machine.
+/// Burst of a class, in milliseconds of its rate. Timers are not finer on every machine.
 const BURST_MILLISECONDS: u64 = 1;
-/// The least that a class may send at once, in bytes: a packet as large as the kernel makes them.
+/// Minimum burst of a class, in bytes: the largest packet that the kernel builds.
 const LEAST_BURST: u64 = 64 << 10;
 
-/// How long a packet waits at most in a circuit's queue, in milliseconds: longer than senders that
-/// are paced to the rate ever need.
+/// Maximum delay in a circuit's queue, in milliseconds. Senders that pace to the rate never need as
+/// much.
 const QUEUE_MILLISECONDS: u64 = 50;
-/// The least that a queue holds, in bytes: a few packets as large as the kernel makes them.
+/// Minimum length of a queue, in bytes: a few of the largest packets that the kernel builds.
 const LEAST_QUEUE: u64 = 256 << 10;
-/// The most that a queue holds, in bytes: `tc` takes no more than 32 bits.
+/// Maximum length of a queue, in bytes: `tc` takes 32 bits.
 const MOST_QUEUE: u64 = 1 << 30;
 
 const BITS_A_BYTE_AND_MILLISECONDS_A_SECOND: u64 = 8 * 1_000;
 
-/// The class of a slot as `tc` writes it.
+/// Returns the class of a slot in the format of `tc`.
 pub(super) fn class_of(numbers: &Numbers, slot: u16) -> String {
     format!("{:x}:{:x}", numbers.handle, FIRST_CLASS + slot)
 }
 
-/// The slot of a class.
+/// Returns the slot of a class.
 pub(super) fn slot_of_class(minor: u16) -> Option<u16> {
     let slot = minor.checked_sub(FIRST_CLASS)?;
     (slot < SLOTS).then_some(slot)
 }
 
-/// What packets without a circuit have of a link for themselves, in bit/s.
+/// Returns the rate of a link that is guaranteed to packets without a circuit, in bit/s.
 pub(super) fn rest(link: Rate, circuits: Rate) -> Rate {
     link.saturating_sub(circuits)
         .max(link / MIN_REST_DIVISOR)
         .max(1)
 }
 
-/// What a class of a rate may send at once, in bytes.
+/// Returns the burst of a class, in bytes.
 pub(super) fn burst(rate: Rate) -> u64 {
     bytes_in(rate, BURST_MILLISECONDS).max(LEAST_BURST)
 }
 
-/// What a circuit's queue holds, in bytes.
+/// Returns the length of a circuit's queue, in bytes.
 pub(super) fn queue(rate: Rate) -> u64 {
     bytes_in(rate, QUEUE_MILLISECONDS).clamp(LEAST_QUEUE, MOST_QUEUE)
 }

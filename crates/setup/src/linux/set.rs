@@ -1,4 +1,4 @@
-//! Makes what a part needs.
+//! Creation of a part's kernel objects.
 
 use longhaul_circuits::time::Rate;
 
@@ -12,7 +12,7 @@ use crate::ask::{DriverError, Reply};
 use crate::circuit::{Name, Part};
 use crate::streams::Family;
 
-/// How many bytes a class sends before another of its kind has its turn.
+/// Number of bytes that a class sends before the next class at the same priority has its turn.
 const QUANTUM: u32 = 60_000;
 
 impl From<RecordError> for DriverError {
@@ -64,7 +64,11 @@ impl LinuxRouter {
             Ok(()) => Ok(Reply::Done),
             Err(error) => {
                 if let Err(stays) = self.remove(slot, record).await {
-                    tracing::warn!(part = %part.id, error = %stays, "what was set up of it could not be taken back");
+                    tracing::warn!(
+                        part = %part.id,
+                        error = %stays,
+                        "what was set up of it could not be taken back"
+                    );
                 }
                 Err(error)
             }
@@ -81,7 +85,8 @@ impl LinuxRouter {
         let reservable = link.reservable.of(link.rate);
         if part.rate > reservable {
             return Err(DriverError::refused(format!(
-                "link {} has {reservable} bit/s for circuits, and {} bit/s are asked for: ask for less, or reserve more of it",
+                "link {} has {reservable} bit/s for circuits, and {} bit/s are asked for: ask for \
+                less, or reserve more of it",
                 part.link, part.rate
             )));
         }
@@ -92,9 +97,10 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// The first slot of which nothing is there, neither of the router's nor of anybody else's.
-    /// Filters and rules count in the order of slots, so parts for some of the streams between two
-    /// ends come before those for all of them.
+    /// Returns the first slot that neither the router nor anyone else uses.
+    ///
+    /// Filters and rules apply in the order of slots. Therefore parts for only some of the streams
+    /// between two ends come before those for all of them.
     async fn free_slot(
         &self,
         part: &Part,
@@ -128,8 +134,8 @@ impl LinuxRouter {
         })
     }
 
-    /// Makes whatever of a part isn't there: class and queue, filter, route, and the rule last, so
-    /// that no packet goes where nothing is ready for it.
+    /// Creates the missing objects of a part: class and queue, filter, route, and the rule last. So
+    /// no packet is directed to an object that is not ready.
     async fn make(
         &self,
         slot: u16,
@@ -172,7 +178,8 @@ impl LinuxRouter {
         };
         let preference = numbers.filter(slot);
         let filter = format!(
-            "filter replace dev {device} parent {handle}: protocol {protocol} pref {preference} handle 1 bpf flowid {class} bytecode"
+            "filter replace dev {device} parent {handle}: protocol {protocol} pref {preference} \
+            handle 1 bpf flowid {class} bytecode"
         );
         let bytecode = bytecode(&part.streams);
         self.kernel.run("tc", &filter, &[&bytecode]).await?;
@@ -199,8 +206,8 @@ impl LinuxRouter {
         Ok(())
     }
 
-    /// The root and its own two classes: of the link, and of packets without a circuit, whose rate
-    /// follows those of the circuits.
+    /// Creates the root and its own two classes: that of the link, and that of packets without a
+    /// circuit. The rate of the latter follows the circuits' rates.
     pub(super) async fn make_base(
         &self,
         link: &RouterLink,
@@ -248,22 +255,24 @@ impl LinuxRouter {
     ) -> Result<(), DriverError> {
         let (burst, ceiling_burst) = (burst(rate), burst(ceiling));
         let words = format!(
-            "class replace dev {device} parent {parent} classid {class} htb prio {priority} rate {rate}bit ceil {ceiling}bit \
+            "class replace dev {device} parent {parent} classid {class} htb prio {priority} \
+             rate {rate}bit ceil {ceiling}bit \
              burst {burst}b cburst {ceiling_burst}b quantum {QUANTUM}"
         );
         self.kernel.tc(&words).await.map(drop)
     }
 }
 
-/// An interface with somebody else's queueing discipline is refused.
+/// Returns the refusal of an interface with a foreign queueing discipline.
 fn anothers(link: &RouterLink, other: &str) -> DriverError {
     DriverError::refused(format!(
-        "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link out",
+        "{} has a queueing discipline of somebody else's ({other}): remove it, or leave this link \
+        out",
         link.interface
     ))
 }
 
-/// What circuits have of a link, in bit/s, without one that is going.
+/// Returns the rate that circuits have reserved on a link, in bit/s, without the slot `gone`.
 pub(super) fn reserved(record: &Record, link: &Name, gone: Option<u16>) -> Rate {
     let parts = record.parts();
     let parts = parts.filter(|(slot, part)| part.link == *link && Some(*slot) != gone);
@@ -272,7 +281,7 @@ pub(super) fn reserved(record: &Record, link: &Name, gone: Option<u16>) -> Rate 
         .fold(0, Rate::saturating_add)
 }
 
-/// Which packets a rule is for, as `ip rule` takes it.
+/// Returns the selector of the packets in the format of `ip rule`.
 fn selector(part: &Part) -> String {
     let streams = &part.streams;
     let mut text = format!("from {} to {}", streams.from, streams.to);

@@ -1,4 +1,4 @@
-//! What is there, of the router's numbers.
+//! Present kernel objects with the router's numbers.
 
 #[cfg(test)]
 mod tests;
@@ -14,46 +14,46 @@ use crate::ask::{Counters, DriverError};
 use crate::circuit::{Name, Part};
 use crate::streams::Family;
 
-/// The root queueing discipline of an interface.
+/// Root queueing discipline of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) enum Root {
-    /// The one that the kernel gives to an interface for which nobody chose one.
+    /// The kernel's default, because none was configured.
     #[default]
     Kernels,
     /// The router's own.
     Ours,
-    /// Somebody else's.
+    /// A foreign one.
     Others(String),
 }
 
-/// What is there at an interface.
+/// Objects at an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Interface {
     pub root: Root,
-    /// Whether the root's own two classes are there.
+    /// If true, the root's own two classes are present.
     pub base: bool,
     /// Slots that have a class.
     pub classes: BTreeSet<u16>,
-    /// Slots whose class has a queue of its own.
+    /// Slots whose class has its own queue.
     pub queues: BTreeSet<u16>,
     /// Slots that have a filter.
     pub filters: BTreeSet<u16>,
-    /// Whether there is something below the root that the router doesn't make.
+    /// If true, there are objects below the root that the router does not create.
     pub shared: bool,
 }
 
-/// What is there.
+/// All objects of the router.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Snapshot {
     pub interfaces: BTreeMap<Name, Interface>,
     pub rules: BTreeSet<(Family, u16)>,
     pub routes: BTreeSet<(Family, u16)>,
-    /// Slots whose preference or table somebody else uses for rules.
+    /// Slots whose preference or table is used by foreign rules.
     pub taken: BTreeSet<u16>,
 }
 
 impl Interface {
-    /// Whether the root is the router's own, and of no use to anybody.
+    /// Returns true if the root is the router's own, and nothing uses it.
     pub fn is_idle(&self) -> bool {
         self.root == Root::Ours
             && self.classes.is_empty()
@@ -63,7 +63,7 @@ impl Interface {
 }
 
 impl Snapshot {
-    /// Whether all of a part is there.
+    /// Returns true if a part is complete.
     pub fn is_whole(&self, slot: u16, part: &Part) -> bool {
         let family = part.streams.family();
         self.rules.contains(&(family, slot))
@@ -77,7 +77,7 @@ impl Snapshot {
             })
     }
 
-    /// Slots of which anything is there.
+    /// Returns the slots that have any object.
     pub fn slots(&self) -> BTreeSet<u16> {
         let interfaces = self.interfaces.values();
         let at_interfaces =
@@ -88,7 +88,7 @@ impl Snapshot {
 }
 
 impl Kernel {
-    /// Looks at all interfaces of the router, and at all rules and routes.
+    /// Reads all interfaces of the router, and all rules and routes.
     pub async fn snapshot(&self, config: &RouterConfig) -> Result<Snapshot, DriverError> {
         let numbers = &config.numbers;
         let mut snapshot = Snapshot::default();
@@ -112,7 +112,7 @@ impl Kernel {
                 numbers.protocol
             );
             let rules = match (family, rules) {
-                // A kernel without IPv6 has nothing of it.
+                // A kernel without IPv6 has no IPv6 rules.
                 (Family::V6, Err(DriverError::Failed { why })) if why.contains("not supported") => {
                     continue;
                 }
@@ -124,7 +124,7 @@ impl Kernel {
         Ok(snapshot)
     }
 
-    /// What went through a slot's class; nothing where there is none.
+    /// Reads the counters of a slot's class, or `None` if there is no class.
     pub async fn counters(
         &self,
         numbers: &Numbers,
@@ -135,10 +135,10 @@ impl Kernel {
         Ok(read_counters(&classes, &class_of(numbers, slot)))
     }
 
-    /// Whether a routing table is empty.
+    /// Returns true if a routing table is empty.
     pub async fn is_free(&self, family: Family, table: u32) -> bool {
         let option = option(family);
-        // A table that isn't there is an error, and is free.
+        // A table that does not exist is an error, and free.
         let routes = self
             .ip(&format!("-j -N {option} route show table {table}"))
             .await;
@@ -148,7 +148,7 @@ impl Kernel {
     }
 }
 
-/// The option of `ip` for a version of IP.
+/// Returns the option of `ip` for an IP version.
 pub(super) const fn option(family: Family) -> &'static str {
     match family {
         Family::V4 => "-4",
@@ -162,7 +162,7 @@ fn word_after<'a>(line: &'a str, key: &str) -> Option<&'a str> {
     words.next()
 }
 
-/// `MAJOR:MINOR` in hexadecimal digits, of which the minor number may be missing.
+/// Parses `MAJOR:MINOR` in hexadecimal digits. The minor number may be missing.
 fn read_handle(text: &str) -> Option<(u16, u16)> {
     let (major, minor) = text.split_once(':')?;
     let number = |digits: &str| match digits {
@@ -172,7 +172,8 @@ fn read_handle(text: &str) -> Option<(u16, u16)> {
     Some((number(major)?, number(minor)?))
 }
 
-/// Lines as `qdisc htb 4c48: root refcnt 2 ...` and `qdisc bfifo 8001: parent 4c48:10 limit ...`.
+/// Parses lines such as `qdisc htb 4c48: root refcnt 2 ...` and
+/// `qdisc bfifo 8001: parent 4c48:10 limit ...`.
 fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
     for line in text.lines() {
         let mut words = line.split_whitespace();
@@ -195,7 +196,7 @@ fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
                 };
                 match slot_of_class(minor) {
                     Some(slot) => drop(interface.queues.insert(slot)),
-                    // What somebody chose for the packets without a circuit, perhaps.
+                    // Perhaps a choice of the operator for the packets without a circuit.
                     None => interface.shared = true,
                 }
             }
@@ -204,8 +205,8 @@ fn read_disciplines(text: &str, numbers: &Numbers, interface: &mut Interface) {
     }
 }
 
-/// Lines as `class htb 4c48:10 parent 4c48:1 leaf 8004: prio 0 rate ...`, each with its root's
-/// number.
+/// Parses lines such as `class htb 4c48:10 parent 4c48:1 leaf 8004: prio 0 rate ...`. Each begins
+/// with the number of its root.
 fn read_classes(text: &str, numbers: &Numbers, interface: &mut Interface) {
     let mut own = 0;
     for line in text.lines() {
@@ -224,14 +225,14 @@ fn read_classes(text: &str, numbers: &Numbers, interface: &mut Interface) {
     interface.base = own == 2;
 }
 
-/// Lines as `filter protocol ip pref 12000 bpf chain 0 handle 0x1 flowid 4c48:10 ...`.
+/// Parses lines such as `filter protocol ip pref 12000 bpf chain 0 handle 0x1 flowid 4c48:10 ...`.
 fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
     for line in text.lines().filter(|line| line.starts_with("filter")) {
         let Some(preference) = word_after(line, "pref").and_then(|word| word.parse().ok()) else {
             continue;
         };
         match Numbers::slot_of(numbers.filters.into(), preference) {
-            // The first line of a preference says only that it is used.
+            // The first line of a preference only says that it is used.
             Some(slot) => match word_after(line, "flowid") {
                 Some(class) if class == class_of(numbers, slot) => {
                     interface.filters.insert(slot);
@@ -244,7 +245,7 @@ fn read_filters(text: &str, numbers: &Numbers, interface: &mut Interface) {
     }
 }
 
-/// The statistics of a class: the line behind its own, as
+/// Parses the statistics of a class, in the line after its own:
 /// `Sent 710 bytes 5 pkt (dropped 0, overlimits 0 requeues 0)`.
 fn read_counters(text: &str, class: &str) -> Option<Counters> {
     let mut lines = text.lines();
@@ -258,7 +259,7 @@ fn read_counters(text: &str, class: &str) -> Option<Counters> {
     })
 }
 
-/// The rows of an answer in JSON; none is said by some versions with no text at all.
+/// Parses the rows of a JSON answer. Some versions print nothing for an empty list.
 fn rows(text: &str) -> Result<Vec<Value>, DriverError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());

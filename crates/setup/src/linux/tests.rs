@@ -12,7 +12,7 @@ fn config(text: &str) -> Result<RouterConfig, String> {
 }
 
 #[test]
-fn the_documents_configuration_is_one() {
+fn the_documented_configuration_is_valid() {
     let page = include_str!("../../../../docs/circuits.md");
     let example = page
         .lines()
@@ -24,7 +24,13 @@ fn the_documents_configuration_is_one() {
     let numbers = serde_json::to_value(Numbers::default()).unwrap();
     assert_eq!(
         numbers,
-        serde_json::json!({"handle": 0x4c48, "filters": 12_000, "rules": 12_000, "tables": 120_000, "protocol": 176}),
+        serde_json::json!({
+            "handle": 0x4c48,
+            "filters": 12_000,
+            "rules": 12_000,
+            "tables": 120_000,
+            "protocol": 176
+        }),
         "docs/circuits.md names these"
     );
     for text in ["12000 to 13999", "120000 to 121999", "`4c48:`"] {
@@ -33,7 +39,7 @@ fn the_documents_configuration_is_one() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense_is_reported_in_one_line() {
+fn router_config_faults_are_reported_in_one_line() {
     let link = |rest: &str| format!(r#"{{"owner":"us","links":{{"wan":{{{rest}}}}}}}"#);
     let numbers = |rest: &str| format!(r#"{{"owner":"us","links":{{}},"numbers":{{{rest}}}}}"#);
     let two = r#"{"owner":"us","links":{"a":{"interface":"eth1","rate":1000000},"b":{"interface":"eth1","rate":1000000}}}"#;
@@ -111,7 +117,7 @@ fn numbers_are_found_again() {
 }
 
 #[test]
-fn packets_without_a_circuit_keep_something_of_every_link() {
+fn packets_without_a_circuit_keep_a_share_of_every_link() {
     assert_eq!(room::rest(100, 30), 70);
     assert_eq!(room::rest(1_000, 999), 10);
     assert_eq!(room::rest(1_000, 2_000), 10);
@@ -120,7 +126,7 @@ fn packets_without_a_circuit_keep_something_of_every_link() {
 }
 
 #[test]
-fn a_record_is_what_it_was_when_it_is_opened_again() {
+fn a_record_survives_reopening() {
     let folder = tempfile::tempdir().unwrap();
     let directory = folder.path().join("a/b");
     let [one, other] = ["one", "other"].map(|circuit| part("us", circuit, "a", "ab", 5));
@@ -149,7 +155,7 @@ fn a_record_is_what_it_was_when_it_is_opened_again() {
 }
 
 #[tokio::test]
-async fn a_machine_without_the_programs_says_so() {
+async fn missing_programs_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let text = r#"{"owner":"us","links":{"ab":{"interface":"eth1","rate":1000000}}}"#;
     let dead: Start = Arc::new(|program, _| match program {

@@ -6,9 +6,11 @@ fn config(nodes: serde_json::Value) -> Result<SetupConfig, String> {
 }
 
 #[test]
-fn each_node_has_its_driver_and_alike_ones_share_it() {
+fn nodes_with_the_same_access_share_a_driver() {
     let nodes = serde_json::json!({
-        "a": {"agent": "unix:/run/one"}, "b": {"agent": "unix:/run/one"}, "c": {"agent": "unix:/run/two"},
+        "a": {"agent": "unix:/run/one"},
+        "b": {"agent": "unix:/run/one"},
+        "c": {"agent": "unix:/run/two"},
         "d": {"command": ["ssh", "router"]}, "e": {"program": ["/bin/true"], "time_s": 5},
     });
     let config = config(nodes).unwrap();
@@ -20,7 +22,7 @@ fn each_node_has_its_driver_and_alike_ones_share_it() {
 }
 
 #[test]
-fn what_makes_no_sense_is_reported_in_one_line() {
+fn node_config_faults_are_reported_in_one_line() {
     for (node, why) in [
         (
             serde_json::json!({}),

@@ -1,4 +1,4 @@
-//! A circuit that is wanted, and how it stands.
+//! A wanted circuit and its status.
 
 use std::collections::BTreeMap;
 
@@ -8,47 +8,47 @@ use serde::{Deserialize, Serialize};
 use super::{GRACE_MS, SETUP_LEAD_MS};
 use crate::circuit::{Circuit, CircuitFault, Name, Part, PartId};
 
-/// How a circuit stands.
+/// Status of a circuit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// Nothing of it is to be there yet, or between two pieces of it.
+    /// The circuit is before its first piece, or between two pieces.
     Waiting,
-    /// Some of it is missing.
+    /// Some parts are missing.
     SettingUp,
-    /// All of it is there.
+    /// All parts are set up.
     Provisioned,
-    /// It could not be set up, or broke in its window. It is torn down.
+    /// A part could not be set up, or was lost within the window. The circuit is torn down.
     Failed {
-        /// Why.
+        /// Cause.
         why: Failure,
-        /// How many parts may still be there.
+        /// Number of parts that may still be set up.
         left: usize,
     },
-    /// Its last window ended.
+    /// The last window has ended.
     Over {
-        /// How many parts may still be there.
+        /// Number of parts that may still be set up.
         left: usize,
     },
 }
 
-/// Why a circuit failed.
+/// Reason why a circuit failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// A part of it could not be set up.
+    /// A part could not be set up.
     #[error("{node}, link {link}, by driver {driver}: {why}")]
     Part {
-        /// Who was asked.
+        /// Driver that was asked.
         driver: Name,
         /// The node.
         node: Name,
         /// The link.
         link: Name,
-        /// What was said.
+        /// Cause, as the driver put it.
         why: String,
     },
-    /// It is no circuit.
+    /// The circuit is invalid.
     #[error("{0}")]
     Fault(String),
 }
@@ -70,14 +70,14 @@ impl From<CircuitFault> for Failure {
     }
 }
 
-/// A circuit that is wanted.
+/// A wanted circuit.
 #[derive(Debug)]
 pub(super) struct Wanted {
     circuit: Circuit,
-    /// Since when something of it has been missing, in its window or the lead before it.
+    /// Start of the time in which a part has been missing, within the window or the lead before it.
     missing_since: Option<Moment>,
     failure: Option<Failure>,
-    /// Whether it was provisioned before anything was listed.
+    /// If true, it was provisioned before any driver listed its parts.
     pub believed: bool,
 }
 
@@ -112,29 +112,29 @@ impl Wanted {
         self.circuit.parts_at(owner, now, SETUP_LEAD_MS)
     }
 
-    /// Whether a piece of it is to be there.
+    /// Returns true if a piece has to be set up at this time.
     pub fn held_at(&self, now: Moment) -> bool {
         self.circuit
             .held(SETUP_LEAD_MS)
             .any(|(held, _)| held.holds(now))
     }
 
-    /// Notes whether something of it is missing.
+    /// Records if a part is missing.
     pub fn misses(&mut self, something: bool, now: Moment) {
         self.missing_since = something.then_some(match self.missing_since {
-            // A clock that was put back must not make it wait for longer.
+            // A clock that was set back must not extend the wait.
             Some(since) if since <= now => since,
             _ => now,
         });
     }
 
-    /// Whether what is missing has been for too long.
+    /// Returns true if a part has been missing for too long.
     pub fn is_late(&self, now: Moment) -> bool {
         self.late_at(now).is_some_and(|late| now >= late)
     }
 
-    /// When what is missing will have been for too long: [`GRACE_MS`] after it went missing, and
-    /// after the piece's start.
+    /// Returns the time at which a part will have been missing for too long: [`GRACE_MS`] after it
+    /// went missing, and after the piece's start.
     fn late_at(&self, now: Moment) -> Option<Moment> {
         let since = self.missing_since?;
         let (_, piece) = self
@@ -148,7 +148,7 @@ impl Wanted {
         )
     }
 
-    /// The moments at which something changes by itself.
+    /// Returns the moments at which something changes by time alone.
     pub fn turns(&self) -> impl Iterator<Item = Moment> {
         let pieces = self.circuit.held(SETUP_LEAD_MS);
         let changes = pieces.flat_map(move |(held, piece)| {

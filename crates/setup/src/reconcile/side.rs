@@ -1,4 +1,4 @@
-//! One driver, as it is known: what it has, what it is doing, and when it is asked again.
+//! Known state of one driver: its parts, its current request, and its retries.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::{FIRST_BACK_OFF, LIST_EVERY, MAX_BACK_OFF};
 use crate::ask::{DriverError, Found, Reply, Request};
 use crate::circuit::{Name, Part, PartId};
 
-/// What a driver is doing.
+/// Request that a driver is working on.
 #[derive(Debug, Clone)]
 pub(super) enum Doing {
     List,
@@ -35,19 +35,19 @@ impl Doing {
     }
 }
 
-/// A time in which something isn't asked again.
+/// Backoff before a retry.
 #[derive(Debug, Default)]
 struct Pause {
     failures: u32,
     until: Moment,
-    /// Whether there was no room: then it ends when something is torn down.
+    /// If true, bandwidth was short, and the backoff ends when a part is torn down.
     no_room: bool,
     why: String,
 }
 
 impl Pause {
     fn longer(&mut self, error: &DriverError, now: Moment) {
-        let doublings = self.failures.min(16); // more would be beyond the longest in any case
+        let doublings = self.failures.min(16); // more would exceed the maximum anyway
         let wait = FIRST_BACK_OFF
             .saturating_mul(1 << doublings)
             .min(MAX_BACK_OFF);
@@ -57,34 +57,35 @@ impl Pause {
         self.why = error.to_string();
     }
 
-    /// Whether it is over. One that is further off than any can be was made before the clock was
-    /// put back.
+    /// Returns true if the backoff is over. One that ends further in the future than possible was
+    /// set before the clock was set back.
     fn is_over(&self, now: Moment) -> bool {
         self.until <= now || self.until > now.saturating_add_unsigned(MAX_BACK_OFF)
     }
 }
 
-/// What a driver has, as far as is known.
+/// Known state of a part at a driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum There {
-    /// This.
+    /// Complete, as described.
     Whole(Part),
-    /// Something of it, or nothing.
+    /// Partly set up, or not at all.
     Unsure,
 }
 
-/// One driver.
+/// Known state of one driver.
 #[derive(Debug, Default)]
 pub(super) struct Side {
-    /// When it last listed what it has.
+    /// Time of its last list.
     listed: Option<Moment>,
     there: BTreeMap<PartId, There>,
     under_way: Option<(u64, Doing)>,
-    /// Since it last did anything of what it was asked.
+    /// Backoff since the driver last carried out a request.
     pause: Pause,
-    /// Of parts that it failed to set up.
+    /// Backoffs of parts that could not be set up.
     set_ups: BTreeMap<PartId, Pause>,
-    /// Of parts that it failed to tear down: what could not be set up is torn down at once.
+    /// Backoffs of parts that could not be torn down. What could not be set up is torn down at
+    /// once.
     tear_downs: BTreeMap<PartId, Pause>,
 }
 
@@ -93,17 +94,17 @@ impl Side {
         self.listed.is_some()
     }
 
-    /// Whether it has this part, as it is described.
+    /// Returns true if the driver has this part as described.
     pub fn has(&self, part: &Part) -> bool {
         matches!(self.there.get(&part.id), Some(There::Whole(there)) if there == part)
     }
 
-    /// How many parts of a circuit it may have.
+    /// Returns the number of parts of a circuit that the driver may have.
     pub fn left(&self, circuit: &Name) -> usize {
         self.there.keys().filter(|id| id.is_of(circuit)).count()
     }
 
-    /// Why a part isn't there.
+    /// Returns the reason why a part is missing.
     pub fn why_not(&self, id: &PartId) -> String {
         let said = [self.set_ups.get(id), Some(&self.pause)];
         let mut said = said.into_iter().flatten().map(|pause| &pause.why);
@@ -112,10 +113,10 @@ impl Side {
             .unwrap_or_else(|| "it has not answered in time: see whether it runs".to_owned())
     }
 
-    /// What it is to do now.
+    /// Returns the request that is due.
     pub fn next(&mut self, mut desired: BTreeMap<PartId, Part>, now: Moment) -> Option<Doing> {
-        // Of one that is there, what failed before is over: what comes of its next change begins
-        // anew.
+        // Once a part is set up, earlier failures are over: its next change starts with the first
+        // backoff.
         let mut set_ups = std::mem::take(&mut self.set_ups);
         set_ups.retain(|id, _| desired.get(id).is_some_and(|part| !self.has(part)));
         self.set_ups = set_ups;
@@ -132,7 +133,7 @@ impl Side {
         let due = |pauses: &BTreeMap<PartId, Pause>, id: &PartId| {
             pauses.get(id).is_none_or(|pause| pause.is_over(now))
         };
-        // What goes makes room for what comes.
+        // Teardown comes first, because it frees bandwidth.
         let mut there = self.there.keys().filter(|id| !desired.contains_key(*id));
         if let Some(id) = there.find(|id| due(&self.tear_downs, id)) {
             return Some(Doing::TearDown(id.clone()));
@@ -145,7 +146,7 @@ impl Side {
         desired.remove(&id).map(Doing::SetUp)
     }
 
-    /// Notes that it has been asked.
+    /// Records that a request was sent.
     pub fn begin(&mut self, number: u64, doing: Doing) {
         if let Some(id) = doing.id() {
             self.there.insert(id.clone(), There::Unsure);
@@ -153,12 +154,12 @@ impl Side {
         self.under_way = Some((number, doing));
     }
 
-    /// The number of what it is doing.
+    /// Returns the number of the request in progress.
     pub fn under_way(&self) -> Option<u64> {
         self.under_way.as_ref().map(|(number, _)| *number)
     }
 
-    /// Takes the answer to what it was doing; gives back what failed and why.
+    /// Takes the answer to the request in progress. Returns the request and its error if it failed.
     pub fn answered(
         &mut self,
         answer: Result<Reply, DriverError>,
@@ -201,7 +202,7 @@ impl Side {
         if let Some(part) = part {
             part.or_default().longer(&error, now);
         }
-        // A driver that said why it won't or can't is there, and can be asked for other parts at
+        // A driver that gave a reason for its refusal is alive, and can be asked for other parts at
         // once.
         if !refuses
             || matches!(
@@ -214,12 +215,12 @@ impl Side {
         Some((doing, error))
     }
 
-    /// Takes what it says that it has.
+    /// Takes the list of its parts.
     fn take(&mut self, parts: Vec<Found>, owner: &Name) {
         let mut before = std::mem::take(&mut self.there);
         for found in parts.into_iter().filter(|found| found.owner == *owner) {
             let is_it = |part: &Part| part.owner == found.owner && part.id == found.id;
-            // A driver need not keep the description of what it has.
+            // A driver need not keep the descriptions of its parts.
             let part = match (found.part.filter(is_it), before.remove(&found.id)) {
                 (Some(part), _) | (None, Some(There::Whole(part))) if found.whole => {
                     There::Whole(part)
@@ -230,7 +231,7 @@ impl Side {
         }
     }
 
-    /// The moments at which it can be asked something again.
+    /// Returns the moments at which requests may become due.
     pub fn turns(&self) -> impl Iterator<Item = Moment> {
         let pauses = self
             .set_ups

@@ -16,7 +16,7 @@ const START: Moment = 1_000_000;
 const END: Moment = 2_000_000;
 const EARLY: Moment = START - SETUP_LEAD_MS as Moment;
 
-/// A circuit over links of nodes `a` and `b`, in one window.
+/// Returns a circuit over links of nodes `a` and `b`, in one window.
 fn circuit(id: &str, rate: u64, start: Moment, end: Moment) -> Circuit {
     let hop = |node: &str, link: &str| Hop {
         node: name(node),
@@ -36,7 +36,7 @@ fn circuit(id: &str, rate: u64, start: Moment, end: Moment) -> Circuit {
     }
 }
 
-/// Nodes `a` and `b`, each with a driver of its own, for owner `us`.
+/// Returns a reconciler of owner `us` for nodes `a` and `b`, each with its own driver.
 fn reconciler() -> Reconciler {
     let nodes = [("a", "driver of a"), ("b", "driver of b")];
     let nodes = nodes.map(|(node, driver)| (name(node), name(driver)));
@@ -48,7 +48,7 @@ fn standing(reconciler: &Reconciler, now: Moment) -> Standing {
 }
 
 #[test]
-fn a_circuit_is_set_up_before_it_starts_and_torn_down_when_it_ends() {
+fn a_circuit_is_set_up_before_and_torn_down_after_its_window() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
     network.run(&mut reconciler, 0, EARLY - 1, &mut Answers::good());
@@ -66,7 +66,7 @@ fn a_circuit_is_set_up_before_it_starts_and_torn_down_when_it_ends() {
 }
 
 #[test]
-fn before_anything_else_a_driver_lists_what_it_has() {
+fn a_driver_lists_its_parts_first() {
     let mut reconciler = reconciler();
     reconciler.want([circuit("c", 5, START, END)]);
     let asks = reconciler.next(START);
@@ -84,7 +84,7 @@ fn before_anything_else_a_driver_lists_what_it_has() {
 }
 
 #[test]
-fn after_a_crash_what_nobody_wants_is_removed_and_what_is_wanted_stays() {
+fn after_a_crash_only_unwanted_own_parts_are_removed() {
     let mut network = Network::default();
     let mut before = reconciler();
     before.want([circuit("c", 5, START, END), circuit("d", 5, START, END)]);
@@ -141,7 +141,7 @@ fn a_part_that_is_refused_releases_all_others() {
 }
 
 #[test]
-fn what_fails_is_asked_again_later_each_time_and_given_up_after_the_grace() {
+fn failures_are_retried_with_backoff_until_the_grace_ends() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
     let mut failing = Answers::by(|driver, request| {
@@ -172,7 +172,7 @@ fn what_fails_is_asked_again_later_each_time_and_given_up_after_the_grace() {
 }
 
 #[test]
-fn a_driver_that_is_silent_fails_new_circuits_and_no_old_ones() {
+fn a_silent_driver_fails_new_circuits_but_not_old_ones() {
     let silent = || {
         Answers::by(|driver, _| {
             (driver == "driver of b").then(|| DriverError::failed("no route to host"))
@@ -195,7 +195,7 @@ fn a_driver_that_is_silent_fails_new_circuits_and_no_old_ones() {
 }
 
 #[test]
-fn what_a_driver_lost_is_set_up_again() {
+fn lost_parts_are_set_up_again() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
     network.run(&mut reconciler, START, START, &mut Answers::good());
@@ -227,7 +227,7 @@ fn a_circuit_that_waits_for_room_is_set_up_when_another_ends() {
 }
 
 #[test]
-fn another_rate_changes_what_is_there() {
+fn another_rate_changes_the_part_in_place() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
     network.run(&mut reconciler, START, START, &mut Answers::good());
@@ -243,7 +243,7 @@ fn another_rate_changes_what_is_there() {
 }
 
 #[test]
-fn what_has_changed_is_taken_and_all_else_stays() {
+fn an_update_changes_only_the_named_circuits() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END), circuit("d", 2, START, END)]);
     network.run(&mut reconciler, START, START, &mut Answers::good());
@@ -266,7 +266,7 @@ fn what_has_changed_is_taken_and_all_else_stays() {
 }
 
 #[test]
-fn what_is_no_circuit_fails_and_is_not_asked_for() {
+fn an_invalid_circuit_fails_without_requests() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 0, START, END)]);
     network.run(&mut reconciler, START, START, &mut Answers::good());
@@ -280,7 +280,7 @@ fn what_is_no_circuit_fails_and_is_not_asked_for() {
 }
 
 #[test]
-fn an_answer_of_another_kind_or_number_is_no_answer() {
+fn answers_of_another_kind_or_number_are_ignored() {
     let mut reconciler = reconciler();
     reconciler.want([circuit("c", 5, START, END)]);
     let asks = reconciler.next(START);
@@ -300,7 +300,7 @@ fn an_answer_of_another_kind_or_number_is_no_answer() {
 }
 
 #[test]
-fn what_may_have_been_set_up_is_torn_down_without_waiting_for_a_list() {
+fn a_half_set_up_part_is_torn_down_without_a_list() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
     let mut halves = Answers::wrong(|_, request| {
@@ -315,7 +315,7 @@ fn what_may_have_been_set_up_is_torn_down_without_waiting_for_a_list() {
 }
 
 #[test]
-fn a_circuit_that_changed_meanwhile_is_not_failed_by_what_was_asked_before() {
+fn a_refusal_of_old_parts_does_not_fail_a_changed_circuit() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 9, START, END)]);
     for ask in reconciler.next(START) {
@@ -337,7 +337,7 @@ fn a_circuit_that_changed_meanwhile_is_not_failed_by_what_was_asked_before() {
 }
 
 #[test]
-fn what_was_under_way_when_whoever_asked_ended_is_asked_again() {
+fn abandoned_requests_are_repeated() {
     let (mut reconciler, mut network) = (reconciler(), Network::default());
     reconciler.want([circuit("c", 5, START, END)]);
     assert_eq!(reconciler.next(START).len(), 2);
@@ -348,7 +348,7 @@ fn what_was_under_way_when_whoever_asked_ended_is_asked_again() {
 }
 
 #[test]
-fn a_description_that_is_not_its_own_is_not_believed() {
+fn a_description_of_a_foreign_part_is_not_believed() {
     let mut reconciler = reconciler();
     reconciler.want([circuit("c", 5, START, END)]);
     let asks = reconciler.next(START);

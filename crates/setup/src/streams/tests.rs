@@ -4,7 +4,7 @@ use super::*;
 use crate::testing::{any_prefix, any_streams};
 
 #[test]
-fn a_prefix_that_is_none_is_refused_in_one_line() {
+fn an_invalid_prefix_is_refused_in_one_line() {
     for (text, why) in [
         ("", "no IP address"),
         ("10.0.0.1/33", "more bits"),
@@ -28,7 +28,7 @@ fn a_prefix_that_is_none_is_refused_in_one_line() {
 }
 
 #[test]
-fn streams_that_cannot_be_distinguished_are_refused() {
+fn streams_that_cannot_be_matched_are_refused() {
     let good = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     assert_eq!(good.check(), Ok(()));
     let mixed = Streams {
@@ -62,7 +62,10 @@ proptest! {
     }
 
     #[test]
-    fn wider_prefixes_hold_it_and_are_read_as_they_are_written(prefix in any_prefix(), other in any_prefix()) {
+    fn wider_prefixes_contain_it_and_round_trip(
+        prefix in any_prefix(),
+        other in any_prefix(),
+    ) {
         let wider: Vec<Prefix> = prefix.wider().collect();
         prop_assert_eq!(wider.len(), usize::from(prefix.length()));
         for one in &wider {

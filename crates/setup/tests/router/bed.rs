@@ -14,7 +14,7 @@ use longhaul_setup::reconcile::Reconciler;
 use longhaul_setup::streams::{Prefix, SourcePorts, Streams, Transport};
 use wanbed::{Lab, Overrides, Scenario};
 
-/// Packets take `near`, which is shorter.
+/// By default, packets take `near`, which is shorter.
 const SCENARIO: &str = r#"
 nodes = { client = {}, router = {}, server = {} }
 [links]
@@ -23,14 +23,14 @@ near = { ends = ["router", "server"], delay = "1 ms", rate = "1 Gbit/s" }
 far = { ends = ["router", "server"], delay = "3 ms", rate = "1 Gbit/s" }
 "#;
 
-/// What each link of the router carries, in bit/s: less than the lab's do.
+/// Rate of each link of the router, in bit/s. It is less than that of the lab's links.
 pub const LINK: u64 = 100_000_000;
 
 pub fn name(text: &str) -> Name {
     text.parse().unwrap()
 }
 
-/// The lab, where there can be one.
+/// Returns the lab, if the machine can run one.
 pub fn lab() -> Option<Arc<Lab>> {
     if let Err(why) = Lab::possible() {
         eprintln!("left out: no lab here: {why}");
@@ -52,7 +52,7 @@ pub fn lab() -> Option<Arc<Lab>> {
     Some(lab)
 }
 
-/// A router of owner `us`, whose links have the names of the lab's.
+/// Returns the configuration of a router of owner `us`, whose links are named as in the lab.
 pub fn config() -> RouterConfig {
     serde_json::from_value(serde_json::json!({
         "owner": "us",
@@ -64,7 +64,7 @@ pub fn config() -> RouterConfig {
     .unwrap()
 }
 
-/// Commands in the router's node.
+/// Returns a factory for commands in the router's node.
 pub fn in_router(lab: &Arc<Lab>) -> Start {
     let lab = Arc::clone(lab);
     Arc::new(move |program, arguments| {
@@ -74,8 +74,8 @@ pub fn in_router(lab: &Arc<Lab>) -> Start {
     })
 }
 
-/// Commands in the router's node, of which only so many that change anything can be started, and
-/// none after those; and how many were to be.
+/// Returns a factory for commands in the router's node that fails after `most` commands that change
+/// anything; and the number of such commands that were attempted.
 pub fn some_in_router(lab: &Arc<Lab>, most: usize) -> (Start, Arc<AtomicUsize>) {
     let all = in_router(lab);
     let count = Arc::new(AtomicUsize::new(0));
@@ -95,7 +95,7 @@ pub fn router(lab: &Arc<Lab>, record: &Path) -> LinuxRouter {
     LinuxRouter::open(config(), record, in_router(lab)).unwrap()
 }
 
-/// What goes from the client to the server from TCP ports of this range.
+/// Returns the streams from the client to the server from TCP ports of this range.
 pub fn streams(lab: &Lab, first: u16, last: u16) -> Streams {
     let [from, to] =
         ["client", "server"].map(|node| Prefix::one(lab.address(node).unwrap().into()));
@@ -124,7 +124,7 @@ pub fn part(circuit: &str, link: &str, rate: u64, streams: Streams) -> Part {
     }
 }
 
-/// A circuit of that part alone.
+/// Returns a circuit of that part alone.
 pub fn circuit(part: &Part) -> Circuit {
     let hop = Hop {
         node: part.node.clone(),
@@ -143,8 +143,8 @@ pub fn circuit(part: &Part) -> Circuit {
     }
 }
 
-/// Asks a driver until there is nothing more to ask, in a time that stands still: what is wanted is
-/// there then, and nothing else.
+/// Sends requests to a driver until none is due, in a time that stands still. Then exactly the
+/// wanted circuits are set up.
 pub async fn reconcile(driver: &dyn Driver, wanted: Vec<Circuit>) {
     let nodes = [(name("router"), name("driver"))];
     let mut reconciler = Reconciler::new(name("us"), nodes.into());
@@ -162,12 +162,12 @@ pub async fn reconcile(driver: &dyn Driver, wanted: Vec<Circuit>) {
     }
 }
 
-/// Asks, and takes any answer.
+/// Sends a request, and ignores the answer.
 pub async fn ask(driver: &dyn Driver, request: Request) {
     let _ = driver.ask(&request).await;
 }
 
-/// What a command in the router's node says.
+/// Returns the output of a command in the router's node.
 pub fn said(lab: &Lab, words: &str) -> String {
     let mut words = words.split_whitespace();
     let program = words.next().unwrap();
@@ -185,7 +185,7 @@ pub fn said(lab: &Lab, words: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// All that is chosen in the router's node for queues, rules and routes.
+/// Returns all configured queues, rules and routes in the router's node.
 pub fn state(lab: &Lab) -> String {
     let mut state = String::new();
     for words in [

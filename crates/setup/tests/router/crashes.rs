@@ -1,4 +1,4 @@
-//! A router that is dead after any number of changes: whoever comes after it puts all of it right.
+//! A router that dies after any number of changes: its successor repairs everything.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use crate::bed::{
     LINK, ask, circuit, config, lab, name, part, reconcile, router, some_in_router, state, streams,
 };
 
-/// What is done to a router, with what it had before, until it dies.
+/// Circuits of a router before and during its death.
 struct Case {
     before: Vec<Circuit>,
     requests: Vec<Request>,
-    /// What whoever comes after it wants there.
+    /// Circuits that its successor wants.
     after: Vec<Circuit>,
 }
 
-/// Lets it die after each number of changes, and sees to it that what is wanted is there after
-/// that, and nothing when nothing is.
+/// Lets the router die after each number of changes. Checks that its successor sets up what is
+/// wanted, and leaves nothing when nothing is.
 async fn dies_everywhere(lab: &Arc<Lab>, case: &Case, loses_record: bool) {
     let clean = state(lab);
     for most in 0.. {
@@ -86,7 +86,7 @@ fn tear_down(part: &Part) -> Request {
 }
 
 #[tokio::test]
-async fn while_it_sets_up() {
+async fn dying_while_it_sets_up_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, other] = parts(&lab);
     let case = Case {
@@ -98,7 +98,7 @@ async fn while_it_sets_up() {
 }
 
 #[tokio::test]
-async fn while_it_sets_up_the_first() {
+async fn dying_while_it_sets_up_the_first_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, other] = parts(&lab);
     let case = Case {
@@ -110,7 +110,7 @@ async fn while_it_sets_up_the_first() {
 }
 
 #[tokio::test]
-async fn while_it_tears_down() {
+async fn dying_while_it_tears_down_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, other] = parts(&lab);
     let case = Case {
@@ -123,14 +123,15 @@ async fn while_it_tears_down() {
 }
 
 #[tokio::test]
-async fn while_it_changes() {
+async fn dying_while_it_changes_is_repaired() {
     let Some(lab) = lab() else { return };
     let [one, _] = parts(&lab);
     let slower = Part {
         rate: LINK / 10,
         ..one.clone()
     };
-    // The id of one, which now leaves by another link: whoever asks so has mixed something up.
+    // The id of a part that now leaves by another link: a caller that sends this has mixed
+    // something up.
     let elsewhere = Part {
         link: name("far"),
         ..one.clone()

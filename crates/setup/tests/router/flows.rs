@@ -15,16 +15,16 @@ use wanbed::Lab;
 
 use crate::bed::{LINK, lab, name, part, router, said, streams};
 
-/// Where the server listens, in a network of its own.
+/// Port on which the server listens, in its own network.
 const PORT: u16 = 5_001;
 
-/// What each stream carries.
+/// Bytes of each stream.
 const BYTES: u64 = 400_000;
 
-/// Says which helper this program is to be, and its arguments.
+/// Environment variable with the kind of helper that this program is to be, and its arguments.
 const HELPER: &str = "ROUTER_TEST_HELPER";
 
-/// Not a test: what the others run in nodes.
+/// Not a test: the helper program that the tests run in nodes.
 #[test]
 #[ignore = "does nothing by itself"]
 fn helper() {
@@ -53,7 +53,7 @@ fn receive(streams: usize) {
             stream.write_all(b"!").unwrap();
         });
     }
-    // Until all have been answered: whoever started it ends it.
+    // Until all requests are answered: the parent process ends it.
     std::thread::park();
 }
 
@@ -76,16 +76,16 @@ fn send(port: u16, to: IpAddr) {
     assert_eq!(received, b"!");
 }
 
-/// Packets of 1000 bytes that nobody waits for.
+/// Sends packets of 1000 bytes without waiting for a response.
 fn flood(port: u16, to: IpAddr, packets: u32) {
     let socket = std::net::UdpSocket::from(socket(SocketType::DGRAM, port));
     for _ in 0..packets {
-        // Nobody listens there, and the answer that says so comes out here.
+        // Nobody listens there; the resulting ICMP error surfaces here.
         let _ = socket.send_to(&[7; 1_000], (to, PORT));
     }
 }
 
-/// This program as a helper in a node.
+/// Returns a command that runs this program as a helper in a node.
 fn helper_in(lab: &Lab, node: &str, words: &str) -> Command {
     let mut command = lab.command(node, std::env::current_exe().unwrap()).unwrap();
     command
@@ -144,7 +144,7 @@ async fn count(router: &dyn Driver, part: &Part) -> Counters {
     counters(router, name("us"), part.id.clone()).await.unwrap()
 }
 
-/// Bytes, packets and drops of the packets without a circuit, at an interface.
+/// Returns bytes, packets and drops of the packets without a circuit, at an interface.
 fn rest(lab: &Lab, device: &str) -> (u64, u64) {
     let classes = said(lab, &format!("tc -s class show dev {device}"));
     let lines: Vec<&str> = classes
@@ -179,7 +179,7 @@ async fn each_stream_takes_its_own_class_and_link() {
     send_from(&lab, &[21_003, 22_009, 22_010]);
     let (by_near, by_far) = (count(&router, &near).await, count(&router, &far).await);
     let ((rest_near, _), (rest_far, _)) = (rest(&lab, "near"), rest(&lab, "far"));
-    // Headers and what is sent again come to less than half as much once more.
+    // Headers and retransmissions add less than half.
     let once = BYTES..BYTES * 3 / 2;
     for (bytes, what) in [
         (by_near.bytes, "near"),
@@ -215,7 +215,7 @@ async fn each_stream_takes_its_own_class_and_link() {
 }
 
 #[tokio::test]
-async fn what_is_more_than_its_rate_is_dropped_and_nobody_elses() {
+async fn only_packets_beyond_a_circuits_rate_are_dropped() {
     let Some(lab) = lab() else { return };
     let folder = tempfile::tempdir().unwrap();
     let router = router(&lab, folder.path());
@@ -228,7 +228,7 @@ async fn what_is_more_than_its_rate_is_dropped_and_nobody_elses() {
         source_ports: Some(ports),
         ..streams(&lab, 1, 1)
     };
-    // Five times what the circuit's queue holds: at this rate it would take eleven seconds to go.
+    // Five times the length of the circuit's queue, which would take eleven seconds at this rate.
     let part = part("udp", "near", 1_000_000, udp);
     let packets = 1_400;
     set_up(&router, part.clone()).await.unwrap();
@@ -250,7 +250,7 @@ async fn what_is_more_than_its_rate_is_dropped_and_nobody_elses() {
 #[tokio::test]
 async fn both_versions_of_ip_marks_and_prefixes_are_set_up() {
     let Some(lab) = lab() else { return };
-    // Off in the lab's nodes.
+    // IPv6 is disabled in the lab's nodes by default.
     let on = lab
         .command("router", "sh")
         .unwrap()

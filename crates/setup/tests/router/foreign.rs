@@ -1,4 +1,4 @@
-//! What is somebody else's.
+//! Configuration of others on the router's machine.
 
 use longhaul_setup::ask::DriverError;
 use longhaul_setup::driver::{list, set_up, tear_down};
@@ -6,10 +6,10 @@ use longhaul_setup::driver::{list, set_up, tear_down};
 use crate::bed::{LINK, lab, name, part, router, said, state, streams};
 
 #[tokio::test]
-async fn what_is_anothers_is_neither_used_nor_touched() {
+async fn foreign_numbers_are_neither_used_nor_touched() {
     let Some(lab) = lab() else { return };
-    // At numbers of its own, at the router's first numbers, and with the router's protocol at
-    // others' numbers.
+    // Objects with foreign numbers, with the router's first numbers, and with the router's protocol
+    // at foreign numbers.
     for command in [
         "ip rule add pref 500 from 10.77.0.0/16 lookup 500",
         "ip rule add pref 12000 from 10.78.0.0/16 lookup 500",
@@ -54,7 +54,7 @@ async fn what_is_anothers_is_neither_used_nor_touched() {
 }
 
 #[tokio::test]
-async fn an_interface_with_somebodys_queues_and_anothers_circuits_are_refused() {
+async fn foreign_queues_and_foreign_owners_are_refused() {
     let Some(lab) = lab() else { return };
     said(&lab, "tc qdisc add dev near root handle 1: htb default 10");
     said(

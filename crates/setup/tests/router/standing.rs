@@ -6,7 +6,7 @@ use longhaul_setup::linux::LinuxRouter;
 use crate::bed::{LINK, config, in_router, lab, name, part, said, state, streams};
 
 #[tokio::test]
-async fn what_stands_is_there_from_the_beginning_and_stays() {
+async fn a_standing_discipline_is_installed_first_and_stays() {
     let Some(lab) = lab() else { return };
     said(&lab, "tc qdisc add dev far root handle 1: htb default 10");
     let folder = tempfile::tempdir().unwrap();
@@ -39,7 +39,7 @@ async fn what_stands_is_there_from_the_beginning_and_stays() {
     assert_eq!(list(&router, name("us")).await, Ok(vec![]));
     assert_eq!(state(&lab), standing);
 
-    // One that is started again finds its circuit, and changes nothing.
+    // A restarted router finds its circuit, and changes nothing.
     set_up(&router, part.clone()).await.unwrap();
     let busy = state(&lab);
     drop(router);

@@ -1,4 +1,4 @@
-//! The mesh of six sites by simulation: `cargo run -p longhaul-weather --example mesh -- SEEDS
+//! Simulation of a mesh of six sites: `cargo run -p longhaul-weather --example mesh -- SEEDS
 //! [TRANSFERS]`.
 
 mod simulation;

@@ -1,9 +1,9 @@
-//! Six sites whose links change, and transfers between them: routed, beside the ways that it has to
-//! beat.
+//! Six sites whose links change, and transfers between them: routed, in comparison with the
+//! policies that routing has to beat.
 //!
-//! What a transfer really takes is the model's time for what the links are like at that moment,
-//! times noise. What is known of the links is measured every so often, with noise, and forecast by
-//! smoothing; so the policy sees the past, and imprecisely.
+//! The actual time of a transfer is the model's time for the state of the links at that moment,
+//! times noise. The links are measured periodically, with noise, and forecast by smoothing. So the
+//! policy sees the past, and imprecisely.
 #![allow(clippy::unwrap_used)] // a simulation: every hop that it asks for is in its maps
 
 use longhaul_weather::Quantiles;
@@ -22,34 +22,34 @@ pub const SITES: u32 = 6;
 /// Seconds between two transfers, and between two measurements of each hop.
 const BETWEEN: f64 = 20.0;
 const MEASURED_EVERY: f64 = 10.0;
-/// What a dial to something dead takes before the next route is tried, in seconds.
+/// Time of a failed dial before the next route is tried, in seconds.
 const NOTICED: f64 = 3.0;
-/// Who has no other way than a dead link waits this long, in seconds.
+/// Waiting time if every route is dead, in seconds.
 const OUTAGE: f64 = 60.0;
-/// The logarithms' standard deviations: of a transfer's time, and of a measurement.
+/// Standard deviations of the logarithms of a transfer's time and of a measurement.
 const NOISE: f64 = 0.06;
 const MEASURING: f64 = 0.10;
-/// Streams of each transfer.
+/// Number of streams of each transfer.
 const STREAMS: u16 = 4;
 
-/// What becomes of the links besides their trace.
+/// Trouble that the links have in addition to their trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     None,
-    /// From a third of the transfers on, a depot is dead for a sixth of them.
+    /// A depot is dead from a third of the transfers on, for a sixth of them.
     Depot,
-    /// From half of them on, a link for a sixth.
+    /// A link is dead from half of them on, for a sixth.
     Link,
-    /// From two thirds on, for a sixth, measurements of a link say ten times its rate, in both
+    /// From two thirds on, for a sixth, measurements of a link show ten times its rate, in both
     /// directions.
     Forecast,
-    /// The same of all links of a site.
+    /// The same for all links of a site.
     Forecasts,
     /// A depot, a link and a forecast.
     All,
 }
 
-/// The total times of all ways, in seconds.
+/// Total times of all policies, in seconds.
 #[derive(Clone, Debug, Default)]
 pub struct Totals {
     pub routed: f64,
@@ -58,7 +58,7 @@ pub struct Totals {
     pub by_bandwidth: f64,
     pub lsl: f64,
     pub oracle: f64,
-    /// For each class of sizes: transfers, routed, direct, and the oracle.
+    /// For each size class: number of transfers, and times of routed, direct, and the oracle.
     pub classes: Vec<(usize, f64, f64, f64)>,
     pub by_depots: usize,
     pub explored: u64,
@@ -70,7 +70,7 @@ struct Link {
     rtt: f64,
     loss: f64,
     rate: f64,
-    /// Logarithms that walk: of the rate's share that is free, and of the loss.
+    /// Logarithms of random walks: of the free share of the rate, and of the loss.
     walk: f64,
     loss_walk: f64,
 }
@@ -89,7 +89,7 @@ struct World {
     smoothed: Vec<Smoothed>,
 }
 
-/// A draw that is about normal: twelve uniform ones.
+/// Returns a draw from an approximate normal distribution: the sum of twelve uniform ones.
 fn normal(random: &mut Xoshiro256PlusPlus) -> f64 {
     (0..12).map(|_| random.random_range(0.0..1.0)).sum::<f64>() - 6.0
 }
@@ -118,7 +118,7 @@ impl World {
             .flat_map(|a| (0..SITES).map(move |b| (NodeId(a), NodeId(b))))
             .filter(|(a, b)| a != b)
             .collect();
-        // Half of the links make detours, and a third lose.
+        // Half of the links make detours, and a third are lossy.
         let links = pairs.iter().map(|(a, b)| {
             let ((x, y), (u, v)) = (places[a.0 as usize], places[b.0 as usize]);
             let detour = if random.random_range(0.0..1.0) < 0.5 {
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// One step of all traces: small changes that come back, and now and then another level.
+    /// Advances all traces by one step: small changes that revert, and occasionally another level.
     fn change(&mut self, random: &mut Xoshiro256PlusPlus) {
         for (link, (from, to)) in self.links.iter_mut().zip(&self.pairs) {
             link.walk += 0.05 * (-0.3 - link.walk) + 0.06 * normal(random);
@@ -219,7 +219,7 @@ impl World {
         }
     }
 
-    /// What a route takes by itself, noise left out; `None` where something of it is dead.
+    /// Returns the actual time of a route without noise, or `None` if a part of it is dead.
     fn takes(&self, from: NodeId, via: &Via, to: NodeId, transfer: &Transfer) -> Option<f64> {
         self.truth
             .expected(from, via, to, transfer, 0.0)
@@ -227,7 +227,7 @@ impl World {
     }
 }
 
-/// One run: so many transfers from 64 KB to 256 MB between pairs of six sites.
+/// Runs `transfers` transfers of 64 KB to 256 MB between pairs of six sites.
 pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut world = World::new(&mut random);
@@ -285,7 +285,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
                 .filter(|_| relays)
                 .map(|time| time * noise)
         };
-        // Who takes one route whatever comes, and direct if it fails.
+        // A policy that always takes one route, and direct if it fails.
         let stubborn = |via: &Via| {
             let direct = || takes(&Via::DIRECT).unwrap_or(OUTAGE);
             takes(via).unwrap_or_else(|| {
@@ -333,8 +333,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
             dead_link == Some((*a, *b)) || (dead_depot == Some(*b) && *b != to)
         };
         let mut routed = carried_out(&choice, &request, &takes, &fails);
-        // One that falls far behind what was expected of it is routed anew, once, for what is left
-        // of it.
+        // A copy that falls far behind its expectation is rerouted once, for the rest of it.
         if let Some((at, left, factor)) = found_slow(&choice, &transfer, &takes) {
             let mut anew = Chooser::new(&world.known, &outcomes, &policy);
             anew.slowed = Some((choice.via, factor));
@@ -389,7 +388,7 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
         }
         let came_through = choice.explore.is_some_and(|(via, _)| takes(&via).is_some());
         for via in &routed.failed {
-            // Who dialled over it in vain reports it.
+            // The node that failed to dial over the hop reports it.
             let Some((a, b)) = via.hops(from, to).find(|hop| fails(hop)) else {
                 continue;
             };
@@ -429,13 +428,13 @@ pub fn run(seed: u64, transfers: usize, trouble: Trouble) -> Totals {
 
 struct CarriedOut {
     took: f64,
-    /// Routes that carried all of it or were left, and what they took, or would have.
+    /// Routes that carried everything or were left, with the time that they took, or would have
+    /// taken.
     ended: Vec<(Via, f64)>,
     failed: Vec<Via>,
 }
 
-/// What becomes of a choice: routes that are dead cost time, and a guard watches those that are
-/// slow.
+/// Carries out a choice: dead routes cost time, and a guard watches slow ones.
 fn carried_out(
     choice: &Choice,
     request: &Request,
@@ -503,8 +502,8 @@ fn guarded(
     alone
 }
 
-/// When a copy on the chosen route was found far behind, how many bytes were left then, and by what
-/// factor it was slower.
+/// Returns when a copy on the chosen route was found far behind, the bytes left then, and its
+/// slowdown.
 fn found_slow(
     choice: &Choice,
     transfer: &Transfer,

@@ -1,67 +1,64 @@
-//! Quantiles around a forecast, from how far earlier ones were off.
+//! Quantiles around a forecast, from the errors of earlier ones.
 
 use super::windows::replace;
 use super::{Detail, Quantity};
 
-/// The quantiles that are published: their share of values below.
+/// Levels of the published quantiles.
 pub const LEVELS: [f64; 3] = [0.1, 0.5, 0.9];
 
-/// The share of values asked to lie beyond each end of the band.
+/// Target share of values beyond each end of the band.
 const TAIL_SHARE: f64 = 0.1;
 
-/// By how much a level moves with one value that lies beyond its end.
+/// Step size of a level, per value beyond its end.
 const STEP: f64 = 0.02;
 
-/// No level is greater: beyond it the ends would pass the median.
+/// Maximum level. Beyond it, the ends would cross the median.
 const MAX_LEVEL: f64 = 0.5;
 
-/// Errors that count as seen in the beginning, in typical errors: without any, a band would have no
-/// ends.
+/// Initial errors, in typical errors. Without any, a band would have no ends.
 const PRIOR: [f32; 8] = [-3.0, -1.6, -0.8, -0.3, 0.3, 0.8, 1.6, 3.0];
 
-/// What is kept of the typical error at each step.
+/// Weight of the previous typical error in each update.
 const ERROR_KEPT: f64 = 0.9;
 
-/// No error counts for more than so many typical ones towards the next typical one.
+/// Maximum error that enters the typical error, in typical errors.
 const MAX_ERROR_GROWTH: f64 = 5.0;
 
-/// The ends lie so far further out than they should, in least errors: a constant is not to be
-/// missed for how numbers are rounded.
+/// Extra width at each end, in least errors, so that rounding does not put a constant outside.
 const ROUNDING: f64 = 0.01;
 
-/// By how much the ends move out, in typical errors, the first time; each further time by twice as
-/// much.
+/// First distance by which an end moves out, in typical errors. Each further one doubles it.
 const FIRST_REACH_ERRORS: f64 = 1.0;
 
-/// The lower and the upper end of a band and what lies between, on the scale of the quantity.
+/// The lower end, middle and upper end of a band, on the scale of the quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tails {
-    /// One value in ten is expected below.
+    /// Value that one in ten is expected to be below.
     pub lower: f64,
-    /// As many above as below.
+    /// Median.
     pub middle: f64,
-    /// One value in ten is expected above.
+    /// Value that one in ten is expected to be above.
     pub upper: f64,
 }
 
-/// Quantiles of the next value, by *adaptive conformal inference* (Gibbs, Candès 2021), once for
-/// each end.
+/// Quantiles of the next value, by *adaptive conformal inference* (Gibbs, Candès 2021), applied to
+/// each end separately.
 ///
-/// The errors of past forecasts, in units of the typical error at the time, say how far values lie
-/// from forecasts. An end is a quantile of those errors whose level is not fixed: it falls by
-/// `STEP * 0.9` with each value beyond the end, and rises by `STEP * 0.1` with each other one.
-/// Where it has fallen to zero, there is no error so great that it would do; the end is then put
-/// beyond the greatest one, further each time that does not suffice, up to the end of the scale.
+/// The errors of past forecasts, in units of the typical error at the time, show how far values lie
+/// from forecasts. An end is a quantile of those errors. Its level adapts: it falls by `STEP * 0.9`
+/// with each value beyond the end, and rises by `STEP * 0.1` with each other value. At level zero
+/// no past error is large enough. Then the end moves beyond the largest one, further each time that
+/// does not suffice, up to the end of the scale.
 ///
-/// **Bound.** Whatever the values are and whoever chose them, of `n` values at most
-/// `n / 10 + Band::extra()` lie below the lower end, and as many above the upper one: the level
-/// starts at a tenth, each value moves it as said, and it falls below zero only while the ends grow
-/// to that of the scale. In the other direction there is no bound: a constant is never missed.
+/// **Bound.** For any `n` values, even adversarial ones, at most `n / 10 + Band::extra()` lie below
+/// the lower end, and as many above the upper one. The level starts at a tenth, each value moves it
+/// as described, and it is below zero only while the end grows to that of the scale. There is no
+/// bound in the other direction: a constant is never missed.
 #[derive(Debug, Clone)]
 pub struct Band {
-    /// Past errors in typical errors, in a ring.
+    /// Past errors in units of the typical error, in a ring.
     errors: Box<[f32]>,
-    /// The same in order of size.
+    /// The same errors, sorted.
     sorted: Box<[f32]>,
     next: u32,
     held: u32,
@@ -75,7 +72,7 @@ pub struct Band {
 #[derive(Debug, Clone, Copy)]
 struct End {
     level: f64,
-    /// How often the end has moved out beyond all errors since the level was last above zero.
+    /// Number of moves beyond all errors since the level was last above zero.
     reached: u32,
 }
 
@@ -96,7 +93,8 @@ impl End {
         }
     }
 
-    /// How far beyond all errors the end lies, in typical errors; none where the level still says.
+    /// Returns the distance of the end beyond all errors, in typical errors, or `None` if the level
+    /// is above zero.
     fn reach(self) -> Option<f64> {
         (self.level <= 0.0)
             .then(|| FIRST_REACH_ERRORS * 2.0_f64.powf(f64::from(self.reached.min(80))))
@@ -104,8 +102,9 @@ impl End {
 }
 
 impl Band {
-    /// A band that remembers so many errors, on a scale with these ends. The typical error starts
-    /// at `first` and does not fall below `least`, both above zero and on the scale.
+    /// Creates a band that remembers `remembered` errors, on a scale with these ends. The typical
+    /// error starts at `first` and does not fall below `least`. Both are above zero and on the
+    /// scale.
     #[must_use]
     pub fn new(remembered: usize, ends: (f64, f64), first: f64, least: f64) -> Self {
         let remembered = remembered.max(PRIOR.len());
@@ -126,7 +125,7 @@ impl Band {
         }
     }
 
-    /// The band that a series of this quantity has.
+    /// Creates the band for a series of this quantity.
     #[must_use]
     pub fn of(quantity: Quantity, detail: Detail) -> Self {
         Self::new(
@@ -137,13 +136,14 @@ impl Band {
         )
     }
 
-    /// The typical error lately, on the scale.
+    /// Returns the recent typical error, on the scale.
     #[must_use]
     pub const fn typical_error(&self) -> f64 {
         self.typical
     }
 
-    /// The band around a forecast: `lower <= middle <= upper`, within the ends of the scale.
+    /// Returns the band around a forecast: `lower <= middle <= upper`, within the ends of the
+    /// scale.
     #[must_use]
     pub fn around(&self, forecast: f64) -> Tails {
         let (from, to) = self.ends;
@@ -166,7 +166,7 @@ impl Band {
         }
     }
 
-    /// Takes a forecast of the past, the band that was around it, and the value that came.
+    /// Takes a past forecast, the band that was issued for it, and the actual value.
     pub fn update(&mut self, forecast: f64, issued: Tails, value: f64) {
         self.lower.update(value < issued.lower);
         self.upper.update(value > issued.upper);
@@ -177,18 +177,18 @@ impl Band {
             (ERROR_KEPT * self.typical + (1.0 - ERROR_KEPT) * counted).max(self.least_typical);
     }
 
-    /// By how many values at most each end is missed more often than in one of ten, where bands are
-    /// made `ahead` values before the values that they are held against, at least one.
+    /// Returns the maximum number of values by which each end is missed in excess of one in ten,
+    /// for bands that are issued `ahead` values in advance, at least one.
     #[must_use]
     pub fn extra(&self, ahead: usize) -> f64 {
-        // Each value beyond an end whose level is zero or below moves that end out by twice as
-        // much, until it is at the end of the scale; bands that were made before are still to come.
+        // Each value beyond an end at level zero or below doubles the move of that end, until it
+        // reaches the end of the scale. Bands that were issued before are still to come.
         let width = (self.ends.1 - self.ends.0) / (FIRST_REACH_ERRORS * self.least_typical);
         let growing = width.max(1.0).log2().ceil() + 1.0;
         TAIL_SHARE / STEP + (1.0 - TAIL_SHARE) * (1.0 + growing + ahead as f64)
     }
 
-    /// The error at this share of those remembered, from the least to the greatest.
+    /// Returns the remembered error at this rank, from 0 for the least to 1 for the greatest.
     fn at_rank(&self, share: f64) -> f64 {
         let last = (self.held as usize).saturating_sub(1);
         let place = share * last as f64;
@@ -198,15 +198,14 @@ impl Band {
         error(below) + (place - place.floor()) * (error(above) - error(below))
     }
 
-    /// The error such that a next one like those remembered lies below it with the chance `level`,
-    /// up to one half: of `n` errors the one of rank `level * (n + 1)`, and between two of them in
-    /// proportion.
+    /// Returns the error that a next one lies below with probability `level`, up to one half: of
+    /// `n` errors, the one of rank `level * (n + 1)`, interpolated between neighbours.
     fn quantile(&self, level: f64) -> f64 {
         let held = f64::from(self.held);
         self.at_rank(((level * (held + 1.0) - 1.0) / (held - 1.0)).clamp(0.0, 0.5))
     }
 
-    /// The same from above, with its sign turned.
+    /// Returns the corresponding quantile from above, negated.
     fn mirrored(&self, level: f64) -> f64 {
         let held = f64::from(self.held);
         -self.at_rank(1.0 - ((level * (held + 1.0) - 1.0) / (held - 1.0)).clamp(0.0, 0.5))

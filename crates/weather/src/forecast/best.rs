@@ -1,6 +1,6 @@
-//! The predictor that erred least so far.
+//! The predictor with the least past error.
 
-/// Which error is compared.
+/// Kind of error to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Error {
     /// The mean absolute error.
@@ -9,17 +9,17 @@ pub enum Error {
     Squared,
 }
 
-/// Errors of predictors over the whole past of a series, as the Network Weather Service keeps them:
-/// its forecast is that of the predictor with the least.
+/// Errors of predictors over the whole past of a series, as kept by the Network Weather Service.
+/// Its forecast is that of the predictor with the least error.
 #[derive(Debug, Clone)]
 pub struct BestByPastError {
-    /// Sums of absolute and of squared errors, one pair a predictor.
+    /// Sums of the absolute and of the squared errors, one pair per predictor.
     sums: Box<[(f64, f64)]>,
     count: u64,
 }
 
 impl BestByPastError {
-    /// For so many predictors, none of which has erred yet.
+    /// Creates a record for `experts` predictors without errors.
     #[must_use]
     pub fn new(experts: usize) -> Self {
         Self {
@@ -28,7 +28,7 @@ impl BestByPastError {
         }
     }
 
-    /// Takes what each predictor predicted, and what came.
+    /// Takes the predictions of all predictors, and the actual value.
     pub fn update(&mut self, predicted: &[f32], value: f64) {
         self.count = self.count.saturating_add(1);
         for ((absolute, squared), predicted) in self.sums.iter_mut().zip(predicted) {
@@ -38,7 +38,7 @@ impl BestByPastError {
         }
     }
 
-    /// The index of the predictor with the least error so far: the first of those that are equal.
+    /// Returns the index of the predictor with the least error so far, the first of equal ones.
     #[must_use]
     pub fn best(&self, by: Error) -> usize {
         let error = |sums: &(f64, f64)| match by {
@@ -50,8 +50,8 @@ impl BestByPastError {
             .map_or(0, |(index, _)| index)
     }
 
-    /// The mean error of a predictor so far, on the scale of what was predicted; none before the
-    /// first value.
+    /// Returns the mean error of a predictor so far, on the scale of the predictions, or `None`
+    /// before the first value.
     #[must_use]
     pub fn mean(&self, expert: usize, by: Error) -> Option<f64> {
         let (absolute, squared) = self.sums.get(expert)?;

@@ -1,19 +1,19 @@
-//! How often what was said came true, lately.
+//! Recent coverage of forecast bands.
 
-/// How many outcomes are remembered one by one.
+/// Number of outcomes that are remembered.
 const MAX_OUTCOMES: u64 = 1000;
 const WORDS: usize = MAX_OUTCOMES.div_ceil(64) as usize;
 
-/// Which of the last 1,000 values fell into the bands that were forecast for them.
+/// Record of which of the last 1,000 values fell into the bands that were forecast for them.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Coverage {
-    /// A bit an outcome, in a ring.
+    /// One bit per outcome, in a ring.
     held: [u64; WORDS],
     count: u64,
 }
 
 impl Coverage {
-    /// Notes an outcome: whether the value fell into the band.
+    /// Records whether a value fell into its band.
     pub fn note(&mut self, held: bool) {
         let at = self.count % MAX_OUTCOMES;
         if let Some(word) = self.held.get_mut((at / 64) as usize) {
@@ -23,14 +23,14 @@ impl Coverage {
         self.count = self.count.saturating_add(1);
     }
 
-    /// How many outcomes there were in all.
+    /// Returns the total number of outcomes.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The share of the last `outcomes` values, at most 1,000, that fell into their bands; none
-    /// before there were as many.
+    /// Returns the share of the last `outcomes` values, at most 1,000, that fell into their bands.
+    /// Returns `None` before there were as many.
     #[must_use]
     pub fn over_last(&self, outcomes: u64) -> Option<f64> {
         if outcomes == 0 || outcomes > MAX_OUTCOMES || self.count < outcomes {
@@ -54,7 +54,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_is_the_share_of_the_last_outcomes(outcomes in prop::collection::vec(any::<bool>(), 0..2300)) {
+        fn coverage_is_the_share_of_the_last_outcomes(
+            outcomes in prop::collection::vec(any::<bool>(), 0..2300),
+        ) {
             let mut coverage = Coverage::default();
             outcomes.iter().for_each(|held| coverage.note(*held));
             for last in [1, 100, 1000] {
@@ -67,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_share() {
+    fn coverage_of_no_outcomes_is_unknown() {
         let mut coverage = Coverage::default();
         coverage.note(true);
         assert_eq!(coverage.over_last(0), None);

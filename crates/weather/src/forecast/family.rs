@@ -6,9 +6,9 @@ use super::predictor::{
     SlidingMean, SlidingMedian, Trend, TrimmedMean,
 };
 
-/// The windows of a full family, in samples.
+/// Window sizes of a full family, in samples.
 const WINDOWS: &[usize] = &[5, 11, 21, 31, 51];
-/// The windows of a small one.
+/// Window sizes of a small family.
 const SMALL_WINDOWS: &[usize] = &[5, 11, 21];
 /// Gains of exponential smoothing.
 const GAINS: [f64; 6] = [0.05, 0.1, 0.2, 0.3, 0.5, 0.75];
@@ -58,23 +58,23 @@ impl Expert {
     }
 }
 
-/// Predictors of one series, and what each predicts.
+/// The predictors of one series, with their predictions.
 #[derive(Debug, Clone)]
 pub struct Family {
     past: Windows,
     experts: Box<[Expert]>,
-    /// What each predicts for the next value.
+    /// Prediction of each for the next value.
     predicted: Box<[f32]>,
     names: &'static [&'static str],
 }
 
 impl Family {
-    /// The largest number of predictors that a family has.
+    /// Maximum number of predictors in a family.
     pub const MAX: usize = 21;
 
-    /// Last value, running mean, means and medians of 5, 11, 21 and 51 values, trimmed means of 31
-    /// and 51, exponential smoothing with six gains, a damped trend, and mean and median of
-    /// adaptive windows of 5 to 51.
+    /// Creates the full family: last value, running mean, means and medians of 5, 11, 21 and 51
+    /// values, trimmed means of 31 and 51, exponential smoothing with six gains, a damped trend,
+    /// and mean and median of adaptive windows of 5 to 51.
     #[must_use]
     pub fn full() -> Self {
         let mut experts = vec![
@@ -95,8 +95,8 @@ impl Family {
         Self::of(WINDOWS, experts, &NAMES)
     }
 
-    /// Last value, running mean, median of 5, means of 5 and 21, trimmed mean of 21, and
-    /// exponential smoothing with three gains.
+    /// Creates the small family: last value, running mean, median of 5, means of 5 and 21, trimmed
+    /// mean of 21, and exponential smoothing with three gains.
     #[must_use]
     pub fn small() -> Self {
         let experts = vec![
@@ -122,7 +122,7 @@ impl Family {
         }
     }
 
-    /// Takes the newest value, which must be finite, and has each predictor predict the next one.
+    /// Takes the newest value, which must be finite, and updates all predictions of the next one.
     pub fn update(&mut self, value: f64) {
         self.past.push(value as f32);
         for (expert, predicted) in self.experts.iter_mut().zip(&mut self.predicted) {
@@ -131,14 +131,14 @@ impl Family {
         }
     }
 
-    /// What each predicts for the next value, in the order of [`Family::names`]; zeros before the
-    /// first.
+    /// Returns the predictions of the next value, in the order of [`Family::names`]; zeros before
+    /// the first value.
     #[must_use]
     pub fn predicted(&self) -> &[f32] {
         &self.predicted
     }
 
-    /// The names of the predictors.
+    /// Returns the names of the predictors.
     #[must_use]
     pub const fn names(&self) -> &'static [&'static str] {
         self.names

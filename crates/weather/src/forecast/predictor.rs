@@ -1,19 +1,19 @@
-//! The predictors of the Network Weather Service, each by itself.
+//! The individual predictors of the Network Weather Service.
 
 use super::Windows;
 
-/// Predicts the next value of a series from those before. Each keeps a bounded number of bytes and
-/// takes a bounded time a value.
+/// Predictor of the next value of a series from those before. Each uses bounded memory, and bounded
+/// time per value.
 pub trait Predictor {
-    /// Takes the newest value, which `past` holds already. Before, [`Predictor::predict`] predicted
-    /// it.
+    /// Takes the newest value, which is the last one in `past`. The last [`Predictor::predict`] was
+    /// for it.
     fn update(&mut self, value: f64, past: &Windows);
 
-    /// The value to expect next; zero before the first.
+    /// Returns the prediction of the next value; zero before the first.
     fn predict(&self, past: &Windows) -> f64;
 }
 
-/// The value that was last.
+/// Predicts the last value.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LastValue(f64);
 
@@ -27,7 +27,7 @@ impl Predictor for LastValue {
     }
 }
 
-/// The mean of all values so far.
+/// Predicts the mean of all values so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RunningMean {
     mean: f64,
@@ -45,10 +45,10 @@ impl Predictor for RunningMean {
     }
 }
 
-/// The mean of a window.
+/// Predicts the mean of a window.
 #[derive(Debug, Clone, Copy)]
 pub struct SlidingMean {
-    /// Its index among the windows.
+    /// Index of the window.
     pub window: usize,
 }
 
@@ -60,10 +60,10 @@ impl Predictor for SlidingMean {
     }
 }
 
-/// The median of a window.
+/// Predicts the median of a window.
 #[derive(Debug, Clone, Copy)]
 pub struct SlidingMedian {
-    /// Its index among the windows.
+    /// Index of the window.
     pub window: usize,
 }
 
@@ -75,10 +75,10 @@ impl Predictor for SlidingMedian {
     }
 }
 
-/// The mean of a window without three tenths of its values at either end.
+/// Predicts the mean of a window without three tenths of its values at either end.
 #[derive(Debug, Clone, Copy)]
 pub struct TrimmedMean {
-    /// Its index among the windows.
+    /// Index of the window.
     pub window: usize,
 }
 
@@ -90,7 +90,8 @@ impl Predictor for TrimmedMean {
     }
 }
 
-/// The newest value and the forecast before it, in the proportion of `gain` to the rest of one.
+/// Predicts by exponential smoothing: the newest value, weighted by `gain`, and the previous
+/// forecast, weighted by the rest.
 #[derive(Debug, Clone, Copy)]
 pub struct ExponentialSmoothing {
     gain: f64,
@@ -98,7 +99,7 @@ pub struct ExponentialSmoothing {
 }
 
 impl ExponentialSmoothing {
-    /// With this gain, above 0 and up to 1.
+    /// Creates the predictor with a gain above 0 and up to 1.
     #[must_use]
     pub const fn new(gain: f64) -> Self {
         Self { gain, level: None }
@@ -116,8 +117,8 @@ impl Predictor for ExponentialSmoothing {
     }
 }
 
-/// Exponential smoothing of the value and of its slope (Holt 1957). The slope is damped, so a
-/// forecast never runs away.
+/// Predicts by exponential smoothing of the value and of its slope (Holt 1957). The slope is
+/// damped, so a forecast never diverges.
 #[derive(Debug, Clone, Copy)]
 pub struct Trend {
     gain: f64,
@@ -127,10 +128,10 @@ pub struct Trend {
 }
 
 impl Trend {
-    /// What is left of a slope after a step (Gardner, McKenzie 1985).
+    /// Factor of the slope per step (Gardner, McKenzie 1985).
     const DAMPING: f64 = 0.9;
 
-    /// With these gains of the value and of the slope, above 0 and up to 1.
+    /// Creates the predictor with gains of the value and of the slope, above 0 and up to 1.
     #[must_use]
     pub const fn new(gain: f64, slope_gain: f64) -> Self {
         Self {
@@ -160,24 +161,25 @@ impl Predictor for Trend {
     }
 }
 
-/// Which window to use: it moves to the neighbour that would have erred less.
+/// Choice of a window. It moves to the neighbour that would have erred less.
 #[derive(Debug, Clone, Copy, Default)]
 struct Ladder {
     window: u8,
-    /// Values since it moved.
+    /// Number of values since the last move.
     stayed: u8,
-    /// Of the window below, the one in use, and the one above.
+    /// Errors of the window below, the one in use, and the one above.
     errors: [f32; 3],
 }
 
 impl Ladder {
-    /// What is kept of past errors at each step, so that one value alone moves nothing.
+    /// Weight of past errors at each step, so that one value alone does not cause a move.
     const ERROR_WEIGHT_KEPT: f32 = 0.9;
 
-    /// It stays for so many values after a move: of its new neighbours nothing is known.
+    /// Minimum number of values between moves, because the errors of the new neighbours are
+    /// unknown.
     const MIN_VALUES_BETWEEN_MOVES: u8 = 5;
 
-    /// Takes what the window below, the one in use, and the one above predicted.
+    /// Takes the predictions of the window below, the one in use, and the one above.
     fn update(&mut self, value: f64, predicted: [f64; 3], windows: usize) {
         for (error, predicted) in self.errors.iter_mut().zip(predicted) {
             *error = Self::ERROR_WEIGHT_KEPT * *error + (value - predicted).abs() as f32;
@@ -197,7 +199,7 @@ impl Ladder {
         };
         self.window = moved;
         self.stayed = 0;
-        // What is known of the neighbours is known of other windows now.
+        // The errors of the neighbours belong to other windows now.
         self.errors = [0.0; 3];
     }
 
@@ -207,15 +209,15 @@ impl Ladder {
     }
 }
 
-/// The mean of a window whose size adapts: it moves to the next smaller or larger one that would
-/// have erred less.
+/// Predicts the mean of a window of adaptive size. It moves to the next smaller or larger one that
+/// would have erred less.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMean {
     ladder: Ladder,
     predicted: [f32; 3],
 }
 
-/// The median of a window whose size adapts in the same way.
+/// Predicts the median of a window of adaptive size, chosen in the same way.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AdaptiveMedian {
     ladder: Ladder,

@@ -1,4 +1,4 @@
-//! Whether copies took as long as was promised.
+//! Scores of promised copy times.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -6,32 +6,32 @@ use thiserror::Error;
 use super::{Coverage, LEVELS};
 use crate::Quantiles;
 
-/// How a copy ended of which a finishing time was promised.
+/// End of a copy with a promised finishing time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ending {
     /// It took so many seconds.
     Took(f64),
-    /// It was given up, or is still under way, after so many seconds.
+    /// It was abandoned, or is still running, after so many seconds.
     MoreThan(f64),
 }
 
-/// Why a promise is not scored.
+/// Reason why a promise is not scored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum NotScored {
-    /// A time must be finite and above zero.
+    /// The time is not finite and above zero: leave out such copies.
     #[error("a copy took a time that is not above zero and finite: leave such copies out")]
     Time,
-    /// What was promised must be finite, above zero and in order.
+    /// The promise is not finite, above zero and in order.
     #[error("what was promised is not three times above zero in order: it cannot be scored")]
     Promise,
 }
 
-/// What was promised of copies, held against what they took. All times are in seconds from the
-/// start of the copy.
+/// Comparison of promised with actual copy times. All times are in seconds from the start of the
+/// copy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Ledger {
     coverage: Coverage,
-    /// How many were over by each of the three times.
+    /// Number of copies that finished by each of the three times.
     by: [u64; 3],
     within: u64,
     scored: u64,
@@ -41,35 +41,35 @@ pub struct Ledger {
     pinballs: u64,
 }
 
-/// The score of promises so far.
+/// Score of the promises so far.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// How many promises could be scored.
+    /// Number of scored promises.
     pub scored: u64,
-    /// How many copies were given up before it was clear whether they would have kept their time.
+    /// Number of copies that were abandoned before it was clear if they would meet their time.
     pub undecided: u64,
-    /// The share that took between p10 and p90; eight in ten are asked.
+    /// Share of copies that took between p10 and p90; the target is eight in ten.
     pub within: Option<f64>,
-    /// The same of the last 100.
+    /// The same for the last 100.
     pub within_100: Option<f64>,
-    /// The same of the last 1,000.
+    /// The same for the last 1,000.
     pub within_1000: Option<f64>,
-    /// The share that was over by p10, by p50 and by p90.
+    /// Shares that finished by p10, by p50 and by p90.
     pub over_by: Option<[f64; 3]>,
-    /// The Brier score of the three statements "over by then", with chances of a tenth, a half and
-    /// nine tenths; lower is better, and 0.143 is what calibrated promises have.
+    /// Brier score of the three predictions "finished by then" with probabilities of a tenth, a
+    /// half and nine tenths. Lower is better; calibrated promises have 0.143.
     pub brier: Option<f64>,
-    /// The mean pinball loss of the three times, in natural logarithms of seconds: 0.1 is a promise
-    /// that is off by some tens of per cent.
+    /// Mean pinball loss of the three times, in natural logarithms of seconds. At 0.1, promises are
+    /// off by some tens of per cent.
     pub pinball: Option<f64>,
 }
 
 impl Ledger {
-    /// Scores a promise. A copy that was given up after its p90 has broken it; one that was given
-    /// up before has decided nothing.
+    /// Scores a promise. A copy that was abandoned after its p90 has broken it; one that was
+    /// abandoned earlier leaves it undecided.
     ///
     /// # Errors
-    /// The times make no sense; nothing is noted then.
+    /// [`NotScored`] if the times are invalid; then nothing is recorded.
     pub fn settle(&mut self, promised: Quantiles, ending: Ending) -> Result<(), NotScored> {
         let times = [promised.p10, promised.p50, promised.p90];
         if !times.iter().all(|time| possible(*time)) || !times.is_sorted() {
@@ -94,7 +94,7 @@ impl Ledger {
             *by += over as u64;
             self.brier += (over - level).powi(2) / 3.0;
         }
-        // How far beyond its p90 a copy would have come nobody knows: only its breach is scored.
+        // An abandoned copy's distance beyond its p90 is unknown, so only the breach is scored.
         if let Ending::Took(seconds) = ending {
             self.pinballs += 1;
             for (time, level) in times.into_iter().zip(LEVELS) {
@@ -105,7 +105,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The score so far.
+    /// Returns the score so far.
     #[must_use]
     pub fn report(&self) -> Report {
         let of = |sum: f64, count: u64| (count > 0).then(|| sum / count as f64);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_were_given_up_count_once_they_broke_their_time() {
+    fn abandoned_copies_count_once_they_exceed_p90() {
         let mut ledger = Ledger::default();
         ledger.settle(PROMISED, Ending::MoreThan(3.0)).unwrap();
         assert_eq!((ledger.report().scored, ledger.report().undecided), (0, 1));
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promise_that_is_kept_exactly_loses_nothing_and_a_far_one_much() {
+    fn pinball_loss_is_zero_for_exact_promises() {
         let of = |seconds| {
             let mut ledger = Ledger::default();
             ledger
@@ -180,13 +180,18 @@ mod tests {
             ledger.report().pinball.unwrap()
         };
         assert_eq!(of(2.0), 0.0);
-        // As far off to either side, by the mean of levels that lie evenly about one half.
+        // Equally far off to either side, for levels that are symmetric about one half.
         assert!((of(4.0) - of(1.0)).abs() < 1e-9 && of(4.0) > 0.3);
     }
 
     proptest! {
         #[test]
-        fn nothing_breaks_the_ledger(promises in prop::collection::vec((any::<[f64; 3]>(), any::<f64>(), any::<bool>()), 0..50)) {
+        fn nothing_breaks_the_ledger(
+            promises in prop::collection::vec(
+                (any::<[f64; 3]>(), any::<f64>(), any::<bool>()),
+                0..50,
+            ),
+        ) {
             let mut ledger = Ledger::default();
             for ([p10, p50, p90], seconds, over) in promises {
                 let before = ledger.report();

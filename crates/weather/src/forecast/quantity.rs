@@ -1,38 +1,38 @@
-//! What is forecast, in which unit, within which range, and on which scale errors are measured.
+//! Forecast quantities: the unit and range of each, and the scale on which its errors are measured.
 
 use serde::{Deserialize, Serialize};
 
-/// Rates below this, in bit/s, carry no bulk data, and are hardly distinguished from none: the
-/// logarithmic scale becomes linear there. With a smaller one, an outage is so far from any rate
-/// that its error outweighs all others for long.
+/// Rate in bit/s at which the logarithmic scale becomes linear. Lower rates carry no bulk data, and
+/// hardly differ from none. With a smaller value, an outage would be so far from any rate that its
+/// error outweighed all others for long.
 const SMALLEST_RATE: f64 = 1e5;
 
 /// A quantity of a path.
 ///
 /// Forecasts are made on a scale of the quantity's own, on which an error means the same
 /// everywhere: a rate that is off by a tenth is off by as much at 1 Mbit/s as at 10 Gbit/s. Medians
-/// and quantiles are the same on any scale; means are not. On made-up series the scales were within
-/// a per cent of plain values in mean absolute error, and better for losses; what speaks for them
-/// is that a series may change by orders of magnitude and its band still means something.
+/// and quantiles are the same on any scale; means are not. On synthetic series, the scales were
+/// within a per cent of plain values in mean absolute error, and better for losses. Their advantage
+/// is that the band of a series stays meaningful when the series changes by orders of magnitude.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Quantity {
-    /// What a transfer can have of the path, in bit/s. On a logarithmic scale, linear below 100
-    /// kbit/s, so that an outage has a place on it.
+    /// Rate that is available to a transfer on the path, in bit/s. The scale is logarithmic, and
+    /// linear below 100 kbit/s, so that it includes an outage.
     Rate,
-    /// A time, such as the round trip or its spread, in seconds, above zero. On a logarithmic
-    /// scale.
+    /// A time above zero, such as the round trip or its spread, in seconds. The scale is
+    /// logarithmic.
     RoundTrip,
-    /// The share of packets that are lost, 0 to 1. On the scale of square roots, where a count's
-    /// standard deviation hardly depends on its mean (Bartlett 1936).
+    /// Share of lost packets, 0 to 1. The scale is that of square roots, on which the standard
+    /// deviation of a count hardly depends on its mean (Bartlett 1936).
     Loss,
 }
 
 impl Quantity {
-    /// All of them.
+    /// All quantities.
     pub const ALL: [Self; 3] = [Self::Rate, Self::RoundTrip, Self::Loss];
 
-    /// The least and the greatest value that a sample may have, in the quantity's unit.
+    /// Returns the least and the greatest value of a sample, in the quantity's unit.
     #[must_use]
     pub const fn range(self) -> (f64, f64) {
         match self {
@@ -42,7 +42,7 @@ impl Quantity {
         }
     }
 
-    /// Where a value stands on the quantity's scale. Values beyond the range stand at its end.
+    /// Converts a value to the quantity's scale. Values beyond the range are clamped.
     #[must_use]
     pub fn to_scale(self, value: f64) -> f64 {
         let (least, most) = self.range();
@@ -54,7 +54,7 @@ impl Quantity {
         }
     }
 
-    /// The value at a place of the scale: finite, and within the range.
+    /// Converts a point of the scale to a value, which is finite and within the range.
     #[must_use]
     pub fn from_scale(self, place: f64) -> f64 {
         let (from, to) = self.scale();
@@ -68,15 +68,15 @@ impl Quantity {
         value.clamp(least, most)
     }
 
-    /// The ends of the scale.
+    /// Returns the ends of the scale.
     #[must_use]
     pub fn scale(self) -> (f64, f64) {
         let (least, most) = self.range();
         (self.to_scale(least), self.to_scale(most))
     }
 
-    /// The typical error, on the scale, of a series of which nothing is known yet: a factor of 1.3,
-    /// and a tenth of a per cent of loss where there was none.
+    /// Returns the initial typical error of a series, on the scale: a factor of 1.3, or a tenth of
+    /// a per cent of loss where there was none.
     #[must_use]
     pub(super) const fn first_error(self) -> f64 {
         match self {
@@ -85,8 +85,8 @@ impl Quantity {
         }
     }
 
-    /// Errors below this, on the scale, are not distinguished: a thousandth of a rate or time, a
-    /// millionth of loss.
+    /// Returns the error on the scale below which errors are not distinguished: a thousandth of a
+    /// rate or time, a millionth of loss.
     #[must_use]
     pub(super) const fn least_error(self) -> f64 {
         1e-3
@@ -101,7 +101,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_value_comes_back_and_none_leaves_the_range(share in 0.0..=1.0_f64, place: f64) {
+        fn values_round_trip_through_the_scale_within_range(share in 0.0..=1.0_f64, place: f64) {
             for quantity in Quantity::ALL {
                 let (from, to) = quantity.scale();
                 let value = quantity.from_scale(from + share * (to - from));

@@ -1,4 +1,4 @@
-//! What was measured, and which of it counts.
+//! Samples, and the filter that decides which of them count.
 
 use thiserror::Error;
 
@@ -7,28 +7,27 @@ use super::Quantity;
 /// Microseconds since an epoch that all samples of a series share.
 pub type Moment = i64;
 
-/// So many samples in a row that are late, each later than the one before, are a clock that was set
-/// back: the series goes on from them.
+/// Number of consecutive late samples, each newer than the one before, that are taken as a clock
+/// that was set back. The series resumes from them.
 const CLOCK_STEP_SAMPLES: u8 = 8;
 
-/// An interval counts towards the typical one with at most so many times that.
+/// Maximum interval that enters the typical one, in typical intervals.
 const MAX_INTERVAL_GROWTH: f64 = 4.0;
 
-/// One measurement of one quantity of one path. Under which conditions it was made (size, streams,
-/// congestion control) distinguishes series: what was measured under other conditions belongs to
-/// another series.
+/// One measurement of one quantity of one path. Each combination of conditions (size, streams,
+/// congestion control) has its own series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
-    /// When.
+    /// Time of the measurement.
     pub at: Moment,
-    /// What, in the quantity's unit.
+    /// Value in the quantity's unit.
     pub value: f64,
-    /// What it says of the quantity.
+    /// Relation of the value to the quantity.
     pub bound: Bound,
 }
 
 impl Sample {
-    /// A value that was measured.
+    /// Creates a sample of an exact value.
     #[must_use]
     pub const fn exact(at: Moment, value: f64) -> Self {
         Self {
@@ -38,7 +37,7 @@ impl Sample {
         }
     }
 
-    /// A lower bound.
+    /// Creates a sample of a lower bound.
     #[must_use]
     pub const fn at_least(at: Moment, value: f64) -> Self {
         Self {
@@ -49,48 +48,48 @@ impl Sample {
     }
 }
 
-/// What a sample says of the quantity.
+/// Relation of a sample to the quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
     /// The quantity had this value.
     Exact,
-    /// It had this value or a greater one: the rate of a flow that its application or its window
-    /// held back is no more than a lower bound of what the path had to offer.
+    /// The quantity had this value or a greater one. For example, the rate of a flow that its
+    /// application or window limited is a lower bound of what the path offered.
     AtLeast,
 }
 
-/// Why a sample does not count.
+/// Reason why a sample does not count.
 #[derive(Debug, Clone, Copy, PartialEq, Error)]
 pub enum Rejected {
-    /// It is not a number, or infinite.
+    /// The value is not a number, or infinite: leave out such samples.
     #[error("the value is not a finite number: leave such samples out")]
     NotFinite,
-    /// No such quantity has this value.
+    /// The value is outside the quantity's range.
     #[error("the value {value} is outside of {least} to {most}: check its unit")]
     OutOfRange {
         /// The value.
         value: f64,
-        /// The least that there can be.
+        /// Minimum of the range.
         least: f64,
-        /// The greatest that there can be.
+        /// Maximum of the range.
         most: f64,
     },
-    /// There is a sample of that moment already, whatever its value.
+    /// There is already a sample of that moment, whatever its value.
     #[error("there is a sample of this moment already")]
     Duplicate,
-    /// The series has gone on since.
+    /// The sample is older than the newest one.
     #[error("the sample is {by_us} us older than the newest one: series go forward only")]
     Late {
-        /// By how much, in microseconds.
+        /// Age relative to the newest sample, in microseconds.
         by_us: i64,
     },
 }
 
-/// The time of a series: which samples are new, and how far apart they typically are.
+/// Timeline of a series: accepts new samples, and tracks their typical interval.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Intake {
     newest: Option<Moment>,
-    /// The typical time between samples, in microseconds; zero while it is not known.
+    /// Typical time between samples, in microseconds; zero while it is unknown.
     interval: f32,
     late: Moment,
     late_in_row: u8,
@@ -106,11 +105,11 @@ impl Intake {
         }
     }
 
-    /// Checks a sample. What is accepted is the newest from now on; gives how many typical
-    /// intervals have passed since the one before, at least one.
+    /// Checks a sample and makes it the newest. Returns the time since the previous one, in typical
+    /// intervals, at least one.
     ///
     /// # Errors
-    /// The sample does not count: see [`Rejected`].
+    /// [`Rejected`] if the sample does not count.
     pub(super) fn take(&mut self, quantity: Quantity, sample: Sample) -> Result<f64, Rejected> {
         let Sample { at, value, .. } = sample;
         if !value.is_finite() {
@@ -136,7 +135,7 @@ impl Intake {
                     by_us: newest.saturating_sub(at),
                 });
             }
-            // The interval to a moment of another clock says nothing.
+            // The interval to a moment of another clock is meaningless.
             self.accept(at);
             return Ok(1.0);
         }
@@ -157,7 +156,7 @@ impl Intake {
         self.late_in_row = 0;
     }
 
-    /// How many typical intervals lie between the newest sample and `at`: at least one.
+    /// Returns the time from the newest sample to `at`, in typical intervals, at least one.
     pub(super) fn steps(&self, at: Moment) -> f64 {
         match self.newest {
             Some(newest) if self.interval > 0.0 => {

@@ -1,4 +1,4 @@
-//! One quantity of one path: samples in, forecasts out.
+//! A series of samples of one quantity of one path, and its forecasts.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,34 +7,33 @@ use super::sample::Intake;
 use super::{Band, Bound, Coverage, Family, FixedShare, Moment, Quantity, Rejected, Sample, Tails};
 use crate::Quantiles;
 
-/// How many samples ahead forecasts are made: the next one, and the eighth.
+/// Horizons of forecasts, in samples: the next one, and the eighth.
 pub const HORIZONS: [usize; 2] = [1, 8];
 
-/// The learning rate of the mixture, for losses between 0 and 1. This, the share and the reach of
-/// what counts were chosen on made-up series with seeds below 1000; half or twice as much of any
+/// Learning rate of the mixture, for losses between 0 and 1. This rate, `SHARE` and
+/// `MAX_COUNTED_ERROR` were tuned on synthetic series with seeds below 1000. Half or twice of any
 /// changes errors by about a per cent.
 const LEARNING_RATE: f64 = 2.0;
 
-/// The share of weight that is spread after each sample.
+/// Share of the weight that is spread after each sample.
 const SHARE: f64 = 0.005;
 
-/// What experts say, and what comes, counts up to so many typical errors away from the mixture: a
+/// Maximum distance from the mixture, in typical errors, at which predictions and values count. A
 /// loss of one is twice that.
 const MAX_COUNTED_ERROR: f64 = 8.0;
 
-/// After a gap, weights have drawn near to each other as after so many samples at most.
+/// Maximum number of samples that a gap counts for, when weights move closer to each other.
 const MAX_GAP_STEPS: f64 = 64.0;
 
-/// Gaps shorter than this, in typical intervals, are none.
+/// Minimum length of a gap, in typical intervals.
 const GAP_INTERVALS: f64 = 4.0;
 
-/// How much a series remembers.
+/// Amount of state of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Detail {
     /// All predictors, the last 128 errors, every horizon.
     Full,
-    /// Nine predictors, the last 64 errors, the next sample only: for where there are very many
-    /// series.
+    /// Nine predictors, the last 64 errors, the next sample only. For very many series.
     Compact,
 }
 
@@ -54,24 +53,23 @@ impl Detail {
     }
 }
 
-/// What to expect of a quantity.
+/// A forecast of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
-    /// The value to expect, in the quantity's unit: monotone, finite, and within the quantity's
-    /// range.
+    /// Expected value in the quantity's unit: ordered, finite, and within the quantity's range.
     pub quantiles: Quantiles,
-    /// How many samples ahead: one is the next.
+    /// Horizon in samples; one is the next sample.
     pub ahead: usize,
-    /// How many samples of the series count.
+    /// Number of samples of the series that count.
     pub samples: u64,
-    /// The share of the last 100 values that fell between the p10 and the p90 that had been
-    /// forecast for them; none before there were as many.
+    /// Share of the last 100 values that fell between their forecast p10 and p90. `None` before
+    /// there were as many.
     pub coverage_100: Option<f64>,
-    /// The same of the last 1,000.
+    /// The same for the last 1,000.
     pub coverage_1000: Option<f64>,
 }
 
-/// Samples of one quantity of one path, as much of them as forecasts need.
+/// Samples of one quantity of one path, reduced to what forecasts need.
 #[derive(Debug, Clone)]
 pub struct Series {
     quantity: Quantity,
@@ -84,12 +82,12 @@ pub struct Series {
     horizons: Box<[Horizon]>,
 }
 
-/// What is predicted for the next sample, on the quantity's scale.
+/// Prediction of the next sample, on the quantity's scale.
 #[derive(Debug, Clone, Copy, Default)]
 struct Next {
-    /// By the mixture.
+    /// Prediction of the mixture.
     forecast: f64,
-    /// What experts predict counts as far as `counted` from here.
+    /// Centre of the predictions; those further away than `counted` are clamped.
     centre: f64,
     counted: f64,
 }
@@ -99,7 +97,7 @@ struct Next {
 struct Horizon {
     band: Band,
     coverage: Coverage,
-    /// What was said of the samples to come, oldest in the place that is next.
+    /// Forecasts of the samples to come, in a ring; the oldest is at `next`.
     issued: Box<[Option<Issued>]>,
     next: u32,
 }
@@ -111,7 +109,7 @@ struct Issued {
 }
 
 impl Series {
-    /// A series without samples.
+    /// Creates a series without samples.
     #[must_use]
     pub fn new(quantity: Quantity, detail: Detail) -> Self {
         let family = match detail {
@@ -137,19 +135,19 @@ impl Series {
         }
     }
 
-    /// What the series is of.
+    /// Returns the quantity.
     #[must_use]
     pub const fn quantity(&self) -> Quantity {
         self.quantity
     }
 
-    /// How many samples count.
+    /// Returns the number of samples that count.
     #[must_use]
     pub const fn samples(&self) -> u64 {
         self.samples
     }
 
-    /// The moment of the newest sample.
+    /// Returns the time of the newest sample.
     #[must_use]
     pub const fn newest(&self) -> Option<Moment> {
         self.intake.newest()
@@ -157,12 +155,12 @@ impl Series {
 
     /// Takes a sample.
     ///
-    /// A lower bound counts as a value for the predictors where it is above what was expected, and
-    /// is else left to the weights alone: whoever predicted less than there was at least has erred.
-    /// It is never held against a band, as nobody knows where the value was.
+    /// The predictors treat a lower bound as a value if it is above the expectation. Otherwise it
+    /// only changes the weights: an expert that predicted less has erred. It is never compared with
+    /// a band, because the actual value is unknown.
     ///
     /// # Errors
-    /// The sample does not count: it is no value of the quantity, or not newer than the newest.
+    /// [`Rejected`] if it is not a value of the quantity, or not newer than the newest.
     pub fn observe(&mut self, sample: Sample) -> Result<(), Rejected> {
         let steps = self.intake.take(self.quantity, sample)?;
         let value = self.quantity.to_scale(sample.value);
@@ -182,7 +180,7 @@ impl Series {
         Ok(())
     }
 
-    /// Holds what was predicted against what came.
+    /// Compares the predictions with the actual value.
     fn judge(&mut self, value: f64, exact: bool) {
         let Next {
             centre, counted, ..
@@ -191,8 +189,8 @@ impl Series {
         let came = near(value);
         let losses = self.family.predicted().iter().map(|predicted| {
             let less = came - near(f64::from(*predicted));
-            // Of a lower bound, only less than it is an error. Both losses are convex, so the
-            // mixture's is no greater than their mean.
+            // For a lower bound, only predictions below it are errors. Both losses are convex, so
+            // the loss of the mixture is no greater than their mean.
             (if exact { less.abs() } else { less.max(0.0) }) / (2.0 * counted)
         });
         self.mixture.update(losses);
@@ -208,7 +206,7 @@ impl Series {
         }
     }
 
-    /// Works out what comes next.
+    /// Predicts the next sample.
     fn predict(&mut self) {
         let (from, to) = self.quantity.scale();
         let predicted = || {
@@ -235,14 +233,14 @@ impl Series {
         }
     }
 
-    /// What to expect of the next sample; none before the first.
+    /// Returns the forecast of the next sample, or `None` before the first.
     #[must_use]
     pub fn forecast(&self) -> Option<Forecast> {
         self.issued(self.horizons.first()?)
     }
 
-    /// What to expect at a moment: of so many samples ahead as lie between at the pace of the
-    /// series, as far as the series has such a horizon.
+    /// Returns the forecast for a moment. It uses the horizon that reaches it at the typical
+    /// interval of the series, or else the longest.
     #[must_use]
     pub fn forecast_at(&self, moment: Moment) -> Option<Forecast> {
         let steps = self.intake.steps(moment).round();
@@ -277,15 +275,16 @@ impl Series {
         })
     }
 
-    /// The predictor that erred least so far, and what it predicts, in the quantity's unit; none
-    /// before the first sample.
+    /// Returns the predictor with the least error so far and its prediction, in the quantity's
+    /// unit. Returns `None` before the first sample.
     #[must_use]
     pub fn best(&self, by: Error) -> Option<(&'static str, f64)> {
         let index = self.best.best(by);
         self.predictions().nth(index)
     }
 
-    /// What each predictor predicts, in the quantity's unit; nothing before the first sample.
+    /// Returns the predictions of all predictors, in the quantity's unit; none before the first
+    /// sample.
     pub fn predictions(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let names = self.family.names().iter().copied();
         let predicted = self.family.predicted().iter();
@@ -294,14 +293,14 @@ impl Series {
             .take(if self.samples == 0 { 0 } else { usize::MAX })
     }
 
-    /// What the mixture predicts, in the quantity's unit, without the correction that the errors so
-    /// far call for; none before the first sample.
+    /// Returns the prediction of the mixture in the quantity's unit, without the correction by past
+    /// errors. Returns `None` before the first sample.
     #[must_use]
     pub fn mixture(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.quantity.from_scale(self.next.forecast))
     }
 
-    /// The bytes that the series takes in memory, without the allocator's own.
+    /// Returns the memory of the series in bytes, without the allocator's overhead.
     #[must_use]
     pub fn state_bytes(&self) -> usize {
         let horizon = |horizon: &Horizon| horizon.band.heap_bytes() + size_of_val(&*horizon.issued);
@@ -315,8 +314,7 @@ impl Series {
 }
 
 impl Horizon {
-    /// What was said of the sample that has come, if so many samples ago there was something to
-    /// say.
+    /// Returns the forecast that was issued for the sample that has arrived, if there was one.
     fn due(&self) -> Option<Issued> {
         self.issued.get(self.next as usize).copied().flatten()
     }
@@ -327,7 +325,7 @@ impl Horizon {
         self.band.update(issued.forecast, issued.tails, value);
     }
 
-    /// Says something of the sample that is as far ahead as the horizon.
+    /// Issues a forecast for the sample at the horizon.
     fn issue(&mut self, forecast: f64) {
         let tails = self.band.around(forecast);
         if let Some(place) = self.issued.get_mut(self.next as usize) {

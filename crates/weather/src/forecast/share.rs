@@ -1,21 +1,22 @@
-//! Predictors mixed by fixed share.
+//! Mixture of predictors by fixed share.
 
-/// Weights of experts by *fixed share* (Herbster, Warmuth 1998): after each step the weight of an
-/// expert falls with its loss, and a fixed share of all weight is spread evenly again, so that an
-/// expert that was bad for long counts soon after it has become good.
+/// Weights of experts by *fixed share* (Herbster, Warmuth 1998). After each step, the weight of an
+/// expert falls with its loss, and a fixed share of all weight is spread evenly. So an expert that
+/// was bad for long counts again soon after it has become good.
 ///
-/// **Bound.** Let `N` be the experts, `rate` the learning rate, `share` what is spread after each
-/// step, and let all losses lie in 0 to 1. Then for every sequence of losses, whoever chose them,
-/// over `n` steps, the loss of the mixture (the weighted mean of the experts' losses) exceeds that
-/// of any sequence of experts with `m` switches, also the best one in hindsight, by no more than
+/// **Bound.** Let `N` be the number of experts, `rate` the learning rate, `share` what is spread
+/// after each step, and let all losses lie in 0 to 1. The loss of the mixture is the weighted mean
+/// of the experts' losses. Over `n` steps of any losses, even adversarial ones, compare it with any
+/// sequence of experts with `m` switches, even the best one in hindsight. It exceeds that
+/// sequence's loss by at most
 ///
 /// ```text
 /// (ln N + m ln(N / share) + (n - 1 - m) ln(1 / (1 - share))) / rate + n rate / 8
 /// ```
 ///
-/// (Cesa-Bianchi, Lugosi, "Prediction, learning, and games", theorem 5.2). Where the loss is convex
-/// in the prediction, as the absolute error is, the loss of the weighted mean of the experts'
-/// predictions is no greater than that.
+/// (Cesa-Bianchi, Lugosi, "Prediction, learning, and games", theorem 5.2). If the loss is convex in
+/// the prediction, as the absolute error is, the weighted mean of the experts' predictions has no
+/// greater loss than that.
 #[derive(Debug, Clone)]
 pub struct FixedShare {
     weights: Box<[f32]>,
@@ -24,8 +25,8 @@ pub struct FixedShare {
 }
 
 impl FixedShare {
-    /// Equal weights for so many experts, at least one. `rate` is above 0, `share` above 0 and
-    /// below 1.
+    /// Creates equal weights for `experts` experts, at least one. `rate` is above 0, `share` above
+    /// 0 and below 1.
     #[must_use]
     pub fn new(experts: usize, rate: f64, share: f64) -> Self {
         let experts = experts.max(1);
@@ -36,13 +37,13 @@ impl FixedShare {
         }
     }
 
-    /// The weight of each expert; they sum to one, but for rounding.
+    /// Returns the weight of each expert. They sum to one, except for rounding.
     #[must_use]
     pub fn weights(&self) -> &[f32] {
         &self.weights
     }
 
-    /// The weighted mean of the experts' values, one an expert.
+    /// Returns the weighted mean of the experts' values, one per expert.
     #[must_use]
     pub fn mix(&self, values: impl Iterator<Item = f64>) -> f64 {
         let weighed = self
@@ -56,12 +57,11 @@ impl FixedShare {
         sum / all
     }
 
-    /// Takes the loss of each expert in the step that is over; what lies outside of 0 to 1 counts
-    /// as the nearer end.
+    /// Takes the loss of each expert in the past step, clamped to 0 to 1.
     pub fn update(&mut self, losses: impl Iterator<Item = f64>) {
         let mut all = 0.0;
         for (weight, loss) in self.weights.iter_mut().zip(losses) {
-            // Not a number is no merit.
+            // NaN counts as the greatest loss.
             let loss = if loss.is_nan() {
                 1.0
             } else {
@@ -77,8 +77,8 @@ impl FixedShare {
         }
     }
 
-    /// So many steps without any loss: the weights draw near to each other, as what was best is
-    /// less and less likely to be so still.
+    /// Passes `steps` steps without losses. The weights move closer to each other, because the best
+    /// expert is less and less likely to be the best still.
     pub fn pass(&mut self, steps: u32) {
         let kept = (1.0 - self.share).powf(f64::from(steps));
         let spread = (1.0 - kept) / self.weights.len() as f64;
@@ -87,8 +87,8 @@ impl FixedShare {
         }
     }
 
-    /// By how much the loss of the mixture over `steps` can exceed that of the best sequence of
-    /// experts with so many switches.
+    /// Returns the maximum by which the loss of the mixture over `steps` exceeds that of the best
+    /// sequence of experts with this many switches.
     #[must_use]
     pub fn regret_bound(&self, steps: u64, switches: u64) -> f64 {
         let experts = self.weights.len() as f64;

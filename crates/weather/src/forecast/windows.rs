@@ -1,24 +1,23 @@
-//! The newest values of a series, and their order statistics over several windows.
+//! The newest values of a series, with order statistics over several windows.
 
-/// The last values of a series, kept once for all predictors that look back, and the same values in
-/// order of size for each window.
+/// The last values of a series, kept once for all predictors, and sorted for each window.
 ///
-/// A push costs a search and a move of at most 51 numbers a window: both are bounded, whatever the
-/// length of the series.
+/// A push costs a search and a move of at most 51 numbers per window, whatever the length of the
+/// series.
 #[derive(Debug, Clone)]
 pub struct Windows {
     sizes: &'static [usize],
-    /// The newest values, in a ring of the largest window's size.
+    /// Newest values, in a ring of the size of the largest window.
     ring: Box<[f32]>,
     next: u32,
-    /// How many values the ring holds.
+    /// Number of values in the ring.
     held: u32,
-    /// One window behind the other, each in order of size.
+    /// Windows one after another, each sorted.
     sorted: Box<[f32]>,
 }
 
 impl Windows {
-    /// Windows of these sizes, from the smallest to the largest, each at least one.
+    /// Creates windows of these sizes, in ascending order, each at least one.
     #[must_use]
     pub fn new(sizes: &'static [usize]) -> Self {
         debug_assert!(sizes.is_sorted() && sizes.first().is_some_and(|size| *size > 0));
@@ -32,13 +31,13 @@ impl Windows {
         }
     }
 
-    /// The sizes of the windows.
+    /// Returns the sizes of the windows.
     #[must_use]
     pub const fn sizes(&self) -> &'static [usize] {
         self.sizes
     }
 
-    /// Takes the newest value. It must be finite.
+    /// Takes the newest value, which must be finite.
     pub fn push(&mut self, value: f32) {
         let capacity = self.ring.len();
         let mut rest: &mut [f32] = &mut self.sorted;
@@ -50,7 +49,7 @@ impl Windows {
             rest = others;
             let held = size.min(self.held as usize);
             if held == size {
-                // The value that leaves is the one that came `size` values ago.
+                // The value that leaves is the one from `size` values ago.
                 let oldest = (self.next as usize + capacity - size) % capacity;
                 let leaves = self.ring.get(oldest).copied().unwrap_or_default();
                 replace(window, held, Some(leaves), value);
@@ -65,8 +64,8 @@ impl Windows {
         self.held = (self.held + 1).min(capacity as u32);
     }
 
-    /// The values of the window of this index, in order of size; fewer than its size while the
-    /// series is short.
+    /// Returns the sorted values of a window. There are fewer than its size while the series is
+    /// short.
     fn in_order(&self, window: usize) -> &[f32] {
         let Some(&size) = self.sizes.get(window) else {
             return &[];
@@ -76,14 +75,14 @@ impl Windows {
         self.sorted.get(from..from + held).unwrap_or_default()
     }
 
-    /// The mean of the window of this index; zero before the first value.
+    /// Returns the mean of a window; zero before the first value.
     #[must_use]
     pub fn mean(&self, window: usize) -> f64 {
         mean(self.in_order(window))
     }
 
-    /// The median of the window of this index: the mean of the middle two where their number is
-    /// even. Zero before the first value.
+    /// Returns the median of a window: the mean of the middle two if their number is even. Zero
+    /// before the first value.
     #[must_use]
     pub fn median(&self, window: usize) -> f64 {
         let values = self.in_order(window);
@@ -93,8 +92,8 @@ impl Windows {
         mean(values.get(last / 2..=last.div_ceil(2)).unwrap_or_default())
     }
 
-    /// The mean of the window of this index without this share of its values at either end, below
-    /// one half.
+    /// Returns the mean of a window without this share of its values at either end. The share is
+    /// below one half.
     #[must_use]
     pub fn trimmed_mean(&self, window: usize, share: f64) -> f64 {
         let values = self.in_order(window);
@@ -106,7 +105,7 @@ impl Windows {
         )
     }
 
-    /// Bytes beside the structure itself.
+    /// Returns the allocated bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         size_of_val(&*self.ring) + size_of_val(&*self.sorted)
     }
@@ -119,8 +118,8 @@ fn mean(values: &[f32]) -> f64 {
     values.iter().map(|value| f64::from(*value)).sum::<f64>() / values.len() as f64
 }
 
-/// Puts `value` into the first `held` places of `window`, which are in order, in place of the one
-/// that leaves if there is one.
+/// Inserts `value` into the first `held` elements of `window`, which are sorted. Replaces `leaves`
+/// if it is given.
 pub(super) fn replace(window: &mut [f32], held: usize, leaves: Option<f32>, value: f32) {
     let rank = |window: &[f32], value: f32| {
         window.get(..held).map_or(0, |held| {
@@ -130,7 +129,7 @@ pub(super) fn replace(window: &mut [f32], held: usize, leaves: Option<f32>, valu
     let to = rank(window, value);
     let from = leaves.map_or(held, |leaves| rank(window, leaves));
     let (shifted, place) = if from < to {
-        // Those between move one place down.
+        // The elements between move one down.
         (from + 1..to, to - 1)
     } else {
         (to..from, to)
@@ -161,13 +160,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn windows_are_what_sorting_their_values_gives(values in prop::collection::vec(-9i8..9, 1..60)) {
+        fn windows_match_sorted_values(
+            values in prop::collection::vec(-9i8..9, 1..60),
+        ) {
             let mut windows = Windows::new(SIZES);
             for end in 1..=values.len() {
                 windows.push(f32::from(values[end - 1]));
                 for (index, size) in SIZES.iter().enumerate() {
                     let mut last: Vec<f64> =
-                        values[end.saturating_sub(*size)..end].iter().map(|value| f64::from(*value)).collect();
+                        values[end.saturating_sub(*size)..end]
+                            .iter()
+                            .map(|value| f64::from(*value))
+                            .collect();
                     last.sort_by(f64::total_cmp);
                     let count = last.len();
                     let mean = last.iter().sum::<f64>() / count as f64;

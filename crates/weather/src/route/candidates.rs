@@ -1,30 +1,30 @@
-//! The routes of at most three depots that could be quicker than the direct one.
+//! Routes of at most three depots that could be faster than the direct one.
 //!
-//! Routes grow hop by hop from the sender's end. One is given up when its round trips, or its bytes
-//! at the rate of one of its hops alone, already take as long as the direct route: that depends on
-//! its own hops only, so no depot can push out another one's routes by what it reports. Only beyond
-//! [`Bounds`] the roughly best are kept.
+//! Routes grow hop by hop from the sender. One is dropped when its round trips, or its bytes at the
+//! rate of one of its hops, already take as long as the direct route. That depends only on its own
+//! hops, so no depot can displace another one's routes by its reports. Only beyond [`Bounds`] is
+//! the search limited to the best routes by rough estimate.
 
 use super::expected::{HOST_SECONDS, ROUND_TRIPS_AROUND};
 use super::map::{HopId, Map};
 use super::{MAX_DEPOTS, NodeId, Transfer, Via};
 
-/// How many routes are looked at. Where there are no more than the first two figures say, none is
-/// left out.
+/// Limits of the search. Up to the first two, nothing is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bounds {
-    /// Beginnings of routes of one length that are all grown further.
+    /// Number of partial routes of one length up to which all are extended.
     pub all_beginnings: usize,
-    /// Whole routes that are all evaluated.
+    /// Number of complete routes up to which all are evaluated.
     pub all_routes: usize,
-    /// Where there are more beginnings: how many of them, the roughly best.
+    /// Number of partial routes that are extended if there are more: the best by rough estimate.
     pub beginnings: usize,
-    /// Where there are more whole routes: how many of them.
+    /// Number of complete routes that are evaluated if there are more.
     pub routes: usize,
 }
 
 impl Default for Bounds {
-    /// With up to six depots nothing is left out: 30 beginnings of two depots, and 156 routes.
+    /// Returns bounds that leave out nothing with up to six depots: 30 partial routes of two
+    /// depots, and 156 routes.
     fn default() -> Self {
         Self {
             all_beginnings: 30,
@@ -35,12 +35,12 @@ impl Default for Bounds {
     }
 }
 
-/// A route, and about what it takes at the medians, in seconds.
+/// A route with its rough time at the medians, in seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Candidate {
-    /// Its depots.
+    /// Depots of the route.
     pub via: Via,
-    /// About how long it takes.
+    /// Rough time in seconds.
     pub about: f64,
 }
 
@@ -49,13 +49,13 @@ struct Beginning {
     via: Via,
     at: NodeId,
     rtt: f64,
-    /// Of its slowest hop, for the data: no less than that, and about that.
+    /// Lower bound and rough estimate of the data's time on the slowest hop, in seconds.
     least: f64,
     about: f64,
 }
 
 impl Beginning {
-    /// With one more hop, which takes at least, and about, so many seconds.
+    /// Returns the route extended by one hop, with the lower bound and rough estimate of its time.
     fn grown(&self, rtt: f32, (least, about): (f64, f64), at: NodeId, via: Via) -> Self {
         Self {
             via,
@@ -75,10 +75,10 @@ impl Beginning {
     }
 }
 
-/// Room for finding candidates, to be used again.
+/// Reusable memory of the search.
 #[derive(Debug, Clone, Default)]
 pub struct Scratch {
-    /// For each node the hop from it to the end sought, plus one; 0 where there is none.
+    /// For each node, the index of its hop to the destination plus one; 0 if it has no such hop.
     last: Vec<u32>,
     hops: Vec<(NodeId, HopId)>,
 }
@@ -105,8 +105,8 @@ impl Scratch {
     }
 }
 
-/// The routes with depots, none of which passes a dead or unknown hop, that could take less than
-/// `below` seconds: the roughly quickest first.
+/// Finds the routes with depots that could take less than `below` seconds, the fastest by rough
+/// estimate first. No route passes a dead or unknown hop.
 #[must_use]
 pub fn candidates(
     map: &Map,
@@ -137,7 +137,7 @@ pub fn candidates(
                 if depot == to || depot == from || !map.is_usable(hop) {
                     continue;
                 }
-                // The last depot must lead to the end.
+                // The last depot must have a hop to the destination.
                 if is_last && scratch.hop_from(depot).is_none() {
                     continue;
                 }
@@ -189,7 +189,7 @@ pub fn candidates(
     found
 }
 
-/// All of them, or the best where there are too many; in order.
+/// Sorts the elements, and keeps only the best if there are too many.
 fn keep<T: Copy>(found: &mut Vec<T>, all: usize, best: usize, rank: impl Fn(&T) -> f64) {
     if found.len() > all && best > 0 {
         found.select_nth_unstable_by(best - 1, |one, other| rank(one).total_cmp(&rank(other)));

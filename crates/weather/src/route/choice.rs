@@ -1,4 +1,4 @@
-//! Which route a transfer takes, how many at once, and in which order to fall back.
+//! Choice of the routes for a transfer, of several at once, and of fallbacks.
 
 use std::collections::BTreeMap;
 
@@ -13,35 +13,35 @@ use super::trust::Outcomes;
 use super::{NodeId, Transfer, Via};
 use crate::Quantiles;
 
-/// By which figures routes are chosen.
+/// Parameters of the choice.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Policy {
-    /// What goes direct whatever is expected, in bytes; the paper's depots cost time below 256 KB.
+    /// Size up to which transfers always go direct, in bytes. The paper's depots cost time below
+    /// 256 KB.
     pub small: u64,
-    /// The part by which a route must be quicker than direct, at least, at the medians; the
-    /// uncertainty of both is asked for where it is more.
+    /// Minimum relative gain of a route over direct, at the medians. The uncertainty of both is
+    /// required instead if it is greater.
     pub margin: f64,
-    /// Of that margin, what a route that is in use keeps its place with.
+    /// Share of that margin that suffices for the route in use.
     pub kept_margin: f64,
-    /// The part by which a route must be quicker for each depot that it has more, so that none is
-    /// added for noise.
+    /// Minimum relative gain for each additional depot, so that none is added for noise.
     pub tolerance: f64,
-    /// The part by which another route must be quicker than the one in use.
+    /// Minimum relative gain of another route over the one in use.
     pub switch: f64,
-    /// What is divided over several routes, from this many bytes on.
+    /// Size in bytes from which on a transfer is divided over several routes.
     pub several: u64,
-    /// The part of the time that another route at once must save.
+    /// Minimum relative gain of an additional route.
     pub several_gain: f64,
-    /// Most routes at once.
+    /// Maximum number of routes at once.
     pub most_at_once: usize,
-    /// The part of bulk bytes that explores.
+    /// Share of bulk bytes that explore.
     pub exploration: f64,
-    /// What is bulk, from this many bytes on: nothing smaller explores.
+    /// Size in bytes from which on a transfer is bulk. Smaller ones do not explore.
     pub bulk: u64,
 }
 
 impl Policy {
-    /// The figures that are used unless others are given.
+    /// Default parameters.
     pub const DEFAULT: Self = Self {
         small: 256 << 10,
         margin: 0.05,
@@ -62,78 +62,77 @@ impl Default for Policy {
     }
 }
 
-/// What is asked.
+/// Request for a route.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Request {
-    /// The sender's end.
+    /// Node of the sender.
     pub from: NodeId,
-    /// The receiver's end.
+    /// Node of the receiver.
     pub to: NodeId,
-    /// What is moved.
+    /// The transfer.
     pub transfer: Transfer,
-    /// Somebody waits: nothing is explored.
+    /// If true, someone is waiting for the transfer, and it does not explore.
     pub urgent: bool,
-    /// The time.
+    /// Current time.
     pub now: f64,
-    /// Decides between equals which route is explored.
+    /// Seed that decides between equal routes to explore.
     pub seed: u64,
 }
 
-/// A route and what is expected of it.
+/// A route with its expected time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Rated {
-    /// Its depots.
+    /// Depots of the route.
     pub via: Via,
-    /// What is expected.
+    /// Expected time.
     pub expected: Expected,
 }
 
-/// Why it was chosen.
+/// Reason for a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
     /// Small transfers go direct.
     Small,
-    /// Nothing is known of the direct route, so nothing can be known to be better.
+    /// The direct route is unknown, so no other can be known to be better.
     DirectUnknown,
     /// The direct route is dead.
     DirectDead,
-    /// No route is quicker than direct by enough.
+    /// Direct is best, because no other route is sufficiently faster.
     NothingBetter,
-    /// This one is the quickest, or has fewer depots and is little slower.
+    /// This route is the fastest, or has fewer depots and is little slower.
     Quickest,
-    /// It was in use, and no other is quicker by enough.
+    /// This route was in use, and no other is sufficiently faster.
     InUse,
-    /// Neither the direct route nor another one is known to lead there.
+    /// Neither the direct route nor another one is known.
     NothingKnown,
 }
 
-/// An answer.
+/// A choice of routes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Which route; the first of [`Self::at_once`].
+    /// Chosen route, the first of [`Self::at_once`].
     pub via: Via,
-    /// Why.
+    /// Reason for the choice.
     pub reason: Reason,
-    /// What is expected of it alone; `None` if nothing is known.
+    /// Expected time over this route alone. `None` if it is unknown.
     pub expected: Option<Expected>,
-    /// What is expected of the direct route; `None` if nothing is known of it.
+    /// Expected time over the direct route. `None` if it is unknown.
     pub direct: Option<Expected>,
-    /// The quickest of the routes that were not chosen.
+    /// Fastest of the routes that were not chosen.
     pub next: Option<Rated>,
-    /// The routes to use at once, the quickest first, with the parts of the work that they are
-    /// expected to carry.
+    /// Routes to use at once, the fastest first, each with its expected share of the work.
     pub at_once: Vec<(Via, f64)>,
-    /// Where to go when all of these fail, in this order; ends with the direct route if that is not
-    /// among them. Whoever knows what failed leaves out those that pass it.
+    /// Fallback routes in order, if all chosen ones fail. They end with the direct route unless it
+    /// is chosen. The caller leaves out those that pass what failed.
     pub fall_back: Vec<Via>,
-    /// A route to try with a little of the work.
+    /// Route to explore, with the number of bytes.
     pub explore: Option<(Via, u64)>,
 }
 
 impl Choice {
-    /// The same as whoever fetches opens its connections: the depots of every route in the other
-    /// order.
+    /// Returns the choice for the opposite direction, in which a client that fetches opens its
+    /// connections: the depots of every route in reverse order.
     #[must_use]
     pub fn reversed(&self) -> Self {
         let rated = |rated: Rated| Rated {
@@ -157,12 +156,12 @@ impl Choice {
     }
 }
 
-/// The routes in use, for hysteresis: passed in and out.
+/// Routes in use, for hysteresis. The caller keeps them.
 pub type InUse = BTreeMap<(NodeId, NodeId, u8), Via>;
 
-/// How many other routes an answer names to fall back to from direct.
+/// Number of fallback routes for the direct one.
 const FALL_BACKS: usize = 2;
-/// How many routes are looked for as places to fall back to where none is quicker than direct.
+/// Bounds of the search for fallback routes when none is faster than direct.
 const FALL_BACK_BOUNDS: Bounds = Bounds {
     all_beginnings: 4,
     all_routes: 4,
@@ -170,30 +169,30 @@ const FALL_BACK_BOUNDS: Bounds = Bounds {
     routes: 4,
 };
 
-/// Routes that are evaluated with their uncertainty at least, where there are as many.
+/// Minimum number of routes that are evaluated with their uncertainty.
 const LEAST_RATED: usize = 8;
-/// Routes that take at least this many times as long as direct are no place to fall back to either.
+/// Maximum time of a fallback route, as a multiple of the direct route's.
 const FALL_BACK_REACH: f64 = 4.0;
 
-/// What is chosen from.
+/// Chooser of routes.
 pub struct Chooser<'a> {
-    /// The hops.
+    /// Hops with their forecasts.
     pub map: &'a Map,
-    /// What transfers took.
+    /// Outcomes of earlier transfers.
     pub outcomes: &'a Outcomes,
-    /// By which figures.
+    /// Parameters.
     pub policy: &'a Policy,
-    /// A route that turns out slower than expected, and by what factor: for a choice made anew in
-    /// the middle of a transfer.
+    /// Route that turns out slower than expected, and its factor. For a choice that is repeated
+    /// during a transfer.
     pub slowed: Option<(Via, f64)>,
-    /// How many routes are looked at.
+    /// Limits of the search.
     pub bounds: Bounds,
-    /// Room, to be used again.
+    /// Reusable memory.
     pub scratch: Scratch,
 }
 
 impl<'a> Chooser<'a> {
-    /// With the usual bounds.
+    /// Creates a chooser with default bounds.
     #[must_use]
     pub fn new(map: &'a Map, outcomes: &'a Outcomes, policy: &'a Policy) -> Self {
         Self {
@@ -206,8 +205,9 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// What is expected of one route, by the model and by what earlier transfers between these ends
-    /// took; `None` while the route is held back, or a hop of it is unknown or dead.
+    /// Returns the expected time of one route, by the model and by the outcomes of earlier
+    /// transfers between these ends. Returns `None` while the route is held back, or if one of its
+    /// hops is unknown or dead.
     #[must_use]
     pub fn rate(&self, request: &Request, via: &Via) -> Option<Rated> {
         let (from, to) = (request.from, request.to);
@@ -234,15 +234,15 @@ impl<'a> Chooser<'a> {
         Some(factor * slowed.map_or(1.0, |(_, by)| by.max(1.0)))
     }
 
-    /// All routes with depots that could be quicker than direct, or a place to fall back to, the
-    /// quickest first.
+    /// Returns all routes with depots that could be faster than direct or serve as a fallback, the
+    /// fastest first.
     #[must_use]
     pub fn rated(&mut self, request: &Request, direct: Option<&Expected>) -> Vec<Rated> {
         self.rated_until(request, direct, None, usize::MAX)
     }
 
-    /// So many of them at least; and further ones until the one that [`Self::choose`] takes is
-    /// among them.
+    /// Rates at least `count` routes, and more until the one that [`Self::choose`] takes is among
+    /// them.
     fn rated_until(
         &mut self,
         request: &Request,
@@ -250,8 +250,7 @@ impl<'a> Chooser<'a> {
         in_use: Option<&Via>,
         count: usize,
     ) -> Vec<Rated> {
-        // What an outcome has found slower cannot have become quicker by it: factors are never
-        // below one.
+        // Outcomes can only slow a route down: their factors are never below one.
         let below = direct.map_or(f64::INFINITY, |direct| direct.time.p50);
         let (from, to, transfer) = (request.from, request.to, &request.transfer);
         let mut search = |below, bounds: &Bounds| {
@@ -281,7 +280,7 @@ impl<'a> Chooser<'a> {
         let mut rated: Vec<Rated> = Vec::new();
         let mut best = f64::INFINITY;
         for (least, via) in promising {
-            // What follows is no quicker than this, and by its uncertainty slower.
+            // The following routes are no faster at the medians, and uncertainty only slows them.
             if rated.len() >= count && rank(least, &via) >= best {
                 break;
             }
@@ -300,7 +299,8 @@ impl<'a> Chooser<'a> {
         rated
     }
 
-    /// Chooses. `in_use` is the route that this pair of ends takes for such transfers, if any.
+    /// Chooses routes. `in_use` is the route that this pair of ends currently takes for such
+    /// transfers.
     #[must_use]
     pub fn choose(&mut self, request: &Request, in_use: Option<&Via>, account: &Account) -> Choice {
         let policy = self.policy;
@@ -317,7 +317,7 @@ impl<'a> Chooser<'a> {
         );
         let small = request.transfer.bytes <= policy.small;
         let (chosen, reason) = match &direct {
-            // Who cannot go direct takes the quickest there is, however small.
+            // If direct is impossible, even small transfers take the fastest route.
             None if direct_dead
                 || self
                     .outcomes
@@ -373,7 +373,7 @@ impl<'a> Chooser<'a> {
         }
     }
 
-    /// Whether a route may be taken in place of the direct one.
+    /// Returns true if a route may be taken instead of the direct one.
     fn is_better(&self, route: &Rated, direct: &Expected, in_use: Option<&Via>) -> bool {
         let kept = in_use == Some(&route.via);
         let share = if kept { self.policy.kept_margin } else { 1.0 };
@@ -385,9 +385,9 @@ impl<'a> Chooser<'a> {
         )
     }
 
-    /// By what routes are compared: their time, where each depot counts as the tolerance and the
-    /// route in use has its advantage. Each route's rank is its own affair: a route that is there
-    /// or not changes nothing between two others.
+    /// Returns the rank of a route: its time, increased by the tolerance for each depot, and
+    /// decreased for the route in use. A rank depends on its route alone, so other routes never
+    /// change the order of two.
     fn rank(&self, time: f64, via: &Via, in_use: Option<&Via>) -> f64 {
         let depots = i32::try_from(via.len()).unwrap_or(0);
         let used = if Some(via) == in_use {
@@ -406,9 +406,9 @@ impl<'a> Chooser<'a> {
             .copied()
     }
 
-    /// The chosen route and others that add to its rate: routes without a depot or a hop in common,
-    /// each as good as its bottleneck, which must differ from all the others'. What is limited by
-    /// set-up or an end gains nothing by it.
+    /// Returns the chosen route and others that add to its rate. They share no depot or hop, and
+    /// each has a bottleneck that differs from all the others'. A transfer that is limited by
+    /// connection setup or an end does not gain from several routes.
     fn at_once(
         &self,
         request: &Request,
@@ -420,7 +420,7 @@ impl<'a> Chooser<'a> {
             bytes / (time - route.expected.around).max(f64::MIN_POSITIVE)
         };
         let rate = |route: &Rated| within(route.expected.time.p50, route);
-        // A route is added for what it brings in nine cases of ten.
+        // A route is added for the rate that it reaches in nine cases of ten.
         let sure = |route: &Rated| within(route.expected.time.p90, route);
         let mut used = vec![*chosen];
         let mut together = rate(chosen);
@@ -469,7 +469,7 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Where to go when a route fails: for each of its depots the quickest that does not pass it.
+/// Returns the fallbacks of a route: for each of its depots, the fastest route that avoids it.
 fn fall_backs(rated: &[Rated], via: &Via) -> Vec<Via> {
     let mut found: Vec<Via> = Vec::new();
     for depot in via.depots() {
@@ -488,9 +488,9 @@ fn fall_backs(rated: &[Rated], via: &Via) -> Vec<Via> {
     found
 }
 
-/// Whether a route is quicker than direct beyond doubt: at the medians by `margin`, and by as much
-/// as both may be off in nine cases of ten, the route on its slow side and the direct one on its
-/// quick side. A `share` of that margin is asked for.
+/// Returns true if a route is faster than direct beyond doubt: at the medians by `margin`, and by
+/// the combined uncertainty of both, on the slow side of the route and the fast side of direct.
+/// Only the given `share` of that margin is required.
 #[must_use]
 pub fn is_better(route: &Quantiles, direct: &Quantiles, margin: f64, share: f64) -> bool {
     if route.p50 <= 0.0 || direct.p50 <= 0.0 {

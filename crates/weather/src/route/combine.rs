@@ -1,18 +1,18 @@
-//! The quantiles of a sum, and of a maximum, of quantities that vary independently of each other.
+//! Quantiles of a sum, and of a maximum, of independent quantities.
 //!
-//! Between its quantiles a quantity is taken to be log-logistic, below and above its median with a
-//! spread of its own: that goes through all three quantiles, and has a closed form.
+//! Each quantity is modelled as log-logistic, with its own spread below and above its median. This
+//! passes through all three quantiles, and has a closed form.
 
 use crate::Quantiles;
 
-/// The logarithm of the odds of 0.9: how far the log-logistic's 0.9 is from its median, by its
-/// spread.
+/// Logarithm of the odds of 0.9: the distance of the log-logistic's 0.9 from its median, relative
+/// to its spread.
 const LOGIT_90: f64 = 2.197_224_577_336_219_6;
-/// Steps of the bisection for a maximum; the interval is narrow from the start.
+/// Number of bisection steps for a maximum; the interval is narrow from the start.
 const BISECTIONS: usize = 12;
 
-/// The quantiles of a sum. Medians add; what lies between median and p10, or p90, adds by its
-/// squares, as standard deviations do.
+/// Returns the quantiles of a sum. Medians add up; distances from the median to p10, or p90, add up
+/// as squares, as standard deviations do.
 #[must_use]
 pub fn sum(parts: impl IntoIterator<Item = Quantiles>) -> Quantiles {
     let (mut median, mut below, mut above) = (0.0, 0.0, 0.0);
@@ -28,9 +28,9 @@ pub fn sum(parts: impl IntoIterator<Item = Quantiles>) -> Quantiles {
     }
 }
 
-/// The quantiles of the greatest of several positive quantities: the chance that it is below a
-/// value is the product of theirs. So they are never less than those of any part, and more where
-/// parts are alike: the slower of two coin flips.
+/// Returns the quantiles of the greatest of several positive quantities: the probability that it is
+/// below a value is the product of theirs. They are never less than those of any part, and greater
+/// if parts are alike.
 #[must_use]
 pub fn greatest(parts: &[Quantiles]) -> Quantiles {
     let [q10, q50, q90] = [0.1, 0.5, 0.9].map(|chance| greatest_at(parts, chance));
@@ -47,7 +47,7 @@ fn greatest_at(parts: &[Quantiles], chance: f64) -> f64 {
         .iter()
         .map(|part| of(part, chance))
         .fold(0.0, f64::max);
-    // Parts that are below `low` almost surely do not matter.
+    // Parts that are almost surely below `low` do not matter.
     let rivals = || parts.iter().filter(|part| at(part, 0.999) > low);
     let count = rivals().count();
     if count <= 1 {
@@ -71,7 +71,7 @@ fn greatest_at(parts: &[Quantiles], chance: f64) -> f64 {
     low + (high - low) / 2.0
 }
 
-/// The value that a quantity is below with a chance.
+/// Returns the value that a quantity is below with this probability.
 #[must_use]
 pub fn at(quantity: &Quantiles, chance: f64) -> f64 {
     if chance == 0.5 || quantity.p50 <= 0.0 {
@@ -86,7 +86,7 @@ pub fn at(quantity: &Quantiles, chance: f64) -> f64 {
     quantity.p50 * (odds * spread).exp()
 }
 
-/// The chance that a quantity is below a value.
+/// Returns the probability that a quantity is below a value.
 #[must_use]
 pub fn chance_below(quantity: &Quantiles, value: f64) -> f64 {
     if value <= 0.0 {
@@ -107,13 +107,13 @@ pub fn chance_below(quantity: &Quantiles, value: f64) -> f64 {
     1.0 / (1.0 + (-off / spread * LOGIT_90).exp())
 }
 
-/// The logarithm of p90 by the median: what of its value a quantity may well be above.
+/// Returns the logarithm of p90 relative to the median.
 #[must_use]
 pub fn spread_above(quantity: &Quantiles) -> f64 {
     spread(quantity.p90, quantity.p50)
 }
 
-/// The logarithm of the median by p10.
+/// Returns the logarithm of the median relative to p10.
 #[must_use]
 pub fn spread_below(quantity: &Quantiles) -> f64 {
     spread(quantity.p50, quantity.p10)
@@ -127,7 +127,7 @@ fn spread(more: f64, less: f64) -> f64 {
     }
 }
 
-/// Quantiles about a median with these spreads.
+/// Returns the quantiles around a median with these spreads.
 #[must_use]
 pub fn about(median: f64, below: f64, above: f64) -> Quantiles {
     Quantiles {

@@ -1,7 +1,7 @@
-//! The time of a transfer over a whole route, and what limits it.
+//! Time of a transfer over a whole route, and its dominant limit.
 //!
-//! A chain sets up and ends with round trips of its whole length, and in between runs at its
-//! slowest hop: hops work side by side, each in its own round trip.
+//! A chain needs round trips of its whole length at the start and the end. In between it runs at
+//! the rate of its slowest hop: hops work concurrently, each with its own round trip.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,73 +11,72 @@ use super::model::{Course, EARLY_FIRST_LOSS, LATE_FIRST_LOSS, MEDIAN_FIRST_LOSS}
 use super::{MAX_DEPOTS, NodeId, Transfer, Via};
 use crate::Quantiles;
 
-/// Round trips of the whole chain around the data: one for the connections, one for OPEN, TLS and
-/// their answers (`docs/protocol.md`: depots add none), and two halves for the data to arrive and
-/// the receipt to come back.
+/// Round trips of the whole chain besides the data: one for the connections, one for OPEN, TLS and
+/// their answers (`docs/protocol.md`: depots add none), and two halves for the data's arrival and
+/// the receipt's return.
 pub const ROUND_TRIPS_AROUND: f64 = 3.0;
-/// What both programs take to start and to end, in seconds: a file of one byte takes 5.6 ms more
+/// Time in seconds that both programs take to start and end. A file of one byte takes 5.6 ms more
 /// than its round trips (`docs/results/first-byte.md`).
 pub const HOST_SECONDS: f64 = 0.0056;
-/// How far off the model is where all that goes into it is known and nothing is lost, as the
-/// logarithm of p90 by the median: about the median error over all published runs
-/// (`docs/routing.md`).
+/// Error of the model with known inputs and no loss, as the logarithm of p90 relative to the
+/// median: about the median error over all published runs (`docs/routing.md`).
 pub const MODEL_SPREAD: f64 = 0.05;
-/// The spread of the time under loss after one loss; it falls with the root of their number.
-/// (Windows between half and whole of their greatest, and distances between losses that vary as
-/// much as they are long.)
+/// Spread of the time under loss after one loss. It falls with the root of the number of losses.
+/// (Windows lie between half and all of their maximum, and the distances between losses vary by as
+/// much as their length.)
 const LOSS_SPREAD: f64 = 0.6;
-/// A forecast of few samples is wider: its squared spread grows by this over their number.
+/// Growth of a forecast's squared spread for few samples: this over their number.
 const SAMPLES_SPREAD: f64 = 4.0;
-/// How far a hop's quantities walk in [`WALK_SECONDS`], as the logarithm of p90 by the median: how
-/// an old forecast widens.
+/// Drift of a hop's quantities in [`WALK_SECONDS`], as the logarithm of p90 relative to the median.
+/// Forecasts widen by it as they age.
 const WALK_SPREAD: f64 = 0.15;
 const WALK_SECONDS: f64 = 600.0;
 
-/// What is expected of a transfer over a route.
+/// Expected time of a transfer over a route.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Expected {
-    /// From the start of the command to the receipt, in seconds.
+    /// Time from the start of the command to the receipt, in seconds.
     pub time: Quantiles,
-    /// What of that goes around the data, at the median, in seconds.
+    /// Share of that besides the data, at the median, in seconds.
     pub around: f64,
-    /// What limits it most.
+    /// Dominant limit.
     pub limit: Limit,
-    /// The age of the oldest forecast that it rests on, in seconds.
+    /// Age of the oldest forecast that it rests on, in seconds.
     pub age: f64,
-    /// The fewest samples that one of them rests on.
+    /// Least number of samples of those forecasts.
     pub samples: u32,
 }
 
-/// What holds a transfer back more than all else.
+/// Dominant limit of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limit {
-    /// What it is.
+    /// Kind of limit.
     pub kind: LimitKind,
-    /// The hop where it is; the longest one, for set-up.
+    /// Hop of the limit; for setup, the longest one.
     pub hop: (NodeId, NodeId),
 }
 
-/// What can hold a transfer back.
+/// Kind of limit of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LimitKind {
-    /// Round trips before and behind the data.
+    /// Round trips before and after the data.
     SetUp,
-    /// The data is sent before the window has grown.
+    /// The window is still growing when all data is sent.
     SlowStart,
-    /// What others leave of the hop's rate.
+    /// Rate that other traffic leaves on the hop.
     Rate,
-    /// The hosts' largest window.
+    /// Maximum window of the hosts.
     Window,
-    /// Losses cut the congestion window.
+    /// Losses reduce the congestion window.
     Loss,
-    /// What a depot relays.
+    /// Relay rate of a depot.
     Relay,
-    /// An end's disk or processors.
+    /// Disk or processors of an end.
     Host,
 }
 
-/// What one hop does for a transfer.
+/// One hop's part in a transfer.
 struct Part {
     rtt: Quantiles,
     seconds: Quantiles,
@@ -86,8 +85,8 @@ struct Part {
 }
 
 impl Map {
-    /// What is expected of a transfer over a route; `None` where a hop of it is not in the map,
-    /// unknown or dead, or a place on the way is no depot, or a dead one.
+    /// Returns the expected time of a transfer over a route. Returns `None` if one of its hops is
+    /// not in the map, unknown or dead, or a node in between is not a depot or is dead.
     #[must_use]
     pub fn expected(
         &self,
@@ -119,7 +118,7 @@ impl Map {
         let moving = greatest(seconds.get(..count)?);
         let rtt = sum(parts().map(|part| part.rtt));
         let around = |rtt: f64| HOST_SECONDS + ROUND_TRIPS_AROUND * rtt;
-        // What lengthens a round trip lengthens what is done in it: these two vary together.
+        // A longer round trip also lengthens what is done in it, so these two vary together.
         let time = Quantiles {
             p10: around(rtt.p10) + moving.p10,
             p50: around(rtt.p50) + moving.p50,
@@ -161,8 +160,8 @@ impl Map {
         })
     }
 
-    /// The same at the medians of all hops, in seconds: no more than the median of
-    /// [`Self::expected`], and had for a fifth of its cost.
+    /// Returns the time at the medians of all hops, in seconds. It is at most the median of
+    /// [`Self::expected`], at a fifth of the cost.
     pub(super) fn at_medians(
         &self,
         from: NodeId,
@@ -189,8 +188,8 @@ impl Map {
         Some(HOST_SECONDS + ROUND_TRIPS_AROUND * rtt + slowest)
     }
 
-    /// The most that the nodes of a hop let a transfer have, and whose limit that is. `None` where
-    /// a place on the way is no depot.
+    /// Returns the rate limit of a hop's nodes for a transfer, and its kind. Returns `None` if a
+    /// node in between is not a depot.
     fn cap(
         &self,
         from: NodeId,
@@ -230,7 +229,7 @@ impl Map {
         let middle = one(rtt.p50, loss.p50, rate.p50);
         let course = middle.course(bytes, MEDIAN_FIRST_LOSS);
         let (mut below, mut above) = (0.0f64, 0.0f64);
-        // Within a hop, what is forecast worsens together: a fuller queue is longer, loses more and
+        // Within a hop, quantities worsen together: a fuller queue delays more, loses more and
         // leaves less.
         if spread_above(rtt) > 0.0
             || spread_above(rate) > 0.0
@@ -246,8 +245,8 @@ impl Map {
             below = (course.seconds / better).ln().max(0.0);
             above = (worse / course.seconds).ln().max(0.0);
         }
-        // By chance: when the first loss comes, and how the others are spaced. Streams share out
-        // the work, and so their luck.
+        // Chance decides when the first loss comes, and how far apart the others are. Streams share
+        // the work, and so this luck.
         if loss.p50 > 0.0 && course.seconds > 0.0 {
             let luck = 1.0 / streams.sqrt();
             let towards =
@@ -284,15 +283,15 @@ impl Map {
     }
 }
 
-/// How wide the rate of a forecast is as it stands now, from p10 to p90, as a logarithm: of two
-/// forecasts of one hop, the one with less says more.
+/// Returns the width of a forecast's rate at present, from p10 to p90, as a logarithm. Of two
+/// forecasts of one hop, the one with less width is more precise.
 #[must_use]
 pub fn doubt(forecast: &HopForecast, now: f64) -> f64 {
     let rate = widened(forecast, now).rate;
     spread_below(&rate) + spread_above(&rate)
 }
 
-/// A forecast as it stands now: wider where it rests on few samples, and the older it is.
+/// Returns a forecast as of now: wider if it rests on few samples, and with age.
 #[must_use]
 pub fn widened(forecast: &HopForecast, now: f64) -> HopForecast {
     let few = (1.0 + SAMPLES_SPREAD / f64::from(forecast.samples.max(1))).sqrt();
@@ -306,7 +305,7 @@ pub fn widened(forecast: &HopForecast, now: f64) -> HopForecast {
     };
     let loss = wider(&forecast.loss, walked);
     HopForecast {
-        rtt: wider(&forecast.rtt, 0.0), // distances do not walk
+        rtt: wider(&forecast.rtt, 0.0), // distances do not drift
         rate: wider(&forecast.rate, walked),
         loss: Quantiles {
             p10: loss.p10.min(forecast.loss.p10),

@@ -1,5 +1,4 @@
-//! A choice in five lines: what, how long, what limits it, what would be next, and what it rests
-//! on.
+//! Explanation of a choice in five lines: route, time, limit, next best route, and evidence.
 
 use std::fmt::Write;
 
@@ -9,7 +8,7 @@ use super::choice::{Choice, Reason};
 use super::expected::LimitKind;
 use super::{NodeId, Via};
 
-/// Five lines for a person, without line ends. `name` gives the names of nodes.
+/// Returns five lines for a person, without newlines. `name` returns the names of nodes.
 #[must_use]
 pub fn lines(
     choice: &Choice,
@@ -26,7 +25,7 @@ pub fn lines(
     ]
 }
 
-/// A route as `--route` takes it.
+/// Formats a route in the syntax of `--route`.
 fn route(via: &Via, name: &dyn Fn(NodeId) -> String) -> String {
     if via.is_direct() {
         return "direct".to_owned();

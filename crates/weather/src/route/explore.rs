@@ -1,36 +1,36 @@
-//! Which other route is tried, and what that may cost.
+//! Exploration of other routes, and its cost.
 //!
-//! Forecasts go stale where nothing flows, and a dead hop is found alive only by trying. So a bulk
-//! transfer may send a little of its work over another route, at the side: work that it does not
-//! bring home goes over the others. Of all bulk bytes, exploration has at most the policy's share,
-//! always; small and urgent transfers have no part in it.
+//! Forecasts become stale where nothing flows, and only a trial reveals that a dead hop is alive
+//! again. So a bulk transfer may send a little of its work over another route; if that fails, the
+//! others carry it. Exploration never exceeds the policy's share of all bulk bytes. Small and
+//! urgent transfers do not explore.
 
 use serde::{Deserialize, Serialize};
 
 use super::choice::{Chooser, Rated, Request};
 use super::{NodeId, Via};
 
-/// The least that shows something of a route, in bytes, and the most that one transfer explores
-/// with.
+/// Minimum number of bytes that reveals something about a route, and maximum that one transfer
+/// explores with.
 const SLICE: std::ops::RangeInclusive<u64> = 256 << 10..=16 << 20;
-/// A forecast that is younger is not explored for, in seconds.
+/// Age up to which a forecast is fresh and needs no exploration, in seconds.
 const MAX_FRESH_AGE_SECONDS: f64 = 60.0;
-/// A route is explored only where it may well be this part of the chosen one's time.
+/// Maximum optimistic time of an explored route, as a multiple of the chosen one's time.
 const MAX_TIME_FACTOR: f64 = 1.0;
-/// Routes that are looked at for exploration.
+/// Maximum number of routes to consider for exploration.
 const LOOKED_AT: usize = 32;
 
-/// What was explored with, passed in and out.
+/// Budget of exploration. The caller keeps it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Account {
     /// Bytes of bulk transfers so far.
     pub bulk: u64,
-    /// Of those, bytes that explored.
+    /// Share of those that explored.
     pub explored: u64,
 }
 
 impl Account {
-    /// Books a transfer that was chosen for.
+    /// Records a transfer that was routed.
     pub fn book(&mut self, bytes: u64, bulk_from: u64, explored: u64) {
         if bytes >= bulk_from {
             self.bulk = self.bulk.saturating_add(bytes);
@@ -38,8 +38,8 @@ impl Account {
         }
     }
 
-    /// Bytes that a transfer may explore with: what keeps all of them within the share, this
-    /// transfer counted.
+    /// Returns the number of bytes that a transfer may explore with, so that all exploration,
+    /// including this transfer, stays within the share.
     #[must_use]
     pub fn allowance(&self, bytes: u64, share: f64) -> u64 {
         let most = (self.bulk.saturating_add(bytes)) as f64 * share;
@@ -50,7 +50,7 @@ impl Account {
     }
 }
 
-/// A route to try, and the bytes to try it with.
+/// Returns a route to explore, and the number of bytes for it.
 pub(super) fn explored(
     chooser: &Chooser<'_>,
     request: &Request,
@@ -75,7 +75,8 @@ pub(super) fn explored(
     Some((*wanted[place], bytes))
 }
 
-/// Direct, and the routes of one depot: what is learnt of their hops serves longer routes as well.
+/// Returns the direct route and those of one depot. Knowledge of their hops serves longer routes as
+/// well.
 fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
     let map = chooser.map;
     let is_depot = |id: NodeId| map.node(id).is_some_and(|node| node.relay.is_some());
@@ -84,7 +85,7 @@ fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
         .filter(|(_, depot)| is_depot(*depot) && map.hop(*depot, request.to).is_some())
         .filter_map(|(_, depot)| Via::new(&[depot]));
     let all: Vec<Via> = std::iter::once(Via::DIRECT).chain(through).collect();
-    // Where there are more, the seed decides which are looked at.
+    // If there are more, the seed decides which are considered.
     let start = (request.seed >> 32) as usize % all.len();
     all.iter()
         .cycle()
@@ -94,8 +95,9 @@ fn short_routes(chooser: &Chooser<'_>, request: &Request) -> Vec<Via> {
         .collect()
 }
 
-/// Whether something can be learnt: it was dead or held back and its time has come; or it is
-/// unknown or was measured long ago, and may, with some luck, be quicker than what was chosen.
+/// Returns true if exploration of a route can reveal something. Either it was dead or held back and
+/// its wait is over, or it is unknown or was measured long ago. It must also possibly be faster
+/// than the chosen one.
 fn is_worth_trying(
     chooser: &Chooser<'_>,
     request: &Request,

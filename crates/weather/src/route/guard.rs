@@ -1,38 +1,39 @@
-//! When a copy under way leaves a route for the direct one.
+//! Detection of a running copy that should switch to the direct route.
 //!
 //! A route that was chosen from an old, wrong or hostile table may carry nothing. The guard
-//! compares what has arrived with what the direct route would have brought by a little earlier, and
-//! gives up at the first look at which it is behind:
+//! compares what has arrived with what the direct route would have carried by a slightly earlier
+//! time. It gives up at the first check at which the copy is behind:
 //!
-//! - Direct brings `b` bytes in `D(b)` seconds, which grows by at least a fixed time for each byte,
-//!   and everything (`B` bytes) in `D`.
-//! - The copy stays as long as it has, at each look at time `t`, what direct would have at
+//! - Direct carries `b` bytes in `D(b)` seconds, which grows by at least a fixed time per byte, and
+//!   all `B` bytes in `D`.
+//! - The copy stays as long as it has, at each check at time `t`, what direct would have at
 //!   `t - slack`.
-//! - If it leaves at a look at `t`, it had at the look before, at most `interval` earlier, what
-//!   direct has at `t - interval - slack`. What is left takes direct no more than `restart`, for
-//!   starting, and `D - (t - interval - slack)`. In all: `D + interval + slack + restart`.
-//! - If it never leaves, it is done no later than `D + interval + slack`.
+//! - If it leaves at a check at `t`, then at the previous check, at most `interval` earlier, it had
+//!   what direct has at `t - interval - slack`. For the rest, direct takes at most `restart`, to
+//!   start, plus `D - (t - interval - slack)`. The total is `D + interval + slack + restart`.
+//! - If it never leaves, it finishes no later than `D + interval + slack`.
 //!
-//! So with `slack + interval + restart <= allowance * D` no copy takes more than
-//! `(1 + allowance) D`. Where a restart alone costs more than that, there is no guard.
+//! So with `slack + interval + restart <= allowance * D`, no copy takes more than
+//! `(1 + allowance) D`. If a restart alone costs more than that, there is no guard.
 
 use serde::{Deserialize, Serialize};
 
 use super::expected::Expected;
 
-/// The part of the direct route's time that a wrong route may cost.
+/// Maximum cost of a wrong route, relative to the direct route's time.
 pub const ALLOWANCE: f64 = 0.03;
 
-/// What a client knows of the direct route by itself, not from a table.
+/// A client's own knowledge of the direct route, not from a table.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DirectKnown {
-    /// What the whole transfer would take, in seconds.
+    /// Time of the whole transfer, in seconds.
     pub whole: f64,
-    /// Of that, what passes before data flows at its full rate: set-up and slow start, in seconds.
+    /// Share of that before data flows at the full rate: connection setup and slow start, in
+    /// seconds.
     pub restart: f64,
 }
 
-/// Watches one copy.
+/// Guard of one copy.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guard {
     direct: DirectKnown,
@@ -40,18 +41,18 @@ pub struct Guard {
     bytes: f64,
 }
 
-/// What a copy is to do after a look at it.
+/// Result of a check of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Stay.
+    /// Stay on the route.
     Stay,
-    /// Go direct with what is left.
+    /// Switch to the direct route for the rest.
     Leave,
 }
 
 impl Guard {
-    /// For a transfer that is looked at at least every `interval` seconds; `None` where the
-    /// allowance cannot be kept that way.
+    /// Creates a guard for a transfer that is checked at least every `interval` seconds. Returns
+    /// `None` if the allowance cannot be kept.
     #[must_use]
     pub fn new(direct: &DirectKnown, interval: f64, bytes: u64) -> Option<Self> {
         let slack = ALLOWANCE * direct.whole - direct.restart - interval;
@@ -64,15 +65,15 @@ impl Guard {
         })
     }
 
-    /// What direct would have brought after so many seconds, taking all that it is slower at first
-    /// to be waiting.
+    /// Returns the bytes that direct would have carried after `at` seconds, counting its whole slow
+    /// phase as waiting.
     #[must_use]
     pub fn direct_bytes(&self, at: f64) -> f64 {
         let moving = self.direct.whole - self.direct.restart;
         self.bytes * ((at - self.direct.restart) / moving).clamp(0.0, 1.0)
     }
 
-    /// Looks at a copy that has brought so many bytes, so many seconds after its start.
+    /// Checks a copy of which `arrived` bytes have arrived, `at` seconds after its start.
     #[must_use]
     pub fn look(&self, at: f64, arrived: u64) -> Verdict {
         if (arrived as f64) < self.direct_bytes(at - self.slack) {
@@ -83,15 +84,17 @@ impl Guard {
     }
 }
 
-/// How much slower than its p90 a copy is before its route is chosen anew.
+/// Slowdown relative to p90 from which on the route of a copy is chosen again.
 pub const REROUTE_FACTOR: f64 = 2.0;
-/// The part of its p90 that passes first, behind the round trips around the data.
+/// Share of p90 that must pass before the first check, after the round trips besides the data.
 const FIRST_LOOK: f64 = 0.1;
 
-/// By what factor a copy, on whatever route, direct too, is slower than its p90, if that is much
-/// and enough of it has passed to say so: then the choice is made anew for the work that is left,
-/// with that route slowed by that factor. So a forecast that is wrong is found out in the middle of
-/// a copy.
+/// Returns the factor by which a copy is slower than its p90, if that is at least
+/// [`REROUTE_FACTOR`] and enough time has passed to tell. The copy may be on any route, even
+/// direct.
+///
+/// The caller then repeats the choice for the remaining work, with that route slowed by the factor.
+/// So a wrong forecast is discovered during the copy.
 #[must_use]
 pub fn behind(expected: &Expected, bytes: u64, at: f64, arrived: u64) -> Option<f64> {
     let moving = expected.time.p90 - expected.around;

@@ -1,8 +1,8 @@
 //! Nodes and directed hops in memory, updated one hop at a time.
 //!
-//! Hops lie in one array, by the node they leave; a second array lists them by the node they enter.
-//! What candidates are ranked by is computed when a hop's forecast comes, for that hop alone: no
-//! answer is kept here, so nothing else has to be thrown away.
+//! Hops are stored in one array, sorted by the node they leave. A second array lists them by the
+//! node they enter. The ranking data of candidates is computed when a hop's forecast arrives, for
+//! that hop alone. No answers are cached here, so nothing else needs to be invalidated.
 
 use quantities::path::ETHERNET_MSS;
 use serde::{Deserialize, Serialize};
@@ -11,53 +11,51 @@ use super::NodeId;
 use super::model::{Control, Hop, MEDIAN_FIRST_LOSS};
 use crate::Quantiles;
 
-/// How long a hop that was reported dead is left alone before it may be explored, in seconds, the
-/// first time; it doubles each time.
+/// Time before a dead hop may be explored, in seconds. It doubles with each repeated death.
 pub const FIRST_DEAD_TIME: f64 = 10.0;
-/// At most, in seconds.
+/// Maximum time before a dead hop may be explored, in seconds.
 pub const LONGEST_DEAD_TIME: f64 = 600.0;
 
-/// A directed hop of a map; valid for that map only.
+/// A directed hop, valid for its map only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HopId(u32);
 
-/// What a node allows.
+/// Limits of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Node {
-    /// The largest window of one of its connections, in bytes; none that binds if `None`.
+    /// Maximum window of one of its connections, in bytes. `None` means unlimited.
     pub window: Option<u64>,
-    /// What it sends with.
+    /// Congestion control of its sender.
     pub control: Control,
-    /// What its disk and processors move in all, in bit/s, where it is an end; none that binds if
-    /// `None`.
+    /// Total rate of its disk and processors as an end, in bit/s. `None` means unlimited.
     pub host_rate: Option<f64>,
-    /// What it relays, if it is a depot.
+    /// Relay limits, if it is a depot.
     pub relay: Option<Relay>,
 }
 
-/// What a depot relays.
+/// Relay limits of a depot.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Relay {
-    /// In all, in bit/s, shared by its sessions alike; infinite if nothing binds.
+    /// Total rate in bit/s, shared equally by its sessions; infinite if unlimited.
     pub rate: f64,
-    /// For each stream, in bit/s; infinite if nothing binds.
+    /// Rate of each stream in bit/s; infinite if unlimited.
     pub rate_per_stream: f64,
-    /// Streams that it relays at present.
+    /// Number of streams that it relays at present.
     pub streams: u32,
 }
 
-/// What a hop will be like.
+/// Forecast of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct HopForecast {
     /// Round trip, in seconds.
     pub rtt: Quantiles,
-    /// The chance that a segment is lost.
+    /// Probability that a segment is lost.
     pub loss: Quantiles,
-    /// What a newcomer finds available, all its streams together, in bit/s of payload.
+    /// Rate available to all streams of a new transfer together, in bit/s of payload.
     pub rate: Quantiles,
-    /// When its newest sample was taken.
+    /// Time of the newest sample.
     pub at: f64,
-    /// How many samples it rests on; none means that nothing is known.
+    /// Number of samples it rests on; 0 means that nothing is known.
     pub samples: u32,
 }
 
@@ -81,25 +79,25 @@ impl Node {
 }
 
 impl Relay {
-    /// Nothing binds.
+    /// Without limits.
     pub const UNLIMITED: Self = Self {
         rate: f64::INFINITY,
         rate_per_stream: f64::INFINITY,
         streams: 0,
     };
 
-    /// What so many further streams get together, in bit/s.
+    /// Returns the rate that `streams` further streams get together, in bit/s.
     #[must_use]
     pub fn share(&self, streams: f64) -> f64 {
         let shared = self.rate * streams / (streams + f64::from(self.streams));
-        // Infinite times a share is infinite, as it should be.
+        // Infinity times a share is infinity, as intended.
         shared.min(self.rate_per_stream * streams)
     }
 }
 
 impl HopForecast {
-    /// Whether it makes sense: quantiles in order, finite, none negative, losses no more than
-    /// certain, and a rate and a round trip above zero.
+    /// Returns true if the forecast is valid: quantiles ordered, finite and not negative, losses at
+    /// most 1, and a rate and a round trip above zero.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let ordered =
@@ -114,18 +112,18 @@ impl HopForecast {
     }
 }
 
-/// What was found dead, and when it may be tried again.
+/// State of a dead hop or depot, and its next exploration.
 #[derive(Debug, Clone, Copy, Default)]
 struct Death {
-    /// From then on it may be explored.
+    /// Time from which on it may be explored.
     until: f64,
-    /// How often in a row it was found dead; 0 while it lives.
+    /// Number of times in a row that it was found dead; 0 while it is alive.
     times: u8,
 }
 
 impl Death {
     fn found(&mut self, now: f64) {
-        // Reports of one failure do not lengthen it.
+        // Repeated reports of one failure do not extend it.
         if self.times > 0 && now < self.until {
             return;
         }
@@ -149,23 +147,23 @@ struct Stored {
     death: Death,
 }
 
-/// What candidates are ranked by, at the medians.
+/// Ranking data of candidates, at the medians.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Rough {
     pub rtt: f32,
-    /// Available to all streams together.
+    /// Rate available to all streams together.
     pub rate: f32,
-    /// Of one stream, by its window.
+    /// Rate of one stream, limited by its window.
     by_window: f32,
-    /// Of one stream, by its losses, in the long run.
+    /// Long-run rate of one stream under its losses.
     under_loss: f32,
     /// Bytes of one stream until its first loss.
     first_loss: f32,
 }
 
 impl Rough {
-    /// Seconds for so many bytes by `streams`, with the rate held below `cap`: no more than it can
-    /// be, and about what it is.
+    /// Returns a lower bound and a rough estimate of the seconds for `bytes` over `streams`, with
+    /// the rate limited to `cap`.
     pub(super) fn seconds(&self, bytes: f64, streams: f64, cap: f64) -> (f64, f64) {
         let without_loss = f64::from(self.rate)
             .min(cap)
@@ -184,22 +182,22 @@ impl Rough {
 #[derive(Debug, Clone)]
 pub struct Map {
     nodes: Vec<Node>,
-    /// Of each node as a depot.
+    /// State of each node as a depot.
     deaths: Vec<Death>,
-    /// Where each node's leaving hops begin; one more than nodes.
+    /// Start of each node's leaving hops; one element more than nodes.
     leaves: Vec<u32>,
     from: Vec<u32>,
     to: Vec<u32>,
     stored: Vec<Stored>,
     rough: Vec<Rough>,
-    /// Where each node's entering hops begin in `entering`.
+    /// Start of each node's entering hops in `entering`.
     enters: Vec<u32>,
     entering: Vec<u32>,
 }
 
 impl Map {
-    /// A map of these nodes and hops, of which nothing is known yet. Hops that repeat, lead back to
-    /// where they start, or name a node that is not there are left out.
+    /// Creates a map of these nodes and hops without forecasts. Hops that repeat, lead back to
+    /// their start, or name a missing node are left out.
     #[must_use]
     pub fn new(nodes: Vec<Node>, hops: &[(NodeId, NodeId)]) -> Self {
         let known = |id: &NodeId| id.index() < nodes.len();
@@ -250,19 +248,19 @@ impl Map {
         }
     }
 
-    /// How many nodes.
+    /// Returns the number of nodes.
     #[must_use]
     pub const fn nodes(&self) -> usize {
         self.nodes.len()
     }
 
-    /// How many hops.
+    /// Returns the number of hops.
     #[must_use]
     pub const fn hops(&self) -> usize {
         self.to.len()
     }
 
-    /// The bytes that it holds.
+    /// Returns the memory of the map, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         size_of_val(self.nodes.as_slice())
@@ -272,18 +270,18 @@ impl Map {
             + self.hops() * Self::BYTES_PER_HOP
     }
 
-    /// Bytes for each directed hop: what is known of it, what candidates are ranked by, both ends,
-    /// and its place among those that enter.
+    /// Bytes per directed hop: its forecast, its ranking data, both ends, and its entry among those
+    /// that enter.
     pub const BYTES_PER_HOP: usize =
         size_of::<Stored>() + size_of::<Rough>() + 3 * size_of::<u32>();
 
-    /// A node.
+    /// Returns a node.
     #[must_use]
     pub fn node(&self, id: NodeId) -> Option<&Node> {
         self.nodes.get(id.index())
     }
 
-    /// A hop between two nodes.
+    /// Returns the hop between two nodes.
     #[must_use]
     pub fn hop(&self, from: NodeId, to: NodeId) -> Option<HopId> {
         let range = self.leaving_range(from)?;
@@ -291,20 +289,20 @@ impl Map {
         Some(HopId((range.start + place) as u32))
     }
 
-    /// The two nodes of a hop.
+    /// Returns the two nodes of a hop.
     #[must_use]
     pub fn ends(&self, hop: HopId) -> (NodeId, NodeId) {
         let at = hop.0 as usize;
         (NodeId(self.from[at]), NodeId(self.to[at]))
     }
 
-    /// The hops that leave a node, and where each leads.
+    /// Returns the hops that leave a node, with their destinations.
     pub fn leaving(&self, node: NodeId) -> impl Iterator<Item = (HopId, NodeId)> + '_ {
         let range = self.leaving_range(node).unwrap_or(0..0);
         range.map(|hop| (HopId(hop as u32), NodeId(self.to[hop])))
     }
 
-    /// The hops that enter a node, and where each comes from.
+    /// Returns the hops that enter a node, with their origins.
     pub fn entering(&self, node: NodeId) -> impl Iterator<Item = (HopId, NodeId)> + '_ {
         let at = |index: usize| self.enters.get(index).map_or(0, |start| *start as usize);
         let range = at(node.index())..at(node.index() + 1).max(at(node.index()));
@@ -318,8 +316,8 @@ impl Map {
         Some(start..*self.leaves.get(node.index() + 1)? as usize)
     }
 
-    /// Takes a forecast. A hop that was dead stays so until [`Self::found_alive`]. Says whether it
-    /// made sense; what does not is left out.
+    /// Takes a forecast. A dead hop stays dead until [`Self::found_alive`]. Returns false, and
+    /// ignores the forecast, if it is invalid.
     pub fn update(&mut self, hop: HopId, forecast: &HopForecast) -> bool {
         if !forecast.is_sound() {
             return false;
@@ -335,7 +333,7 @@ impl Map {
         true
     }
 
-    /// Changes what a node allows, and ranks its hops anew.
+    /// Changes the limits of a node, and ranks its hops again.
     pub fn set_node(&mut self, id: NodeId, node: Node) {
         let Some(place) = self.nodes.get_mut(id.index()) else {
             return;
@@ -353,7 +351,7 @@ impl Map {
         }
     }
 
-    /// Computes anew what candidates are ranked by, for every hop.
+    /// Recomputes the ranking data of every hop.
     pub fn rank_all(&mut self) {
         for hop in 0..self.hops() {
             self.rank(hop);
@@ -381,7 +379,7 @@ impl Map {
         };
     }
 
-    /// One connection over a hop, by what both of its nodes allow.
+    /// Returns a connection over a hop, with the limits of both nodes.
     pub(super) fn connection(&self, hop: HopId, rtt: f64, loss: f64, rate: f64) -> Hop {
         let (from, to) = self.ends(hop);
         let (sender, receiver) = (&self.nodes[from.index()], &self.nodes[to.index()]);
@@ -398,7 +396,7 @@ impl Map {
         &self.rough[hop.0 as usize]
     }
 
-    /// What is known of a hop; `None` while nothing is.
+    /// Returns the forecast of a hop, or `None` if it is unknown.
     #[must_use]
     pub fn forecast(&self, hop: HopId) -> Option<HopForecast> {
         let stored = &self.stored[hop.0 as usize];
@@ -416,51 +414,51 @@ impl Map {
         })
     }
 
-    /// Whether something is known of a hop and it is not dead.
+    /// Returns true if a hop is known and not dead.
     #[must_use]
     pub fn is_usable(&self, hop: HopId) -> bool {
         let stored = &self.stored[hop.0 as usize];
         stored.samples > 0 && stored.death.times == 0
     }
 
-    /// A hop carries nothing: no route passes it from now on.
+    /// Marks a hop as dead: no route passes it from now on.
     pub fn found_dead(&mut self, hop: HopId, now: f64) {
         self.stored[hop.0 as usize].death.found(now);
     }
 
-    /// Something was carried by a hop.
+    /// Marks a hop as alive, because it carried something.
     pub fn found_alive(&mut self, hop: HopId) {
         self.stored[hop.0 as usize].death.times = 0;
     }
 
-    /// Whether a hop is dead.
+    /// Returns true if a hop is dead.
     #[must_use]
     pub fn is_dead(&self, hop: HopId) -> bool {
         self.stored[hop.0 as usize].death.times > 0
     }
 
-    /// Whether a hop lives, or has been left alone long enough to be explored.
+    /// Returns true if a hop is alive, or its wait for exploration is over.
     #[must_use]
     pub fn may_be_explored(&self, hop: HopId, now: f64) -> bool {
         self.stored[hop.0 as usize].death.may_be_explored(now)
     }
 
-    /// A depot relays nothing: no route passes it from now on. Hops to and from its host as an end
-    /// are not touched.
+    /// Marks a depot as dead: no route passes it from now on. Hops to and from its host as an end
+    /// are not affected.
     pub fn depot_found_dead(&mut self, depot: NodeId, now: f64) {
         if let Some(death) = self.deaths.get_mut(depot.index()) {
             death.found(now);
         }
     }
 
-    /// A depot relayed something.
+    /// Marks a depot as alive, because it relayed something.
     pub fn depot_found_alive(&mut self, depot: NodeId) {
         if let Some(death) = self.deaths.get_mut(depot.index()) {
             death.times = 0;
         }
     }
 
-    /// Whether a depot is dead.
+    /// Returns true if a depot is dead.
     #[must_use]
     pub fn depot_is_dead(&self, depot: NodeId) -> bool {
         self.deaths
@@ -468,7 +466,7 @@ impl Map {
             .is_some_and(|death| death.times > 0)
     }
 
-    /// Whether a depot lives, or has been left alone long enough to be explored.
+    /// Returns true if a depot is alive, or its wait for exploration is over.
     #[must_use]
     pub fn depot_may_be_explored(&self, depot: NodeId, now: f64) -> bool {
         self.deaths
@@ -476,15 +474,15 @@ impl Map {
             .is_some_and(|death| death.may_be_explored(now))
     }
 
-    /// What a depot relays for so many further streams, in bit/s; `None` where a node is no depot,
-    /// or a dead one.
+    /// Returns the relay rate of a depot for `streams` further streams, in bit/s. Returns `None` if
+    /// the node is not a depot, or a dead one.
     #[must_use]
     pub fn relayed(&self, depot: NodeId, streams: f64) -> Option<f64> {
         let relay = self.node(depot)?.relay?;
         (!self.depot_is_dead(depot)).then(|| relay.share(streams))
     }
 
-    /// Whether the bottlenecks of two hops differ as far as is known: they have no node in common.
+    /// Returns true if two hops have different bottlenecks as far as is known: they share no node.
     #[must_use]
     pub fn differ(&self, one: HopId, other: HopId) -> bool {
         let (from, to) = self.ends(one);

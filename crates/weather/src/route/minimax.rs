@@ -1,38 +1,38 @@
-//! The trees of the Logistical Session Layer, as a baseline: to each node the path whose worst hop
-//! is best, where a longer path is taken only if it is better by more than a tolerance, so that no
-//! hop is added for noise.
+//! Trees of the Logistical Session Layer, as a baseline. They lead to each node by the path whose
+//! worst hop is best. A longer path must be better by more than a tolerance, so that no hop is
+//! added for noise.
 //!
-//! Paths have at most [`MAX_DEPOTS`] depots here, and are found by their length: the best of one
-//! hop, of two, and so on. The published trees have no such bound.
+//! Here paths have at most [`MAX_DEPOTS`] depots, and are found by length: the best of one hop, of
+//! two, and so on. The published trees have no such bound.
 
 use super::map::Map;
 use super::{MAX_DEPOTS, NodeId, Transfer, Via};
 
-/// The tolerance of the published trees.
+/// Tolerance of the published trees.
 pub const LSL_TOLERANCE: f64 = 0.1;
 
-/// What makes a hop bad.
+/// Cost of a hop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Cost {
-    /// The inverse of its rate, at the median, for one stream: what losses and windows leave of it.
+    /// Inverse of the median rate of one stream, as losses and windows allow it.
     Throughput,
-    /// The inverse of what is available, at the median, whatever one stream carries of it.
+    /// Inverse of the median available rate, whatever one stream carries of it.
     Bandwidth,
-    /// The expected time of a transfer over it alone.
+    /// Expected time of a transfer over the hop alone.
     Time(Transfer),
 }
 
-/// The best path to each node from one.
+/// The best path from one node to each other.
 #[derive(Debug, Clone)]
 pub struct Tree {
     from: NodeId,
-    /// By hops, then by node: the cost of the worst hop, and the node before.
+    /// By number of hops, then by node: the cost of the worst hop, and the previous node.
     best: Vec<Vec<(f64, u32)>>,
     tolerance: f64,
 }
 
 impl Tree {
-    /// The tree of a node.
+    /// Creates the tree of a node.
     #[must_use]
     pub fn new(map: &Map, from: NodeId, cost: Cost, tolerance: f64, now: f64) -> Self {
         let nothing = vec![(f64::INFINITY, u32::MAX); map.nodes()];
@@ -69,7 +69,7 @@ impl Tree {
             let mut hop = 0;
             for node in 0..map.nodes() as u32 {
                 let (so_far, _) = best[length - 1][node as usize];
-                // Only depots pass on.
+                // Only depots forward.
                 let passes = NodeId(node) == from
                     || map
                         .node(NodeId(node))
@@ -91,15 +91,14 @@ impl Tree {
         }
     }
 
-    /// The path to a node; `None` where none leads there.
+    /// Returns the path to a node, or `None` if it is unreachable.
     #[must_use]
     pub fn path(&self, to: NodeId) -> Option<Via> {
         let mut chosen: Option<(f64, Via)> = None;
         for length in 1..self.best.len() {
             let (worst, _) = *self.best[length].get(to.index())?;
             let better = chosen.is_none_or(|(cost, _)| worst * (1.0 + self.tolerance) < cost);
-            // A path that comes back to where it was is one of the shorter ones with a detour, and
-            // no better.
+            // A path that returns to an earlier node is a shorter one with a detour, and no better.
             if worst.is_finite()
                 && better
                 && let Some(via) = self.back(to, length)
@@ -126,7 +125,7 @@ impl Tree {
 }
 
 impl Map {
-    /// What is expected of a transfer over one hop alone.
+    /// Returns the expected time of a transfer over one hop alone.
     #[must_use]
     pub fn alone(
         &self,
@@ -139,7 +138,8 @@ impl Map {
     }
 }
 
-/// The best of some routes by what they really take: what a simulation holds a policy against.
+/// Returns the best of some routes by their actual times, as a yardstick for a policy in
+/// simulation.
 #[must_use]
 pub fn oracle(
     routes: impl IntoIterator<Item = Via>,
@@ -151,7 +151,7 @@ pub fn oracle(
         .min_by(|one, other| one.1.total_cmp(&other.1))
 }
 
-/// Every route of at most three depots between two nodes, direct first: for small maps.
+/// Returns every route of at most three depots between two nodes, direct first. For small maps.
 #[must_use]
 pub fn all_routes(map: &Map, from: NodeId, to: NodeId) -> Vec<Via> {
     let mut routes = vec![Via::DIRECT];

@@ -1,11 +1,11 @@
-//! What is chosen for sizes of all kinds between two ends: what a client keeps for the time that it
-//! can ask nobody.
+//! Choices for all classes of sizes between two ends. A client keeps them for times when it cannot
+//! reach a controller.
 
 use super::choice::{Choice, Chooser, Request};
 use super::explore::Account;
 use super::{NodeId, Transfer};
 
-/// The largest size of each class but the last, in bytes; beyond is the last one.
+/// Maximum size of each class but the last, in bytes.
 pub const CLASS_ENDS: [u64; 7] = [
     256 << 10,
     1 << 20,
@@ -15,9 +15,9 @@ pub const CLASS_ENDS: [u64; 7] = [
     256 << 20,
     1 << 30,
 ];
-/// How many classes of sizes there are.
+/// Number of size classes.
 pub const CLASSES: usize = CLASS_ENDS.len() + 1;
-/// The typical size of each class, in bytes: what a table is made for.
+/// Typical size of each class in bytes, for which the table is made.
 pub const TYPICAL_BYTES: [u64; CLASSES] = [
     128 << 10,
     512 << 10,
@@ -28,16 +28,16 @@ pub const TYPICAL_BYTES: [u64; CLASSES] = [
     512 << 20,
     4 << 30,
 ];
-/// How long a table is good for, in seconds.
+/// Validity of a table, in seconds.
 pub const LONGEST_VALIDITY: f64 = 3600.0;
 
-/// The class of a size.
+/// Returns the class of a size.
 #[must_use]
 pub fn class(bytes: u64) -> usize {
     CLASS_ENDS.partition_point(|end| *end < bytes)
 }
 
-/// What is asked for a class of sizes; of one that there is not, for a size of no bytes.
+/// Returns the request for a class of sizes. An invalid class yields a size of 0 bytes.
 #[must_use]
 pub fn request(from: NodeId, to: NodeId, class: usize, streams: u16, now: f64) -> Request {
     let bytes = TYPICAL_BYTES.get(class).copied().unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn request(from: NodeId, to: NodeId, class: usize, streams: u16, now: f64) -
     }
 }
 
-/// What is chosen for each class.
+/// Returns the choice for each class.
 #[must_use]
 pub fn choices(
     chooser: &mut Chooser<'_>,
@@ -69,7 +69,7 @@ pub fn choices(
     })
 }
 
-/// Whether all classes simply go direct.
+/// Returns true if all classes go direct.
 #[must_use]
 pub fn all_direct(choices: &[Choice; CLASSES]) -> bool {
     let goes_direct = |choice: &Choice| choice.via.is_direct() && choice.at_once.len() <= 1;

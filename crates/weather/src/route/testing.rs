@@ -1,10 +1,10 @@
-//! Maps for the tests of these rooms.
+//! Maps for the tests of these modules.
 
 use super::NodeId;
 use super::map::{HopForecast, Map, Node};
 use crate::Quantiles;
 
-/// What is known exactly: milliseconds, a chance, Mbit/s.
+/// Returns a forecast that is known exactly, from milliseconds, a probability, and Mbit/s.
 pub fn exact(rtt_ms: f64, loss: f64, mbits: f64) -> HopForecast {
     HopForecast {
         rtt: Quantiles::exactly(rtt_ms / 1e3),
@@ -15,7 +15,7 @@ pub fn exact(rtt_ms: f64, loss: f64, mbits: f64) -> HopForecast {
     }
 }
 
-/// A map with these nodes, in order, and hops both ways.
+/// Returns a map with these nodes, in order, and hops in both directions.
 pub fn map(nodes: Vec<Node>, hops: &[(u32, u32, HopForecast)]) -> Map {
     let both: Vec<(NodeId, NodeId)> = hops
         .iter()

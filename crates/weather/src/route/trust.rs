@@ -1,14 +1,14 @@
-//! Whose reports count for what.
+//! Scope of each party's reports.
 //!
-//! A depot that lies must not steer what does not pass it:
+//! A depot that lies must not affect routes that do not pass it:
 //!
-//! - Of a hop only its two ends may report, each for itself; what both say is combined so that
-//!   neither can make the hop look better than the other one says ([`Reports`]).
-//! - What a transfer took counts for transfers between the same two ends only, and only its ends
-//!   may say it ([`Outcomes`]).
+//! - Only the two ends of a hop may report on it, each for itself. Their reports are combined so
+//!   that neither can make the hop look better than the other one says ([`Reports`]).
+//! - The outcome of a transfer counts only for transfers between the same two ends, and only its
+//!   ends may report it ([`Outcomes`]).
 //!
-//! So a report of X touches hops of which X is an end, and transfers of which X is an end, and
-//! nothing else. A depot that measures well and carries badly is left by each pair of ends after
+//! So a report of X affects hops of which X is an end, and transfers of which X is an end, and
+//! nothing else. A depot may measure well and carry badly. Each pair of ends leaves it after
 //! [`MAX_SLOWER_TRANSFERS`] transfers that were slower over it than direct was expected to be, for
 //! a time that doubles.
 
@@ -20,46 +20,46 @@ use super::map::HopForecast;
 use super::{NodeId, Via};
 use crate::Quantiles;
 
-/// A hop of which one end alone reports counts as known by no more samples than these, however many
-/// it claims.
+/// Maximum number of samples that count for a hop if only one end reports on it.
 pub const LONE_SAMPLES: u32 = 4;
-/// Transfers in a row that were slower over a route than direct was expected to be, after which it
-/// is held back.
+/// Number of consecutive transfers that were slower over a route than direct was expected to be,
+/// after which the route is held back.
 pub const MAX_SLOWER_TRANSFERS: u8 = 2;
-/// How long a route is held back the first time, in seconds; it doubles each time.
+/// Time for which a route is held back at first, in seconds. It doubles each time.
 pub const FIRST_HOLD: f64 = 600.0;
-/// At most, in seconds.
+/// Maximum time for which a route is held back, in seconds.
 pub const LONGEST_HOLD: f64 = 7.0 * 86_400.0;
-/// The most that outcomes make of an expected time.
+/// Maximum factor of outcomes on an expected time.
 pub const GREATEST_FACTOR: f64 = 4.0;
-/// How much of a new outcome enters the factor.
+/// Weight of a new outcome in the factor.
 const GAIN: f64 = 0.25;
 
-/// A report that is not taken.
+/// Reason why a report is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// Of a hop only its two ends may report.
+    /// The reporter is not an end of the hop.
     #[error("only the two ends of a hop may report of it")]
     NotAnEnd,
-    /// Its figures make no sense.
+    /// The figures are invalid.
     #[error(
-        "the figures of the report make no sense: quantiles in order, losses up to 1, and a rate above 0 are expected"
+        "the figures of the report make no sense: quantiles in order, losses up to 1, and a rate \
+        above 0 are expected"
     )]
     Unsound,
-    /// It is older than what the same end said before.
+    /// The report is older than the previous one of the same end.
     #[error("the report is older than the one before it")]
     Older,
 }
 
-/// What both ends of each hop last said of it.
+/// Latest reports of both ends of each hop.
 #[derive(Debug, Clone, Default)]
 pub struct Reports {
     hops: HashMap<(NodeId, NodeId), [Option<HopForecast>; 2]>,
 }
 
 impl Reports {
-    /// Takes what a node says of a hop, and says what the hop is now taken for. Who reports must
-    /// have been authenticated.
+    /// Takes a node's report on a hop, and returns the combined forecast of the hop. The caller
+    /// must have authenticated the reporter.
     ///
     /// # Errors
     /// [`Refused`].
@@ -95,7 +95,7 @@ impl Reports {
         })
     }
 
-    /// Forgets what an end said of a hop: it was said by somebody who now speaks for the other end.
+    /// Removes an end's report on a hop, because its author now speaks for the other end.
     pub fn forget(&mut self, reporter: NodeId, from: NodeId, to: NodeId) {
         if let Some(sides) = self.hops.get_mut(&(from, to)) {
             for (end, side) in [from, to].into_iter().zip(sides) {
@@ -106,35 +106,35 @@ impl Reports {
         }
     }
 
-    /// What both ends of a hop last said of it, its beginning first; none where one of them has
-    /// said nothing.
+    /// Returns the latest reports of both ends of a hop, that of its start first. Returns `None` if
+    /// one of them has not reported.
     #[must_use]
     pub fn both(&self, from: NodeId, to: NodeId) -> Option<(&HopForecast, &HopForecast)> {
         let [one, other] = self.hops.get(&(from, to))?;
         Some((one.as_ref()?, other.as_ref()?))
     }
 
-    /// Whether a node may say of a hop that it is dead, or alive again.
+    /// Returns true if a node may report that a hop is dead, or alive again.
     #[must_use]
     pub fn may_report(reporter: NodeId, from: NodeId, to: NodeId) -> bool {
         from != to && (reporter == from || reporter == to)
     }
 }
 
-/// Of each quantity what the gloomier end says: longer, lossier, slower, older, fewer samples.
+/// Combines two forecasts into the pessimistic one: longer, lossier, slower, older, fewer samples.
 #[must_use]
 pub fn worse_of(one: &HopForecast, other: &HopForecast) -> HopForecast {
     of_both(one, other, f64::max, f64::min)
 }
 
-/// Of each quantity what the kinder end says: shorter, less lossy, faster; and still older, fewer
-/// samples.
+/// Combines two forecasts into the optimistic one: shorter, less lossy, faster; but still older,
+/// and with fewer samples.
 #[must_use]
 pub fn better_of(one: &HopForecast, other: &HopForecast) -> HopForecast {
     of_both(one, other, f64::min, f64::max)
 }
 
-/// `cost` picks among round trips and losses, `gain` among rates.
+/// Combines two forecasts. `cost` selects among round trips and losses, `gain` among rates.
 fn of_both(
     one: &HopForecast,
     other: &HopForecast,
@@ -155,34 +155,33 @@ fn of_both(
     }
 }
 
-/// Who must find a depot dead, besides its own silence, before it is dead to all: so many places
-/// that dialled it in vain.
+/// Number of nodes that must have failed to dial a depot before it is dead to all.
 pub const DEPOT_DEATH_REPORTERS: usize = 2;
-/// Within this many seconds.
+/// Time within which reports count as one failure, in seconds.
 const ONE_FAILURE: f64 = 120.0;
 
-/// What a report of a failed dial makes dead.
+/// Consequence of a report of a failed dial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dead {
-    /// The hop that was dialled over.
+    /// The hop is dead.
     Hop,
-    /// The depot that was dialled, and that hop.
+    /// The depot and the hop are dead.
     Depot,
 }
 
-/// Who dialled which depot in vain.
+/// Nodes that failed to dial each depot.
 #[derive(Debug, Clone, Default)]
 pub struct Deaths {
     depots: HashMap<NodeId, Vec<(NodeId, f64)>>,
 }
 
 impl Deaths {
-    /// Takes a report that a place dialled the next one in vain: that hop is dead, and the depot
-    /// too once so many different places have said so of it within two minutes. So no single one
-    /// can take a depot from the others.
+    /// Takes a report that a node failed to dial the next one. The hop is dead; the depot is dead
+    /// as well once [`DEPOT_DEATH_REPORTERS`] different nodes have reported so within two minutes.
+    /// So no single node can take a depot from the others.
     ///
     /// # Errors
-    /// [`Refused::NotAnEnd`]: it says so of a hop that it does not dial over.
+    /// [`Refused::NotAnEnd`] if the reporter does not dial over the hop.
     pub fn take(
         &mut self,
         reporter: NodeId,
@@ -204,38 +203,38 @@ impl Deaths {
     }
 }
 
-/// What became of a transfer.
+/// Outcome of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What it was expected to take by the model alone, at the median, in seconds.
+    /// Expected time by the model alone, at the median, in seconds.
     pub expected: f64,
-    /// What the direct route was expected to take, in seconds.
+    /// Expected time of the direct route, in seconds.
     pub direct: f64,
-    /// What it took, in seconds; infinite if it failed or was given up.
+    /// Actual time in seconds; infinite if the transfer failed or was abandoned.
     pub took: f64,
 }
 
-/// What is remembered of a route between two ends.
+/// History of a route between two ends.
 #[derive(Debug, Clone, Copy, Default)]
 struct Memory {
-    /// The mean of the logarithms of times taken by times expected.
+    /// Mean logarithm of actual times relative to expected ones.
     log_factor: f64,
     strikes: u8,
     holds: u8,
     held_until: f64,
 }
 
-/// What transfers took, by their ends and route.
+/// Outcomes of transfers, by their ends and route.
 #[derive(Debug, Clone, Default)]
 pub struct Outcomes {
     routes: HashMap<(NodeId, NodeId, Via), Memory>,
 }
 
 impl Outcomes {
-    /// Takes what became of a transfer between two ends, from one of these.
+    /// Takes the outcome of a transfer between two ends, reported by one of them.
     ///
     /// # Errors
-    /// [`Refused::NotAnEnd`], and [`Refused::Unsound`] where a time is not above zero.
+    /// [`Refused::NotAnEnd`], and [`Refused::Unsound`] if a time is not above zero.
     pub fn take(
         &mut self,
         reporter: NodeId,
@@ -262,7 +261,7 @@ impl Outcomes {
             .clamp(-GREATEST_FACTOR.ln(), GREATEST_FACTOR.ln());
         memory.log_factor += GAIN * (log - memory.log_factor);
         if via.is_direct() {
-            // There is nothing to be slower than; a failure is reported by `failed`.
+            // Direct is its own baseline; failures are reported through `failed`.
             return Ok(());
         }
         if took <= direct {
@@ -277,7 +276,7 @@ impl Outcomes {
         Ok(())
     }
 
-    /// A route between two ends failed: it is held back at once, for these two.
+    /// Records that a route between two ends failed. It is held back at once, for these ends only.
     ///
     /// # Errors
     /// [`Refused::NotAnEnd`].
@@ -296,8 +295,8 @@ impl Outcomes {
         Ok(())
     }
 
-    /// What the expected time of a route is multiplied by; `None` while it is held back. Never
-    /// below 1: nobody makes a route look better than its hops do.
+    /// Returns the factor on the expected time of a route, or `None` while it is held back. It is
+    /// never below 1: no report makes a route look better than its hops do.
     #[must_use]
     pub fn factor(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> Option<f64> {
         let Some(memory) = self.remembered(from, to, via) else {
@@ -306,14 +305,14 @@ impl Outcomes {
         (memory.held_until <= now).then(|| memory.log_factor.exp().max(1.0))
     }
 
-    /// Whether a route is held back.
+    /// Returns true if a route is held back.
     #[must_use]
     pub fn is_held(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> bool {
         self.remembered(from, to, via)
             .is_some_and(|memory| memory.held_until > now)
     }
 
-    /// Whether a route was held back, and its time is over.
+    /// Returns true if a route was held back, and its time is over.
     #[must_use]
     pub fn may_be_tried_again(&self, from: NodeId, to: NodeId, via: &Via, now: f64) -> bool {
         self.remembered(from, to, via)
@@ -321,7 +320,7 @@ impl Outcomes {
     }
 
     fn remembered(&self, from: NodeId, to: NodeId, via: &Via) -> Option<&Memory> {
-        // Nothing is asked of an empty table: a request looks here once for each route.
+        // Shortcut for an empty table: a request looks here once for each route.
         if self.routes.is_empty() {
             return None;
         }
@@ -333,7 +332,7 @@ impl Memory {
     fn hold(&mut self, now: f64) {
         self.held_until = now + (FIRST_HOLD * 2f64.powi(i32::from(self.holds))).min(LONGEST_HOLD);
         self.holds = self.holds.saturating_add(1);
-        // The next bad one holds it back again at once.
+        // The next slow transfer holds it back again at once.
         self.strikes = MAX_SLOWER_TRANSFERS - 1;
     }
 }

@@ -1,4 +1,4 @@
-//! What goes in one stretch after the other, until it is enough.
+//! Filling of stretches, one after another, until the volume is carried.
 
 use super::Goal;
 use crate::path::Field;
@@ -6,36 +6,36 @@ use crate::request::{Piece, Plan};
 use crate::split::{Ask, Route, most, total, widest_behind};
 use crate::time::{MAX_RATE, Rate, Volume, Window};
 
-/// How routes are looked for in a stretch.
+/// Route search within a stretch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Look {
-    /// The widest first, which is quick.
+    /// The widest paths first, which is fast.
     Widest,
-    /// The most that is found.
+    /// The most that can be found.
     Best,
 }
 
-/// What goes in one stretch.
+/// The filled part of one stretch.
 #[derive(Debug, Clone)]
 struct Part {
     piece: Piece,
-    /// Whoever wants this much or more here gets the same routes, in bit/s.
+    /// Wanted rate, in bit/s, from which on the stretch yields the same routes.
     enough: Rate,
 }
 
-/// What was filled so far.
+/// Stretches filled so far.
 #[derive(Debug, Clone)]
 pub(super) struct Filling {
     ask: Ask,
     look: Look,
-    /// How fast it may go, in bit/s.
+    /// Maximum rate, in bit/s.
     fastest: Rate,
     parts: Vec<Part>,
     carried: Volume,
     left: Volume,
-    /// What could have gone at most.
+    /// Upper bound of the volume that could have been carried.
     limit: Volume,
-    /// The stretch before, some of whose paths may be the widest in the next as well.
+    /// Preceding stretch. Some of its paths may be the widest in the next one as well.
     before: Option<Before>,
 }
 
@@ -53,22 +53,22 @@ impl Filling {
         }
     }
 
-    /// Whether all of it goes.
+    /// Returns true if the whole volume is carried.
     pub(super) fn is_enough(&self) -> bool {
         self.left == Volume::default()
     }
 
-    /// What goes.
+    /// Returns the volume carried.
     pub(super) const fn carried(&self) -> Volume {
         self.carried
     }
 
-    /// What could have gone at most, where the best was looked for.
+    /// Returns the upper bound of what could have been carried, for [`Look::Best`].
     pub(super) const fn limit(&self) -> Volume {
         self.limit
     }
 
-    /// All of it, as a plan.
+    /// Returns all pieces as a plan.
     pub(super) fn plan(self) -> Plan {
         let mut plan = Plan::default();
         for part in self.parts {
@@ -77,8 +77,8 @@ impl Filling {
         plan
     }
 
-    /// The plan that the same stretches make of a smaller volume. None where its end is so near
-    /// that other routes would do for what is left there.
+    /// Returns the plan that the same stretches make of a smaller volume. Returns `None` if other
+    /// routes would do for the rest of it near its end.
     pub(super) fn of(&self, volume: Volume) -> Option<Plan> {
         let (mut plan, mut left) = (Plan::default(), volume);
         for Part { piece, enough } in &self.parts {
@@ -95,12 +95,13 @@ impl Filling {
         None
     }
 
-    /// No more than what is left needs in a millisecond, the shortest time there is.
+    /// Returns the rate that carries `left` in 1 ms, the shortest time there is, but at most the
+    /// maximum rate.
     fn wanted(&self, left: Volume) -> Rate {
         left.rate_within(1).unwrap_or(MAX_RATE).min(self.fastest)
     }
 
-    /// Adds what goes in one stretch.
+    /// Adds one stretch.
     pub(super) fn add(&mut self, window: Window, field: &Field<'_>) {
         let want = self.wanted(self.left);
         let (routes, most) = match self.look {
@@ -117,7 +118,7 @@ impl Filling {
         let (piece, carried) = within(&routes, window, self.left);
         self.carried = self.carried.plus(carried);
         self.left = self.left.less(carried);
-        // No more than that leaves the end, whatever is wanted.
+        // No more than this leaves the source, whatever is wanted.
         let network = field.network();
         let leaves = network
             .from(self.ask.ends.from)
@@ -135,8 +136,8 @@ impl Filling {
     }
 }
 
-/// A piece that begins with a stretch and ends with it, or as soon as what is left is carried; and
-/// what it carries.
+/// Returns a piece from the start of a stretch to its end, or to the moment at which `left` is
+/// carried; and the volume that it carries.
 fn within(routes: &[Route], window: Window, left: Volume) -> (Piece, Volume) {
     let rate = total(routes);
     let length = left.time_at(rate).unwrap_or(u64::MAX).min(window.length());
@@ -147,17 +148,17 @@ fn within(routes: &[Route], window: Window, left: Volume) -> (Piece, Volume) {
     (piece, Volume::carried(rate, length))
 }
 
-/// A stretch, and what goes over the widest paths in it.
+/// A stretch, and the routes over its widest paths.
 #[derive(Debug, Clone)]
 pub(super) struct Before {
-    /// What each link had left.
+    /// Rate left on each link.
     rooms: Vec<Rate>,
     want: Rate,
     routes: Vec<Route>,
 }
 
 impl Before {
-    /// Where so much was wanted, and this went.
+    /// Records a stretch in which `want` was wanted and these routes were found.
     pub(super) fn of(field: &Field<'_>, want: Rate, routes: Vec<Route>) -> Self {
         let rooms = field.network().ids().map(|link| field.room(link)).collect();
         Self {
@@ -167,9 +168,11 @@ impl Before {
         }
     }
 
-    /// Those of the widest paths that are certainly the first ones, with the same rates, in another
-    /// stretch. They are where no link of theirs has changed, and every other one that has has less
-    /// room than it had, or less than the narrowest of them: it is in the way of none.
+    /// Returns the leading routes that are certainly also the first in another stretch, with the
+    /// same rates.
+    ///
+    /// That holds if none of their links has changed, and every other changed link has less room
+    /// than before, or less than the narrowest of these routes.
     pub(super) fn known_in(&self, field: &Field<'_>, want: Rate) -> &[Route] {
         let rooms = field.network().ids().zip(&self.rooms);
         let changed = rooms.map(|(link, before)| (link, *before, field.room(link)));
@@ -177,7 +180,7 @@ impl Before {
         let mut all = 0;
         let known = self.routes.iter().take_while(|route| {
             all += route.rate;
-            // What is the last of what was wanted may be less than what goes.
+            // The last route may be trimmed to the wanted rate and be narrower than its path.
             let is_whole = all < self.want && all <= want;
             let mut changed = changed.iter();
             is_whole

@@ -1,4 +1,4 @@
-//! What is taken over from one stretch to another is what would be found anew.
+//! Routes that are reused from one stretch to the next equal those that a new search finds.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use crate::split::{Ask, widest_behind, widest_first};
 use crate::testing::small;
 use crate::time::Rate;
 
-/// Networks, and what is left on each of their links in one stretch and in another.
+/// Generates networks with the rates left on each link in two stretches.
 fn stretches() -> impl Strategy<Value = (Network, Vec<(Rate, Rate)>)> {
     small().prop_flat_map(|network| {
         let links = network.links().len();
@@ -23,7 +23,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1_000))]
 
     #[test]
-    fn paths_that_are_taken_over_are_the_widest_still(
+    fn reused_paths_are_still_the_widest(
         (network, rooms) in stretches(),
         paths in 1..4_usize,
         diversity in 0..3_u8,

@@ -1,16 +1,16 @@
-//! A search by the widest path of a set, for disjoint paths and for two.
+//! Search by the widest path of a set, for disjoint paths and for two paths.
 //!
-//! The widest of `k` paths that carry more than is known carries more than a `k`th part of it, and
-//! few paths do. Behind it, disjoint paths are the same question with one path less, and the last
-//! of them is the widest that is left. The second of two that may share links is the widest path as
-//! well, where a link beside the first has as much more room as the first carries.
+//! If `k` paths carry more than is known, the widest of them carries more than a `k`th part of it,
+//! and few paths do. Once it is chosen, disjoint paths are the same problem with one path less, and
+//! the last of them is the widest that is left. If two paths may share links, the second is a
+//! widest path as well: links that the first does not use count as wider, by the first path's rate.
 
 use crate::network::{LinkId, NodeId};
 use crate::path::{Diversity, Field, Path};
 use crate::split::{Ask, Route, total, trimmed};
 use crate::time::Rate;
 
-/// Links that are followed, at most.
+/// Maximum number of links to follow.
 const MAX_STEPS: usize = 50_000;
 
 struct Wide<'a> {
@@ -21,8 +21,8 @@ struct Wide<'a> {
     steps: usize,
 }
 
-/// The most that is more than `least`, up to `want`, and whether nothing was left out on the way.
-/// For paths that may share links, there may be two at most.
+/// Searches for more than `least` and up to `want` bit/s. Returns the routes, and whether the
+/// search was complete. Paths that may share links are limited to two.
 pub(super) fn wide(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Vec<Route>, bool) {
     let mut wide = Wide {
         ask,
@@ -36,8 +36,7 @@ pub(super) fn wide(field: &Field<'_>, ask: &Ask, want: Rate, least: Rate) -> (Ve
 }
 
 impl Wide<'_> {
-    /// What the widest of the paths that are still to come carries at least, if they are to be
-    /// worth it.
+    /// Returns the least rate that the widest of the remaining paths must carry to beat the best.
     fn threshold(&self, chosen: &[Route]) -> Rate {
         let more = self.least.saturating_add(1).saturating_sub(total(chosen));
         let left = self.ask.paths.saturating_sub(chosen.len());
@@ -52,7 +51,7 @@ impl Wide<'_> {
         }
     }
 
-    /// Goes on from the paths that were chosen, with what they leave.
+    /// Extends the chosen paths by what they leave.
     fn on(&mut self, left: &Field<'_>, chosen: &mut Vec<Route>) {
         self.keep(chosen.clone());
         if chosen.len() + 1 >= self.ask.paths {
@@ -106,7 +105,7 @@ impl Wide<'_> {
         }
     }
 
-    /// Goes on with one path more.
+    /// Extends the chosen paths by one more.
     fn with(&mut self, left: &Field<'_>, chosen: &mut Vec<Route>, path: Path) {
         let rate = left.width(&path);
         if self.ask.diversity == Diversity::Any {
@@ -120,7 +119,7 @@ impl Wide<'_> {
         chosen.pop();
     }
 
-    /// The best second path beside one that it may share links with.
+    /// Finds the best second path for one that it may share links with.
     fn beside(&mut self, left: &Field<'_>, path: Path, rate: Rate) {
         let both = Field::new(left.network(), |link| {
             let room = left.room(link);
@@ -148,7 +147,7 @@ impl Wide<'_> {
     }
 }
 
-/// Which nodes lead to one over links with room.
+/// Returns for each node whether links with enough bandwidth left connect it to `to`.
 fn reaching(field: &Field<'_>, to: NodeId, at_least: Rate) -> Vec<bool> {
     let network = field.network();
     let mut back: Vec<Vec<NodeId>> = vec![Vec::new(); network.nodes() as usize];

@@ -6,8 +6,8 @@ use super::*;
 use crate::streams::{SourcePorts, Transport};
 use crate::testing::any_streams;
 
-/// What the filter says of a packet with a mark, as the kernel would have it; none where it reads
-/// behind the packet's end, which the kernel takes for a packet that isn't the filter's.
+/// Runs the filter on a packet with a mark, as the kernel would. Returns `None` if it reads behind
+/// the packet's end, which the kernel treats as no match.
 fn run(program: &[Instruction], packet: &[u8], mark: u32) -> Option<u32> {
     let (mut a, mut x, mut at) = (0_u32, 0_u32, 0_usize);
     let load = |offset: u32, bytes: usize| {
@@ -55,7 +55,7 @@ struct Packet {
     mark: u32,
     /// Words of IPv4 options.
     options: u8,
-    /// Where the fragment begins, in eights of bytes.
+    /// Offset of the fragment, in units of 8 bytes.
     fragment: u16,
 }
 
@@ -110,7 +110,7 @@ fn within(address: IpAddr, prefix: Prefix) -> bool {
     }
 }
 
-/// An address in a prefix, or just out of it.
+/// Generates addresses in a prefix, or just outside it.
 fn near(prefix: Prefix) -> impl Strategy<Value = IpAddr> {
     (any::<u128>(), 0..=8_u8, any::<bool>()).prop_map(move |(noise, bit, out)| {
         let length = u32::from(prefix.length());
@@ -178,7 +178,7 @@ fn any_packet(streams: Streams) -> impl Strategy<Value = (Streams, Packet)> {
 }
 
 #[test]
-fn a_filter_is_written_as_tc_takes_it() {
+fn a_filter_is_formatted_for_tc() {
     let mut streams = Streams::between([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
     streams.from = "10.0.0.0/24".parse().unwrap();
     streams.mark = Some(7);
@@ -190,7 +190,8 @@ fn a_filter_is_written_as_tc_takes_it() {
     assert_eq!(
         bytecode(&streams),
         "17,32 0 0 4294963220,21 0 14 7,32 0 0 4293918732,84 0 0 4294967040,21 0 11 167772160,\
-         32 0 0 4293918736,21 0 9 167772162,48 0 0 4293918729,21 0 7 6,40 0 0 4293918726,69 5 0 8191,\
+         32 0 0 4293918736,21 0 9 167772162,48 0 0 4293918729,21 0 7 6,40 0 0 4293918726,\
+         69 5 0 8191,\
          177 0 0 4293918720,72 0 0 4293918720,53 0 2 21000,37 1 0 21999,6 0 0 4294967295,6 0 0 0"
     );
 }
@@ -199,7 +200,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(2_000))]
 
     #[test]
-    fn it_says_of_each_packet_whether_it_is_the_parts(
+    fn a_filter_matches_exactly_the_parts_packets(
         (streams, packet) in any_streams().prop_flat_map(any_packet),
     ) {
         let program = instructions(&streams);
@@ -209,7 +210,10 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end_it(streams in any_streams(), bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn filters_terminate_on_any_bytes(
+        streams in any_streams(),
+        bytes in proptest::collection::vec(any::<u8>(), 0..80),
+    ) {
         let program = instructions(&streams);
         prop_assert!(program.len() < 64);
         let _ = run(&program, &bytes, 0);

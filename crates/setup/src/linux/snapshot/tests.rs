@@ -40,7 +40,7 @@ fn interface(disciplines: &str, classes: &str, filters: &str) -> Interface {
 }
 
 #[test]
-fn what_the_router_made_is_found() {
+fn the_routers_objects_are_found() {
     let found = interface(DISCIPLINES, CLASSES, FILTERS);
     let slot = BTreeSet::from([0]);
     let right = Interface {
@@ -62,7 +62,7 @@ fn what_the_router_made_is_found() {
 }
 
 #[test]
-fn what_somebody_else_chose_is_distinguished() {
+fn foreign_disciplines_are_distinguished() {
     for (line, root) in [
         ("qdisc noqueue 0: root refcnt 2 ", Root::Kernels),
         (
@@ -95,7 +95,7 @@ fn what_somebody_else_chose_is_distinguished() {
 }
 
 #[test]
-fn rules_and_routes_are_the_routers_by_all_their_numbers() {
+fn rules_and_routes_are_own_only_if_all_numbers_match() {
     let rules = r#"[{"priority":0,"src":"all","table":"255"},
         {"priority":12000,"src":"10.0.0.1","table":"120000","protocol":"176"},
         {"priority":12001,"src":"10.0.0.1","table":"120001","protocol":"3"},

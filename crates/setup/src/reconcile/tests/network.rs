@@ -1,36 +1,36 @@
-//! Drivers that are not there, in a time that is not real.
+//! Simulated drivers in simulated time.
 
 use super::*;
 
-/// What a driver has: a part, whole or not.
+/// Parts of a driver, each with whether it is complete.
 type Has = BTreeMap<(Name, PartId), (Part, bool)>;
 
-/// What goes wrong with a request.
+/// Fault in the handling of a request.
 #[derive(Debug, Clone)]
 pub enum Wrong {
-    /// It isn't done, and the driver says so.
+    /// The request is not carried out, and the driver reports the error.
     Says(DriverError),
-    /// It is done, and nobody learns of it.
+    /// The request is carried out, but the answer is lost.
     Unreported,
-    /// Some of it is done.
+    /// The request is carried out in part.
     Half,
-    /// It isn't done, and nonsense is answered.
+    /// The request is not carried out, and the answer is nonsense.
     Nonsense,
 }
 
-/// By driver and request, what goes wrong.
+/// Chooses the fault of a request at a driver.
 type Judge<'a> = dyn FnMut(&str, &Request) -> Option<Wrong> + 'a;
 
-/// What drivers answer.
+/// Answers of the drivers.
 pub struct Answers<'a>(Box<Judge<'a>>);
 
 impl<'a> Answers<'a> {
-    /// All is done.
+    /// Every request succeeds.
     pub fn good() -> Self {
         Self(Box::new(|_, _| None))
     }
 
-    /// All is done but that for which an error is given.
+    /// Every request succeeds except those for which an error is given.
     pub fn by(mut error: impl FnMut(&str, &Request) -> Option<DriverError> + 'a) -> Self {
         Self::wrong(move |driver, request| error(driver, request).map(Wrong::Says))
     }
@@ -44,7 +44,7 @@ impl<'a> Answers<'a> {
 #[derive(Default)]
 pub struct Network {
     pub drivers: BTreeMap<Name, Has>,
-    /// What one driver has room for, of all owners.
+    /// Capacity of one driver, for all owners.
     pub room: Option<u64>,
     pub asked: Vec<Request>,
     asked_at: Vec<(Moment, Request)>,
@@ -79,7 +79,7 @@ impl Network {
         asked.map(|(at, _)| *at).collect()
     }
 
-    /// Lets time go on from one moment to another, and everybody do what there is to do in both.
+    /// Advances the time from one moment to another, and carries out everything due at both.
     pub fn run(
         &mut self,
         reconciler: &mut Reconciler,
@@ -90,7 +90,7 @@ impl Network {
         let mut now = from;
         loop {
             let asks = reconciler.next(now);
-            // What an answer makes possible is done at once.
+            // Requests that an answer makes due are carried out at once.
             let done = asks.is_empty();
             for ask in asks {
                 self.asked.push(ask.request.clone());

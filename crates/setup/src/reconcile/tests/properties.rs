@@ -1,5 +1,4 @@
-//! Whatever fails: once nothing fails any more, what is there is what is wanted, and what is
-//! another's is as it was.
+//! Once failures end, exactly the wanted parts are set up, and those of other owners are unchanged.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -7,20 +6,20 @@ use proptest::sample::Index;
 use super::network::Wrong;
 use super::*;
 
-/// What happens between two stretches of time.
+/// Event between two stretches of time.
 #[derive(Debug, Clone)]
 enum Event {
-    /// These circuits are wanted, by number, with such a rate.
+    /// Circuits become wanted, each with its number and rate.
     Want(Vec<(u8, u64)>),
-    /// A driver loses one part, of whoever's.
+    /// A driver loses a part of any owner.
     Lose(Index),
-    /// A part that is there is there no more as a whole.
+    /// A part becomes incomplete.
     Break(Index),
-    /// Whoever reconciles begins anew, and knows nothing.
+    /// The reconciler restarts without any knowledge.
     Crash,
-    /// The clock is put back.
+    /// The clock is set back.
     Back(Moment),
-    /// Time goes on for so long, with this going wrong, one for each request.
+    /// Time passes. Each request has one of these faults.
     Pass(Moment, Vec<Option<Wrong>>),
 }
 
@@ -50,7 +49,7 @@ fn any_event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// Five circuits, which overlap, touch, or lie apart.
+/// Returns one of five circuits, which overlap, touch, or lie apart.
 fn numbered(number: u8, rate: u64) -> Circuit {
     let start = Moment::from(number) * 150_000;
     let mut all = circuit(&format!("c{number}"), rate, start, start + 300_000);
@@ -63,7 +62,7 @@ fn numbered(number: u8, rate: u64) -> Circuit {
     all
 }
 
-/// What is there of this owner, whole or not.
+/// Returns the parts of an owner, each with whether it is complete.
 fn there(network: &Network, owner: &str) -> BTreeMap<(Name, PartId), (Part, bool)> {
     let all = network.drivers.iter().flat_map(|(driver, has)| {
         has.iter()
@@ -84,7 +83,7 @@ fn pick(network: &mut Network, index: Index) -> Option<(Name, (Name, PartId))> {
     (!all.is_empty()).then(|| index.get(&all).clone())
 }
 
-/// Carries an event out; gives back the time after it.
+/// Carries out an event, and returns the time after it.
 fn happen(
     event: Event,
     reconciler: &mut Reconciler,
@@ -136,7 +135,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
 
     #[test]
-    fn when_nothing_fails_any_more_what_is_there_is_what_is_wanted(
+    fn once_failures_end_exactly_the_wanted_parts_are_set_up(
         events in proptest::collection::vec(any_event(), 1..25),
     ) {
         let (mut reconciler, mut network) = (reconciler(), Network::default());
@@ -148,7 +147,7 @@ proptest! {
         for event in events {
             now = happen(event, &mut reconciler, &mut network, &mut wanted, now);
         }
-        // Long enough for whatever is put off, and for a list of what was lost.
+        // Long enough for every backoff, and for a list that reveals lost parts.
         let quiet = now + 2 * (LIST_EVERY + MAX_BACK_OFF) as Moment;
         network.run(&mut reconciler, now, quiet, &mut Answers::good());
 
@@ -164,21 +163,28 @@ proptest! {
             }
             if !matches!(standing, Standing::Failed { .. }) {
                 let driver = |part: &Part| name(&format!("driver of {}", part.node));
-                right.extend(parts.into_values().map(|part| ((driver(&part), part.id.clone()), (part, true))));
+                right.extend(
+                    parts
+                        .into_values()
+                        .map(|part| ((driver(&part), part.id.clone()), (part, true)))
+                );
             }
         }
         prop_assert_eq!(there(&network, "us"), right);
         prop_assert_eq!(there(&network, "others"), others);
     }
 
-    /// Circuits fail only by what drivers say, or by time.
+    /// Circuits fail only by errors of drivers, or by time.
     #[test]
-    fn without_failures_every_circuit_is_provisioned_from_its_start_to_its_end(
+    fn without_failures_circuits_are_up_throughout_their_windows(
         numbers in proptest::collection::btree_map(0..5_u8, 1..9_u64, 1..5),
         pauses in proptest::collection::vec(1..100_000_i64, 1..20),
     ) {
         let (mut reconciler, mut network) = (reconciler(), Network::default());
-        let wanted: Vec<Circuit> = numbers.into_iter().map(|(number, rate)| numbered(number, rate)).collect();
+        let wanted: Vec<Circuit> = numbers
+            .into_iter()
+            .map(|(number, rate)| numbered(number, rate))
+            .collect();
         reconciler.want(wanted.clone());
         let mut now = 0;
         for pause in pauses {

@@ -8,8 +8,8 @@ fn band() -> Band {
     Band::new(64, ENDS, 0.25, 1e-3)
 }
 
-/// Plays values against bands that are made `ahead` values before, around the newest value; gives
-/// how many lay below and above.
+/// Plays values against bands that are issued `ahead` values in advance, around the newest value.
+/// Returns how many values there were, and how many lay below and above.
 fn misses(values: impl Iterator<Item = f64>, ahead: usize) -> (u32, u32, u32) {
     let mut band = band();
     let (mut below, mut above, mut count) = (0, 0, 0);
@@ -37,7 +37,7 @@ fn within(misses: (u32, u32, u32), ahead: usize) -> bool {
 }
 
 fn values() -> impl Strategy<Value = Vec<f64>> {
-    // Some that stay, some that jump from one end to the other, some in between.
+    // Some values stay, some jump from one end to the other, some lie in between.
     let any = prop_oneof![Just(ENDS.0), Just(ENDS.1), Just(14.0), ENDS.0..=ENDS.1];
     prop::collection::vec((any, 1usize..30), 1..200).prop_map(|runs| {
         runs.into_iter()
@@ -54,7 +54,11 @@ proptest! {
     }
 
     #[test]
-    fn values_that_grow_ever_wilder_are_not_either(from in 1e-4..0.1_f64, growth in 1.0..1.2_f64, ahead in 1usize..9) {
+    fn exponentially_growing_values_keep_the_bound(
+        from in 1e-4..0.1_f64,
+        growth in 1.0..1.2_f64,
+        ahead in 1usize..9,
+    ) {
         let mut size = from;
         let values = (0..2000).map(|step| {
             size = (size * growth).min(14.0);
@@ -66,7 +70,7 @@ proptest! {
 }
 
 #[test]
-fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
+fn an_adversary_who_sees_the_band_keeps_the_bound() {
     for above in [false, true] {
         let mut band = band();
         let mut missed = 0.0;
@@ -89,7 +93,7 @@ fn an_adversary_who_sees_the_band_does_not_exceed_the_bound() {
 }
 
 #[test]
-fn of_even_noise_each_end_is_missed_by_one_in_ten() {
+fn uniform_noise_misses_each_end_once_in_ten() {
     let mut state = 1u64;
     let values = (0..20_000).map(|_| {
         state = state
@@ -105,7 +109,7 @@ fn of_even_noise_each_end_is_missed_by_one_in_ten() {
 }
 
 #[test]
-fn a_constant_has_a_narrow_band_in_the_end() {
+fn a_constant_gets_a_narrow_band() {
     let mut band = band();
     for _ in 0..500 {
         let issued = band.around(14.0);

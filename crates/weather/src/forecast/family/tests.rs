@@ -23,7 +23,7 @@ fn each_predictor_has_a_name_of_its_own() {
 }
 
 #[test]
-fn predictors_do_what_their_names_say() {
+fn predictors_compute_what_they_are_named_for() {
     let mut family = Family::full();
     for value in [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 7.0] {
         family.update(value);
@@ -37,7 +37,7 @@ fn predictors_do_what_their_names_say() {
 }
 
 #[test]
-fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() {
+fn an_adaptive_window_shrinks_on_drift_and_grows_when_steady() {
     let mut family = Family::full();
     let mut state = 1u64;
     for _ in 0..400 {
@@ -66,25 +66,32 @@ fn an_adaptive_window_shrinks_where_the_level_drifts_and_grows_where_it_stays() 
 
 proptest! {
     #[test]
-    fn what_is_predicted_stays_near_what_there_was(values in prop::collection::vec(-20.0..30.0f64, 1..300)) {
+    fn predictions_stay_near_past_values(
+        values in prop::collection::vec(-20.0..30.0f64, 1..300),
+    ) {
         for mut family in [Family::full(), Family::small()] {
             for &value in &values {
                 family.update(value);
             }
             let least = values.iter().copied().fold(f64::INFINITY, f64::min) as f32;
             let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max) as f32;
-            // Only the trend leaves the range, and its slope is less than the range a step.
+            // Only the trend leaves the range, and its slope is less than the range per step.
             for (name, predicted) in family.names().iter().zip(family.predicted()) {
                 let slack = if *name == "trend" { 2.0 * (most - least) } else { 0.0 } + 1e-4;
-                prop_assert!(*predicted >= least - slack && *predicted <= most + slack, "{name}: {predicted}");
+                prop_assert!(
+                    *predicted >= least - slack && *predicted <= most + slack,
+                    "{name}: {predicted}"
+                );
             }
         }
     }
 
     #[test]
-    fn all_predict_a_constant(value in -20.0..30.0f64, count in 1..120) {
+    fn all_predictors_predict_a_constant(value in -20.0..30.0f64, count in 1..120) {
         let mut family = Family::full();
         (0..count).for_each(|_| family.update(value));
-        prop_assert!(family.predicted().iter().all(|predicted| (f64::from(*predicted) - value).abs() < 1e-4));
+        prop_assert!(
+            family.predicted().iter().all(|predicted| (f64::from(*predicted) - value).abs() < 1e-4)
+        );
     }
 }

@@ -7,7 +7,7 @@ fn take(intake: &mut Intake, at: Moment) -> Result<f64, Rejected> {
 }
 
 #[test]
-fn what_is_no_rate_is_refused_and_changes_nothing() {
+fn invalid_samples_are_rejected_without_effect() {
     let mut intake = Intake::new();
     for value in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
         let refused = intake.take(Quantity::Rate, Sample::exact(0, value));
@@ -29,7 +29,7 @@ fn what_is_no_rate_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn a_moment_counts_once_and_time_goes_forward() {
+fn duplicate_and_late_samples_are_rejected() {
     let mut intake = Intake::new();
     assert_eq!(take(&mut intake, 10), Ok(1.0));
     assert_eq!(take(&mut intake, 10), Err(Rejected::Duplicate));
@@ -39,7 +39,7 @@ fn a_moment_counts_once_and_time_goes_forward() {
 }
 
 #[test]
-fn a_gap_is_reported_in_typical_intervals_and_hardly_changes_them() {
+fn a_gap_is_measured_in_typical_intervals() {
     let mut intake = Intake::new();
     for second in 0..100 {
         take(&mut intake, second * 1_000_000).unwrap();
@@ -51,7 +51,7 @@ fn a_gap_is_reported_in_typical_intervals_and_hardly_changes_them() {
 }
 
 #[test]
-fn a_clock_that_was_set_back_costs_a_few_samples() {
+fn a_clock_set_back_costs_only_a_few_samples() {
     let mut intake = Intake::new();
     take(&mut intake, 1_000_000_000).unwrap();
     let refused = (0..20)
@@ -62,13 +62,13 @@ fn a_clock_that_was_set_back_costs_a_few_samples() {
 }
 
 #[test]
-fn stragglers_in_any_order_are_no_clock_that_was_set_back() {
+fn late_samples_in_any_order_are_not_a_clock_step() {
     let mut intake = Intake::new();
     take(&mut intake, 1_000).unwrap();
     for at in (0..100).rev() {
         assert!(take(&mut intake, at).is_err());
     }
-    // Nor are some that come between new ones.
+    // Late samples that come between new ones are rejected as well.
     for at in 0..100 {
         assert!(take(&mut intake, at).is_err());
         take(&mut intake, 1_001 + at).unwrap();
@@ -77,7 +77,7 @@ fn stragglers_in_any_order_are_no_clock_that_was_set_back() {
 
 proptest! {
     #[test]
-    fn no_times_break_it(times in prop::collection::vec(any::<i64>(), 1..200)) {
+    fn any_sample_times_are_handled(times in prop::collection::vec(any::<i64>(), 1..200)) {
         let mut intake = Intake::new();
         for at in times {
             if let Ok(steps) = take(&mut intake, at) {
@@ -89,11 +89,15 @@ proptest! {
     }
 
     #[test]
-    fn one_sample_from_the_far_future_blocks_a_series_for_a_few_samples_only(ahead in 1_000_000_000..i64::MAX) {
+    fn a_sample_from_the_far_future_blocks_only_a_few_samples(
+        ahead in 1_000_000_000..i64::MAX,
+    ) {
         let mut intake = Intake::new();
         take(&mut intake, 0).unwrap();
         take(&mut intake, ahead).unwrap();
-        let accepted = (1..=10).filter(|second| take(&mut intake, second * 1_000_000).is_ok()).count();
+        let accepted = (1..=10)
+            .filter(|second| take(&mut intake, second * 1_000_000).is_ok())
+            .count();
         prop_assert_eq!(accepted, 11 - usize::from(CLOCK_STEP_SAMPLES));
     }
 }

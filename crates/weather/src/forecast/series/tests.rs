@@ -29,7 +29,9 @@ fn sound(quantity: Quantity, forecast: Forecast) -> Result<(), TestCaseError> {
 
 proptest! {
     #[test]
-    fn whatever_comes_forecasts_are_monotone_finite_and_possible(samples in prop::collection::vec(sample(), 0..200)) {
+    fn forecasts_are_always_ordered_finite_and_in_range(
+        samples in prop::collection::vec(sample(), 0..200),
+    ) {
         for quantity in Quantity::ALL {
             for detail in [Detail::Full, Detail::Compact] {
                 let mut series = Series::new(quantity, detail);
@@ -56,10 +58,12 @@ proptest! {
         }
     }
 
-    /// The bound of `FixedShare`, for what the series really predicts: its own errors against those
-    /// of the best predictors in hindsight.
+    /// The bound of `FixedShare` holds for the actual predictions of the series: its errors against
+    /// those of the best predictors in hindsight.
     #[test]
-    fn the_mixture_keeps_the_bound_over_any_values(values in prop::collection::vec((0.0..=1e9_f64, 1usize..20), 2..40)) {
+    fn the_mixture_keeps_the_bound_over_any_values(
+        values in prop::collection::vec((0.0..=1e9_f64, 1usize..20), 2..40),
+    ) {
         let mut series = Series::new(Quantity::Rate, Detail::Full);
         let experts = series.family.predicted().len();
         let (mut suffered, mut losses, mut steps) = (0.0, vec![0.0; experts], 0);
@@ -84,7 +88,9 @@ proptest! {
     }
 
     #[test]
-    fn the_band_misses_no_more_than_its_bound(values in prop::collection::vec((0.0..=1e13_f64, 1usize..40), 1..60)) {
+    fn the_band_misses_no_more_than_its_bound(
+        values in prop::collection::vec((0.0..=1e13_f64, 1usize..40), 1..60),
+    ) {
         let mut series = Series::new(Quantity::Rate, Detail::Compact);
         let (mut below, mut above, mut count) = (0.0, 0.0, 0.0);
         let values = values.into_iter().flat_map(|(value, times)| vec![value; times]);
@@ -171,13 +177,13 @@ fn a_lower_bound_lifts_a_forecast_and_never_lowers_it() {
 }
 
 #[test]
-fn who_asks_for_later_gets_the_forecast_for_later() {
+fn a_later_moment_gets_the_longer_horizon() {
     let series = fed(Detail::Full, (0..100).map(|step| 1e8 + f64::from(step)));
     assert_eq!(series.newest(), Some(99 * SECOND));
     assert_eq!(series.forecast_at(100 * SECOND).unwrap().ahead, 1);
     assert_eq!(series.forecast_at(104 * SECOND).unwrap().ahead, 8);
     assert_eq!(series.forecast_at(10_000 * SECOND).unwrap().ahead, 8);
-    // A walk spreads with time, and so does what is said of it.
+    // A random walk spreads with time, and so does its forecast.
     let mut place = 0.0;
     let walk = (0..2000u32).map(|step| {
         place += f64::from(step.wrapping_mul(2_654_435_761) >> 24) / 2560.0 - 0.05;
@@ -202,7 +208,7 @@ fn memory_does_not_grow_and_is_small() {
 }
 
 #[test]
-fn after_a_gap_no_predictor_is_trusted_as_before() {
+fn weights_move_closer_after_a_gap() {
     let mut series = fed(
         Detail::Full,
         (0..500).map(|step| if step % 2 == 0 { 1e8 } else { 2e8 }),

@@ -52,7 +52,7 @@ fn with_six_depots_nothing_is_left_out() {
 }
 
 #[test]
-fn what_cannot_be_quicker_is_left_out_and_scratch_is_used_again() {
+fn hopeless_routes_are_left_out_and_scratch_is_reusable() {
     let mut map = mesh(6);
     let mut scratch = Scratch::default();
     let (from, to) = (NodeId(0), NodeId(7));
@@ -95,7 +95,7 @@ fn what_cannot_be_quicker_is_left_out_and_scratch_is_used_again() {
 }
 
 #[test]
-fn with_more_depots_the_roughly_best_are_kept_in_order() {
+fn with_more_depots_the_best_estimates_are_kept_in_order() {
     let map = mesh(20);
     let found = candidates(
         &map,

@@ -25,7 +25,8 @@ fn via(depots: &[NodeId]) -> Via {
     Via::new(depots).unwrap()
 }
 
-/// Direct is long and lossy; by A both halves are clean, by B they are, too, and a bit longer.
+/// Returns a map in which direct is long and lossy. Over A both halves are clean; over B as well,
+/// but slightly longer.
 fn two_depots(direct: HopForecast) -> Map {
     map(
         vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
@@ -49,7 +50,7 @@ fn choose(map: &Map, request: &Request, in_use: Option<&Via>) -> Choice {
 }
 
 #[test]
-fn the_quickest_route_is_taken_and_direct_is_where_to_fall_back() {
+fn the_fastest_route_is_taken_with_direct_as_fallback() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
     let choice = choose(&map, &request(32 << 20), None);
     assert_eq!((choice.via, choice.reason), (via(&[A]), Reason::Quickest));
@@ -58,25 +59,25 @@ fn the_quickest_route_is_taken_and_direct_is_where_to_fall_back() {
 }
 
 #[test]
-fn small_ones_and_what_gains_nothing_go_direct() {
+fn small_transfers_and_those_without_gain_go_direct() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
     assert_eq!(
         choose(&map, &request(256 << 10), None).reason,
         Reason::Small
     );
-    // Its slow start is longer, which a gigabyte does not notice.
+    // Its slow start is longer, which does not matter for a gigabyte.
     let clean = two_depots(exact(100.0, 0.0, 400.0));
     let choice = choose(&clean, &request(1 << 30), None);
     assert_eq!(
         (choice.via, choice.reason),
         (Via::DIRECT, Reason::NothingBetter)
     );
-    // Should direct fail.
+    // For the case that direct fails.
     assert_eq!(choice.fall_back, [via(&[A])]);
 }
 
 #[test]
-fn nothing_is_better_than_what_is_not_known() {
+fn an_unknown_direct_route_is_kept_and_a_dead_one_left() {
     let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
     let unknown = Map::new(
         vec![Node::END, Node::DEPOT, Node::DEPOT, Node::END],
@@ -86,7 +87,7 @@ fn nothing_is_better_than_what_is_not_known() {
         choose(&unknown, &request(32 << 20), None).reason,
         Reason::DirectUnknown
     );
-    // But a direct route that is dead is left, for small ones as well.
+    // A dead direct route is avoided, even for small transfers.
     let direct = map.hop(FROM, TO).unwrap();
     map.found_dead(direct, 0.0);
     let choice = choose(&map, &request(1000), None);
@@ -95,7 +96,7 @@ fn nothing_is_better_than_what_is_not_known() {
 }
 
 #[test]
-fn doubt_about_either_keeps_a_transfer_direct() {
+fn uncertainty_of_either_route_keeps_a_transfer_direct() {
     let wide = |spread: f64| HopForecast {
         rate: Quantiles {
             p10: 400e6 / spread,
@@ -116,7 +117,7 @@ fn doubt_about_either_keeps_a_transfer_direct() {
 }
 
 #[test]
-fn a_route_in_use_stays_until_another_is_quicker_by_enough() {
+fn the_route_in_use_stays_until_another_is_enough_faster() {
     let map = two_depots(exact(100.0, 1e-3, 1000.0));
     let choice = choose(&map, &request(32 << 20), Some(&via(&[B])));
     assert_eq!((choice.via, choice.reason), (via(&[B]), Reason::InUse));
@@ -131,7 +132,7 @@ fn a_route_in_use_stays_until_another_is_quicker_by_enough() {
 
 #[test]
 fn a_depot_is_not_added_for_noise() {
-    // By A and then B is little quicker than by A.
+    // A and then B is little faster than A.
     let mut map = two_depots(exact(100.0, 1e-3, 1000.0));
     for (from, to, known) in [
         (A, TO, exact(50.0, 0.0, 400.0)),
@@ -150,7 +151,7 @@ fn a_depot_is_not_added_for_noise() {
 }
 
 #[test]
-fn several_routes_where_bottlenecks_differ() {
+fn several_routes_are_used_if_bottlenecks_differ() {
     let mut map = two_depots(exact(100.0, 0.0, 300.0));
     let large = request(2 << 30);
     // The narrow hops enter the same node.
@@ -162,7 +163,7 @@ fn several_routes_where_bottlenecks_differ() {
     assert_eq!(routes, [via(&[A]), via(&[B])]);
     let shares: f64 = choice.at_once.iter().map(|(_, share)| share).sum();
     assert!((shares - 1.0).abs() < 1e-9);
-    // Small work is not divided.
+    // Small transfers are not divided.
     assert_eq!(choose(&map, &request(32 << 20), None).at_once.len(), 1);
 }
 
@@ -180,7 +181,7 @@ fn a_dead_hop_is_left_at_once() {
 }
 
 #[test]
-fn what_turns_out_slow_is_left_for_what_is_left_of_the_work() {
+fn a_route_that_turns_out_slow_is_left_during_a_transfer() {
     let map = two_depots(exact(100.0, 0.0, 400.0));
     let (outcomes, policy) = (Outcomes::default(), Policy::default());
     let mut chooser = Chooser::new(&map, &outcomes, &policy);
@@ -227,7 +228,7 @@ fn forecasts() -> impl Strategy<Value = HopForecast> {
         })
 }
 
-/// A full mesh of six nodes, all of them depots, that sends from 0 to 5.
+/// Generates full meshes of six nodes, all of them depots, for transfers from 0 to 5.
 fn meshes() -> impl Strategy<Value = Map> {
     prop::collection::vec(forecasts(), 15).prop_map(|known| {
         let pairs = (0..6u32).flat_map(|a| (a + 1..6).map(move |b| (a, b)));
@@ -242,23 +243,34 @@ fn meshes() -> impl Strategy<Value = Map> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// The hard rule: whatever is chosen is direct, or better than it by a margin that covers the
-    /// doubt of both; direct is always among the answers; and of all routes that are better, none
-    /// is quicker by more than its depots count.
+    /// The hard rule: the choice is direct, or better than direct by a margin that covers the
+    /// uncertainty of both. Direct is always among the answers. No other better route is faster by
+    /// more than its depots count.
     #[test]
-    fn never_a_route_that_is_not_better_than_direct(map in meshes(), bytes in 1u64..1 << 32, streams in 1u16..32) {
-        let request = Request { to: NodeId(5), transfer: Transfer { bytes, streams }, ..request(bytes) };
+    fn a_chosen_route_is_better_than_direct(
+        map in meshes(),
+        bytes in 1u64..1 << 32,
+        streams in 1u16..32,
+    ) {
+        let request =
+            Request { to: NodeId(5), transfer: Transfer { bytes, streams }, ..request(bytes) };
         let policy = Policy::default();
         let choice = choose(&map, &request, None);
         let direct = choice.direct.unwrap();
-        prop_assert!(choice.at_once.iter().any(|(via, _)| via.is_direct()) || choice.fall_back.last() == Some(&Via::DIRECT));
+        prop_assert!(
+            choice.at_once.iter().any(|(via, _)| via.is_direct())
+                || choice.fall_back.last() == Some(&Via::DIRECT)
+        );
         prop_assert!(choice.at_once[0].0 == choice.via);
         prop_assert!(bytes > policy.small || choice.via.is_direct());
         if !choice.via.is_direct() {
-            prop_assert!(is_better(&choice.expected.unwrap().time, &direct.time, policy.margin, 1.0));
+            prop_assert!(
+                is_better(&choice.expected.unwrap().time, &direct.time, policy.margin, 1.0)
+            );
         }
         if bytes > policy.small {
-            let rank = |time: f64, via: &Via| time * (1.0 + policy.tolerance).powi(via.len() as i32);
+            let rank =
+                |time: f64, via: &Via| time * (1.0 + policy.tolerance).powi(via.len() as i32);
             let took = rank(choice.expected.unwrap().time.p50, &choice.via);
             for via in all_routes(&map, FROM, NodeId(5)) {
                 let other = map.expected(FROM, &via, NodeId(5), &request.transfer, 0.0).unwrap();
@@ -269,7 +281,10 @@ proptest! {
     }
 
     #[test]
-    fn exploring_costs_no_more_than_its_share(map in meshes(), sizes in prop::collection::vec((1u64..1 << 31, any::<bool>(), any::<u64>()), 1..40)) {
+    fn exploring_costs_no_more_than_its_share(
+        map in meshes(),
+        sizes in prop::collection::vec((1u64..1 << 31, any::<bool>(), any::<u64>()), 1..40),
+    ) {
         let policy = Policy::default();
         let outcomes = Outcomes::default();
         let mut account = Account::default();

@@ -9,14 +9,14 @@ fn quantities() -> impl Strategy<Value = Quantiles> {
         .prop_map(|(median, below, above)| about(median, below, above))
 }
 
-/// What varies by more than what a quantile is computed to (a thousandth), so that the share below
-/// it says something.
+/// Generates quantities that vary by more than the precision of quantiles (a thousandth), so that
+/// the share below a quantile is meaningful.
 fn varying() -> impl Strategy<Value = Quantiles> {
     (0.01..100.0f64, 0.1..0.8f64, 0.1..1.5f64)
         .prop_map(|(median, below, above)| about(median, below, above))
 }
 
-/// How many of many draws of the greatest, or the sum, are below each quantile that was computed.
+/// Returns the shares of many draws of the maximum, or the sum, below each computed quantile.
 fn shares(parts: &[Quantiles], computed: &Quantiles, fold: fn(f64, f64) -> f64) -> [f64; 3] {
     const DRAWS: usize = 4000;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(7);
@@ -41,7 +41,7 @@ fn shares(parts: &[Quantiles], computed: &Quantiles, fold: fn(f64, f64) -> f64) 
 }
 
 #[test]
-fn the_greatest_of_alike_is_more_than_each() {
+fn the_maximum_of_alike_parts_exceeds_each() {
     let one = about(10.0, 0.2, 0.4);
     let of_four = greatest(&[one; 4]);
     assert!(
@@ -58,7 +58,7 @@ fn the_greatest_of_alike_is_more_than_each() {
 }
 
 #[test]
-fn what_is_known_is_not_widened() {
+fn exact_quantities_stay_exact() {
     let known = [Quantiles::exactly(2.0), Quantiles::exactly(5.0)];
     assert_eq!(greatest(&known), Quantiles::exactly(5.0));
     assert_eq!(sum(known), Quantiles::exactly(7.0));
@@ -67,27 +67,37 @@ fn what_is_known_is_not_widened() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Against draws: what is computed for a maximum has the shares below it that it names.
+    /// The computed quantiles of a maximum match the shares of draws.
     #[test]
-    fn a_maximum_has_its_quantiles(parts in prop::collection::vec(varying(), 1..=4)) {
+    fn quantiles_of_a_maximum_match_draws(parts in prop::collection::vec(varying(), 1..=4)) {
         let [low, middle, high] = shares(&parts, &greatest(&parts), f64::max);
-        prop_assert!((low - 0.1).abs() < 0.03 && (middle - 0.5).abs() < 0.04 && (high - 0.9).abs() < 0.03, "{low} {middle} {high}");
+        prop_assert!(
+            (low - 0.1).abs() < 0.03 && (middle - 0.5).abs() < 0.04 && (high - 0.9).abs() < 0.03,
+            "{low} {middle} {high}"
+        );
     }
 
-    /// A sum's are approximate: the band of eight in ten holds between six and nine and a half.
+    /// Quantiles of a sum are approximate: the band of eight in ten holds between six and nine and
+    /// a half.
     #[test]
-    fn a_sum_has_about_its_quantiles(parts in prop::collection::vec(varying(), 1..=4)) {
+    fn quantiles_of_a_sum_roughly_match_draws(parts in prop::collection::vec(varying(), 1..=4)) {
         let [low, _, high] = shares(&parts, &sum(parts.iter().copied()), |a, b| a + b);
         prop_assert!((0.6..=0.95).contains(&(high - low)), "{low} {high}");
     }
 
-    /// Where hops are bad at the same time, the maximum of independent ones errs on the slow side,
-    /// never on the quick one.
+    /// If hops are bad at the same time, the maximum of independent ones errs on the slow side,
+    /// never on the fast one.
     #[test]
-    fn never_below_what_varies_together(parts in prop::collection::vec(quantities(), 1..=4)) {
+    fn a_maximum_is_never_below_that_of_correlated_parts(
+        parts in prop::collection::vec(quantities(), 1..=4),
+    ) {
         let all = greatest(&parts);
         for part in &parts {
-            prop_assert!(all.p10 >= part.p10 * (1.0 - 1e-3) && all.p50 >= part.p50 * (1.0 - 1e-3) && all.p90 >= part.p90 * (1.0 - 1e-3));
+            prop_assert!(
+                all.p10 >= part.p10 * (1.0 - 1e-3)
+                    && all.p50 >= part.p50 * (1.0 - 1e-3)
+                    && all.p90 >= part.p90 * (1.0 - 1e-3)
+            );
         }
         prop_assert!(all.p10 <= all.p50 && all.p50 <= all.p90);
     }

@@ -38,7 +38,7 @@ fn a_byte_takes_three_round_trips_of_the_whole_chain() {
 }
 
 #[test]
-fn what_limits_is_named_with_its_hop() {
+fn the_dominant_limit_is_named_with_its_hop() {
     let clean = exact(60.0, 0.0, 1000.0);
     let big = transfer(4 << 30, 1);
     let limit = |map: &Map, route: &Via, transfer: &Transfer| {
@@ -104,7 +104,7 @@ fn what_limits_is_named_with_its_hop() {
 }
 
 #[test]
-fn streams_multiply_what_is_limited_for_each() {
+fn streams_multiply_a_limit_per_stream() {
     let mut map = line(
         exact(60.0, 0.0, 1000.0),
         exact(60.0, 0.0, 1000.0),
@@ -127,7 +127,7 @@ fn streams_multiply_what_is_limited_for_each() {
 }
 
 #[test]
-fn at_the_medians_it_is_no_more_than_the_median() {
+fn time_at_medians_is_at_most_the_median_time() {
     let known = exact(60.0, 1e-4, 500.0);
     let wide = HopForecast {
         rate: about(5e8, 0.5, 0.5),
@@ -150,7 +150,7 @@ fn at_the_medians_it_is_no_more_than_the_median() {
 }
 
 #[test]
-fn an_unknown_or_dead_hop_makes_no_route_and_an_end_relays_nothing() {
+fn unknown_and_dead_hops_and_ends_make_no_route() {
     let known = exact(10.0, 0.0, 100.0);
     let mut map = line(known, known, known);
     let small = transfer(1, 1);
@@ -169,7 +169,7 @@ fn an_unknown_or_dead_hop_makes_no_route_and_an_end_relays_nothing() {
 }
 
 #[test]
-fn age_and_few_samples_widen_and_do_not_move() {
+fn age_and_few_samples_widen_but_do_not_shift() {
     let known = HopForecast {
         rate: Quantiles {
             p10: 80e6,
@@ -191,17 +191,17 @@ fn age_and_few_samples_widen_and_do_not_move() {
         0.0,
     );
     assert!(few.rate.p10 < 0.7 * 100e6, "{few:?}");
-    // Nobody's clock narrows anything.
+    // A clock that is behind does not narrow anything.
     assert_eq!(
         widened(&HopForecast { at: 50.0, ..known }, 0.0).rtt,
         known.rtt
     );
 }
 
-/// The published band: where every hop's quantities are drawn anew, independently, eight in ten of
-/// the times fall into it, or more.
+/// The published band: if the quantities of every hop are drawn independently, at least eight in
+/// ten of the times fall into it.
 #[test]
-fn the_band_holds_eight_in_ten_of_what_is_drawn() {
+fn the_band_holds_eight_in_ten_draws() {
     use crate::route::combine::at;
     use rand::{RngExt, SeedableRng};
     use rand_xoshiro::Xoshiro256PlusPlus;

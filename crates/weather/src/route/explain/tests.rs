@@ -51,7 +51,8 @@ fn five_lines_say_why() {
     );
     assert_eq!(
         lines[4],
-        "rests on: measurements of up to 30 s ago, at least 1000000 of each hop from laptop to store"
+        "rests on: measurements of up to 30 s ago, at least 1000000 of each hop from laptop to \
+        store"
     );
     assert!(
         explained(&map, 1000).starts_with("route: direct: small transfers go direct\n"),
@@ -61,7 +62,7 @@ fn five_lines_say_why() {
 }
 
 #[test]
-fn it_says_when_nothing_is_known() {
+fn an_unknown_route_is_explained_as_unknown() {
     let map = Map::new(vec![Node::END; 3], &[]);
     let text = explained(&map, 60 << 20);
     assert_eq!(text.lines().count(), 5);

@@ -6,7 +6,7 @@ use crate::route::testing::{exact, map};
 use crate::route::trust::Outcomes;
 
 #[test]
-fn a_dead_hop_comes_back_by_exploration() {
+fn exploration_revives_a_dead_hop() {
     let mut map = map(
         vec![Node::END, Node::DEPOT, Node::END],
         &[
@@ -50,7 +50,7 @@ fn a_dead_hop_comes_back_by_exploration() {
 }
 
 #[test]
-fn an_account_allows_its_share_and_no_crumbs() {
+fn an_account_allows_its_share_but_no_tiny_slices() {
     let account = Account {
         bulk: 1 << 30,
         explored: 20 << 20,

@@ -8,7 +8,7 @@ const DIRECT: DirectKnown = DirectKnown {
 };
 
 #[test]
-fn a_copy_that_keeps_up_stays_and_one_that_stalls_leaves_soon() {
+fn a_copy_that_keeps_up_stays_and_a_stalled_one_leaves() {
     let guard = Guard::new(&DIRECT, 0.5, 1_000_000).unwrap();
     assert_eq!(guard.look(2.4, 0), Verdict::Stay);
     assert_eq!(guard.look(3.0, 0), Verdict::Leave);
@@ -17,7 +17,7 @@ fn a_copy_that_keeps_up_stays_and_one_that_stalls_leaves_soon() {
 }
 
 #[test]
-fn where_a_restart_costs_too_much_there_is_no_guard() {
+fn there_is_no_guard_if_a_restart_costs_too_much() {
     let short = DirectKnown {
         whole: 3.0,
         restart: 0.5,
@@ -32,7 +32,7 @@ fn where_a_restart_costs_too_much_there_is_no_guard() {
 }
 
 #[test]
-fn a_copy_far_behind_its_expectation_is_noticed_early_and_not_too_early() {
+fn a_late_copy_is_noticed_early_but_not_too_early() {
     use crate::Quantiles;
     use crate::route::NodeId;
     use crate::route::expected::{Limit, LimitKind};
@@ -55,7 +55,7 @@ fn a_copy_far_behind_its_expectation_is_noticed_early_and_not_too_early() {
     assert_eq!(behind(&expected, 1000, 2.0, 51), None);
     assert_eq!(behind(&expected, 1000, 2.0, 10), Some(10.0));
     assert_eq!(behind(&expected, 1000, 6.0, 400), None);
-    // Long after it should have been done.
+    // Long after it should have finished.
     assert_eq!(behind(&expected, 1000, 31.0, 600), Some(5.0));
 }
 
@@ -64,17 +64,21 @@ proptest! {
     /// allowance beyond direct.
     #[test]
     fn no_route_costs_more_than_the_allowance(
-        whole in 10.0..10_000.0f64, restart_part in 0.0..0.02f64, rates in prop::collection::vec(0.0..3.0f64, 1..20), each in 0.01..0.5f64,
+        whole in 10.0..10_000.0f64,
+        restart_part in 0.0..0.02f64,
+        rates in prop::collection::vec(0.0..3.0f64, 1..20),
+        each in 0.01..0.5f64,
     ) {
         let direct = DirectKnown { whole, restart: whole * restart_part };
         let interval = whole * 0.002;
         let bytes = 1_000_000_000u64;
         let guard = Guard::new(&direct, interval, bytes).unwrap();
-        // The route's rate, by that of direct, changes as it likes.
+        // The route's rate, relative to direct, changes arbitrarily.
         let (mut at, mut arrived) = (0.0f64, 0.0f64);
         let took = loop {
             let phase = (at / (each * whole)) as usize;
-            arrived += rates[phase % rates.len()] * interval / (whole - direct.restart) * bytes as f64;
+            arrived +=
+                rates[phase % rates.len()] * interval / (whole - direct.restart) * bytes as f64;
             at += interval;
             if arrived >= bytes as f64 {
                 break at;

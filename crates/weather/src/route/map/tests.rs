@@ -2,7 +2,7 @@ use super::*;
 use crate::route::testing::{exact, map};
 
 #[test]
-fn hops_are_found_from_both_sides() {
+fn hops_are_found_from_both_ends() {
     let hops =
         [(0, 1), (0, 2), (2, 1), (2, 2), (1, 9), (0, 1)].map(|(a, b)| (NodeId(a), NodeId(b)));
     let map = Map::new(vec![Node::END; 3], &hops);
@@ -22,7 +22,7 @@ fn hops_are_found_from_both_sides() {
 }
 
 #[test]
-fn a_forecast_is_kept_and_nonsense_is_not() {
+fn valid_forecasts_are_kept_and_invalid_ones_ignored() {
     let mut map = map(vec![Node::END; 2], &[(0, 1, exact(100.0, 1e-4, 500.0))]);
     let hop = map.hop(NodeId(0), NodeId(1)).unwrap();
     assert!((map.forecast(hop).unwrap().rtt.p50 - 0.1).abs() < 1e-6);
@@ -55,19 +55,19 @@ fn a_forecast_is_kept_and_nonsense_is_not() {
 }
 
 #[test]
-fn a_dead_hop_is_left_alone_for_longer_each_time() {
+fn a_dead_hop_waits_longer_each_time() {
     let mut map = map(vec![Node::END; 2], &[(0, 1, exact(1.0, 0.0, 1.0))]);
     let hop = map.hop(NodeId(0), NodeId(1)).unwrap();
     map.found_dead(hop, 100.0);
     assert!(
         !map.is_usable(hop) && !map.may_be_explored(hop, 109.9) && map.may_be_explored(hop, 110.0)
     );
-    // The same failure, reported by somebody else.
+    // The same failure, reported by another node.
     map.found_dead(hop, 105.0);
     assert!(map.may_be_explored(hop, 110.0));
     map.found_dead(hop, 111.0);
     assert!(!map.may_be_explored(hop, 130.9) && map.may_be_explored(hop, 131.0));
-    // A forecast alone does not bring it back: probes may pass where data does not.
+    // A forecast alone does not revive it: probes may pass where data does not.
     map.update(hop, &exact(1.0, 0.0, 2.0));
     assert!(!map.is_usable(hop));
     map.found_alive(hop);
@@ -75,7 +75,7 @@ fn a_dead_hop_is_left_alone_for_longer_each_time() {
 }
 
 #[test]
-fn bottlenecks_differ_where_nothing_is_shared() {
+fn bottlenecks_differ_if_hops_share_no_node() {
     let known = exact(10.0, 0.0, 100.0);
     let map = map(
         vec![Node::DEPOT; 4],
@@ -87,7 +87,7 @@ fn bottlenecks_differ_where_nothing_is_shared() {
 }
 
 #[test]
-fn a_dead_depot_relays_nothing_and_its_host_is_still_reached() {
+fn a_dead_depot_relays_nothing_but_its_host_is_reachable() {
     use crate::route::{Transfer, Via};
     let known = exact(10.0, 0.0, 100.0);
     let mut map = map(

@@ -3,7 +3,7 @@ use crate::route::map::Node;
 use crate::route::testing::{exact, map};
 
 fn tree(cost: Cost, tolerance: f64) -> Tree {
-    // Straight 100; by 1 105 and 200; by 1 and 2 200 all along.
+    // Direct has 100; over 1 there are 105 and 200; over 1 and 2, 200 on all hops.
     let map = map(
         vec![Node::DEPOT; 4],
         &[
@@ -37,7 +37,7 @@ fn the_worst_hop_counts_and_a_tolerance_saves_depots() {
 }
 
 #[test]
-fn ends_pass_nothing_on_and_what_is_not_reached_has_no_path() {
+fn ends_do_not_forward_and_unreachable_nodes_have_no_path() {
     let map = map(
         vec![Node::END; 3],
         &[(0, 1, exact(1.0, 0.0, 1.0)), (1, 2, exact(1.0, 0.0, 1.0))],
@@ -55,7 +55,7 @@ fn ends_pass_nothing_on_and_what_is_not_reached_has_no_path() {
 }
 
 #[test]
-fn the_oracle_takes_what_is_quickest() {
+fn the_oracle_takes_the_fastest_route() {
     let routes = [Via::DIRECT, Via::new(&[NodeId(1)]).unwrap()];
     assert_eq!(
         oracle(routes, |via| Some(2.0 - via.len() as f64)),

@@ -30,9 +30,9 @@ fn slow_start_doubles_from_ten_segments_and_ends_in_a_burst() {
 }
 
 #[test]
-fn a_clean_hop_runs_at_its_rate_and_a_window_once_a_round_trip() {
+fn a_clean_hop_reaches_its_rate_or_a_window_per_round_trip() {
     let gigabyte = HOP.course(1e9, MEDIAN_FIRST_LOSS);
-    // Ten doublings fill it; they send 10,230 segments.
+    // Ten doublings fill the window; they send 10,230 segments.
     close(
         gigabyte.seconds,
         1.0 + (1e9 - 10_230.0 * SEGMENT) * 8.0 / 1e9,
@@ -50,9 +50,9 @@ fn a_clean_hop_runs_at_its_rate_and_a_window_once_a_round_trip() {
     );
 }
 
-/// The long run is that of the formulas elsewhere in the workspace.
+/// The long run agrees with the formulas elsewhere in the workspace.
 #[test]
-fn in_the_long_run_it_is_mathis_and_rfc_9438() {
+fn the_long_run_agrees_with_mathis_and_rfc_9438() {
     for (control, formula) in [
         (Control::Reno, CongestionControl::Reno),
         (Control::Cubic, CongestionControl::Cubic),
@@ -80,9 +80,9 @@ fn in_the_long_run_it_is_mathis_and_rfc_9438() {
 }
 
 #[test]
-fn the_window_comes_down_by_one_loss_at_a_time() {
-    // A full window of 8632 segments, an average of 387 under this loss: the first losses come at
-    // far more than that.
+fn the_window_shrinks_by_one_loss_at_a_time() {
+    // The full window is 8632 segments, and the average under this loss 387. The first losses come
+    // at far more than that.
     let hop = Hop { loss: 1e-5, ..HOP };
     let bytes = 300_000.0 * SEGMENT;
     let course = hop.course(bytes, MEDIAN_FIRST_LOSS);
@@ -97,7 +97,7 @@ fn the_window_comes_down_by_one_loss_at_a_time() {
 }
 
 #[test]
-fn bbr_holds_the_rate_up_to_some_percent_of_loss() {
+fn bbr_keeps_its_rate_up_to_some_per_cent_of_loss() {
     let hop = Hop {
         control: Control::Bbr,
         loss: 0.01,
@@ -136,7 +136,11 @@ fn hops() -> impl Strategy<Value = Hop> {
 
 proptest! {
     #[test]
-    fn nothing_is_faster_than_the_links_and_all_is_finite(hop in hops(), bytes in 0.0..1e12f64, first in 0.1..3.0f64) {
+    fn nothing_is_faster_than_the_links_and_all_is_finite(
+        hop in hops(),
+        bytes in 0.0..1e12f64,
+        first in 0.1..3.0f64,
+    ) {
         let course = hop.course(bytes, first);
         prop_assert!(course.seconds.is_finite());
         prop_assert!(course.seconds >= bytes * 8.0 / hop.rate * (1.0 - 1e-6));
@@ -145,25 +149,37 @@ proptest! {
 
     #[test]
     fn more_bytes_take_longer(hop in hops(), bytes in 1.0..1e10f64, factor in 1.0..10.0f64) {
-        let (less, more) = (hop.course(bytes, MEDIAN_FIRST_LOSS).seconds, hop.course(bytes * factor, MEDIAN_FIRST_LOSS).seconds);
+        let (less, more) = (
+            hop.course(bytes, MEDIAN_FIRST_LOSS).seconds,
+            hop.course(bytes * factor, MEDIAN_FIRST_LOSS).seconds
+        );
         // Newton's method stops within a thousandth.
         prop_assert!(more >= less * 0.99, "{less} {more}");
     }
 
     #[test]
     fn no_figures_panic(rtt: f64, rate: f64, loss: f64, window: f64, bytes in 0.0..f64::MAX) {
-        let _ = Hop { rtt, rate, loss, window, control: Control::Cubic }.course(bytes, MEDIAN_FIRST_LOSS);
+        let _ = Hop { rtt, rate, loss, window, control: Control::Cubic }
+            .course(bytes, MEDIAN_FIRST_LOSS);
     }
 }
 
 proptest! {
     #[test]
-    fn who_carries_a_rate_loses_no_more_by_chance_than_lets_it(rate in 1e5_f64..1e10, rtt in 1e-3_f64..0.5) {
+    fn most_loss_at_a_rate_still_allows_that_rate(
+        rate in 1e5_f64..1e10,
+        rtt in 1e-3_f64..0.5,
+    ) {
         let loss = most_loss_at(rate, rtt);
         prop_assert!(loss > 0.0 && loss <= 1.0);
-        let hop = Hop { rtt, rate: f64::INFINITY, loss, window: f64::INFINITY, control: Control::Cubic };
-        // With that loss CUBIC carries just that rate; with all packets lost, no less than it has.
-        prop_assert!(loss == 1.0 || (hop.under_loss() / rate - 1.0).abs() < 1e-6, "{loss} {}", hop.under_loss());
+        let hop =
+            Hop { rtt, rate: f64::INFINITY, loss, window: f64::INFINITY, control: Control::Cubic };
+        // With that loss CUBIC has exactly that rate; if all packets are lost, no less than it has.
+        prop_assert!(
+            loss == 1.0 || (hop.under_loss() / rate - 1.0).abs() < 1e-6,
+            "{loss} {}",
+            hop.under_loss()
+        );
         prop_assert!(most_loss_at(2.0 * rate, rtt) <= loss);
     }
 }

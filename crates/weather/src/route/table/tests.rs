@@ -17,7 +17,7 @@ fn chosen(map: &Map, to: NodeId) -> Option<Vec<Via>> {
 }
 
 #[test]
-fn every_class_is_there_where_one_does_not_go_direct() {
+fn a_table_has_all_classes_unless_all_go_direct() {
     let by_depot = map(
         vec![Node::END, Node::DEPOT, Node::END],
         &[

@@ -8,14 +8,14 @@ use crate::route::map::{Map, Node};
 use crate::route::testing::exact;
 
 #[test]
-fn only_ends_report_and_neither_makes_a_hop_better_than_the_other_says() {
+fn only_ends_report_and_the_worse_report_counts() {
     let mut reports = Reports::default();
     let (a, b, c) = (NodeId(0), NodeId(1), NodeId(2));
     let honest = exact(50.0, 1e-4, 100.0);
     let lie = exact(1.0, 0.0, 10_000.0);
     assert_eq!(reports.take(c, a, b, lie), Err(Refused::NotAnEnd));
     assert_eq!(reports.take(a, a, a, lie), Err(Refused::NotAnEnd));
-    // Alone, it counts for little.
+    // A report of one end alone counts for little.
     assert_eq!(reports.take(a, a, b, honest).unwrap().samples, LONE_SAMPLES);
     assert_eq!(reports.take(b, a, b, lie).unwrap(), honest);
     let gloomy = reports.take(b, a, b, exact(80.0, 1e-5, 200.0)).unwrap();
@@ -29,7 +29,7 @@ fn only_ends_report_and_neither_makes_a_hop_better_than_the_other_says() {
 }
 
 #[test]
-fn what_both_ends_say_is_kept_apart_and_the_kinder_of_it_is_older_and_rests_on_fewer() {
+fn reports_of_both_ends_are_kept_apart() {
     let (a, b) = (NodeId(0), NodeId(1));
     let mut reports = Reports::default();
     reports.take(a, a, b, exact(50.0, 1e-4, 100.0)).unwrap();
@@ -54,7 +54,7 @@ fn what_both_ends_say_is_kept_apart_and_the_kinder_of_it_is_older_and_rests_on_f
 const MESH: u32 = 6;
 const LIAR: NodeId = NodeId(3);
 
-/// What one transfer receives when the reports of all are in.
+/// Returns the choice for a transfer after all reports are in.
 fn chosen(
     reports: &[(NodeId, NodeId, NodeId, HopForecast)],
     outcomes: &Outcomes,
@@ -94,7 +94,7 @@ fn forecasts() -> impl Strategy<Value = HopForecast> {
         .prop_map(|(rtt, loss, rate)| exact(rtt, loss, rate))
 }
 
-/// What all say of all hops honestly.
+/// Generates honest reports of all nodes on all hops.
 fn honest() -> impl Strategy<Value = Vec<(NodeId, NodeId, NodeId, HopForecast)>> {
     prop::collection::vec(forecasts(), (MESH * MESH) as usize).prop_map(|known| {
         let pairs = (0..MESH).flat_map(|a| (0..MESH).map(move |b| (NodeId(a), NodeId(b))));
@@ -109,16 +109,23 @@ fn honest() -> impl Strategy<Value = Vec<(NodeId, NodeId, NodeId, HopForecast)>>
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Whatever a depot reports, of whatever hop: between ends that are not it, the choice is what
-    /// it would be if the depot were not there, or passes the depot. No route is moved to another
-    /// one that does not pass it.
+    /// Whatever a depot reports on any hop, a choice between other ends is the same as without the
+    /// depot, or passes the depot. It never moves to another route that does not pass it.
     #[test]
-    fn a_liar_moves_nothing_that_does_not_pass_it(
+    fn a_liar_cannot_affect_routes_that_avoid_it(
         honest in honest(), bytes in 1u64 << 19..1 << 32,
         lies in prop::collection::vec((0..MESH, 0..MESH, forecasts()), 0..40),
     ) {
-        let without: Vec<_> = honest.iter().filter(|(_, from, to, _)| *from != LIAR && *to != LIAR).copied().collect();
-        let mut lied: Vec<_> = honest.iter().filter(|(reporter, ..)| *reporter != LIAR).copied().collect();
+        let without: Vec<_> = honest
+            .iter()
+            .filter(|(_, from, to, _)| *from != LIAR && *to != LIAR)
+            .copied()
+            .collect();
+        let mut lied: Vec<_> = honest
+            .iter()
+            .filter(|(reporter, ..)| *reporter != LIAR)
+            .copied()
+            .collect();
         lied.extend(lies.iter().map(|(from, to, said)| (LIAR, NodeId(*from), NodeId(*to), *said)));
         let outcomes = Outcomes::default();
         let found = chosen(&lied, &outcomes, bytes);
@@ -129,37 +136,51 @@ proptest! {
         }
     }
 
-    /// A depot that praises its hops, whose other ends report too, draws nothing.
+    /// A depot that praises its hops, whose other ends report too, attracts nothing.
     #[test]
-    fn praise_of_ones_own_hops_draws_nothing(honest in honest(), bytes in 1u64 << 19..1 << 32, by in 1.0..1000.0f64) {
+    fn praising_its_own_hops_attracts_no_transfer(
+        honest in honest(),
+        bytes in 1u64 << 19..1 << 32,
+        by in 1.0..1000.0f64,
+    ) {
         let praised: Vec<_> = honest
             .iter()
             .map(|(reporter, from, to, known)| {
-                let (rtt, loss, rate) = (known.rtt.p50 * 1e3 / by, known.loss.p50 / by, known.rate.p50 / 1e6 * by);
-                (*reporter, *from, *to, if *reporter == LIAR { exact(rtt, loss, rate) } else { *known })
+                let (rtt, loss, rate) =
+                    (known.rtt.p50 * 1e3 / by, known.loss.p50 / by, known.rate.p50 / 1e6 * by);
+                (
+                    *reporter,
+                    *from,
+                    *to,
+                    if *reporter == LIAR { exact(rtt, loss, rate) } else { *known }
+                )
             })
             .collect();
         let outcomes = Outcomes::default();
         prop_assert_eq!(chosen(&praised, &outcomes, bytes), chosen(&honest, &outcomes, bytes));
     }
 
-    /// Reports of outcomes by somebody who is not an end of the transfer are not taken, so they
-    /// move nothing.
+    /// Outcomes that are reported by a node that is not an end of the transfer are rejected, so
+    /// they have no effect.
     #[test]
-    fn outcomes_of_others_are_not_taken(reporter in 1..5u32, took in 0.1..1e6f64) {
+    fn outcomes_from_other_nodes_are_rejected(reporter in 1..5u32, took in 0.1..1e6f64) {
         let mut outcomes = Outcomes::default();
         let outcome = Outcome { expected: 1.0, direct: 1.0, took };
-        let said = outcomes.take(NodeId(reporter), NodeId(0), NodeId(5), &Via::DIRECT, &outcome, 0.0);
+        let said = outcomes
+            .take(NodeId(reporter), NodeId(0), NodeId(5), &Via::DIRECT, &outcome, 0.0);
         prop_assert_eq!(said, Err(Refused::NotAnEnd));
-        prop_assert_eq!(outcomes.failed(NodeId(reporter), NodeId(0), NodeId(5), &Via::DIRECT, 0.0), Err(Refused::NotAnEnd));
+        prop_assert_eq!(
+            outcomes.failed(NodeId(reporter), NodeId(0), NodeId(5), &Via::DIRECT, 0.0),
+            Err(Refused::NotAnEnd)
+        );
         prop_assert_eq!(outcomes.factor(NodeId(0), NodeId(5), &Via::DIRECT, 0.0), Some(1.0));
     }
 }
 
-/// The bound on what a depot costs that measures well and carries badly: transfers over it in a
-/// year, one an hour.
+/// Bound on the cost of a depot that measures well and carries badly: the transfers over it in a
+/// year, at one an hour.
 #[test]
-fn a_depot_that_carries_badly_is_left() {
+fn a_slow_depot_is_left_after_a_bounded_number_of_transfers() {
     let mut outcomes = Outcomes::default();
     let (from, to) = (NodeId(0), NodeId(5));
     let via = Via::new(&[LIAR]).unwrap();
@@ -186,7 +207,7 @@ fn a_depot_that_carries_badly_is_left() {
 }
 
 #[test]
-fn what_transfers_took_corrects_what_is_expected_within_bounds() {
+fn outcomes_correct_expected_times_within_bounds() {
     let mut outcomes = Outcomes::default();
     let (from, to) = (NodeId(0), NodeId(5));
     let via = Via::new(&[NodeId(1)]).unwrap();
@@ -207,7 +228,7 @@ fn what_transfers_took_corrects_what_is_expected_within_bounds() {
             .unwrap();
     }
     assert!((outcomes.factor(from, to, &via, 0.0).unwrap() - 1.5).abs() < 1e-6);
-    // Nobody makes a route look better than its hops do, nor worse than four times that.
+    // No report makes a route look better than its hops do, or worse than four times that.
     for took in [1e-9, 1e9] {
         for _ in 0..100 {
             outcomes
@@ -228,7 +249,7 @@ fn what_transfers_took_corrects_what_is_expected_within_bounds() {
         let factor = outcomes.factor(from, to, &via, 0.0).unwrap();
         assert!((1.0..=GREATEST_FACTOR + 1e-9).contains(&factor), "{factor}");
     }
-    // A failure holds it back at once, for these two alone.
+    // A failure holds the route back at once, for these two ends alone.
     outcomes.failed(from, from, to, &via, 0.0).unwrap();
     assert!(outcomes.is_held(from, to, &via, 1.0) && !outcomes.is_held(to, from, &via, 1.0));
     assert!(
@@ -238,7 +259,7 @@ fn what_transfers_took_corrects_what_is_expected_within_bounds() {
 }
 
 #[test]
-fn one_place_alone_takes_no_depot_from_the_others() {
+fn one_reporter_alone_cannot_declare_a_depot_dead() {
     let mut deaths = Deaths::default();
     let (a, b, depot) = (NodeId(0), NodeId(1), NodeId(2));
     for _ in 0..10 {
@@ -246,6 +267,6 @@ fn one_place_alone_takes_no_depot_from_the_others() {
     }
     assert_eq!(deaths.take(a, b, depot, 0.0), Err(Refused::NotAnEnd));
     assert_eq!(deaths.take(b, b, depot, 60.0), Ok(Dead::Depot));
-    // Long after, it is another failure.
+    // Much later it is another failure.
     assert_eq!(deaths.take(a, a, depot, 1000.0), Ok(Dead::Hop));
 }
