@@ -1,4 +1,4 @@
-//! What is sent is what is read, and what may be left out may.
+//! Tests that values survive a round trip through JSON, and that optional fields may be left out.
 
 use super::measurements::{Measurement, Quantity, Source};
 use super::principals::{Constraint, Right};
