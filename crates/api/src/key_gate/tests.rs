@@ -1,4 +1,4 @@
-//! Who is let in, and why the others are not.
+//! Tests of admitted and refused requests.
 
 use axum::http::HeaderMap;
 use longhaul_proto::SigningKey;
@@ -15,7 +15,7 @@ struct Bench {
     read: SigningKey,
 }
 
-/// What is asked, and how it is changed once it is signed.
+/// Request to sign, and its modification after signing.
 struct Ask<'a> {
     key: &'a SigningKey,
     method: &'a str,
@@ -86,7 +86,7 @@ impl Bench {
             .map_err(|problem| (problem.status, problem.detail))
     }
 
-    /// The status, and a word of the detail.
+    /// Asserts the status, and that the detail contains `word`.
     fn refused(&self, ask: &Ask<'_>, status: u16, word: &str) {
         let (found, detail) = self.answer(ask).unwrap_err();
         assert!(found == status && detail.contains(word), "{found} {detail}");
@@ -192,7 +192,7 @@ fn another_body_than_the_signed_one_is_refused() {
         (reported.status, reported.detail.as_str()),
         (401, "the body is not the one that was signed")
     );
-    // A body that nothing says anything of.
+    // A body that no signed part covers.
     let bare = bench.parts(&Ask {
         body: b"",
         ..bench.ask()
@@ -238,7 +238,7 @@ fn what_is_meant_for_another_service_is_refused() {
             "--server-name",
         );
     }
-    // It came to another one, and was sent on under this one's name.
+    // Another service received the request and forwarded it under this service's name.
     let sent_on = |parts: &mut Parts| {
         _ = parts
             .headers

@@ -1,4 +1,4 @@
-//! Against the RFC's own example, another implementation, and whatever is changed on the way.
+//! Tests with the RFC's example, with another implementation, and with modified requests.
 
 use axum::http::Request;
 use axum::http::request::Parts;
@@ -39,7 +39,8 @@ fn verified(parts: &Parts) -> Result<Presented, SignatureError> {
     Ok(presented)
 }
 
-/// RFC 9421, appendix B.2.6: Ed25519 signs alike each time, so both directions can be compared.
+/// RFC 9421, appendix B.2.6. Ed25519 is deterministic, so signing and verifying can both be
+/// compared.
 #[test]
 fn the_example_of_the_rfc_is_signed_and_verified() {
     let public = BASE64
@@ -197,7 +198,7 @@ fn whatever_is_changed_shows() {
     assert_eq!(gone, SignatureError::Absent("idempotency-key".into()));
     let unsigned = wrong(&|parts| _ = parts.headers.remove("signature-input"));
     assert_eq!(unsigned, SignatureError::Missing("longhaul-api"));
-    // Signed for something else.
+    // Signed for another purpose.
     let mut notice = whole();
     sign(
         &mut notice,
@@ -215,7 +216,7 @@ fn whatever_is_changed_shows() {
     );
 }
 
-/// What is signed here is verified by a program that this project did not write.
+/// Another implementation verifies what is signed here.
 #[test]
 fn another_implementation_says_the_same() {
     let mut parts = request(
@@ -309,7 +310,7 @@ fn what_cannot_be_read_is_reported() {
 }
 
 proptest! {
-    /// Nothing in a field panics, and what is not signed is not let in.
+    /// No content of a field causes a panic, and unsigned requests are refused.
     #[test]
     fn no_field_is_a_fault(input in "[ -~]{0,80}", signature in "[ -~]{0,40}", digest in "[ -~]{0,40}") {
         let fields = [("host", "h"), ("signature-input", &input), ("signature", &signature), ("content-digest", &digest)];
