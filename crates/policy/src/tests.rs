@@ -1,4 +1,4 @@
-//! What a policy allows.
+//! Tests of what a policy allows.
 
 #![allow(clippy::indexing_slicing, reason = "a panic is how a test fails")]
 
@@ -17,8 +17,8 @@ fn key() -> PublicKey {
     KEY.parse().expect("key")
 }
 
-/// The addresses that may be dialled for `destination` through `hop`, when `resolved` is what the
-/// next place resolves to.
+/// Returns the addresses that may be dialled for `destination` through `hop`, if the next hop
+/// resolves to `resolved`.
 fn dialled(
     policy: &Policy,
     destination: &str,
@@ -74,7 +74,7 @@ fn nothing_is_allowed_by_default() {
     assert!(admitted(&policy, &other, "192.0.2.1:7511").rules.is_empty());
 }
 
-/// What `policy` admits of `principal` for `destination`, directly.
+/// Returns the candidates of `policy` for `principal` and a direct session to `destination`.
 fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candidates {
     let destination: Endpoint = destination.parse().expect("destination");
     let next = Next::Destination(&destination);
@@ -99,7 +99,7 @@ fn who_is_listed_is_distinguished_from_who_is_anybody() {
     for (principal, destination, rules, listed) in [
         (key(), "192.0.2.1:7511", 2, true),
         (other, "192.0.2.1:7511", 2, false),
-        // The rule that lists the key does not allow this.
+        // The rule that lists the key does not allow this destination.
         (key(), "192.0.2.200:7511", 1, false),
         (key(), "192.0.3.1:7511", 0, false),
     ] {
@@ -154,7 +154,7 @@ fn own_addresses_are_no_part_of_a_wide_network() {
             "{hop:?}"
         );
     }
-    // A name may lead there by the rule, and is held against the addresses once it has.
+    // The rule may grant a name; its addresses are checked once it is resolved.
     let name = at("dtn.example.org:7511");
     let next = Next::Destination(&name);
     let asked = Asked::Relay {
@@ -308,7 +308,7 @@ fn server_policy(rule: &str) -> Policy {
     policy_of(&format!("{rule}\nports = [80, \"8000-8100\"]"))
 }
 
-/// The addresses that an off-ramp may dial for `server`, when `resolved` is what it resolves to.
+/// Returns the addresses that an off-ramp may dial for `server`, if it resolves to `resolved`.
 fn let_off(
     policy: &Policy,
     server: &str,
@@ -369,7 +369,8 @@ fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
         let asked =
             |policy: &Policy, server: &str| !let_off(policy, server, &[&at], &own).is_empty();
         assert_eq!(asked(&everywhere, &at), by_everywhere, "{address}");
-        // A name leads where a network of the rule leads, and by itself only out into the world.
+        // With a network in the rule, a name may resolve into it; otherwise only to global
+        // addresses.
         assert_eq!(asked(&everywhere, "db.example:80"), by_name, "{address}");
         assert_eq!(asked(&beside, &at), by_beside, "{address}");
     }
@@ -422,8 +423,7 @@ fn a_rule_leads_one_way() {
 }
 
 proptest! {
-    /// A look-up is asked for only when it could grant something, and nothing is granted that was
-    /// not a candidate.
+    /// A look-up is requested only if it could grant something, and only candidates are granted.
     #[test]
     fn what_is_granted_was_a_candidate(
         to in proptest::sample::subsequence(

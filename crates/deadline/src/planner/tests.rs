@@ -1,4 +1,4 @@
-//! The planner in virtual time: a copy, a network and a controller that do whatever chance says.
+//! Tests of the planner in virtual time, with random behaviour of copy, network and controller.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ fn auto(deadline: Moment) -> Planner {
     Planner::new(BEGUN, Some(deadline), Mode::Auto)
 }
 
-/// What is granted to an ask: one path, at one rate from now to the end.
+/// Returns the grant for a request: one path, at one rate from now to the end.
 fn granted(now: Moment, ask: Ask) -> Vec<Piece> {
     let (bps, end) = match ask {
         Ask::Volume { bytes, by } => (
@@ -75,7 +75,7 @@ fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
     let aim = BEGUN + HOUR_MS * 95 / 100;
     assert_eq!(by, aim + LEFT_BEFORE_MS);
     let pieces = granted(BEGUN, ask);
-    // All with headroom, less what goes at p10 in 57 minutes, and so much more as goes before the
+    // The total with headroom, less the p10 volume of 57 minutes, scaled up for the time before the
     // path joins and after it is left.
     let expected = 2.0 * HOUR_BYTES as f64 * HEADROOM - 0.8 * 0.95 * HOUR_BYTES as f64;
     let promise = Promise {
@@ -232,7 +232,7 @@ fn what_is_unlikely_may_be_missed_and_what_is_beyond_p90_cannot_be_met() {
 fn what_may_be_missed_is_reported_again_when_it_cannot_be_met() {
     let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
     let mut said = Vec::new();
-    // The forecast falls: once the deadline is unlikely, then out of reach for good.
+    // As the forecast falls, the deadline first becomes unlikely, then impossible.
     for (second, mbit) in [100.0, 60.0, 100.0, 60.0, 60.0, 60.0, 60.0, 60.0, 60.0]
         .into_iter()
         .enumerate()
@@ -308,16 +308,16 @@ fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_
     );
 }
 
-/// What chance decides, for a second of a copy.
+/// Random inputs for one second of a copy.
 #[derive(Debug, Clone, Copy)]
 struct Second {
-    /// What best effort carries, in Mbit/s.
+    /// Best-effort rate, in Mbit/s.
     best_effort: f64,
-    /// What the controller answers: grants, grants half, refuses, is silent, forbids.
+    /// Answer of the controller: grants, grants half, refuses, is silent, forbids.
     answer: u8,
-    /// Whether the path fails, or comes back.
+    /// Event of the path: it fails, or recovers.
     path: u8,
-    /// More that the walk finds, in bytes.
+    /// Bytes that the directory walk finds.
     found: u64,
 }
 
@@ -332,35 +332,35 @@ fn second() -> impl Strategy<Value = Second> {
     )
 }
 
-/// Whether it was reported once at most that the deadline may be missed, and after that once at
-/// most that it cannot be met.
+/// Returns true if there was at most one report that the deadline may be missed, followed by at
+/// most one that it cannot be met.
 fn is_said_once(warned: &[bool]) -> bool {
     matches!(warned, [] | [_] | [false, true])
 }
 
-/// What a run comes to.
+/// Result of a run.
 #[derive(Debug, Default)]
 struct Run {
     asked: Vec<Moment>,
-    /// Reports, and whether they said that the deadline cannot be met.
+    /// Reports; true if the deadline cannot be met.
     warned: Vec<bool>,
-    /// Milliseconds from the beginning; none if it was given up.
+    /// Duration in milliseconds; `None` if the run was given up.
     took: Option<Moment>,
 }
 
-/// Requests are answered within the second, in the order in which a controller answers them; what
-/// would be an answer to nothing fails the test.
+/// Simulated controller and network. Requests are answered within the second, in order. An answer
+/// without a request fails the test.
 struct World {
     planner: Planner,
     pending: Vec<Action>,
     held: Option<Vec<Piece>>,
     in_force: Option<Promise>,
-    /// Since when it is.
+    /// Time since when the promise is in force.
     since: Moment,
     works: bool,
     run: Run,
-    /// Of a link that best effort shares with what is reserved, in Mbit/s; none where it goes by
-    /// others.
+    /// Capacity of the link that best effort shares with reservations, in Mbit/s; `None` if they
+    /// use different links.
     shared: Option<f64>,
 }
 
@@ -453,8 +453,8 @@ impl World {
             .sum()
     }
 
-    /// What best effort carries, in bit/s, where it would carry so many Mbit/s alone: others leave
-    /// it that part of what is not reserved.
+    /// Returns the best-effort rate, in bit/s, if it would be `alone` Mbit/s without a reservation.
+    /// Other traffic leaves the same share of what is not reserved.
     fn best_effort(&self, now: Moment, alone: f64) -> f64 {
         let part = self
             .shared
@@ -549,7 +549,7 @@ proptest! {
         let (world, run) = run(Some(deadline), Mode::Auto, total, forecast.and_then(|mbit| rates(mbit * MBIT)), &seconds);
         prop_assert!(run.asked.len() <= MAX_REQUESTS as usize);
         prop_assert!(is_said_once(&run.warned), "{:?}", run.warned);
-        // Only a counter-offer is asked for without a pause.
+        // Only a counter-offer is requested without a pause.
         let pairs = run.asked.windows(3).filter(|three| three[2] - three[0] < FIRST_PAUSE_MS).count();
         prop_assert_eq!(pairs, 0, "{:?}", run.asked);
         let account = world.planner.account();
@@ -582,7 +582,7 @@ proptest! {
         prop_assert!(run.took.is_some_and(|took| took <= long * 1000), "{:?}", run);
         prop_assert!(run.asked.len() <= 3, "{:?}", run.asked);
         prop_assert!(run.warned.is_empty());
-        // What was promised is what was needed, and little more.
+        // Little more was promised than was needed.
         prop_assert!(world.planner.account().reserved <= total as f64 * 1.2);
     }
 

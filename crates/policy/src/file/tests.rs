@@ -1,4 +1,4 @@
-//! What a policy file may say, and what its errors say.
+//! Tests of valid policy files and of errors in invalid ones.
 
 use proptest::prelude::*;
 use toml::Value;
@@ -183,7 +183,8 @@ fn deep_nesting_is_an_error() {
     }
 }
 
-/// Text that is a policy, or close to one: words of policies in any order, among anything else.
+/// Generates text that is a policy or resembles one: policy words in any order, mixed with other
+/// text.
 fn near_policy() -> impl Strategy<Value = String> {
     let words = vec![
         "[[allow]]",
@@ -234,7 +235,7 @@ fn near_policy() -> impl Strategy<Value = String> {
     proptest::collection::vec(word, 0..40).prop_map(|words| words.concat())
 }
 
-/// A rule whose values are anything.
+/// Generates a rule with arbitrary values.
 fn any_values() -> impl Strategy<Value = String> {
     let value = || prop_oneof![any::<String>(), "[-+0-9a-z:./\\[\\]*% ]{0,20}"];
     (value(), value(), value(), value(), value()).prop_map(|(name, to, port, hop, rate)| {

@@ -1,4 +1,4 @@
-//! What kind of place addresses are, range by range, and what leads there.
+//! Tests of the classification, range by range, and of the rules that grant each class.
 
 use super::*;
 
@@ -10,12 +10,13 @@ fn own(addresses: &[&str]) -> OwnAddresses {
     addresses.iter().map(|address| ip(address)).collect()
 }
 
-/// Whether a rule that names `network` leads to `address`, at a machine with the addresses `own`.
+/// Returns true if a rule that names `network` grants `address`, on a machine with the addresses
+/// `own`.
 fn network_leads(network: &str, address: &str, own: &OwnAddresses) -> bool {
     leads(Some(&network.parse().expect(network)), ip(address), own)
 }
 
-/// Whether a rule that names a name leads to `address`, once the name leads there.
+/// Returns true if a rule that names a name grants `address`, to which the name resolved.
 fn name_leads(address: &str) -> bool {
     leads(None, ip(address), &OwnAddresses::default())
 }
@@ -152,7 +153,7 @@ fn what_lies_beside_those_ranges_is_for_the_whole_world() {
         "2003::",
         "3ffe:ffff::",
         "3fff:1000::",
-        // AS112 (RFC 7534, RFC 7535) and AMT (RFC 7450) are for the whole world.
+        // AS112 (RFC 7534, RFC 7535) and AMT (RFC 7450) are globally reachable.
         "192.31.196.1",
         "192.52.193.1",
         "192.175.48.1",
@@ -225,7 +226,7 @@ fn loopback_and_link_must_be_named_as_such() {
             "{narrow} means {address}"
         );
         assert!(!name_leads(address), "{address}");
-        // They stay what they are on the machine whose addresses they are.
+        // The same holds on the machine that has these addresses.
         assert!(
             !network_leads(wide, address, &own(&[address])),
             "{wide} must not mean {address}"
@@ -288,8 +289,8 @@ fn own_addresses_must_be_named_as_such() {
     );
 }
 
-/// For each way to carry an IPv4 address: the address that carries `v4`, and the range of those
-/// that carry `v4/bits`.
+/// Returns, for each range with embedded addresses, the address that embeds `v4` and the network
+/// that embeds `v4/bits`.
 fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
     let [a, b, c, d] = v4.octets().map(u16::from);
     let (high, low) = (a << 8 | b, c << 8 | d);

@@ -14,7 +14,7 @@ fn key() -> PublicKey {
     KEY.parse().expect("key")
 }
 
-/// The rules that these ones, each for one server, leave for these wishes.
+/// Returns the candidates that remain for these wishes, of rules for one server each.
 fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
     let rule = |more: &&str| {
         let principals = if more.contains("anybody") { "*" } else { KEY };
