@@ -1,4 +1,4 @@
-//! What the file may say, and what becomes of one that says something else.
+//! Tests of valid and of malformed settings.
 
 use proptest::prelude::*;
 
