@@ -102,7 +102,7 @@ fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
         split(&["one:/a"], "two:/b/", 8).check(),
         Err(InvalidRequest::SplitBetween)
     );
-    // What a release that knew nothing of parts has kept reads the same.
+    // Jobs stored by a release that did not know parts read the same.
     let text = serde_json::to_string(&request(&["/a"], "/b")).unwrap();
     assert!(!text.contains("split"));
 }
@@ -129,7 +129,7 @@ fn what_parts_have_come_to_is_one_sum() {
         (8.0, 8.0, 4)
     );
     assert!(sum.walk_complete);
-    // Of one that has not begun nobody knows what it will find.
+    // The total is unknown while a part has not begun.
     assert!(!Progress::sum(&[part(3, true), part(5, true)], 3).walk_complete);
     assert!(!Progress::sum(&[part(3, true), part(5, false)], 2).walk_complete);
 }

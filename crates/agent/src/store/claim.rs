@@ -1,4 +1,4 @@
-//! Which agent has which job: taking those that are due, and those of agents that are gone.
+//! Assignment of jobs to agents: claiming jobs that are due, and recovering those of lost agents.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,32 @@ use sqlx::{AnyConnection, AssertSqlSafe, Row as _};
 
 use super::{AttemptEnd, Kept, Store, StoreError, seed};
 
-/// How far back it counts what users had of late, in milliseconds.
+/// Period over which users' recent usage is counted, in milliseconds.
 const FAIR_SPAN: i64 = 24 * 3600 * 1000;
 
-/// Which agents are gone.
+/// Agents that are considered lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Gone<'a> {
-    /// Those whose leases have run out.
+    /// Agents whose leases have expired.
     Silent,
     /// The one that had this instance's name, too: it is this one, started again.
     Instance(&'a str),
-    /// All that there have been: nobody else has the store.
+    /// All agents, as no other one uses the store.
     All,
 }
 
-/// Who takes a job.
+/// Agent that claims jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder<'a> {
-    /// As people know it.
+    /// Display name.
     pub name: &'a str,
-    /// What tells it from others of that name, and stays when it is started again.
+    /// Identity among agents of the same name, which survives restarts.
     pub instance: &'a str,
 }
 
 impl Store {
-    /// Takes jobs that are due for an agent, as many as it has room for, within `limits` of users
-    /// and places over all agents.
+    /// Claims at most `room` jobs that are due, within `limits` of users and places over all
+    /// agents.
     ///
     /// # Errors
     /// The store does not answer.
@@ -48,7 +48,7 @@ impl Store {
             return Ok(Vec::new());
         }
         let mut transaction = self.database.write().await?;
-        // One chooses at a time, so that no two choose the same or pass a limit together.
+        // One agent claims at a time, so that no two claim the same job or exceed a limit together.
         let chooser = format!(
             "SELECT value FROM counters WHERE name = 'chooser'{}",
             self.database.for_update()
@@ -70,7 +70,7 @@ impl Store {
         };
         let mut claimed = Vec::new();
         for id in choose(&candidates, &running, &used, &limits) {
-            // One that somebody pauses in this moment is left to them.
+            // A job that is being changed, for example paused, is skipped.
             let suffix = self.database.for_update_skip_locked();
             let Some(kept) = self.locked(&mut transaction, id, suffix).await? else {
                 continue;
@@ -105,8 +105,8 @@ impl Store {
         Ok(claimed)
     }
 
-    /// Jobs that are due, of each user and place no more than there is room for; and one part of
-    /// each job that is split, if the holder has none.
+    /// Returns jobs that are due, at most `room` of each user and place. Of a split job it returns
+    /// one part, if the holder runs none of its parts.
     async fn candidates(
         &self,
         connection: &mut AnyConnection,
@@ -162,7 +162,7 @@ impl Store {
         loads.collect()
     }
 
-    /// Bytes that travelled for each user in the last day.
+    /// Returns the bytes that were transferred for each user in the last day.
     async fn used_of_late(
         &self,
         connection: &mut AnyConnection,
@@ -180,7 +180,7 @@ impl Store {
         used.collect()
     }
 
-    /// Takes from agents that are gone what they had.
+    /// Queues the jobs of lost agents again.
     ///
     /// # Errors
     /// The store does not answer.
@@ -208,7 +208,7 @@ impl Store {
                 .await
             {
                 Ok(_) => taken += 1,
-                // Somebody was quicker, or its agent is back.
+                // Another agent has recovered the job, or its own agent is back.
                 Err(StoreError::Refused(_) | StoreError::Missing(_)) => {}
                 Err(error) => return Err(error),
             }

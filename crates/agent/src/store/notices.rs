@@ -1,4 +1,4 @@
-//! Ends of jobs that are to be sent: written in the transaction of the end.
+//! Notices to send, stored in the transaction of the job's end.
 
 use longhaul_api::signatures::sign::random_nonce;
 use sqlx::{Any, AssertSqlSafe, Row as _, Transaction};
@@ -7,7 +7,7 @@ use super::{Store, StoreError};
 use crate::notice::{Notice, Receiver};
 
 impl Store {
-    /// Keeps the notice of a job that had not ended, if it has in this transaction and names a URL.
+    /// Stores a notice if the job ended in this transaction and names a URL.
     pub(super) async fn keep_notice(
         &self,
         transaction: &mut Transaction<'static, Any>,
@@ -26,7 +26,7 @@ impl Store {
         else {
             return Ok(());
         };
-        // Checked when it was submitted; one that is none would be reported to nobody.
+        // The URL was checked at submission. An invalid one is skipped.
         let Some(receiver) = Receiver::of(url) else {
             return Ok(());
         };
@@ -45,8 +45,8 @@ impl Store {
         Ok(())
     }
 
-    /// Takes notices that are due, at most `room` and of one receiver at most `of_one`. They are
-    /// due again after so many milliseconds, if nothing else is said of them until then.
+    /// Takes at most `room` notices that are due, and at most `of_one` for each receiver. They are
+    /// due again after `lost_after` milliseconds, unless their result is recorded before.
     ///
     /// # Errors
     /// The store does not answer.
@@ -70,7 +70,7 @@ impl Store {
         let mut taken = Vec::new();
         for row in due {
             let id: String = row.try_get("id")?;
-            // One that another agent takes in this moment is left to it.
+            // A notice that another agent is taking is skipped.
             let select = format!(
                 "SELECT id, job, url, body, attempts FROM notices WHERE id = $1 AND due <= $2{}",
                 self.database.for_update_skip_locked()
@@ -100,8 +100,7 @@ impl Store {
         Ok(taken)
     }
 
-    /// Whoever was sending notices is gone, and those that waited for a later moment may be tried
-    /// now.
+    /// Makes all notices due now: those of a lost sender, and those that waited for a retry.
     ///
     /// # Errors
     /// The store does not answer.
@@ -116,7 +115,7 @@ impl Store {
         Ok(())
     }
 
-    /// A notice was taken, or is not sent any more.
+    /// Removes a notice that was accepted or is given up.
     ///
     /// # Errors
     /// The store does not answer.
@@ -128,7 +127,8 @@ impl Store {
         Ok(())
     }
 
-    /// A notice is sent again, in so many milliseconds; unless somebody else has taken it since.
+    /// Schedules a retry of a notice in `pause` milliseconds, unless another sender has taken it
+    /// since.
     ///
     /// # Errors
     /// The store does not answer.
@@ -145,7 +145,7 @@ impl Store {
         Ok(())
     }
 
-    /// In how many milliseconds the next notice is due; none if there is none.
+    /// Returns the milliseconds until the next notice is due. `None` if there is none.
     ///
     /// # Errors
     /// The store does not answer.

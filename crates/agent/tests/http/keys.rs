@@ -1,4 +1,4 @@
-//! The API for other machines: by TLS, for keys.
+//! Tests of the API for other machines: over TLS, with signed requests.
 
 use http_body_util::BodyExt;
 use hyper::Request;
@@ -37,7 +37,7 @@ impl Keyed {
         let gate = KeyGate::new(keys, [address.to_string()], now() - 100);
         let certificate = Certificate::own(&own, &["127.0.0.1".to_owned()]).unwrap();
         let (stop, stopped) = watch::channel(false);
-        // What it makes connections with stays as it is.
+        // The TLS configuration does not change.
         let (_, config) = watch::channel(certificate.config);
         let router = router_for_keys(agent, gate, stopped.clone());
         tokio::spawn(listen::serve_secured(listener, router, config, stopped));
@@ -53,7 +53,7 @@ impl Keyed {
         }
     }
 
-    /// The status, and what is said.
+    /// Returns the status and the body.
     async fn answer(&self, request: Request<Bytes>) -> (u16, Value) {
         let response = self.service.send(request).await;
         let status = response.status();
@@ -206,12 +206,12 @@ async fn what_changes_is_sent_for_as_long_as_somebody_listens() {
         let frame = body.frame().await.unwrap().unwrap();
         said.push_str(std::str::from_utf8(frame.data_ref().unwrap()).unwrap());
     }
-    // When the service ends, so does this.
+    // The event stream ends with the service.
     keyed.stop.send_replace(true);
     while body.frame().await.is_some_and(|frame| frame.is_ok()) {}
 }
 
-/// What is no TLS, and what is no request, is let go.
+/// Connections without TLS, and malformed requests, are closed.
 #[tokio::test]
 async fn what_is_none_of_it_is_let_go() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -222,7 +222,7 @@ async fn what_is_none_of_it_is_let_go() {
         .await
         .unwrap();
     let mut answer = Vec::new();
-    // An alert, or nothing, and the end.
+    // An alert or nothing, and then the end.
     let _ = plain.read_to_end(&mut answer).await;
     assert!(!answer.starts_with(b"HTTP"));
     assert_eq!(
@@ -234,7 +234,7 @@ async fn what_is_none_of_it_is_let_go() {
     );
 }
 
-/// Listing a directory elsewhere connects and logs in there.
+/// Listing a directory on another host connects and logs in there.
 #[tokio::test]
 async fn a_key_that_reads_has_nothing_connected_for_it() {
     let keyed = Keyed::new().await;

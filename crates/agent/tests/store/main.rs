@@ -1,4 +1,4 @@
-//! The store, kept by SQLite and by PostgreSQL: the same tests.
+//! Tests of the store, with SQLite and with PostgreSQL.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -88,7 +88,7 @@ async fn what_is_kept_is_there_when_the_file_is_opened_again() {
     let store = Store::sqlite(&file).await.unwrap();
     let id = submit(&store, "ana", "dtn:/a").await;
     claim(&store, 1).await;
-    // No close: as if it had been killed.
+    // The store is not closed, as after a crash.
     let again = Store::sqlite(&file).await.unwrap();
     assert_eq!(again.take_lost(&Gone::All).await.unwrap(), 1);
     assert_eq!(claim(&again, 1).await, [id]);
