@@ -358,7 +358,7 @@ impl Store {
         }
     }
 
-    /// Returns the milliseconds until the next job is due. `None` if there is none.
+    /// Returns the milliseconds until the next job is due. `None` if no job is.
     ///
     /// # Errors
     /// The store does not answer.

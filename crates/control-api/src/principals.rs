@@ -83,7 +83,7 @@ impl Permission {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Constraint {
-    /// No limit: the whole resource.
+    /// The whole resource.
     Any,
     /// Items of the caller's own: its registration, hops that it is an end of, its transfers, and
     /// routes that begin at it. Of reservations, those that it requested; it may request those that

@@ -22,7 +22,7 @@ use crate::{End, Moment};
 
 pub use refusal::{FullLink, NotLeadingProblem, Offer, Offers, Proof, Refusal, RefusedProblem};
 
-/// What a reservation is to carry.
+/// Rate or volume to reserve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Wish {
@@ -57,7 +57,7 @@ pub enum Pace {
     Even,
 }
 
-/// What parallel paths must not share.
+/// Elements that parallel paths must not share.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Disjoint {
@@ -120,7 +120,7 @@ pub struct ReservationRequest {
     #[serde(default = "one")]
     #[schema(minimum = 1, maximum = 8, default = 1)]
     pub paths: u32,
-    /// What the paths must not share.
+    /// Elements that the paths must not share.
     #[serde(default)]
     pub disjoint: Disjoint,
     /// Choice among several possible paths.
@@ -195,7 +195,7 @@ pub struct ReservationChange {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(minimum = 1, maximum = 8)]
     pub paths: Option<u32>,
-    /// What the paths must not share.
+    /// Elements that the paths must not share.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disjoint: Option<Disjoint>,
     /// Choice among several possible paths.
@@ -441,7 +441,7 @@ pub struct Reservation {
     pub end_ms: Moment,
     /// Maximum number of paths at once.
     pub paths: u32,
-    /// What the paths must not share.
+    /// Elements that the paths must not share.
     pub disjoint: Disjoint,
     /// Choice among several possible paths.
     pub preference: Preference,

@@ -16,7 +16,8 @@ const FAIR_SPAN: i64 = 24 * 3600 * 1000;
 pub enum Gone<'a> {
     /// Agents whose leases have expired.
     Silent,
-    /// The one that had this instance's name, too: it is this one, started again.
+    /// Agents whose leases have expired, and the previous process of this agent, which has this
+    /// instance name.
     Instance(&'a str),
     /// All agents, as no other one uses the store.
     All,

@@ -145,7 +145,7 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the milliseconds until the next notice is due. `None` if there is none.
+    /// Returns the milliseconds until the next notice is due. `None` if no notice is.
     ///
     /// # Errors
     /// The store does not answer.

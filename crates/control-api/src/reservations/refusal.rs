@@ -55,7 +55,7 @@ pub enum Proof {
         /// Rate that all paths together carry, in bit/s.
         all_bps: u64,
     },
-    /// No proof: no choice was found, but there are too many to try all. More paths may carry the
+    /// Unproven: no choice was found, but there are too many to try all. More paths may carry the
     /// request.
     Unknown,
 }

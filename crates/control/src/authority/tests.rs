@@ -1,4 +1,4 @@
-//! What rights allow, whatever they are.
+//! Tests of decisions with arbitrary rights.
 
 use proptest::collection::{btree_set, vec};
 use proptest::prelude::*;

@@ -11,10 +11,10 @@ use super::{
     routes, service, transfers,
 };
 
-/// Names of what a signed request has to bring.
+/// Names of the fields that a signed request must have.
 const SIGNATURE: &str = "signature";
 const SIGNATURE_INPUT: &str = "signature-input";
-/// What is reported to anybody who can connect.
+/// Paths that anybody who can connect may read.
 const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 
 #[derive(OpenApi)]
@@ -77,10 +77,10 @@ const OPEN: [&str; 2] = ["/healthz", "/readyz"];
 )]
 struct Description;
 
-/// The API's description, as text that ends with a line.
+/// Returns the API's description, as text that ends with a newline.
 #[must_use]
 pub fn description() -> String {
-    // It is made of maps with texts for keys.
+    // It consists of maps with text keys, so it can always be serialized.
     let text = serde_json::to_string_pretty(&Description::openapi()).unwrap_or_default();
     text + "\n"
 }
@@ -91,7 +91,7 @@ pub async fn openapi() -> Json<Described> {
     Json(Description::openapi())
 }
 
-/// Says who may ask, and how it is shown.
+/// Adds the methods of authentication.
 struct Security;
 
 impl Modify for Security {
@@ -110,7 +110,7 @@ impl Modify for Security {
             ),
         );
         let nothing = Vec::<String>::new();
-        // Both fields at once.
+        // Both fields together.
         let signed =
             SecurityRequirement::new(SIGNATURE_INPUT, nothing.clone()).add(SIGNATURE, nothing);
         for (path, item) in &mut description.paths.paths {

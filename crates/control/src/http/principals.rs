@@ -1,4 +1,4 @@
-//! Who may ask for what.
+//! Principals and roles.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -14,9 +14,9 @@ use super::invalid;
 use crate::authority::{Subject, builtin_roles};
 use crate::controller::Controller;
 
-/// Longest name of a principal or a role, in bytes.
+/// Maximum length of a principal's or role's name, in bytes.
 const MAX_NAME_BYTES: usize = 64;
-/// Most rights of a role.
+/// Maximum number of rights of a role.
 const MAX_RIGHTS: usize = 100;
 
 fn may(controller: &Controller, caller: &Caller, permission: Permission) -> Result<(), Problem> {
@@ -73,7 +73,7 @@ pub async fn grant(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Takes a role from a key.
+/// Removes a role from a key.
 #[utoipa::path(delete, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)),
     responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn revoke(
@@ -84,7 +84,7 @@ pub async fn revoke(
     take(&controller, &caller, &key, Some(&role)).await
 }
 
-/// Takes all roles from a key.
+/// Removes all roles from a key.
 #[utoipa::path(delete, path = "/api/v1/principals/{key}", params(("key" = String, Path)),
     responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn remove(
@@ -112,7 +112,7 @@ async fn take(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// All roles, with what they allow.
+/// All roles with their rights.
 #[utoipa::path(get, path = "/api/v1/roles", responses((status = OK, body = RoleList), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn roles(
     State(controller): State<Controller>,
@@ -123,7 +123,7 @@ pub async fn roles(
     Ok(Json(RoleList { items }))
 }
 
-/// Makes a role, or changes one that was made so.
+/// Creates a role, or changes one that was created here.
 #[utoipa::path(put, path = "/api/v1/roles/{name}", params(("name" = String, Path)), request_body = Role,
     responses((status = CREATED), (status = NO_CONTENT, description = "It was there"), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn put_role(
@@ -157,7 +157,7 @@ pub async fn put_role(
     })
 }
 
-/// Removes a role, also from those who have it.
+/// Removes a role, also from the principals that have it.
 #[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path)),
     responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
 pub async fn remove_role(

@@ -1,4 +1,4 @@
-//! Who stands where, and who speaks for which end.
+//! Tests of sites, and of the ends that keys speak for.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn a_principal_speaks_for_its_depot_for_the_host_that_it_is_named_as_and_for_its
     assert!(depot.is("mid") && depot.is(&key(1).to_string()) && !depot.is("store"));
     let host = places.speaker(&key(2), "store");
     assert!(host.name() == "store" && host.is(&key(2).to_string()) && !host.is("mid"));
-    // A name that no host has is nobody's.
+    // A name of no host speaks for nothing.
     let other = places.speaker(&key(3), "mid");
     assert_eq!(other.ends, [key(3).to_string()]);
 }
@@ -118,9 +118,9 @@ fn an_ended_registration_speaks_for_its_name_no_more() {
     assert!(live.speaker(&key(4), "").is("d") && live.meant("d") == Some("d"));
     for places in [&over, &gone] {
         assert!(!places.speaker(&key(4), "").is("d") && places.meant("d").is_none());
-        // What it measured before stays its own report.
+        // Its earlier measurements stay its own.
         assert!(places.reporter(&key(4), "").is("d") && !places.reporter(&key(5), "").is("d"));
     }
-    // Streams are told apart by addresses of the operator's word alone.
+    // Only addresses on the operator's map distinguish streams.
     assert!(live.addresses("d").is_empty());
 }

@@ -1,4 +1,4 @@
-//! Each pair has its turns, and nobody two at a time.
+//! Each pair has its turns, and no depot has two at a time.
 
 use std::collections::{BTreeMap, BTreeSet};
 

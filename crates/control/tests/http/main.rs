@@ -1,4 +1,4 @@
-//! The API as other machines and whoever runs the controller ask it.
+//! Tests of the API as other machines and the operator use it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
@@ -20,7 +20,7 @@ async fn anybody_learns_whether_it_is_there_and_can_work() {
     let bench = Bench::new().await;
     let plain = |path| bench.send(bench.service.request("GET", path, ""));
     assert_eq!(plain("/healthz").await, (200, json!({"status": "ok"})));
-    // Nothing has to be rebuilt: it can work in a moment.
+    // Nothing has to be rebuilt, so it is ready soon.
     while plain("/readyz").await.0 != 200 {}
     bench.controller.store().close().await;
     let (status, health) = plain("/readyz").await;
@@ -62,7 +62,7 @@ async fn it_describes_itself_with_how_requests_are_signed() {
             }
         }
     }
-    // All that is described is there: nothing is answered with 404 or 405 for its path alone.
+    // Every described operation exists: no path answers with 404 or 405.
     for (path, item) in described["paths"].as_object().unwrap() {
         for method in item.as_object().unwrap().keys() {
             let (status, problem) = bench.local(&method.to_uppercase(), path, "").await;
@@ -135,7 +135,8 @@ async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
     assert_eq!(bench.ask(&viewer, "GET", "/api/v1/map", "").await.0, 401);
 }
 
-/// What was acknowledged is there when the service has ended, and nothing is taken any more.
+/// Acknowledged measurements are stored when the service ends, and then nothing is accepted any
+/// more.
 #[tokio::test]
 async fn what_is_under_way_is_finished_when_it_ends() {
     let bench = Bench::new().await;
@@ -149,7 +150,7 @@ async fn what_is_under_way_is_finished_when_it_ends() {
         again.controller.store().count_measurements().await.unwrap(),
         1
     );
-    // And forecast again.
+    // It is also forecast again.
     assert_eq!(again.forecasts(1).await[0]["from"], "a");
 }
 
@@ -179,7 +180,7 @@ async fn metrics_have_what_is_counted_and_no_names() {
         assert!(page.lines().any(|found| found == line), "{line}\n{page}");
     }
     assert!(page.ends_with("# EOF\n") && page.matches("# EOF").count() == 1);
-    // No label says who measured what: keys and names are not for everybody who may scrape.
+    // No label contains a reporter, as not everybody who may scrape may see keys and names.
     assert!(
         !page.contains("operator") && !page.contains("a\\\""),
         "{page}"

@@ -1,4 +1,4 @@
-//! The map, and depots that register themselves.
+//! Tests of the map and of registrations.
 
 use longhaul_proto::SigningKey;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ async fn a_map_is_shown_as_it_was_put_there() {
         known["map"]["links"][0]["forward"]["capacity"]["rate_bps"],
         1e10
     );
-    // What is shown can be put there again.
+    // A map that was read can be stored again.
     let (status, _) = bench
         .local("PUT", "/api/v1/map", &known["map"].to_string())
         .await;
@@ -87,7 +87,7 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
             .to_owned()
     };
     assert_eq!(state().await, "live");
-    // It holds for a moment, and then no more, without anybody saying so.
+    // The registration is valid for a moment, then expires by itself.
     let short = registration(&depot, "d", 0, 1.5);
     assert_eq!(bench.ask(&depot, "PUT", &path, &short).await.0, 200);
     while state().await != "stale" {
@@ -101,7 +101,7 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
         200
     );
     assert_eq!(state().await, "live");
-    // The operator's map in place of another leaves it there.
+    // A new map of the operator leaves the registration in place.
     assert_eq!(bench.local("PUT", "/api/v1/map", "{}").await.0, 200);
     assert_eq!(state().await, "live");
     let future = registration(&depot, "d", 0, 60.0)
@@ -128,7 +128,7 @@ async fn routes_toml_is_for_whoever_asks() {
             && file.contains("acceptor = true"),
         "{file}"
     );
-    // Over the socket nobody is anywhere: it has to be said.
+    // Over the socket, the caller is no end, so the start must be given.
     assert_eq!(bench.local("GET", "/api/v1/routes.toml", "").await.0, 404);
     assert_eq!(
         bench

@@ -1,4 +1,4 @@
-//! What is not signed, not fresh, was here before, or asks for too much.
+//! Requests that are unsigned, outdated, repeated, or exceed the caller's rights.
 
 use hyper::http::HeaderValue;
 use longhaul_proto::SigningKey;
@@ -127,7 +127,7 @@ async fn what_a_role_does_not_allow_is_refused() {
     ];
     let grant = json!({"name": "me"}).to_string();
     for (role, key) in &keys {
-        // Nobody makes an operator of itself.
+        // No key can make itself an operator.
         let own = format!("/api/v1/principals/{}/roles/operator", key.public());
         assert_refused(bench.ask(key, "PUT", &own, &grant).await, 403, "principals");
         assert_refused(
@@ -161,8 +161,8 @@ async fn what_a_role_does_not_allow_is_refused() {
     }
 }
 
-/// A depot reports hops that it is an end of, a client paths that it is an end of: whoever lies
-/// shifts nothing between others.
+/// A depot may report hops that it is an end of, a client paths that it is an end of. So a liar
+/// changes nothing between others.
 #[tokio::test]
 async fn nobody_measures_paths_between_others() {
     let bench = Bench::new().await;
@@ -188,7 +188,7 @@ async fn nobody_measures_paths_between_others() {
         "only of its own",
     );
     assert_refused(post(measured("a", "b")).await, 403, "measurements[0]");
-    // One that it may not report, among others: none is kept.
+    // With one measurement that it may not report, the whole batch is refused.
     let mut mixed: Value = serde_json::from_str(&measured(&own, "x")).unwrap();
     let foreign: Value = serde_json::from_str(&measured("a", "b")).unwrap();
     mixed["measurements"]
@@ -196,7 +196,7 @@ async fn nobody_measures_paths_between_others() {
         .unwrap()
         .push(foreign["measurements"][0].clone());
     assert_refused(post(mixed.to_string()).await, 403, "measurements[1]");
-    // What others reported is not shown to it.
+    // Reports of others are not shown to it.
     assert_eq!(
         bench
             .ask(
@@ -216,7 +216,7 @@ async fn nobody_measures_paths_between_others() {
         .iter()
         .map(|item| item["reporter"].as_str().unwrap());
     assert_eq!(reporters.collect::<Vec<_>>(), [&own, &own]);
-    // The same of transfers, and of routes.
+    // The same for transfers and routes.
     let report = |from: &str, to: &str| {
         json!({"id": "1", "from": from, "to": to, "bytes": 1, "began_ms": 1, "seconds": 1.0, "outcome": "done"}).to_string()
     };

@@ -1,4 +1,4 @@
-//! Reservations as they are asked for over HTTP.
+//! Tests of reservations over HTTP.
 
 use longhaul_proto::SigningKey;
 use serde_json::{Value, json};
@@ -138,7 +138,7 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
         (status, &answer["reservations"][0]["start_ms"]),
         (201, &refusal["proof"]["until_ms"])
     );
-    // Neither sees the other's.
+    // Neither sees the other's reservations.
     let (_, list) = bench.ask(&ana, "GET", PATH, "").await;
     assert_eq!(list["items"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -326,7 +326,7 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
         Ok(())
     );
     assert_eq!((grant.rate, &grant.circuit[..]), (2_000_000_000, &b"1"[..]));
-    // Nobody else sees it, and nothing is granted of what is released.
+    // No other key sees the grants, and a released reservation has none.
     let bob = bench.principal("reserver", "bob").await;
     assert_eq!(
         bench
@@ -349,7 +349,7 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
             .0,
         409
     );
-    // A reserver has no streams set up of hosts that the map does not know as its ends.
+    // A reserver cannot have streams set up for addresses that the map does not list for its ends.
     asked["from_address"] = json!("203.0.113.9");
     let (status, refused) = reserve(&bench, &ana, &asked).await;
     let why = refused["detail"].as_str().unwrap();
@@ -359,7 +359,7 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
     );
 }
 
-/// Asks about a grant of reservation 1 for its holder, and returns the answer about it.
+/// Renews a grant of reservation 1 for its holder, and returns the answer.
 async fn renewed(bench: &Bench, depot: &SigningKey, circuit: &str, holder: &SigningKey) -> Value {
     let item = json!({"circuit": circuit, "holder": holder.public().to_string()});
     let asked = json!({"items": [item]}).to_string();
@@ -368,8 +368,7 @@ async fn renewed(bench: &Bench, depot: &SigningKey, circuit: &str, holder: &Sign
     answer["items"][0].clone()
 }
 
-/// A grant holds for a minute; depots on the path, and no others, have it renewed while it is
-/// wanted.
+/// A grant is valid for a minute. Only depots on the path can renew it, while it is wanted.
 #[tokio::test]
 async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let bench = Bench::new().await;
@@ -400,7 +399,7 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
         grant.check(&ana.public(), &depot.public(), now_ms(), |_| true),
         Ok(())
     );
-    // Not elsewhere, not for keys that may not use it, and no circuit of another kind.
+    // Not for other depots, not for keys that may not use it, and not for other names of circuits.
     let ben = bench.principal("reserver", "ben").await;
     for (depot, circuit, holder, why) in [
         (&elsewhere, "1", &ana, "this depot is on no such path"),
@@ -423,7 +422,7 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let many = vec![json!({"circuit": "1", "holder": "k"}); 501];
     let many = json!({"items": many}).to_string();
     assert_eq!(bench.ask(&depot, "POST", RENEWALS, &many).await.0, 400);
-    // It is cancelled; and of what is not, the key loses its role.
+    // One reservation is cancelled; for the other, the key loses its role.
     assert_eq!(
         bench.ask(&ana, "DELETE", &format!("{PATH}/1"), "").await.0,
         200

@@ -1,4 +1,4 @@
-//! Forecasts and routes of what was measured.
+//! Tests of forecasts and routes from measurements.
 
 use longhaul_proto::SigningKey;
 use serde_json::{Value, json};
@@ -7,10 +7,10 @@ use crate::bench::{Bench, now_ms};
 use crate::secured::now;
 
 const MEGABIT: f64 = 1e6;
-/// Of each quantity of a hop, one a second.
+/// Number of samples of each quantity of a hop, one per second.
 const SAMPLES: u64 = 50;
 
-/// What is measured of a hop a few times: its round trip, rate and losses.
+/// Returns some measurements of a hop: its round-trip time, rate and loss.
 fn hop(from: &str, to: &str, rtt: f64, rate: f64) -> Value {
     let each = |quantity: &str, value: f64| {
         let at = move |step: u64| now_ms() - 60_000 + step * 1000;
@@ -24,7 +24,7 @@ fn hop(from: &str, to: &str, rtt: f64, rate: f64) -> Value {
     json!({"measurements": all})
 }
 
-/// A client, a depot and a store; by the depot it is ten times as quick.
+/// A client, a depot and a store. Over the depot it is ten times as fast.
 struct Mesh {
     bench: Bench,
     client: SigningKey,
@@ -44,7 +44,7 @@ async fn mesh() -> Mesh {
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200
     );
-    // A principal that the operator named as a host speaks for it.
+    // A principal that the operator named like a host speaks for it.
     let client = bench.principal("client", "laptop").await;
     let depot = bench.principal("depot", "depot").await;
     let registration = json!({"key": depot.public().to_string(), "name": "mid", "addresses": [{"endpoint": "mid.example:7510"}],
@@ -58,7 +58,7 @@ async fn mesh() -> Mesh {
         200
     );
     let store = bench.principal("client", "store").await;
-    // Both ends of each hop report: of one that a single end reports little counts as known.
+    // Both ends of each hop report, as a hop that only one end reports counts as little known.
     for (ends, measured) in [
         (
             [&client, &store],
@@ -82,7 +82,7 @@ async fn mesh() -> Mesh {
         }
     }
     bench.forecasts(18).await;
-    // The last of them is known when all of its samples are.
+    // The last series is complete when all of its samples are known.
     while bench
         .forecasts(18)
         .await
@@ -109,7 +109,7 @@ async fn what_is_measured_is_forecast() {
     let mesh = mesh().await;
     let path = "/api/v1/forecasts?from=laptop&to=mid&quantity=rate";
     let (_, page) = mesh.bench.ask(&mesh.client, "GET", path, "").await;
-    // What either end reports is kept apart.
+    // Reports of the two ends are kept apart.
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
     let found = &page["items"][0];
     assert_eq!(
@@ -180,7 +180,7 @@ async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
         .sum();
     assert!((shares - 1.0).abs() < 1e-6, "{large}");
     assert!(large["valid_until_ms"].as_u64() > large["made_ms"].as_u64());
-    // By an address of the store's network it is the same end.
+    // An address in the store's network names the same end.
     assert!(used(&ask(json!({"to": "192.0.2.7", "bytes": 10_u64 << 30})).await).contains(&"mid"));
     let small = ask(json!({"to": "store", "bytes": 1000})).await;
     assert_eq!(used(&small), ["direct"]);
@@ -228,7 +228,7 @@ async fn a_table_has_routes_by_size_to_keep() {
     assert_eq!(last["routes"][0]["via"][0]["depot"], "mid", "{table}");
     assert!(last["direct_seconds"]["p50"].as_f64() > last["routes"][0]["seconds"]["p50"].as_f64());
     assert!(sizes.is_sorted_by_key(|size| size["at_least_bytes"].as_u64()));
-    // What each class was made for, and how long that takes directly: what a client promises by.
+    // Size and direct duration of each class, from which a client derives its promises.
     let direct = store["direct"].as_array().unwrap();
     assert_eq!(direct.len(), sizes.len());
     for (size, direct) in sizes.iter().zip(direct) {
@@ -271,7 +271,7 @@ async fn promises_are_kept_score_of() {
         (score["within"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-9,
         "{score}"
     );
-    // A route that failed is left alone for a while.
+    // A route that failed is avoided for a while.
     let failed = json!({"id": "4", "to": "store", "bytes": 1, "began_ms": now_ms(), "seconds": 1.0, "outcome": "failed",
         "routes": [{"via": ["mid"], "bytes": 0, "failed": true}]});
     assert_eq!(
@@ -299,8 +299,7 @@ async fn promises_are_kept_score_of() {
     assert_eq!(page["items"].as_array().unwrap().len(), 2);
 }
 
-/// Of a hop both ends report: whoever makes it look better than the other one does gains nothing by
-/// it.
+/// Both ends of a hop report, so an end that exaggerates gains nothing.
 #[tokio::test]
 async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
     let mesh = mesh().await;
@@ -322,7 +321,7 @@ async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
             .unwrap()
     };
     let before = best().await;
-    // Later than what it said before.
+    // Newer than its earlier reports.
     let boast = hop("laptop", "mid", 0.001, 1e12).to_string();
     assert_eq!(
         mesh.bench
@@ -371,7 +370,7 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
             .iter()
             .all(|task| task["to"] == "b" && task["address"] == "b:7510")
     );
-    // Never both at a time.
+    // The two directions never have the same slot.
     assert!(
         first
             .iter()

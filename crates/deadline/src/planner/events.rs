@@ -7,7 +7,7 @@ use crate::promise::{PathId, Piece};
 /// Kind of reservation that a copy may make.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Mode {
-    /// As much as the deadline needs.
+    /// The bandwidth that the deadline needs.
     Auto,
     /// No reservation.
     Never,

@@ -43,7 +43,7 @@ fn each_path_has_a_grant_for_the_depots_on_it() {
     assert_eq!(none(&reservation("provisioned"), 100), NoGrants::Over(12));
 }
 
-/// A reservation of an hour, from second 100 on, over one path or two.
+/// Returns a reservation of an hour, from second 100 on, over one path or two.
 fn hour(links: &[&str], life: &str) -> Reservation {
     let path =
         |link: &&str| json!({"rate_bps": 4, "links": [{"link": link, "from": "a", "to": "b"}]});

@@ -18,7 +18,7 @@ fn it_leads_from_the_answer_until_its_time_has_run_out() {
     };
     assert_eq!(election.take(Event::Held { sent: 1_000 }, 1_500), first);
     assert_eq!(election.term(1_500), Some(1));
-    // An older answer takes nothing back.
+    // An older answer does not shorten the lease.
     assert_eq!(election.take(Event::Held { sent: 900 }, 1_600), first);
     assert_eq!(election.take(Event::Passed, 999 + LEASE_MS), first);
     assert_eq!(
@@ -49,8 +49,8 @@ fn an_answer_that_comes_too_late_makes_nobody_lead() {
     );
 }
 
-/// A server that gives the lock to one session at a time, and ends a session of which nothing has
-/// arrived for its limit.
+/// Simulated server that gives the lock to one session at a time, and ends sessions from which
+/// nothing has arrived for its limit.
 #[derive(Default)]
 struct Server {
     received: BTreeMap<(usize, u64), u64>,
@@ -68,7 +68,8 @@ impl Server {
         }
     }
 
-    /// A session asks; whether it has the lock. One that was ended is none any more.
+    /// Processes a request of a session. Returns true if the session has the lock, `None` if it was
+    /// ended.
     fn asked(&mut self, session: (usize, u64), now: u64) -> Option<bool> {
         self.pass(now);
         *self.received.get_mut(&session)? = now;
@@ -76,8 +77,8 @@ impl Server {
     }
 }
 
-/// One controller: its state, the session that it has, and what is on its way to the server and
-/// back, by when it arrives.
+/// Simulated controller: its state, its session, and its messages in flight with their times of
+/// arrival.
 #[derive(Default)]
 struct Node {
     election: Election,
@@ -89,15 +90,15 @@ struct Node {
 
 #[derive(Debug, Clone)]
 enum Step {
-    /// A controller makes a new connection.
+    /// A controller opens a new connection.
     Connect(usize),
-    /// It asks; the request and the answer take so long on their way.
+    /// A controller sends a request; request and answer take this long.
     Ask(usize, u64, u64),
-    /// Its connection ends at the server as well.
+    /// The connection fails on both sides.
     Break(usize),
-    /// Or at its own side only: the server receives no more of it.
+    /// The connection fails at the controller only; the server receives nothing more from it.
     Abandon(usize),
-    /// Nothing happens for so long.
+    /// This much time passes.
     Pass(u64),
 }
 
@@ -114,7 +115,8 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is late, lost or ended, no two lead in the same moment, and terms only grow.
+    /// Whatever is delayed, lost or ended, no two controllers lead at the same time, and terms only
+    /// grow.
     #[test]
     fn no_two_lead_at_a_time(steps in vec(step(), 1..150)) {
         let mut server = Server::default();
@@ -161,7 +163,7 @@ proptest! {
                     }
                     let arrived: Vec<_> = node.answers.extract_if(.., |(when, ..)| *when <= now).collect();
                     for (_, sent, session, held) in arrived {
-                        // What a connection before says is not listened to.
+                        // Answers of a previous connection are ignored.
                         if session == node.session {
                             let event = match held {
                                 None => Event::Broken,

@@ -1,5 +1,5 @@
-//! Documents and certificates that other programs made (`jsonwebtoken`, `rcgen`), and what becomes
-//! of each of them when something is wrong.
+//! Tests with documents and certificates from other implementations (`jsonwebtoken`, `rcgen`),
+//! intact and modified.
 
 use data_encoding::{BASE64, BASE64URL_NOPAD};
 use jsonwebtoken::jwk::{
@@ -16,16 +16,16 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Some moment in 2026, in seconds.
+/// A time in 2026, in seconds.
 const NOW_S: i64 = 1_795_000_000;
 
-/// An authority, and what it certifies.
+/// Authority that issues certificates.
 struct Authority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// A key, with the certificates that lead to its authority.
+/// Key with the certificates that lead to its authority.
 struct Holder {
     key: KeyPair,
     chain: Vec<String>,
@@ -50,7 +50,7 @@ impl Authority {
         Roots::of_pem(self.pem.as_bytes()).unwrap()
     }
 
-    /// Certifies a new key, through an authority between.
+    /// Issues a certificate for a new key, through an intermediate authority.
     fn certify(&self, change: impl FnOnce(&mut CertificateParams)) -> Holder {
         let between_key = KeyPair::generate().unwrap();
         let mut between = CertificateParams::new(Vec::new()).unwrap();
@@ -105,7 +105,7 @@ fn claims() -> Value {
         "reservation": {"from": "dtn1", "to": "archive", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": NOW_S * 1_000 + 3_600_000}})
 }
 
-/// The claims with one of them different.
+/// Returns the claims with one of them replaced.
 fn but(name: &str, value: impl Into<Value>) -> Value {
     let mut claims = claims();
     claims[name] = value.into();
@@ -138,7 +138,7 @@ fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
     );
     let several = but("aud", json!(["another", controller().to_string()]));
     assert!(read_now(&ana.sign(&several), &authority.roots()).is_ok());
-    // A key of this project's own, and no certificate.
+    // A key of this project, without a certificate.
     let jwk = ForeignJwk {
         common: CommonParameters::default(),
         algorithm: AlgorithmParameters::OctetKeyPair(OctetKeyPairParameters {
@@ -166,7 +166,7 @@ fn what_was_altered_in_any_byte_is_refused() {
         let altered = String::from_utf8(altered).unwrap();
         assert!(read_now(&altered, &roots).is_err(), "{place}");
     }
-    // Signed by somebody else under the same certificates.
+    // Signed by another key with the same certificates.
     let (one, other) = (authority.certify(|_| {}), authority.certify(|_| {}));
     let header = ForeignHeader {
         x5c: Some(one.chain.clone()),
@@ -205,7 +205,7 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
         chain: ana.chain[..1].to_vec(),
     };
     chain(&alone.sign(&claims()), &roots);
-    // One who is certified certifies nobody.
+    // A certified key cannot certify others.
     let issuer = Issuer::new(CertificateParams::new(Vec::new()).unwrap(), alone.key);
     let key = KeyPair::generate_for(&PKCS_ED25519).unwrap();
     let certificate = CertificateParams::new(Vec::new())

@@ -1,5 +1,5 @@
-//! What depots measure between their sites is known to the hosts beside them, and a depot that lies
-//! can have these go directly and no more.
+//! Hosts benefit from measurements between the depots beside them. A depot that lies can make them
+//! go directly, and no more.
 
 use longhaul_control_api::map::Map;
 use longhaul_control_api::measurements::{Conditions, Measurement, Quantity, Source};
@@ -13,7 +13,7 @@ use crate::places::Speaker;
 
 const SITES: [&str; 3] = ["a", "b", "c"];
 
-/// Three sites, each with a host and a depot of its name.
+/// Three sites, each with a host and a depot.
 fn weather() -> Weather {
     let listed = |entry: &dyn Fn(usize, &str) -> String| {
         let entries = SITES
@@ -67,7 +67,7 @@ fn report(
     }
 }
 
-/// From a to b the way is long and narrow, by c it is not.
+/// The path from a to b is long and narrow, the one over c is not.
 const PATHS: [(&str, &str, f64, f64); 3] = [
     ("a", "b", 0.1, 5e7),
     ("a", "c", 0.02, 1e9),
@@ -125,7 +125,7 @@ fn a_first_transfer_goes_by_what_the_depots_of_its_sites_know() {
             .iter()
             .any(|other| other.via.is_empty() && other.seconds.is_some())
     );
-    // Fetched, the same bytes go the same way.
+    // For a fetch, the same bytes take the same route.
     let fetched = ask(&mut weather, true);
     assert_eq!(first(&fetched), ["depot-c"], "{fetched:?}");
     assert_eq!(fetched.seconds, answer.seconds);
@@ -142,7 +142,8 @@ fn what_one_end_alone_says_is_not_inferred_from() {
 #[test]
 fn routes_of_several_depots_are_given_as_they_are_opened() {
     let mut weather = weather();
-    // Between hosts and far depots nothing is known: the way leads by the depots beside the hosts.
+    // Nothing is known between hosts and remote depots, so the route leads over the depots beside
+    // the hosts.
     measured(&mut weather, |_| true);
     let (from, to) = (weather.id("host-a"), weather.id("host-b"));
     weather.infer(&[from], &[to], 965.0);

@@ -1,4 +1,5 @@
-//! Whatever is asked: the journal makes the same desk, and whoever follows it knows the same.
+//! Property tests: the journal yields the same reservation store, and a follower has the same
+//! knowledge.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Addresses by which ends are known, of which some hold others.
+/// Addresses of ends, some of which contain others.
 const ADDRESSES: [Option<&str>; 4] = [
     None,
     Some("10.1.0.0/16"),
@@ -37,7 +38,7 @@ const ADDRESSES: [Option<&str>; 4] = [
     Some("10.2.0.1"),
 ];
 
-/// What is brought up to date by each change is what a look at everything finds.
+/// Asserts that incremental updates equal a complete rebuild.
 fn up_to_date(desk: &Desk, following: &mut Following) {
     following.take(desk);
     let mut anew = Following::default();
@@ -62,9 +63,9 @@ fn up_to_date(desk: &Desk, following: &mut Following) {
 }
 
 proptest! {
-    /// Whatever is asked, by whomever, whenever: what is refused changes nothing, the journal makes
-    /// the same desk, and whoever follows it by its changes knows the same as whoever looks at all
-    /// of it.
+    /// With arbitrary commands, callers and times: a refused command changes nothing, the journal
+    /// yields the same reservation store, and a follower of changes knows the same as a complete
+    /// look.
     #[test]
     fn the_same_journal_makes_the_same_desk(steps in proptest::collection::vec(step(), 1..40)) {
         let mut kept = Kept::new(&map(10e9));

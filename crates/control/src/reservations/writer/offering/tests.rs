@@ -1,4 +1,4 @@
-//! What becomes of offers while the book goes on.
+//! Tests of counter-offers while the book changes.
 
 use longhaul_circuits::admit::Counter;
 use longhaul_circuits::time::Window;
@@ -34,7 +34,7 @@ fn operator() -> Asker {
     }
 }
 
-/// So many Gbit/s in an hour of the day.
+/// Creates a request for a rate in Gbit/s, in one hour of the day.
 fn reserve(gigabits: u64, hour: i64) -> Command {
     let place = |site: &str| Place {
         name: site.to_owned(),
@@ -59,7 +59,7 @@ fn act(desk: &mut Desk, command: &Command) -> Result<Reserved, Denied> {
     desk.act_open(&operator(), command, 0, &mut records)
 }
 
-/// A refusal, and where it is answered.
+/// Creates a refusal, with the receiver of its answer.
 fn refused(
     desk: &mut Desk,
     command: Command,
@@ -99,7 +99,7 @@ async fn offers_are_those_of_the_moment_at_which_it_was_refused_and_name_the_rec
     let (again, _waiting) = mpsc::channel(1);
     let offering = Offering::new(again.downgrade());
     let (refused, answered) = refused(&mut desk, reserve(4, 1), 0);
-    // Meanwhile others reserve where it does not matter.
+    // Meanwhile others reserve at a time that does not matter.
     act(&mut desk, &reserve(5, 7)).unwrap();
     offering.publish(published(&desk, 12));
     offering.look(refused);
@@ -192,7 +192,7 @@ async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() 
     assert!(none.left_out && none.slower.is_none() && none.later.is_none());
     assert!(first.left_out && first.slower.is_some() && first.later.is_none());
     assert!(!all.left_out && all.slower == first.slower && all.later.is_some());
-    // What was broken off has not gone to others.
+    // A search that was cut short has not lost its offers to others.
     assert!(of(0).1 && of(1).1);
 
     let (again, _waiting) = mpsc::channel(1);
