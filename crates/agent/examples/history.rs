@@ -83,7 +83,8 @@ fn attempt(report: &Path) -> Result<AttemptEnd, Box<dyn Error>> {
     let report: Value = serde_json::from_str(text)?;
     let of = |name: &str| report.get(name).cloned().unwrap_or(json!(0));
     let progress = json!({
-        "seconds": of("seconds"), "bytes": of("bytes"), "bytes_found": of("bytes"), "files": of("files"), "walk_complete": true,
+        "seconds": of("seconds"), "bytes": of("bytes"), "bytes_found": of("bytes"),
+        "files": of("files"), "walk_complete": true,
     });
     let failed = report["failed"].as_u64().filter(|failed| *failed > 0);
     Ok(AttemptEnd {

@@ -330,8 +330,12 @@ impl Agent {
             work.give_up_what_cannot_be_renewed();
             let wake = self.next_wake(&work, retry);
             tokio::select! {
-                Some(ended) = work.attempts.join_next_with_id() => self.attempt_ended(&mut work, ended),
-                () = self.shared.wake.notified() => work.next_renewal = work.next_renewal.map(|_| Instant::now()),
+                Some(ended) = work.attempts.join_next_with_id() => {
+                    self.attempt_ended(&mut work, ended)
+                }
+                () = self.shared.wake.notified() => {
+                    work.next_renewal = work.next_renewal.map(|_| Instant::now())
+                }
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {}
                 _ = stop.wait_for(|stop| *stop) => break,
             }

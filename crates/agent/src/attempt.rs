@@ -307,7 +307,8 @@ mod tests {
     #[tokio::test]
     async fn what_it_says_is_kept_within_bounds() {
         let (progress, seen) = watch::channel(None);
-        let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n{\"event\":\"report\",\"bytes\":9}\n";
+        let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n\
+            {\"event\":\"report\",\"bytes\":9}\n";
         let report = listen(Some(&lines[..]), &progress).await.unwrap();
         assert_eq!(report["bytes"], 9);
         assert_eq!(seen.borrow().as_ref().unwrap().bytes, 7);

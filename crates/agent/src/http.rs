@@ -68,7 +68,9 @@ impl Service {
     info(
         title = "Longhaul agent",
         version = "1",
-        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on loopback the agent's token is needed, and at other addresses requests are signed with a key (RFC 9421)."
+        description = "Copies as jobs. Over the agent's Unix socket the system says who asks; on \
+            loopback the agent's token is needed, and at other addresses requests are signed with \
+            a key (RFC 9421)."
     ),
     modifiers(&Common),
     paths(
@@ -243,7 +245,14 @@ pub struct AgentInfo {
     pub shared: bool,
 }
 
-#[utoipa::path(get, path = "/api/v1/agent", responses((status = OK, body = AgentInfo), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/agent",
+    responses(
+        (status = OK, body = AgentInfo),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn agent_info(State(service): State<Service>) -> Result<Json<AgentInfo>, Problem> {
     let store = service.agent.store();
     Ok(Json(AgentInfo {
@@ -280,7 +289,15 @@ struct ListQuery {
     limit: Option<u32>,
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs", params(ListQuery), responses((status = OK, body = JobPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs",
+    params(ListQuery),
+    responses(
+        (status = OK, body = JobPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn list(
     State(service): State<Service>,
     Asked(query): Asked<ListQuery>,
@@ -310,9 +327,21 @@ async fn list(
     Ok(Json(JobPage { items, next }))
 }
 
-#[utoipa::path(post, path = "/api/v1/jobs", request_body = JobRequest,
-    params(("Idempotency-Key" = Option<String>, Header, description = "A request that is sent again with the same key makes no second job")),
-    responses((status = CREATED, body = Job), (status = OK, body = Job, description = "It was there: the key is known"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs",
+    request_body = JobRequest,
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "A request that is sent again with the same key makes no second job"
+    )),
+    responses(
+        (status = CREATED, body = Job),
+        (status = OK, body = Job, description = "It was there: the key is known"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn submit(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -351,14 +380,30 @@ async fn submit(
     Ok((status, Json(job)).into_response())
 }
 
-#[utoipa::path(get, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs/{id}",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn job(State(service): State<Service>, Named(id): Named<i64>) -> Result<Json<Job>, Problem> {
     let kept = service.agent.store().job(id).await?;
     Ok(Json(service.agent.shown(kept.job).await?))
 }
 
 /// Removes a job that has ended from the history.
-#[utoipa::path(delete, path = "/api/v1/jobs/{id}", params(("id" = i64, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/jobs/{id}",
+    params(("id" = i64, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn forget(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -372,7 +417,15 @@ async fn ask(service: &Service, id: i64, event: Event) -> Result<Json<Job>, Prob
 }
 
 /// Pauses a job. A running job stops first, and loses nothing.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/pause", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/pause",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn pause(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -381,7 +434,15 @@ async fn pause(
 }
 
 /// Resumes a paused job.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/resume", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/resume",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn resume(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -390,7 +451,15 @@ async fn resume(
 }
 
 /// Cancels a job.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/cancel", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/cancel",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn cancel(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -399,7 +468,15 @@ async fn cancel(
 }
 
 /// Retries a job now that failed, was cancelled or waits for a retry.
-#[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", params(("id" = i64, Path)), responses((status = OK, body = Job), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/jobs/{id}/retry",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Job),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn retry(
     State(service): State<Service>,
     Named(id): Named<i64>,
@@ -408,7 +485,15 @@ async fn retry(
 }
 
 /// Closing report of a job's last attempt, as of `longhaul cp --json`.
-#[utoipa::path(get, path = "/api/v1/jobs/{id}/report", params(("id" = i64, Path)), responses((status = OK, body = Object), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/jobs/{id}/report",
+    params(("id" = i64, Path)),
+    responses(
+        (status = OK, body = Object),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 async fn report(
     State(service): State<Service>,
     Named(id): Named<i64>,

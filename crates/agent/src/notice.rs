@@ -150,7 +150,10 @@ pub(crate) async fn run(
         let until = match result.await {
             Ok(until) => until,
             Err(error) => {
-                tracing::warn!(%error, "the store did not take what becomes of notices; asking again");
+                tracing::warn!(
+                    %error,
+                    "the store did not take what becomes of notices; asking again"
+                );
                 Some(LOOK_INTERVAL)
             }
         };
@@ -204,13 +207,21 @@ async fn report_one(store: &Store, key: &SigningKey, notice: &Notice) {
                 store.notice_later(notice, pause).await
             }
             Next::GiveUp => {
-                tracing::warn!(job, %error, "the job's end was not taken, and is not sent any more");
+                tracing::warn!(
+                    job,
+                    %error,
+                    "the job's end was not taken, and is not sent any more"
+                );
                 store.notice_taken(&notice.id).await
             }
         },
     };
     if let Err(error) = kept {
-        tracing::warn!(job, %error, "the store did not take what became of a notice; it may be sent again");
+        tracing::warn!(
+            job,
+            %error,
+            "the store did not take what became of a notice; it may be sent again"
+        );
     }
 }
 

@@ -156,7 +156,8 @@ impl Store {
                 return Ok((self.job(known).await?.job, false));
             }
             sqlx::query(
-                "INSERT INTO request_keys (owner, request_key, request, job) VALUES ($1, $2, $3, $4)",
+                "INSERT INTO request_keys (owner, request_key, request, job) \
+                VALUES ($1, $2, $3, $4)",
             )
             .bind(owner)
             .bind(key)
@@ -172,8 +173,9 @@ impl Store {
             running: 0,
         };
         let whole = part.with_parts(left);
-        let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, attempts, in_vain, fence, created, \
-            travelled, change_number, parent, part) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10, $11, $12)";
+        let insert = "INSERT INTO jobs (id, owner, place, request, priority, state, wish, due, \
+            attempts, in_vain, fence, created, travelled, change_number, parent, part) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, 0, 0, $9, 0, $10, $11, $12)";
         for number in 0..=parts {
             let is_part = number > 0;
             let life = if is_part { part } else { whole };
@@ -243,7 +245,8 @@ impl Store {
             Listed::PartsOf(job) => format!("parent = {job}"),
         };
         let select = format!(
-            "SELECT {COLUMNS} FROM jobs WHERE {of} AND id < $1 AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3"
+            "SELECT {COLUMNS} FROM jobs WHERE {of} AND id < $1 AND ($2 = '' OR state = $2) \
+            ORDER BY id DESC LIMIT $3"
         );
         let state = state.map_or("", JobState::word);
         let rows = sqlx::query(AssertSqlSafe(select))
@@ -365,7 +368,8 @@ impl Store {
     pub async fn next_due(&self) -> Result<Option<i64>, StoreError> {
         let mut connection = self.database.pool().acquire().await?;
         let now = self.database.now(&mut connection).await?;
-        let select = "SELECT due AS at FROM jobs WHERE state IN ('queued', 'waiting') AND due > $1 ORDER BY due LIMIT 1";
+        let select = "SELECT due AS at FROM jobs WHERE state IN ('queued', 'waiting') AND due > $1 \
+            ORDER BY due LIMIT 1";
         let row = sqlx::query(select)
             .bind(now)
             .fetch_optional(&mut *connection)
@@ -427,9 +431,11 @@ impl Store {
         with: &AttemptEnd,
     ) -> Result<(), StoreError> {
         let change = next_numbers(transaction, "change", 1).await?;
-        let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, in_vain = $5, fence = $6, lease_until = $7, \
-            ended = $8, progress = COALESCE($9, progress), report = COALESCE($10, report), error = COALESCE($11, error), \
-            exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 WHERE id = $15";
+        let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, \
+            in_vain = $5, fence = $6, lease_until = $7, ended = $8, progress = COALESCE($9, \
+            progress), report = COALESCE($10, report), error = COALESCE($11, error), \
+            exit_code = COALESCE($12, exit_code), travelled = travelled + $13, change_number = $14 \
+            WHERE id = $15";
         sqlx::query(update)
             .bind(life.state.word())
             .bind(life.wish.word())

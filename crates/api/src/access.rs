@@ -230,7 +230,10 @@ impl Gate {
                 }
                 let bearer = text(headers, header::AUTHORIZATION)
                     .and_then(|value| value.strip_prefix("Bearer "));
-                let by_token = matches!((&self.token, bearer), (Some(expected), Some(token)) if expected.is(token));
+                let by_token = matches!(
+                    (&self.token, bearer),
+                    (Some(expected), Some(token)) if expected.is(token)
+                );
                 let by_cookie = || {
                     text(headers, header::COOKIE)
                         .is_some_and(|cookies| self.sessions.knows(cookies))
@@ -239,7 +242,8 @@ impl Gate {
                     true => Ok(self.caller()),
                     false => Err(Problem::new(
                         ProblemKind::Unauthenticated,
-                        "open the page with longhaul ui, or bring the agent's token: Authorization: Bearer TOKEN",
+                        "open the page with longhaul ui, or bring the agent's token: \
+                        Authorization: Bearer TOKEN",
                     )),
                 }
             }

@@ -50,7 +50,8 @@ pub enum KeysError {
         source: io::Error,
     },
     /// Others may write the file, and so could admit anybody.
-    #[error("{}: others than its owner may write it (mode {mode:04o}), or its owner is neither this user nor root", .path.display())]
+    #[error("{}: others than its owner may write it (mode {mode:04o}), or its owner is neither \
+        this user nor root", .path.display())]
     Exposed {
         /// Path of the file.
         path: PathBuf,
@@ -58,7 +59,8 @@ pub enum KeysError {
         mode: u32,
     },
     /// A line is malformed.
-    #[error("{}:{line}: expected KEY NAME, and all or read, the name of letters, digits, '.', '_', '-' and '@': {why}", .path.display())]
+    #[error("{}:{line}: expected KEY NAME, and all or read, the name of letters, digits, '.', '_', \
+        '-' and '@': {why}", .path.display())]
     Line {
         /// Path of the file.
         path: PathBuf,

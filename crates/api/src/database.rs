@@ -23,8 +23,9 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Settings of each SQLite connection: readers run beside a writer, and a commit is on disk. The
 /// write-ahead log is checkpointed by [`Checkpoints`]. Only if that falls behind by this many pages
 /// (of 4 KiB) does the committing connection do it.
-const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA busy_timeout = 10000; \
-    PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 8192; PRAGMA cache_size = -2048";
+const SQLITE_SETTINGS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
+    PRAGMA busy_timeout = 10000; PRAGMA foreign_keys = ON; PRAGMA wal_autocheckpoint = 8192; \
+    PRAGMA cache_size = -2048";
 
 /// Session settings with which a PostgreSQL server detects a client that vanished. Its locks and
 /// its connection are free again within seconds. A setting that the server does not know is
@@ -53,7 +54,8 @@ pub enum Kind {
 pub enum OpenError {
     /// The URL is not one of PostgreSQL.
     #[error(
-        "the store's URL does not begin with postgres://: give that, or nothing for a file of this user's"
+        "the store's URL does not begin with postgres://: give that, or nothing for a file of this \
+        user's"
     )]
     Url,
     /// The path contains characters that cannot be part of its URL.

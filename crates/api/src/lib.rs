@@ -2,11 +2,11 @@
 //!
 //! | module | purpose |
 //! |---|---|
-//! | [`access`] | authenticates local callers: by the peer's user on a Unix socket, by a token on loopback |
-//! | [`key_gate`] | authenticates callers on other machines: signed requests and the keys of a file ([`authorized_keys`]) |
+//! | [`access`] | authenticates local callers, by user on a Unix socket and by token on loopback |
+//! | [`key_gate`] | authenticates callers on other machines, by [`authorized_keys`] |
 //! | [`signatures`] | signs requests (RFC 9421) and verifies signatures. Pure |
 //! | [`tls`] | certificate of a service, and how clients verify it |
-//! | [`listen`] | listeners: a Unix socket of the user, loopback, and other addresses with TLS only |
+//! | [`listen`] | listeners: a Unix socket, loopback, and other addresses with TLS only |
 //! | [`CallerLog`] | bounds the log lines that each caller can cause |
 //! | [`problem`] | typed errors (RFC 9457), also for requests that axum rejects |
 //! | [`database`] | SQLite in a file, or PostgreSQL by URL, with the same queries |

@@ -18,7 +18,8 @@ pub use serving::{Acceptor, Opening, serve};
 pub enum ListenError {
     /// Other machines could reach the address.
     #[error(
-        "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS and for those keys"
+        "{0} is not a loopback address: with --authorized-keys FILE an agent listens there, by TLS \
+        and for those keys"
     )]
     NotLoopback(SocketAddr),
     /// The socket cannot be created.

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`networks`] | ESnet, and three networks of the Internet Topology Zoo |
 //! | [`requests`] | the requests, the same for the same seed |
-//! | [`trial`] | makes the requests and checks the answers; compares them with OSCARS' published rule |
+//! | [`trial`] | makes the requests and checks the answers; applies OSCARS' published rule, too |
 //! | [`load`] | duration of a decision with many existing reservations |
 //!
 //! For tests and figures only; no decision depends on it.

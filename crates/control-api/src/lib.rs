@@ -4,10 +4,10 @@
 //! |---|---|---|
 //! | [`principals`] | who may do what | `/principals`, `/principals/{key}/roles/{role}`, `/roles`, `/roles/{name}` |
 //! | [`map`] | sites, hosts, depots and links; depots that register themselves | `/map`, `/depots`, `/depots/{key}`, `/names`, `/names/{name}`, `/routes.toml` |
-//! | [`measurements`] | measurements of paths | `/measurements`, `/measurements/summaries`, `/pscheduler` |
+//! | [`measurements`] | measurements | `/measurements`, `/measurements/summaries`, `/pscheduler` |
 //! | [`forecasts`] | forecasts of paths | `/forecasts` |
 //! | [`routes`] | depots that a transfer passes | `/routes/question`, `/routes/table` |
-//! | [`transfers`] | promised and actual durations of transfers | `/transfers`, `/transfers/score` |
+//! | [`transfers`] | durations of transfers | `/transfers`, `/transfers/score` |
 //! | [`probes`] | measurements that depots are asked to take | `/probes`, `/probes/{id}/result` |
 //! | [`reservations`] | reserved bandwidth: requests, grants, and refusals with their proof | `/reservations`, `/reservations/{id}`, and `commit`, `abort`, `provision`, `release`, `grants` below it |
 //! | [`grants`] | circuit grants that depots have in use | `/grants/renewals` |

@@ -15,7 +15,12 @@ pub struct RouteQuestion {
     #[schema(value_type = Option<String>, max_length = 253)]
     pub from: Option<End>,
     /// The other end: its name, or a name or address that a host of the map is known by.
-    #[schema(value_type = String, min_length = 1, max_length = 253, example = "dtn1.campus.example")]
+    #[schema(
+        value_type = String,
+        min_length = 1,
+        max_length = 253,
+        example = "dtn1.campus.example"
+    )]
     pub to: End,
     /// If true, the bytes come from `to`: they are fetched, not sent. Routes still lead from `from`
     /// to `to`, as the caller opens the connections.

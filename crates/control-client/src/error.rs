@@ -29,8 +29,8 @@ pub enum ClientError {
     },
     /// The server's key is not known.
     #[error(
-        "the server {server} is not known and shows key {found}: if that is its key, give --host-key {found}, or --accept-new to \
-         remember it"
+        "the server {server} is not known and shows key {found}: if that is its key, give \
+        --host-key {found}, or --accept-new to remember it"
     )]
     Unknown {
         /// Address of the server.
@@ -40,7 +40,8 @@ pub enum ClientError {
     },
     /// The server presented another key than before.
     #[error(
-        "the {service} at {server} shows key {found}, but {expected} is expected: somebody may be in between"
+        "the {service} at {server} shows key {found}, but {expected} is expected: somebody may be \
+        in between"
     )]
     OtherKey {
         /// Kind of service, in one word.
@@ -54,7 +55,8 @@ pub enum ClientError {
     },
     /// The TLS handshake failed.
     #[error(
-        "no secure connection to the {service} at {server}: {source}; --ca FILE names the authority of its certificate"
+        "no secure connection to the {service} at {server}: {source}; --ca FILE names the \
+        authority of its certificate"
     )]
     NotSecure {
         /// Kind of service, in one word.
@@ -96,7 +98,8 @@ pub enum ClientError {
     },
     /// The answer cannot be parsed; the service may be of another release.
     #[error(
-        "the {service}'s answer is not understood: {why}; if it is of another release, start it anew"
+        "the {service}'s answer is not understood: {why}; if it is of another release, start it \
+        anew"
     )]
     Answer {
         /// Kind of service, in one word.

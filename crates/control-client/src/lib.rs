@@ -3,7 +3,7 @@
 //! | module | purpose |
 //! |---|---|
 //! | [`client`] | one service: a request and its answer, over TLS or a Unix socket |
-//! | [`https`] | a service on another machine: verified by its key or an authority; requests are signed |
+//! | [`https`] | a service on another machine: verified TLS with signed requests |
 //! | [`url`] | name of a service: `https://HOST[:PORT]`, `unix:/PATH` |
 //! | [`settings`] | `controller.toml`: the controllers of this machine, and how they are verified |
 //! | [`spool`] | reports that wait until a controller has received them |

@@ -6,7 +6,7 @@
 //! key = "lhk1:..."                         # its key; or instead:
 //! authority = "/etc/ssl/site.pem"          # the authority that signed its certificate
 //!
-//! [[other]]                                # one for each that shares its store; used if the first does not answer or does not lead
+//! [[other]]                                # others that share its store, tried if it fails
 //! url = "https://control2.example:7513"
 //! key = "lhk1:..."
 //! ```

@@ -64,7 +64,8 @@ async fn measure(name: &str, store: Store, seconds: u64) {
             .unwrap_or_default()
     };
     println!(
-        "{name}: {:.0} measurements/s acknowledged; a batch of {BATCH} waits {:.1} ms (median), {:.1} ms (p99)",
+        "{name}: {:.0} measurements/s acknowledged; a batch of {BATCH} waits {:.1} ms (median), \
+        {:.1} ms (p99)",
         acknowledged as f64 / took,
         quantile(50).as_secs_f64() * 1e3,
         quantile(99).as_secs_f64() * 1e3,

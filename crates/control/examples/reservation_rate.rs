@@ -149,7 +149,8 @@ fn disk(dir: &Path) -> String {
     waits.sort_unstable();
     std::fs::remove_file(&path).unwrap();
     format!(
-        "the disk alone keeps {SYNCED_BYTES} bytes in {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest)",
+        "the disk alone keeps {SYNCED_BYTES} bytes in {:.1} ms (median), {:.1} ms (p99), {:.1} ms \
+        (longest)",
         percentile(&waits, 50),
         percentile(&waits, 99),
         percentile(&waits, 100),
@@ -237,7 +238,8 @@ impl std::fmt::Display for Took {
         let share = |waits: &[Duration]| waits.len() as f64 * 100.0 / all.len() as f64;
         write!(
             f,
-            "{:.0} requests/s; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest); {:.0} % granted, p99 {:.1} ms; refused p99 {:.1} ms, {:.1} % with offers left out",
+            "{:.0} requests/s; one waits {:.1} ms (median), {:.1} ms (p99), {:.1} ms (longest); \
+            {:.0} % granted, p99 {:.1} ms; refused p99 {:.1} ms, {:.1} % with offers left out",
             all.len() as f64 / self.seconds,
             percentile(&all, 50),
             percentile(&all, 99),

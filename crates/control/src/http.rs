@@ -211,10 +211,16 @@ async fn count(
     let milliseconds = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
     tracing::debug!(%method, path, status, milliseconds, "answered");
     if took > SLOW_REQUEST {
-        controller.log().log(
-            None,
-            |left_out| tracing::warn!(%method, path, status, milliseconds, left_out, "a request took long"),
-        );
+        controller.log().log(None, |left_out| {
+            tracing::warn!(
+                %method,
+                path,
+                status,
+                milliseconds,
+                left_out,
+                "a request took long"
+            )
+        });
     }
     response
 }

@@ -9,9 +9,9 @@
 //! | [`names`] | sites and links of the map as a network with stable numbers |
 //! | [`recurrence`] | windows of a recurrence rule (RFC 5545) |
 //! | [`wanted`] | requests in the terms of the network |
-//! | [`streams`] | recognition of a reservation's streams: addresses, and source ports of each path |
+//! | [`streams`] | recognition of streams: addresses, and source ports of each path |
 //! | [`reported`] | answers in the terms of the API |
-//! | [`desk`] | the book with owners and names: takes a command, returns an answer and journal records |
+//! | [`desk`] | the book with owners and names: executes commands, returns journal records |
 //! | [`writer`] | the only task that writes: decides, appends, answers. Not pure |
 
 pub mod asker;

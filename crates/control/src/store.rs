@@ -50,7 +50,8 @@ pub enum StoreError {
     KeyReused(String),
     /// The key has registered its maximum number of depot names.
     #[error(
-        "{key} has registered {} names of depots, and no key may have more: use one of these, or have the operator release one (longhaul control release NAME)",
+        "{key} has registered {} names of depots, and no key may have more: use one of these, or \
+        have the operator release one (longhaul control release NAME)",
         longhaul_map::MAX_NAMES_OF_KEY
     )]
     TooManyNames {
@@ -214,7 +215,8 @@ impl Store {
         once: &Once,
     ) -> Result<Option<String>, StoreError> {
         let row = sqlx::query(
-            "SELECT request_hash, answer FROM request_keys WHERE principal = $1 AND request_key = $2",
+            "SELECT request_hash, answer FROM request_keys WHERE principal = $1 \
+            AND request_key = $2",
         )
         .bind(&once.principal)
         .bind(&once.key)
@@ -238,7 +240,8 @@ impl Store {
         now: i64,
     ) -> Result<(), StoreError> {
         sqlx::query(
-            "INSERT INTO request_keys (principal, request_key, request_hash, answer, kept) VALUES ($1, $2, $3, $4, $5)",
+            "INSERT INTO request_keys (principal, request_key, request_hash, answer, kept) \
+            VALUES ($1, $2, $3, $4, $5)",
         )
         .bind(&once.principal)
         .bind(&once.key)

@@ -57,7 +57,8 @@ fn operator() -> Asker {
 }
 
 fn reserve(name: &str, bps: u64, hold: bool) -> Command {
-    let request = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": bps}}, "end_ms": HOUR,
+    let request = json!({"from": "west", "to": "east",
+        "wish": {"rate": {"rate_bps": bps}}, "end_ms": HOUR,
         "description": name, "hold": hold});
     let place = |site: &str| Place {
         name: site.to_owned(),

@@ -100,7 +100,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_blend_lies_between_what_is_announced_and_what_is_seen(reported in 1e3..1e11_f64, seen in 0.0..1e11_f64, secs in 0..200_u64) {
+        fn a_blend_lies_between_what_is_announced_and_what_is_seen(
+            reported in 1e3..1e11_f64,
+            seen in 0.0..1e11_f64,
+            secs in 0..200_u64,
+        ) {
             let forecast = Rates { p10: reported / 2.0, p50: reported, p90: reported * 2.0 };
             let measured = Measured { bps: seen, over: Duration::from_secs(secs) };
             let found = blend(Some(forecast), Some(measured), MEASURED_AT_LEAST).unwrap();

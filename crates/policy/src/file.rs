@@ -119,7 +119,8 @@ pub(super) fn read(text: &str, file: &Path) -> Result<Read, PolicyError> {
                 (None, at) => (at.unwrap_or_default(), other, index),
             };
             let problem = format!(
-                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, give each its own",
+                "{:?} is the name of rule {}, too: sessions are counted by the names of rules, \
+                give each its own",
                 rule.name,
                 other + 1
             );
@@ -247,7 +248,8 @@ impl Source<'_> {
             }),
             (None, Some(servers)) => {
                 if let Some(next_hops) = &rule.next_hops {
-                    let problem = "an off-ramp connects to servers itself: leave it out, or write to in place of servers";
+                    let problem = "an off-ramp connects to servers itself: leave it out, or write \
+                        to in place of servers";
                     return Err(self.error(next_hops.span().start, "next_hops", problem));
                 }
                 if rule.ports.is_none() {
@@ -257,11 +259,13 @@ impl Source<'_> {
                 Ok(Leads::Servers(self.list("servers", servers, str::parse)?))
             }
             (Some(_), Some(servers)) => {
-                let problem = "stands beside to: a rule leads through a depot or from an off-ramp; write two rules";
+                let problem = "stands beside to: a rule leads through a depot or from an off-ramp; \
+                    write two rules";
                 Err(self.error(servers.span().start, "servers", problem))
             }
             (None, None) => {
-                let problem = "is missing: say where sessions may end, or which servers an off-ramp may connect to";
+                let problem = "is missing: say where sessions may end, or which servers an \
+                    off-ramp may connect to";
                 Err(self.error(begin, "to", problem))
             }
         }

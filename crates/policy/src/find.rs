@@ -146,7 +146,8 @@ impl Finder {
             let detail = match full {
                 Full::All => "as many names are being looked up as it can",
                 Full::Share => {
-                    "as many names are being looked up for this key or source as fit beside the others"
+                    "as many names are being looked up for this key or source as fit beside the \
+                    others"
                 }
             };
             NoWay::new(StatusCode::Overloaded, detail)

@@ -71,7 +71,8 @@ purposes = ["nightly copy", "tests"]
         ("empty", ""),
         (
             "servers",
-            "[[allow]]\nprincipals = [\"*\"]\nservers = [\"127.0.0.1\", \"*.example\"]\nports = [80, \"443\"]\n",
+            "[[allow]]\nprincipals = [\"*\"]\nservers = [\"127.0.0.1\", \"*.example\"]\n\
+            ports = [80, \"443\"]\n",
         ),
         (
             "servers-without-ports",

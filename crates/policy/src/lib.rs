@@ -1,27 +1,30 @@
 //! Access rules of depots and off-ramps. Whatever no rule allows is denied.
 //!
 //! ```toml
-//! controllers = ["lhk1:..."]                 # keys of controllers whose circuit grants are accepted; default: none
-//! probes = ["lhk1:..."]                      # keys of depots that may measure the path to this one; default: none
+//! controllers = ["lhk1:..."]                 # controllers with valid circuit grants
+//! probes = ["lhk1:..."]                      # depots that may measure the path to this one
 //!
 //! [[allow]]
 //! name = "campus to archive"                 # unique name; default: "rule 1" and so on
-//! principals = ["lhk1:..."]                  # keys of initiators; "*" admits anybody with a key, so beware
+//! principals = ["lhk1:..."]                  # keys of initiators; "*" is anybody with a key
 //! to = ["192.0.2.0/24", "*.archive.example"] # destinations of sessions
 //! ports = [7511, "8000-8100"]                # ports of the destinations; default: [7511]
 //! next_hops = ["direct", "depot.example"]    # what this depot may dial; default: ["direct"]
-//! max_rate = "2 Gbit/s"                      # for all sessions of the rule together, in each direction; default: no cap
-//! max_sessions = 100                         # sessions at a time; default: only the depot's own bound
-//! max_size = "10 TiB"                        # size in each direction, which a session must state; default: no bound
-//! max_wished_rate = "1 Gbit/s"               # rate that a session must state; default: no bound
-//! max_duration = "12h"                       # duration that a session must state; default: no bound
-//! purposes = ["nightly copy"]                # purposes of which a session must state one; default: any
+//! max_rate = "2 Gbit/s"                      # of all its sessions together, per direction
+//! max_sessions = 100                         # sessions at a time
+//! max_size = "10 TiB"                        # size per direction that a session must state
+//! max_wished_rate = "1 Gbit/s"               # rate that a session must state
+//! max_duration = "12h"                       # duration that a session must state
+//! purposes = ["nightly copy"]                # purposes; a session must state one of them
 //!
 //! [[allow]]
 //! principals = ["lhk1:..."]
-//! servers = ["127.0.0.1", "db.example"]      # instead of `to`: ordinary servers that an off-ramp may connect to
+//! servers = ["127.0.0.1", "db.example"]      # instead of `to`: servers of an off-ramp
 //! ports = [443]                              # ports of the servers; required
 //! ```
+//!
+//! Bounds that are left out do not apply, and neither do `purposes`. A depot also has a bound of
+//! its own on sessions.
 //!
 //! Rules are checked against addresses, not names. A name is resolved once, each address is
 //! checked, and the connection goes to an address that passed. [`HostPattern`] documents what a

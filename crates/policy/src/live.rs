@@ -137,7 +137,8 @@ mod tests {
     fn policy(rules: &[(&str, &str)]) -> Policy {
         let rule = |(name, more): &(&str, &str)| {
             format!(
-                "[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n{more}\n"
+                "[[allow]]\nname = \"{name}\"\nprincipals = [\"*\"]\n\
+                to = [\"192.0.2.0/24\"]\n{more}\n"
             )
         };
         let text: String = rules.iter().map(rule).collect();

@@ -148,7 +148,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_network_holds_the_addresses_that_share_its_prefix(address: u128, other: u128, prefix in 0u8..=128) {
+        fn a_network_holds_the_addresses_that_share_its_prefix(
+            address: u128,
+            other: u128,
+            prefix in 0u8..=128,
+        ) {
             let (address, other) = (Ipv6Addr::from_bits(address), Ipv6Addr::from_bits(other));
             let network = Network::around(address.into(), prefix);
             prop_assert!(network.contains(address.into()));
@@ -157,7 +161,11 @@ mod tests {
         }
 
         #[test]
-        fn a_network_is_within_itself_and_wider_ones(address: u32, prefix in 0u8..=32, wider in 0u8..=32) {
+        fn a_network_is_within_itself_and_wider_ones(
+            address: u32,
+            prefix in 0u8..=32,
+            wider in 0u8..=32,
+        ) {
             let address = IpAddr::V4(Ipv4Addr::from_bits(address));
             let network = Network::around(address, prefix);
             let other = Network::around(address, wider);

@@ -45,7 +45,10 @@ impl OwnAddressReader {
             match read() {
                 Ok(addresses) => latest.addresses = Arc::new(addresses),
                 Err(error) => {
-                    tracing::warn!(%error, "cannot read this machine's addresses; using those from before")
+                    tracing::warn!(
+                        %error,
+                        "cannot read this machine's addresses; using those from before"
+                    )
                 }
             }
             latest.read = Instant::now();

@@ -66,7 +66,8 @@ const LOCAL: [Network; 4] = [
 
 const NEVER: [Network; 6] = [
     Network::v4(0, 0, 0, 0, 8), // this network, and unspecified: RFC 791, RFC 1122, section 3.2.1.3
-    Network::v4(224, 0, 0, 0, 3), // multicast, reserved, broadcast: RFC 5771, RFC 1112, section 4, RFC 919
+    // Multicast, reserved, broadcast: RFC 5771, RFC 1112, section 4, RFC 919.
+    Network::v4(224, 0, 0, 0, 3),
     // Unspecified and deprecated IPv4-compatible addresses: RFC 4291, section 2.5.5.1. Loopback is
     // matched before.
     Network::v6([0; 8], 96),
@@ -77,16 +78,17 @@ const NEVER: [Network; 6] = [
 
 /// The IPv6 ranges lie in [`GLOBAL_UNICAST`], as the rest of IPv6 is private anyway.
 const PRIVATE: [Network; 14] = [
-    Network::v4(10, 0, 0, 0, 8),      // RFC 1918
-    Network::v4(172, 16, 0, 0, 12),   // RFC 1918
-    Network::v4(192, 168, 0, 0, 16),  // RFC 1918
-    Network::v4(100, 64, 0, 0, 10),   // shared address space of carriers: RFC 6598
-    Network::v4(192, 0, 0, 0, 24), // protocol assignments (DS-Lite, PCP, TURN, NAT64 discovery): RFC 6890, section 2.1
-    Network::v4(192, 0, 2, 0, 24), // documentation: RFC 5737
+    Network::v4(10, 0, 0, 0, 8),     // RFC 1918
+    Network::v4(172, 16, 0, 0, 12),  // RFC 1918
+    Network::v4(192, 168, 0, 0, 16), // RFC 1918
+    Network::v4(100, 64, 0, 0, 10),  // shared address space of carriers: RFC 6598
+    // Protocol assignments (DS-Lite, PCP, TURN, NAT64 discovery): RFC 6890, section 2.1.
+    Network::v4(192, 0, 0, 0, 24),
+    Network::v4(192, 0, 2, 0, 24),    // documentation: RFC 5737
     Network::v4(198, 51, 100, 0, 24), // documentation: RFC 5737
-    Network::v4(203, 0, 113, 0, 24), // documentation: RFC 5737
-    Network::v4(192, 88, 99, 0, 24), // 6to4 relay anycast, deprecated: RFC 7526
-    Network::v4(198, 18, 0, 0, 15), // benchmarking: RFC 2544
+    Network::v4(203, 0, 113, 0, 24),  // documentation: RFC 5737
+    Network::v4(192, 88, 99, 0, 24),  // 6to4 relay anycast, deprecated: RFC 7526
+    Network::v4(198, 18, 0, 0, 15),   // benchmarking: RFC 2544
     // Protocol assignments (RFC 2928). Among them are benchmarking (2001:2::/48, RFC 5180), ORCHIDs
     // (2001:10::/28, RFC 4843, and 2001:20::/28, RFC 7343), which name hosts and are not routed,
     // and drones (2001:30::/28, RFC 9374).

@@ -427,27 +427,53 @@ proptest! {
     #[test]
     fn what_is_granted_was_a_candidate(
         to in proptest::sample::subsequence(
-            vec!["0.0.0.0/0", "::/0", "10.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "20.0.0.1", "*.example.org", "*"], 1..4),
-        hops in proptest::sample::subsequence(vec!["direct", "20.0.0.0/8", "depot.example.org", "ff00::/8"], 1..3),
+            vec![
+                "0.0.0.0/0", "::/0", "10.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "20.0.0.1",
+                "*.example.org", "*"
+            ], 1..4),
+        hops in proptest::sample::subsequence(
+            vec!["direct", "20.0.0.0/8", "depot.example.org", "ff00::/8"],
+            1..3
+        ),
         destination in proptest::sample::select(
-            vec!["20.0.0.1:7511", "10.0.0.1:7511", "127.0.0.1:7511", "dtn.example.org:7511", "localhost:7511", "[::1]:7511"]),
-        hop in proptest::sample::select(vec![None, Some("20.0.0.1:7510"), Some("depot.example.org:7510"), Some("[::1]:7510")]),
+            vec![
+                "20.0.0.1:7511", "10.0.0.1:7511", "127.0.0.1:7511", "dtn.example.org:7511",
+                "localhost:7511", "[::1]:7511"
+            ]),
+        hop in proptest::sample::select(vec![
+            None,
+            Some("20.0.0.1:7510"),
+            Some("depot.example.org:7510"),
+            Some("[::1]:7510")
+        ]),
         answer: std::net::IpAddr,
         own: Vec<std::net::IpAddr>,
     ) {
         let policy = policy_of(&format!("to = {to:?}\nnext_hops = {hops:?}"));
-        let own: OwnAddresses = own.into_iter().chain(["20.0.0.1".parse().expect("address")]).collect();
+        let own: OwnAddresses = own.into_iter()
+            .chain(["20.0.0.1".parse().expect("address")])
+            .collect();
         let destination: Endpoint = destination.parse().expect("destination");
-        let hop = hop.map(|hop| longhaul_proto::Hop { endpoint: hop.parse().expect("hop"), strict: true, key: None });
+        let hop = hop.map(
+            |hop| longhaul_proto::Hop {
+                endpoint: hop.parse().expect("hop"),
+                strict: true,
+                key: None
+            }
+        );
         let next = hop.as_ref().map_or(Next::Destination(&destination), Next::Hop);
         let endpoint = next.endpoint().expect("somewhere");
         let address = match endpoint.host {
             Host::Ip(address) => address,
             Host::Name(_) => answer,
         };
-        let candidates = policy.candidates(&key(), Asked::Relay { destination: &destination, next }, &own).rules;
+        let candidates = policy
+            .candidates(&key(), Asked::Relay { destination: &destination, next }, &own)
+            .rules;
         let addresses = [SocketAddr::new(address, endpoint.port)];
-        let allowed = |rule: &Arc<Rule>| !rule.allowed(Asked::Relay { destination: &destination, next }, &addresses, &own).is_empty();
+        let allowed = |rule: &Arc<Rule>| !rule
+            .allowed(Asked::Relay { destination: &destination, next }, &addresses, &own)
+            .is_empty();
         if matches!(endpoint.host, Host::Ip(_)) {
             prop_assert!(candidates.iter().all(allowed), "an address is granted or not");
         }

@@ -31,7 +31,8 @@ impl Modify for Common {
         let token = HttpBuilder::new()
             .scheme(HttpAuthScheme::Bearer)
             .description(Some(
-                "On loopback: the agent's token, in the file `token` of its directory. Over its Unix socket nothing is needed.",
+                "On loopback: the agent's token, in the file `token` of its directory. Over its \
+                Unix socket nothing is needed.",
             ))
             .build();
         let page = ApiKey::Cookie(ApiKeyValue::with_description(
@@ -41,7 +42,9 @@ impl Modify for Common {
         // OpenAPI has no type for signed messages. The header with the signature comes closest.
         let signature = ApiKey::Header(ApiKeyValue::with_description(
             "Signature",
-            "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of authorized keys names.",
+            "On other addresses: the request is signed (RFC 9421, with `Signature-Input` and, for \
+            a body, `Content-Digest` of RFC 9530) by an Ed25519 key that the agent's file of \
+            authorized keys names.",
         ));
         let components = description.components.get_or_insert_default();
         components.add_security_scheme(TOKEN, SecurityScheme::Http(token));

@@ -47,7 +47,15 @@ pub(super) struct EventsQuery {
 
 /// Changed jobs (`event: job`, with the number of the change as `id`), and once a second the
 /// progress of running jobs (`event: progress`, see `JobProgress`).
-#[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), responses((status = OK, body = String, content_type = "text/event-stream"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/events",
+    params(EventsQuery),
+    responses(
+        (status = OK, body = String, content_type = "text/event-stream"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn events(
     State(service): State<Service>,
     headers: HeaderMap,

@@ -55,7 +55,14 @@ pub struct PlaceList {
     pub items: Vec<Place>,
 }
 
-#[utoipa::path(get, path = "/api/v1/places", responses((status = OK, body = PlaceList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/places",
+    responses(
+        (status = OK, body = PlaceList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn places(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -66,7 +73,16 @@ pub(super) async fn places(
 }
 
 /// Creates a place, or changes the root of one.
-#[utoipa::path(put, path = "/api/v1/places/{name}", params(("name" = String, Path)), request_body = PlaceRoot, responses((status = OK, body = Place), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/places/{name}",
+    params(("name" = String, Path)),
+    request_body = PlaceRoot,
+    responses(
+        (status = OK, body = Place),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn put(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -90,7 +106,15 @@ pub(super) async fn put(
 }
 
 /// Removes a place from the list. Its files stay.
-#[utoipa::path(delete, path = "/api/v1/places/{name}", params(("name" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/places/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn remove(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -121,7 +145,15 @@ pub struct PlaceTest {
 }
 
 /// Tests if a place can be reached, and reports the problem if not.
-#[utoipa::path(post, path = "/api/v1/places/{name}/test", params(("name" = String, Path)), responses((status = OK, body = PlaceTest), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/places/{name}/test",
+    params(("name" = String, Path)),
+    responses(
+        (status = OK, body = PlaceTest),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn test(
     State(service): State<Service>,
     Extension(caller): Extension<Caller>,
@@ -160,7 +192,15 @@ pub(super) struct ListQuery {
 }
 
 /// Entries of a directory.
-#[utoipa::path(get, path = "/api/v1/files", params(ListQuery), responses((status = OK, body = FilePage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/files",
+    params(ListQuery),
+    responses(
+        (status = OK, body = FilePage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn files(
     State(service): State<Service>,
     role: Option<Extension<Role>>,
@@ -171,7 +211,8 @@ pub(super) async fn files(
     if is_reader && !is_here(&query.at) {
         return Err(Problem::new(
             ProblemKind::Forbidden,
-            "this key may read, and the agent would connect elsewhere for it: ask for a directory of this machine, or with a key that may do all",
+            "this key may read, and the agent would connect elsewhere for it: ask for a directory \
+            of this machine, or with a key that may do all",
         ));
     }
     let limit = query.limit.unwrap_or(DEFAULT_ENTRIES);
@@ -206,7 +247,15 @@ pub struct NewDirectory {
     pub at: String,
 }
 
-#[utoipa::path(post, path = "/api/v1/files/mkdir", request_body = NewDirectory, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/files/mkdir",
+    request_body = NewDirectory,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn mkdir(
     State(service): State<Service>,
     Body(asked): Body<NewDirectory>,
@@ -229,7 +278,15 @@ pub struct NewName {
     pub overwrite: bool,
 }
 
-#[utoipa::path(post, path = "/api/v1/files/rename", request_body = NewName, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/files/rename",
+    request_body = NewName,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn rename(
     State(service): State<Service>,
     Body(asked): Body<NewName>,
@@ -262,7 +319,15 @@ pub struct Removal {
     pub recursive: bool,
 }
 
-#[utoipa::path(post, path = "/api/v1/files/remove", request_body = Removal, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/files/remove",
+    request_body = Removal,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn remove_files(
     State(service): State<Service>,
     Body(asked): Body<Removal>,

@@ -40,8 +40,8 @@ pub(super) const HEADERS: [(HeaderName, HeaderValue); 3] = [
     (
         header::CONTENT_SECURITY_POLICY,
         HeaderValue::from_static(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; \
-             form-action 'none'; frame-ancestors 'none'",
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+            connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
         ),
     ),
     (
@@ -119,7 +119,14 @@ pub struct PageAddress {
 }
 
 /// Creates the address of a page. Only over the Unix socket.
-#[utoipa::path(post, path = "/api/v1/tickets", responses((status = OK, body = PageAddress), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/tickets",
+    responses(
+        (status = OK, body = PageAddress),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn tickets(State(service): State<Service>) -> Result<Json<PageAddress>, Problem> {
     let Some(web) = &service.web else {
         return Err(Problem::new(
@@ -148,7 +155,15 @@ pub struct Ticket {
 }
 
 /// Signs a page in: exchanges its ticket for a cookie.
-#[utoipa::path(post, path = "/api/v1/session", request_body = Ticket, responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/session",
+    request_body = Ticket,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub(super) async fn session(
     Extension(gate): Extension<Arc<Gate>>,
     Body(asked): Body<Ticket>,

@@ -223,7 +223,8 @@ pub enum InvalidRequest {
     Parts,
     /// The meaning of the destination depends on whether it exists, which the first part changes.
     #[error(
-        "split: {0}: end the destination with a slash, so that it means a directory whether it is there or not"
+        "split: {0}: end the destination with a slash, so that it means a directory whether it is \
+        there or not"
     )]
     SplitInto(String),
     /// The data passes no agent, so it cannot be divided among agents.
@@ -234,7 +235,8 @@ pub enum InvalidRequest {
     NoProgram,
     /// The URL is invalid.
     #[error(
-        "on_end_url: an http or https URL of up to 2048 characters, without a name or a password in it"
+        "on_end_url: an http or https URL of up to 2048 characters, without a name or a password \
+        in it"
     )]
     Url,
     /// `longhaul cp` refuses the options.

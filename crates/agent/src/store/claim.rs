@@ -84,8 +84,10 @@ impl Store {
                 continue;
             };
             let change = next_numbers(&mut transaction, "change", 1).await?;
-            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, fence = $5, holder = $6, lease_until = $7, \
-                started = COALESCE(started, $8), error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 WHERE id = $11";
+            let update = "UPDATE jobs SET state = $1, wish = $2, due = $3, attempts = $4, \
+                fence = $5, holder = $6, lease_until = $7, started = COALESCE(started, $8), \
+                error = NULL, exit_code = NULL, change_number = $9, holder_instance = $10 \
+                WHERE id = $11";
             sqlx::query(update)
                 .bind(life.state.word())
                 .bind(life.wish.word())
@@ -115,12 +117,15 @@ impl Store {
         room: usize,
         holder: Holder<'_>,
     ) -> Result<Vec<Candidate>, StoreError> {
-        let select = "SELECT id, owner, place, priority, due, parent FROM (SELECT id, owner, place, priority, due, parent, \
-            ROW_NUMBER() OVER (PARTITION BY owner, place, CASE WHEN parent IS NULL THEN 0 ELSE 1 END ORDER BY priority DESC, due, id) AS turn \
+        let select = "SELECT id, owner, place, priority, due, parent \
             FROM (SELECT id, owner, place, priority, due, parent, \
-            ROW_NUMBER() OVER (PARTITION BY COALESCE(parent, id) ORDER BY priority DESC, due, id) AS turn_in_job FROM jobs \
-            WHERE state IN ('queued', 'waiting') AND due <= $1 AND (parent IS NULL OR NOT EXISTS (SELECT 1 FROM jobs AS other \
-            WHERE other.parent = jobs.parent AND other.state = 'running' AND other.holder_instance = $3))) AS one \
+            ROW_NUMBER() OVER (PARTITION BY owner, place, CASE WHEN parent IS NULL THEN 0 ELSE 1 \
+            END ORDER BY priority DESC, due, id) AS turn FROM (SELECT id, owner, place, priority, \
+            due, parent, ROW_NUMBER() OVER (PARTITION BY COALESCE(parent, id) \
+            ORDER BY priority DESC, due, id) AS turn_in_job FROM jobs \
+            WHERE state IN ('queued', 'waiting') AND due <= $1 AND (parent IS NULL \
+            OR NOT EXISTS (SELECT 1 FROM jobs AS other WHERE other.parent = jobs.parent \
+            AND other.state = 'running' AND other.holder_instance = $3))) AS one \
             WHERE turn_in_job = 1) AS waiting WHERE turn <= $2";
         let rows = sqlx::query(select)
             .bind(now)
@@ -169,7 +174,8 @@ impl Store {
         connection: &mut AnyConnection,
         now: i64,
     ) -> Result<BTreeMap<String, u64>, StoreError> {
-        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs WHERE ended > $1 GROUP BY owner";
+        let select = "SELECT owner, CAST(SUM(travelled) AS BIGINT) AS travelled FROM jobs \
+            WHERE ended > $1 GROUP BY owner";
         let rows = sqlx::query(select)
             .bind(now.saturating_sub(FAIR_SPAN))
             .fetch_all(connection)
@@ -188,7 +194,8 @@ impl Store {
     pub async fn take_lost(&self, gone: &Gone<'_>) -> Result<usize, StoreError> {
         let mut connection = self.database.pool().acquire().await?;
         let now = self.database.now(&mut connection).await?;
-        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 OR holder_instance = $2 OR $3 = 1)";
+        let select = "SELECT id FROM jobs WHERE state = 'running' AND (lease_until <= $1 \
+            OR holder_instance = $2 OR $3 = 1)";
         let instance = match gone {
             Gone::Instance(instance) => *instance,
             Gone::Silent | Gone::All => "",

@@ -49,10 +49,13 @@ impl Store {
             .execute(&mut *transaction)
             .await?;
         // Parts are removed with their job; they may have ended long before it.
-        sqlx::query("DELETE FROM jobs WHERE parent IN (SELECT whole.id FROM jobs AS whole WHERE whole.parent IS NULL AND whole.ended < $1)")
-            .bind(before)
-            .execute(&mut *transaction)
-            .await?;
+        sqlx::query(
+            "DELETE FROM jobs WHERE parent IN (SELECT whole.id FROM jobs AS whole \
+            WHERE whole.parent IS NULL AND whole.ended < $1)",
+        )
+        .bind(before)
+        .execute(&mut *transaction)
+        .await?;
         let gone = sqlx::query("DELETE FROM jobs WHERE parent IS NULL AND ended < $1")
             .bind(before)
             .execute(&mut *transaction)

@@ -31,7 +31,8 @@ impl Store {
             return Ok(());
         };
         let random = random_nonce().unwrap_or_default();
-        let insert = "INSERT INTO notices (id, job, url, authority, body, created, attempts, due) VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
+        let insert = "INSERT INTO notices (id, job, url, authority, body, created, attempts, due) \
+            VALUES ($1, $2, $3, $4, $5, $6, 0, $7)";
         sqlx::query(insert)
             .bind(format!("{job}-{}-{random}", kept.job.change))
             .bind(job)
@@ -59,8 +60,9 @@ impl Store {
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         let mut transaction = self.database.write().await?;
         let now = self.database.now(&mut transaction).await?;
-        let select = "SELECT id FROM (SELECT id, due, ROW_NUMBER() OVER (PARTITION BY authority ORDER BY due, id) AS turn FROM notices \
-            WHERE due <= $1) AS waiting WHERE turn <= $2 ORDER BY due, id LIMIT $3";
+        let select = "SELECT id FROM (SELECT id, due, ROW_NUMBER() OVER (PARTITION BY authority \
+            ORDER BY due, id) AS turn FROM notices WHERE due <= $1) AS waiting WHERE turn <= $2 \
+            ORDER BY due, id LIMIT $3";
         let due = sqlx::query(select)
             .bind(now)
             .bind(count(of_one))

@@ -38,7 +38,8 @@ impl Store {
             numbers.join(", ")
         };
         let select = format!(
-            "SELECT parent, state, COUNT(*) AS parts, MIN(started) AS started FROM jobs WHERE parent IN ({}) GROUP BY parent, state",
+            "SELECT parent, state, COUNT(*) AS parts, MIN(started) AS started FROM jobs \
+            WHERE parent IN ({}) GROUP BY parent, state",
             numbers(&mut jobs.iter().copied())
         );
         let rows = sqlx::query(AssertSqlSafe(select))
@@ -71,7 +72,8 @@ impl Store {
             return Ok(all);
         }
         let select = format!(
-            "SELECT id, parent, progress FROM jobs WHERE parent IN ({under_way}) AND progress IS NOT NULL"
+            "SELECT id, parent, progress FROM jobs WHERE parent IN ({under_way}) \
+            AND progress IS NOT NULL"
         );
         let rows = sqlx::query(AssertSqlSafe(select))
             .fetch_all(&self.database.pool())
@@ -106,7 +108,8 @@ impl Store {
         id: i64,
     ) -> Result<Kept, StoreError> {
         let select = format!(
-            "SELECT {COLUMNS} FROM jobs WHERE id = COALESCE((SELECT one.parent FROM jobs AS one WHERE one.id = $1), $1){}",
+            "SELECT {COLUMNS} FROM jobs WHERE id = COALESCE((SELECT one.parent FROM jobs AS one \
+            WHERE one.id = $1), $1){}",
             self.database.for_update()
         );
         let row = sqlx::query(AssertSqlSafe(select))
@@ -160,8 +163,9 @@ impl Store {
         let part = self.to_change(transaction, id).await?;
         let life = part.life.after(event, now, &self.policy, seed(id))?;
         self.write_life(transaction, id, life, now, with).await?;
-        let count = "SELECT CAST(SUM(CASE WHEN state IN ('done', 'failed', 'cancelled') THEN 0 ELSE 1 END) AS BIGINT) AS under_way, \
-            CAST(SUM(CASE WHEN state = 'running' THEN 1 ELSE 0 END) AS BIGINT) AS running FROM jobs WHERE parent = $1";
+        let count = "SELECT CAST(SUM(CASE WHEN state IN ('done', 'failed', 'cancelled') THEN 0 \
+            ELSE 1 END) AS BIGINT) AS under_way, CAST(SUM(CASE WHEN state = 'running' THEN 1 ELSE \
+            0 END) AS BIGINT) AS running FROM jobs WHERE parent = $1";
         let row = sqlx::query(count)
             .bind(whole.job.id)
             .fetch_one(&mut **transaction)

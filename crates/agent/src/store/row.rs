@@ -8,8 +8,9 @@ use super::StoreError;
 use crate::model::{Job, JobRequest, PartOf, Stopping, shown_moment};
 
 /// Columns of a job except its report. A part uses the request of its job.
-pub(super) const COLUMNS: &str = "id, owner, parent, part, \
-    CASE WHEN parent IS NULL THEN request ELSE (SELECT whole.request FROM jobs AS whole WHERE whole.id = jobs.parent) END AS request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
+pub(super) const COLUMNS: &str = "id, owner, parent, part, CASE WHEN parent IS NULL THEN request \
+    ELSE (SELECT whole.request FROM jobs AS whole WHERE whole.id = jobs.parent) \
+    END AS request, state, wish, due, attempts, in_vain, fence, holder, lease_until, created, \
     started, ended, progress, error, exit_code, change_number";
 
 /// Stored job with its life.

@@ -81,7 +81,13 @@ async fn whatever_is_sent_is_answered_as_described() {
         (
             "POST",
             "/api/v1/jobs",
-            json!({"sources": ["/a"], "destination": "dtn:", "options": {}, "label": "x", "priority": 1}),
+            json!({
+                "sources": ["/a"],
+                "destination": "dtn:",
+                "options": {},
+                "label": "x",
+                "priority": 1
+            }),
         ),
         ("PUT", "/api/v1/places/x", json!({"root": "dtn:"})),
         ("POST", "/api/v1/files/mkdir", json!({"at": "/a"})),

@@ -312,8 +312,17 @@ fn what_cannot_be_read_is_reported() {
 proptest! {
     /// No content of a field causes a panic, and unsigned requests are refused.
     #[test]
-    fn no_field_is_a_fault(input in "[ -~]{0,80}", signature in "[ -~]{0,40}", digest in "[ -~]{0,40}") {
-        let fields = [("host", "h"), ("signature-input", &input), ("signature", &signature), ("content-digest", &digest)];
+    fn no_field_is_a_fault(
+        input in "[ -~]{0,80}",
+        signature in "[ -~]{0,40}",
+        digest in "[ -~]{0,40}",
+    ) {
+        let fields = [
+            ("host", "h"),
+            ("signature-input", &input),
+            ("signature", &signature),
+            ("content-digest", &digest)
+        ];
         let parts = request("GET", "/", &fields);
         prop_assert!(verified(&parts).is_err());
         prop_assert!(digest::check(&parts.headers, b"x").is_err());
@@ -321,7 +330,9 @@ proptest! {
 
     #[test]
     fn what_is_signed_is_verified(
-        path in "/[a-zA-Z0-9%._~/-]{0,30}", query in prop::option::of("[a-z0-9=&%+]{0,20}"), host in "[a-zA-Z0-9.-]{1,20}(:[1-9][0-9]{0,3})?",
+        path in "/[a-zA-Z0-9%._~/-]{0,30}",
+        query in prop::option::of("[a-z0-9=&%+]{0,20}"),
+        host in "[a-zA-Z0-9.-]{1,20}(:[1-9][0-9]{0,3})?",
         body in prop::collection::vec(any::<u8>(), 0..50),
     ) {
         let target = query.map_or(path.clone(), |query| format!("{path}?{query}"));

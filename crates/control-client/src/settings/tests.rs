@@ -72,7 +72,10 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused_in_one_line(text in ".{0,200}") {
         if let Err(problem) = Settings::parse(&text) {
-            let error = SettingsError::Malformed { file: "f".into(), problem: printable(problem.as_bytes()) };
+            let error = SettingsError::Malformed {
+                file: "f".into(),
+                problem: printable(problem.as_bytes())
+            };
             prop_assert!(!error.to_string().contains('\n'));
         }
     }

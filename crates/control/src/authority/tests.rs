@@ -41,7 +41,11 @@ fn subject() -> impl Strategy<Value = Subject> {
 proptest! {
     #[test]
     fn more_rights_never_take_anything_away(
-        few in rights(), more in rights(), resource in resource(), permission in permission(), subject in subject()
+        few in rights(),
+        more in rights(),
+        resource in resource(),
+        permission in permission(),
+        subject in subject()
     ) {
         let all: Vec<Right> = few.iter().chain(&more).cloned().collect();
         let before = decide("x", &few, resource, permission, &subject).is_ok();
@@ -55,7 +59,9 @@ proptest! {
     fn what_is_allowed_is_allowed_by_one_right_of_that_very_resource_and_permission(
         rights in rights(), resource in resource(), permission in permission(), subject in subject()
     ) {
-        let alone = |right: &Right| decide("x", std::slice::from_ref(right), resource, permission, &subject).is_ok();
+        let alone = |right: &Right| {
+            decide("x", std::slice::from_ref(right), resource, permission, &subject).is_ok()
+        };
         let allowed = decide("x", &rights, resource, permission, &subject).is_ok();
         prop_assert_eq!(allowed, rights.iter().any(alone));
         for right in rights.iter().filter(|right| alone(right)) {

@@ -134,7 +134,9 @@ impl Keeper {
             }
         };
         tokio::select! {
-            () = over => tracing::info!("circuits stay as they are: another controller sees to them"),
+            () = over => tracing::info!(
+                "circuits stay as they are: another controller sees to them"
+            ),
             () = following => {}
         }
     }
@@ -270,7 +272,10 @@ impl Keeper {
             }
             Err(error) => {
                 self.different = Different::All;
-                tracing::warn!(%error, "what became of circuits could not be written: it is tried again");
+                tracing::warn!(
+                    %error,
+                    "what became of circuits could not be written: it is tried again"
+                );
             }
         }
     }

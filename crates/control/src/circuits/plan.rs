@@ -19,12 +19,14 @@ use crate::reservations::{reported, streams};
 pub enum NoCircuit {
     /// The addresses of its streams are unknown.
     #[error(
-        "the addresses of {0} are not known: name them on the map, or ask for it anew with --from-address and --to-address"
+        "the addresses of {0} are not known: name them on the map, or ask for it anew with \
+        --from-address and --to-address"
     )]
     Address(String),
     /// It has no source ports, as all were taken.
     #[error(
-        "all source ports between its ends were taken when it was asked for: cancel what is not needed, and ask for it anew"
+        "all source ports between its ends were taken when it was asked for: cancel what is not \
+        needed, and ask for it anew"
     )]
     Ports,
     /// A name on the map is not valid for drivers.

@@ -194,7 +194,10 @@ impl Controller {
         let mut seen = match self.rebuild().await {
             Ok(seen) => seen,
             Err(error) => {
-                tracing::error!(%error, "forecasts could not be rebuilt: they begin with what comes now");
+                tracing::error!(
+                    %error,
+                    "forecasts could not be rebuilt: they begin with what comes now"
+                );
                 self.0.store.last_measurement().await.unwrap_or_default()
             }
         };

@@ -57,7 +57,10 @@ impl Controller {
             match self.0.store.unless_given_up(self.follow()).await {
                 Ok(()) => return,
                 Err(error) => {
-                    tracing::warn!(%error, "it does not lead yet: the map and rights could not be read");
+                    tracing::warn!(
+                        %error,
+                        "it does not lead yet: the map and rights could not be read"
+                    );
                 }
             }
             sleep(FOLLOW_RETRY_PAUSE).await;

@@ -26,7 +26,14 @@ fn read_key(key: &str) -> Result<PublicKey, Problem> {
 }
 
 /// All depots, as they are on the map.
-#[utoipa::path(get, path = "/api/v1/depots", responses((status = OK, body = DepotList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/depots",
+    responses(
+        (status = OK, body = DepotList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -37,7 +44,16 @@ pub async fn list(
 }
 
 /// Registers a depot, signed with its key. Must be repeated before the registration expires.
-#[utoipa::path(put, path = "/api/v1/depots/{key}", params(("key" = String, Path)), request_body = Registration, responses((status = OK, body = Registered), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/depots/{key}",
+    params(("key" = String, Path)),
+    request_body = Registration,
+    responses(
+        (status = OK, body = Registered),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn register(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -93,7 +109,15 @@ pub async fn register(
 }
 
 /// Removes the registration of a depot that stops.
-#[utoipa::path(delete, path = "/api/v1/depots/{key}", params(("key" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/depots/{key}",
+    params(("key" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn unregister(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -112,7 +136,14 @@ pub async fn unregister(
 }
 
 /// Names that depots registered, with the keys that own them.
-#[utoipa::path(get, path = "/api/v1/names", responses((status = OK, body = DepotNameList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/names",
+    responses(
+        (status = OK, body = DepotNameList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn names(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -129,7 +160,15 @@ pub async fn names(
 
 /// Releases a name, and ends the registration under it. The next key that registers the name owns
 /// it.
-#[utoipa::path(delete, path = "/api/v1/names/{name}", params(("name" = String, Path)), responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/names/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn release(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

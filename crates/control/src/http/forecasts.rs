@@ -17,7 +17,15 @@ const USUAL_LIMIT: u32 = 1000;
 const MOST_LIMIT: u32 = 5000;
 
 /// Forecasts, ordered by path and quantity.
-#[utoipa::path(get, path = "/api/v1/forecasts", params(ForecastQuery), responses((status = OK, body = ForecastPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/forecasts",
+    params(ForecastQuery),
+    responses(
+        (status = OK, body = ForecastPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -21,7 +21,15 @@ use crate::reservations::writer::AskError;
 
 /// Grants with which the caller's sessions use a reservation's paths at their depots, now or in its
 /// next piece of time. For callers that may set it up.
-#[utoipa::path(get, path = "/api/v1/reservations/{id}/grants", params(("id" = u64, Path)), responses((status = OK, body = PathGrants), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations/{id}/grants",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = PathGrants),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -54,7 +62,15 @@ pub async fn list(
 
 /// Renews grants that the calling depot has in use. A grant that is not renewed has ended: its
 /// reservation was cancelled, or its holder may no longer use it.
-#[utoipa::path(post, path = "/api/v1/grants/renewals", request_body = GrantsInUse, responses((status = OK, body = Renewals), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/grants/renewals",
+    request_body = GrantsInUse,
+    responses(
+        (status = OK, body = Renewals),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn renew(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -16,7 +16,14 @@ use crate::authority::Subject;
 use crate::controller::{Controller, now_ms};
 
 /// The current map.
-#[utoipa::path(get, path = "/api/v1/map", responses((status = OK, body = KnownMap), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/map",
+    responses(
+        (status = OK, body = KnownMap),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn show(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -26,7 +33,15 @@ pub async fn show(
 }
 
 /// Replaces the operator's map. Depots that registered themselves stay.
-#[utoipa::path(put, path = "/api/v1/map", request_body = Map, responses((status = OK, body = MapChanged), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/map",
+    request_body = Map,
+    responses(
+        (status = OK, body = MapChanged),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn replace(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -63,7 +78,15 @@ pub async fn replace(
 
 /// `routes.toml` with routes from one end to all hosts of the map, for depots, clients and
 /// on-ramps.
-#[utoipa::path(get, path = "/api/v1/routes.toml", params(RoutesFileQuery), responses((status = OK, body = String, content_type = "application/toml"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/routes.toml",
+    params(RoutesFileQuery),
+    responses(
+        (status = OK, body = String, content_type = "application/toml"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn routes_file(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -29,9 +29,20 @@ const USUAL_LIMIT: u32 = 1000;
 const MOST_LIMIT: u32 = 5000;
 
 /// Stores measurements. The answer is sent once they are on disk.
-#[utoipa::path(post, path = "/api/v1/measurements", request_body = Batch,
-    params(("Idempotency-Key" = Option<String>, Header, description = "Sent again with the same key, it is answered as before")),
-    responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/measurements",
+    request_body = Batch,
+    params((
+        "Idempotency-Key" = Option<String>,
+        Header,
+        description = "Sent again with the same key, it is answered as before"
+    )),
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -127,7 +138,15 @@ fn check(measurement: &Measurement, now_ms: u64) -> Result<(), String> {
 
 /// Measurements in the order in which they were stored. A caller that may not read all sees its
 /// own.
-#[utoipa::path(get, path = "/api/v1/measurements", params(MeasurementQuery), responses((status = OK, body = MeasurementPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/measurements",
+    params(MeasurementQuery),
+    responses(
+        (status = OK, body = MeasurementPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -147,7 +166,15 @@ pub async fn list(
 }
 
 /// Summaries of old measurements, ordered by time. A caller that may not read all sees its own.
-#[utoipa::path(get, path = "/api/v1/measurements/summaries", params(MeasurementQuery), responses((status = OK, body = SummaryPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/measurements/summaries",
+    params(MeasurementQuery),
+    responses(
+        (status = OK, body = SummaryPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn summaries(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

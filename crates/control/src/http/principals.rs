@@ -39,7 +39,14 @@ fn check_name(name: &str) -> Result<(), Problem> {
 }
 
 /// All principals.
-#[utoipa::path(get, path = "/api/v1/principals", responses((status = OK, body = PrincipalList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/principals",
+    responses(
+        (status = OK, body = PrincipalList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -50,8 +57,16 @@ pub async fn list(
 }
 
 /// Grants a role to a key.
-#[utoipa::path(put, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)), request_body = Grant,
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/principals/{key}/roles/{role}",
+    params(("key" = String, Path), ("role" = String, Path)),
+    request_body = Grant,
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn grant(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -74,8 +89,15 @@ pub async fn grant(
 }
 
 /// Removes a role from a key.
-#[utoipa::path(delete, path = "/api/v1/principals/{key}/roles/{role}", params(("key" = String, Path), ("role" = String, Path)),
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/principals/{key}/roles/{role}",
+    params(("key" = String, Path), ("role" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn revoke(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -85,8 +107,15 @@ pub async fn revoke(
 }
 
 /// Removes all roles from a key.
-#[utoipa::path(delete, path = "/api/v1/principals/{key}", params(("key" = String, Path)),
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/principals/{key}",
+    params(("key" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn remove(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -113,7 +142,14 @@ async fn take(
 }
 
 /// All roles with their rights.
-#[utoipa::path(get, path = "/api/v1/roles", responses((status = OK, body = RoleList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/roles",
+    responses(
+        (status = OK, body = RoleList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn roles(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -124,8 +160,17 @@ pub async fn roles(
 }
 
 /// Creates a role, or changes one that was created here.
-#[utoipa::path(put, path = "/api/v1/roles/{name}", params(("name" = String, Path)), request_body = Role,
-    responses((status = CREATED), (status = NO_CONTENT, description = "It was there"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/roles/{name}",
+    params(("name" = String, Path)),
+    request_body = Role,
+    responses(
+        (status = CREATED),
+        (status = NO_CONTENT, description = "It was there"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn put_role(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -158,8 +203,15 @@ pub async fn put_role(
 }
 
 /// Removes a role, also from the principals that have it.
-#[utoipa::path(delete, path = "/api/v1/roles/{name}", params(("name" = String, Path)),
-    responses((status = NO_CONTENT), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/roles/{name}",
+    params(("name" = String, Path)),
+    responses(
+        (status = NO_CONTENT),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn remove_role(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -22,7 +22,14 @@ const IN_USE_MS: u64 = 30_000;
 
 /// Measurements that the calling depot is to take next. Paths with real traffic are left out, as
 /// that measures them.
-#[utoipa::path(get, path = "/api/v1/probes", responses((status = OK, body = ProbeList), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/probes",
+    responses(
+        (status = OK, body = ProbeList),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -91,7 +98,16 @@ fn capacity(map: &Map, from: Option<&str>, to: Option<&str>) -> Option<f64> {
 }
 
 /// Stores the result of a measurement, as `POST /measurements` does.
-#[utoipa::path(post, path = "/api/v1/probes/{id}/result", params(("id" = String, Path)), request_body = ProbeResult, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/probes/{id}/result",
+    params(("id" = String, Path)),
+    request_body = ProbeResult,
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn result(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

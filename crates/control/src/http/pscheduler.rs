@@ -32,7 +32,15 @@ const SECOND_MS: f64 = 1000.0;
 
 /// Stores a run of pScheduler: throughput, rtt, latency or loss. Its ends are those of the map that
 /// are known by the hosts that it names.
-#[utoipa::path(post, path = "/api/v1/pscheduler", request_body = Object, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/pscheduler",
+    request_body = Object,
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -63,7 +71,16 @@ pub async fn take(
 }
 
 /// Like POST, as archivers may be configured to use either.
-#[utoipa::path(put, path = "/api/v1/pscheduler", operation_id = "put", request_body = Object, responses((status = OK, body = BatchKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    put,
+    path = "/api/v1/pscheduler",
+    operation_id = "put",
+    request_body = Object,
+    responses(
+        (status = OK, body = BatchKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn put(
     controller: State<Controller>,
     caller: Extension<Caller>,
@@ -74,7 +91,15 @@ pub async fn put(
 
 /// Measurements in pScheduler's format, in the order in which they were stored. Measurements
 /// between ends without a host name or an address are left out.
-#[utoipa::path(get, path = "/api/v1/pscheduler", params(MeasurementQuery), responses((status = OK, body = PschedulerPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/pscheduler",
+    params(MeasurementQuery),
+    responses(
+        (status = OK, body = PschedulerPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -236,9 +236,27 @@ impl<S: Send + Sync> FromRequest<S> for Wanted {
 
 /// Requests bandwidth between two ends. A signed document (JWS, RFC 7515) is a request of its
 /// signer. The answer is sent once the grant is on disk.
-#[utoipa::path(post, path = "/api/v1/reservations",
-    request_body(content((ReservationRequest = "application/json"), (String = "application/jose"), (String = "application/jose+json"))),
-    responses((status = CREATED, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = SERVICE_UNAVAILABLE, body = NotLeadingProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations",
+    request_body(
+        content(
+            (ReservationRequest = "application/json"),
+            (String = "application/jose"),
+            (String = "application/jose+json")
+        )
+    ),
+    responses(
+        (status = CREATED, body = Reserved),
+        (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"),
+        (
+            status = SERVICE_UNAVAILABLE,
+            body = NotLeadingProblem,
+            content_type = "application/problem+json"
+        ),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn reserve(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -392,7 +410,15 @@ fn address(
 }
 
 /// Reservations that the caller may see, ordered by ID.
-#[utoipa::path(get, path = "/api/v1/reservations", params(ReservationQuery), responses((status = OK, body = ReservationPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations",
+    params(ReservationQuery),
+    responses(
+        (status = OK, body = ReservationPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -414,7 +440,15 @@ pub async fn list(
 }
 
 /// A reservation.
-#[utoipa::path(get, path = "/api/v1/reservations/{id}", params(("id" = u64, Path)), responses((status = OK, body = Reservation), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations/{id}",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reservation),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn show(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -432,7 +466,15 @@ pub async fn show(
 }
 
 /// Signed document that requested a reservation, as it was received: proof of who requested it.
-#[utoipa::path(get, path = "/api/v1/reservations/{id}/document", params(("id" = u64, Path)), responses((status = OK, body = String, content_type = "application/jose"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/reservations/{id}/document",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = String, content_type = "application/jose"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn document(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -467,8 +509,17 @@ pub async fn document(
 }
 
 /// Changes a reservation. What is promised stays valid until the change is granted and committed.
-#[utoipa::path(patch, path = "/api/v1/reservations/{id}", params(("id" = u64, Path)), request_body = ReservationChange,
-    responses((status = OK, body = Reserved), (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    patch,
+    path = "/api/v1/reservations/{id}",
+    params(("id" = u64, Path)),
+    request_body = ReservationChange,
+    responses(
+        (status = OK, body = Reserved),
+        (status = CONFLICT, body = RefusedProblem, content_type = "application/problem+json"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn change(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -486,8 +537,15 @@ pub async fn change(
 
 /// Cancels a reservation, or with `series=true` all of its series that have not ended. Nothing of
 /// it is promised any more.
-#[utoipa::path(delete, path = "/api/v1/reservations/{id}", params(("id" = u64, Path), CancelQuery),
-    responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    delete,
+    path = "/api/v1/reservations/{id}",
+    params(("id" = u64, Path), CancelQuery),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn cancel(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -505,7 +563,15 @@ pub async fn cancel(
 }
 
 /// Commits what is held, with all that was granted together with it.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/commit", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/commit",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn commit(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -524,7 +590,15 @@ pub async fn commit(
 }
 
 /// Aborts what is held, with all that was granted together with it. What was promised before stays.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/abort", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/abort",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn abort(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -535,7 +609,15 @@ pub async fn abort(
 }
 
 /// Has the paths of a reservation set up in its window.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/provision", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/provision",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn provision(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -554,7 +636,15 @@ pub async fn provision(
 }
 
 /// Has the paths of a reservation torn down. What is promised stays promised.
-#[utoipa::path(post, path = "/api/v1/reservations/{id}/release", params(("id" = u64, Path)), responses((status = OK, body = Reserved), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/reservations/{id}/release",
+    params(("id" = u64, Path)),
+    responses(
+        (status = OK, body = Reserved),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn release(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

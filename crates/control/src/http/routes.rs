@@ -52,7 +52,15 @@ pub(super) fn from_of(
 }
 
 /// Routes of a transfer. The question changes nothing except the account of explored bytes.
-#[utoipa::path(post, path = "/api/v1/routes/question", request_body = RouteQuestion, responses((status = OK, body = RouteAnswer), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/routes/question",
+    request_body = RouteQuestion,
+    responses(
+        (status = OK, body = RouteAnswer),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn question(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -109,7 +117,15 @@ fn unknown(to: &str, map_version: u64, now_ms: u64) -> RouteAnswer {
 }
 
 /// Routes from one end to the hosts of the map, for storage by the client.
-#[utoipa::path(get, path = "/api/v1/routes/table", params(TableQuery), responses((status = OK, body = RouteTable), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/routes/table",
+    params(TableQuery),
+    responses(
+        (status = OK, body = RouteTable),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn table(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

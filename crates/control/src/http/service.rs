@@ -22,7 +22,11 @@ pub async fn health() -> Json<Health> {
 }
 
 /// Readiness: the store answers, and forecasts are rebuilt.
-#[utoipa::path(get, path = "/readyz", responses((status = OK, body = Health), (status = SERVICE_UNAVAILABLE, body = Health)))]
+#[utoipa::path(
+    get,
+    path = "/readyz",
+    responses((status = OK, body = Health), (status = SERVICE_UNAVAILABLE, body = Health))
+)]
 pub async fn ready(State(controller): State<Controller>) -> Response {
     let missing = match controller.store().is_there().await {
         Err(_) => Some("the store does not answer"),
@@ -40,7 +44,14 @@ pub async fn ready(State(controller): State<Controller>) -> Response {
 }
 
 /// Metrics and the newest measured values, as OpenMetrics.
-#[utoipa::path(get, path = "/metrics", responses((status = OK, body = String, content_type = "application/openmetrics-text"), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/metrics",
+    responses(
+        (status = OK, body = String, content_type = "application/openmetrics-text"),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn metrics(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -56,7 +67,14 @@ pub async fn metrics(
 }
 
 /// Description of the controller.
-#[utoipa::path(get, path = "/api/v1/controller", responses((status = OK, body = ControllerInfo), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/controller",
+    responses(
+        (status = OK, body = ControllerInfo),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn info(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -26,7 +26,15 @@ const USUAL_LIMIT: u32 = 100;
 const MOST_LIMIT: u32 = 1000;
 
 /// Stores the report of a transfer, once. The answer is sent once it is on disk.
-#[utoipa::path(post, path = "/api/v1/transfers", request_body = TransferReport, responses((status = OK, body = ReportKept), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    post,
+    path = "/api/v1/transfers",
+    request_body = TransferReport,
+    responses(
+        (status = OK, body = ReportKept),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn take(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -98,7 +106,15 @@ fn check(report: &TransferReport) -> Result<(), String> {
 }
 
 /// Reports in the order in which they were stored. A caller that may not read all sees its own.
-#[utoipa::path(get, path = "/api/v1/transfers", params(TransferQuery), responses((status = OK, body = TransferPage), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/transfers",
+    params(TransferQuery),
+    responses(
+        (status = OK, body = TransferPage),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn list(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,
@@ -118,7 +134,14 @@ pub async fn list(
 }
 
 /// Accuracy of promises.
-#[utoipa::path(get, path = "/api/v1/transfers/score", responses((status = OK, body = Score), (status = "default", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(
+    get,
+    path = "/api/v1/transfers/score",
+    responses(
+        (status = OK, body = Score),
+        (status = "default", body = Problem, content_type = "application/problem+json")
+    )
+)]
 pub async fn score(
     State(controller): State<Controller>,
     Extension(caller): Extension<Caller>,

@@ -114,7 +114,10 @@ impl Candidate {
                     }
                 }
                 Ok(Err(error)) => {
-                    tracing::warn!(%error, "the connection to the store broke: who leads is not known");
+                    tracing::warn!(
+                        %error,
+                        "the connection to the store broke: who leads is not known"
+                    );
                     return;
                 }
                 Err(_) => {

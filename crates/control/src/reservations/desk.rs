@@ -215,7 +215,8 @@ pub enum DeskError {
     NotNow(u64, String, &'static str),
     /// The book refused its own entry, or the journal is invalid.
     #[error(
-        "the book of reservations does not go on: {0}; restore the store from a backup, and tell the authors"
+        "the book of reservations does not go on: {0}; restore the store from a backup, and tell \
+        the authors"
     )]
     Fault(String),
 }

@@ -41,12 +41,14 @@ pub enum DocumentFault {
     Header(String),
     /// Its signature is not valid.
     #[error(
-        "the document's signature does not fit: it was altered, or another key signed it; sign it again"
+        "the document's signature does not fit: it was altered, or another key signed it; sign it \
+        again"
     )]
     Signature,
     /// Its certificates do not lead to a trusted root.
     #[error(
-        "the document's certificates lead to no root that this controller trusts ({0}): its operator names roots in control.toml"
+        "the document's certificates lead to no root that this controller trusts ({0}): its \
+        operator names roots in control.toml"
     )]
     Chain(String),
     /// Its content is invalid.
@@ -157,8 +159,8 @@ enum Audience {
 /// Verifies a document, and returns its signer and request.
 ///
 /// # Errors
-/// [`DocumentFault`]: the document is malformed, altered, addressed to another than `audience`, or not
-/// valid at `now_ms`, in milliseconds since the Unix epoch.
+/// [`DocumentFault`]: the document is malformed or altered, is addressed to another than
+/// `audience`, or is not valid at `now_ms` (milliseconds since the Unix epoch).
 pub fn read(
     text: &str,
     roots: &Roots,

@@ -25,7 +25,8 @@ pub enum RuleFault {
     Zone(String),
     /// The rule has too many occurrences.
     #[error(
-        "recurrence: the rule has more than {MAX_OCCURRENCES} occurrences: add COUNT or an earlier UNTIL"
+        "recurrence: the rule has more than {MAX_OCCURRENCES} occurrences: add COUNT or an earlier \
+        UNTIL"
     )]
     Endless,
     /// The rule has no occurrence.

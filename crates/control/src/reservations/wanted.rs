@@ -55,7 +55,8 @@ pub enum WantedFault {
     Unaddressed,
     /// All source ports are taken.
     #[error(
-        "all source ports for circuits between {from} and {to} are taken in that time: ask for another time, or cancel what is not needed"
+        "all source ports for circuits between {from} and {to} are taken in that time: ask for \
+        another time, or cancel what is not needed"
     )]
     Ports {
         /// Source of the streams.
@@ -65,12 +66,14 @@ pub enum WantedFault {
     },
     /// Another reservation has the same source ports in the changed window.
     #[error(
-        "reservation {0} has the same source ports at that time: ask for it anew, in place of the change"
+        "reservation {0} has the same source ports at that time: ask for it anew, in place of the \
+        change"
     )]
     SamePorts(u64),
     /// The window is empty or out of range.
     #[error(
-        "the window ends before it begins, or lies too far away: write start_ms and end_ms in milliseconds"
+        "the window ends before it begins, or lies too far away: write start_ms and end_ms in \
+        milliseconds"
     )]
     Window,
     /// The window began too long ago.

@@ -295,7 +295,11 @@ impl Writer {
         // Nothing is due while the state of the journal is unknown.
         self.due = None;
         if self.broken.is_none() {
-            tracing::warn!(error = %failed, requests = answers.len(), "reservations could not be written");
+            tracing::warn!(
+                error = %failed,
+                requests = answers.len(),
+                "reservations could not be written"
+            );
         }
         for (answer, _) in answers {
             let error = match &failed {

@@ -8,16 +8,20 @@ use crate::leader::{Leader, SERVER_LIMIT_MS};
 
 /// Requests the lock, and reads its last holder. The lock belongs to the session, so it is released
 /// with the connection. Each schema is a store of its own.
-const ASK: &str = "SELECT pg_try_advisory_lock(hashtextextended('longhaul control leads ' || current_schema(), 0)) AS held, \
+const ASK: &str = "SELECT pg_try_advisory_lock(hashtextextended('longhaul control leads ' || \
+    current_schema(), 0)) AS held, \
     (SELECT controller FROM leaders WHERE name = 'reservations') AS controller, \
     (SELECT url FROM leaders WHERE name = 'reservations') AS url";
 /// Counts the locks of the session, which requests no other one. This also detects a pooler that
 /// shares sessions.
-const IS_HELD: &str = "SELECT count(*) AS held FROM pg_locks WHERE locktype = 'advisory' AND granted AND pid = pg_backend_pid()";
+const IS_HELD: &str = "SELECT count(*) AS held FROM pg_locks WHERE locktype = 'advisory' \
+    AND granted AND pid = pg_backend_pid()";
 /// Takes the journal's next epoch, and records the leader.
-const LEAD: &str = "WITH led AS (UPDATE counters SET value = value + 1 WHERE name = 'reservation-epoch' RETURNING value) \
+const LEAD: &str = "WITH led AS (UPDATE counters SET value = value + 1 \
+    WHERE name = 'reservation-epoch' RETURNING value) \
     INSERT INTO leaders (name, controller, url, since) SELECT 'reservations', $1, $2, $3 FROM led \
-    ON CONFLICT (name) DO UPDATE SET controller = excluded.controller, url = excluded.url, since = excluded.since \
+    ON CONFLICT (name) DO UPDATE SET controller = excluded.controller, url = excluded.url, \
+    since = excluded.since \
     RETURNING (SELECT value FROM led) AS epoch";
 
 /// Connection that requests the lock, and holds it while it lasts.

@@ -173,7 +173,11 @@ impl Writer {
                 }
             }
             Err(error) => {
-                tracing::warn!(%error, batches = batches.len(), "measurements could not be written");
+                tracing::warn!(
+                    %error,
+                    batches = batches.len(),
+                    "measurements could not be written"
+                );
                 for waiting in batches {
                     let _ = waiting
                         .answer
@@ -266,7 +270,8 @@ async fn series(
     transaction: &mut Transaction<'static, Any>,
     key: &SeriesKey,
 ) -> Result<i64, StoreError> {
-    let select = "SELECT id FROM series WHERE reporter = $1 AND from_end = $2 AND to_end = $3 AND quantity = $4";
+    let select = "SELECT id FROM series WHERE reporter = $1 AND from_end = $2 AND to_end = $3 \
+        AND quantity = $4";
     let found = sqlx::query(select)
         .bind(&key.reporter)
         .bind(&key.from)
@@ -323,7 +328,8 @@ async fn insert(
 fn statement(rows: usize) -> AssertSqlSafe<String> {
     // Consists of digits and punctuation only.
     AssertSqlSafe(format!(
-        "INSERT INTO measurements (number, series, at, value, source, conditions) VALUES {} ON CONFLICT (series, at) DO NOTHING",
+        "INSERT INTO measurements (number, series, at, value, source, conditions) VALUES {} \
+        ON CONFLICT (series, at) DO NOTHING",
         super::values(rows, COLUMNS)
     ))
 }
@@ -357,12 +363,13 @@ fn quantity_of(word: &str) -> Result<Quantity, StoreError> {
 }
 
 /// Columns that are selected of a measurement and its series.
-const SELECTED: &str = "m.number AS number, m.at AS at, m.value AS value, m.source AS source, m.conditions AS conditions, \
-    s.reporter AS reporter, s.from_end AS from_end, s.to_end AS to_end, s.quantity AS quantity";
+const SELECTED: &str = "m.number AS number, m.at AS at, m.value AS value, m.source AS source, \
+    m.conditions AS conditions, s.reporter AS reporter, s.from_end AS from_end, \
+    s.to_end AS to_end, s.quantity AS quantity";
 
 /// Filter for rows `m` of series `s`; [`wanted`] binds its parameters.
-const WANTED: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) AND ($3 = '' OR s.quantity = $3) \
-    AND ($4 = '' OR s.reporter = $4) AND m.at >= $5 AND m.at < $6";
+const WANTED: &str = "($1 = '' OR s.from_end = $1) AND ($2 = '' OR s.to_end = $2) \
+    AND ($3 = '' OR s.quantity = $3) AND ($4 = '' OR s.reporter = $4) AND m.at >= $5 AND m.at < $6";
 
 /// Binds the parameters of a selection with [`WANTED`], which consists of constants.
 fn wanted<'q>(
@@ -421,7 +428,8 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<(i64, KeptMeasurement)>, StoreError> {
         let select = format!(
-            "SELECT {SELECTED} FROM measurements m JOIN series s ON s.id = m.series WHERE {WANTED} AND m.number > $7 ORDER BY m.number LIMIT $8"
+            "SELECT {SELECTED} FROM measurements m JOIN series s ON s.id = m.series WHERE {WANTED} \
+            AND m.number > $7 ORDER BY m.number LIMIT $8"
         );
         let rows = wanted(select, query, reporter)
             .bind(after)
@@ -466,8 +474,9 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<Summary>, StoreError> {
         let select = format!(
-            "SELECT m.span AS span, m.at AS at, m.count AS count, m.least AS least, m.mean AS mean, m.greatest AS greatest, \
-            s.from_end AS from_end, s.to_end AS to_end, s.quantity AS quantity FROM summaries m JOIN series s ON s.id = m.series \
+            "SELECT m.span AS span, m.at AS at, m.count AS count, m.least AS least, \
+            m.mean AS mean, m.greatest AS greatest, s.from_end AS from_end, s.to_end AS to_end, \
+            s.quantity AS quantity FROM summaries m JOIN series s ON s.id = m.series \
             WHERE {WANTED} ORDER BY m.at, m.series, m.span LIMIT $7 OFFSET $8"
         );
         let rows = wanted(select, query, reporter)

@@ -30,7 +30,8 @@ impl Store {
     pub async fn put_map(&self, map: &Map) -> Result<(), StoreError> {
         let content = serde_json::to_string(map).unwrap_or_default();
         let mut writing = self.write().await?;
-        let insert = "INSERT INTO maps (name, content) VALUES ('map', $1) ON CONFLICT (name) DO UPDATE SET content = excluded.content";
+        let insert = "INSERT INTO maps (name, content) VALUES ('map', $1) ON CONFLICT (name) \
+            DO UPDATE SET content = excluded.content";
         sqlx::query(insert)
             .bind(content)
             .execute(&mut *writing.transaction)
@@ -68,7 +69,8 @@ impl Store {
         if let Some(name) = name {
             names::bind(&mut writing.transaction, name, &registration.key, now).await?;
         }
-        let insert = "INSERT INTO registrations (key, content) VALUES ($1, $2) ON CONFLICT (key) DO UPDATE SET content = excluded.content";
+        let insert = "INSERT INTO registrations (key, content) VALUES ($1, $2) ON CONFLICT (key) \
+            DO UPDATE SET content = excluded.content";
         sqlx::query(insert)
             .bind(registration.key.to_string())
             .bind(content)

@@ -16,8 +16,9 @@ impl Store {
     /// # Errors
     /// The store does not answer.
     pub async fn principals(&self) -> Result<Vec<Principal>, StoreError> {
-        let select = "SELECT p.key AS key, p.name AS name, p.created AS created, r.role AS role FROM principals p \
-            LEFT JOIN principal_roles r ON r.key = p.key ORDER BY p.name, p.key, r.role";
+        let select = "SELECT p.key AS key, p.name AS name, p.created AS created, r.role AS role \
+            FROM principals p LEFT JOIN principal_roles r ON r.key = p.key \
+            ORDER BY p.name, p.key, r.role";
         let rows = sqlx::query(select).fetch_all(&self.database.pool()).await?;
         let mut found: Vec<Principal> = Vec::new();
         for row in rows {
@@ -86,7 +87,8 @@ impl Store {
         let key = key.to_string();
         let mut writing = self.write().await?;
         let now = self.database.now(&mut writing.transaction).await?;
-        let insert = "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) ON CONFLICT (key) DO NOTHING";
+        let insert = "INSERT INTO principals (key, name, created) VALUES ($1, $2, $3) \
+            ON CONFLICT (key) DO NOTHING";
         sqlx::query(insert)
             .bind(&key)
             .bind(name.map_or_else(|| short(&key), str::to_owned))
@@ -101,7 +103,8 @@ impl Store {
                 .await?;
         }
         sqlx::query(
-            "INSERT INTO principal_roles (key, role) VALUES ($1, $2) ON CONFLICT (key, role) DO NOTHING",
+            "INSERT INTO principal_roles (key, role) VALUES ($1, $2) ON CONFLICT (key, role) \
+            DO NOTHING",
         )
         .bind(&key)
         .bind(role)
@@ -135,7 +138,8 @@ impl Store {
                 name: text,
             });
         }
-        let none = "DELETE FROM principals WHERE key = $1 AND NOT EXISTS (SELECT 1 FROM principal_roles WHERE key = $1)";
+        let none = "DELETE FROM principals WHERE key = $1 AND NOT EXISTS (SELECT 1 \
+            FROM principal_roles WHERE key = $1)";
         sqlx::query(none)
             .bind(&text)
             .execute(&mut *writing.transaction)
@@ -184,7 +188,8 @@ impl Store {
         }
         for delete in [
             "DELETE FROM principal_roles WHERE role = $1",
-            "DELETE FROM principals WHERE $1 <> '' AND NOT EXISTS (SELECT 1 FROM principal_roles r WHERE r.key = principals.key)",
+            "DELETE FROM principals WHERE $1 <> '' AND NOT EXISTS (SELECT 1 FROM principal_roles r \
+            WHERE r.key = principals.key)",
         ] {
             sqlx::query(delete)
                 .bind(name)
@@ -219,7 +224,8 @@ impl Store {
 
 /// Ends the registrations of keys that are no longer principals. Their names stay bound.
 async fn end_registrations(transaction: &mut Transaction<'static, Any>) -> Result<(), StoreError> {
-    let orphans = "DELETE FROM registrations WHERE NOT EXISTS (SELECT 1 FROM principals p WHERE p.key = registrations.key)";
+    let orphans = "DELETE FROM registrations WHERE NOT EXISTS (SELECT 1 FROM principals p \
+        WHERE p.key = registrations.key)";
     sqlx::query(orphans).execute(&mut **transaction).await?;
     Ok(())
 }

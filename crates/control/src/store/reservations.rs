@@ -95,7 +95,8 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<(i64, Record)>, StoreError> {
-        let select = "SELECT number, content FROM reservation_journal WHERE number > $1 ORDER BY number LIMIT $2";
+        let select = "SELECT number, content FROM reservation_journal WHERE number > $1 \
+            ORDER BY number LIMIT $2";
         let rows = sqlx::query(select)
             .bind(after)
             .bind(limit)
@@ -115,7 +116,8 @@ impl Store {
     ) -> Result<BTreeMap<(String, String), (String, String)>, StoreError> {
         let mut found = BTreeMap::new();
         for once in all {
-            let select = "SELECT request_hash, answer FROM request_keys WHERE principal = $1 AND request_key = $2";
+            let select = "SELECT request_hash, answer FROM request_keys WHERE principal = $1 \
+                AND request_key = $2";
             let row = sqlx::query(select)
                 .bind(&once.principal)
                 .bind(&once.key)

@@ -159,7 +159,8 @@ impl Store {
     async fn gather_shorts(&self, before: i64) -> Result<bool, StoreError> {
         let mut writing = self.write().await?;
         next_numbers(&mut writing.transaction, "retention", 0).await?;
-        let select = "SELECT series, at, count, least, mean, greatest FROM summaries WHERE span = $1 AND at < $2 ORDER BY at, series LIMIT $3";
+        let select = "SELECT series, at, count, least, mean, greatest FROM summaries \
+            WHERE span = $1 AND at < $2 ORDER BY at, series LIMIT $3";
         let rows = sqlx::query(select)
             .bind(SHORT_SPAN)
             .bind(before)
@@ -211,9 +212,11 @@ impl Store {
         span: i64,
         spans: &Spans,
     ) -> Result<(), StoreError> {
-        let select = "SELECT count, least, mean, greatest FROM summaries WHERE series = $1 AND span = $2 AND at = $3";
-        let insert = "INSERT INTO summaries (series, span, at, count, least, mean, greatest) VALUES ($1, $2, $3, $4, $5, $6, $7) \
-            ON CONFLICT (series, span, at) DO UPDATE SET count = excluded.count, least = excluded.least, mean = excluded.mean, \
+        let select = "SELECT count, least, mean, greatest FROM summaries WHERE series = $1 \
+            AND span = $2 AND at = $3";
+        let insert = "INSERT INTO summaries (series, span, at, count, least, mean, greatest) \
+            VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (series, span, at) DO UPDATE \
+            SET count = excluded.count, least = excluded.least, mean = excluded.mean, \
             greatest = excluded.greatest";
         for ((series, at), value) in spans {
             let there = sqlx::query(select)

@@ -24,8 +24,8 @@ impl Store {
         let now = self.database.now(&mut writing.transaction).await?;
         // Taking the number first makes concurrent reports wait.
         let number = next_numbers(&mut writing.transaction, "transfer", 1).await?;
-        let insert = "INSERT INTO transfers (number, reporter, id, content, kept) VALUES ($1, $2, $3, $4, $5) \
-            ON CONFLICT (reporter, id) DO NOTHING";
+        let insert = "INSERT INTO transfers (number, reporter, id, content, kept) \
+            VALUES ($1, $2, $3, $4, $5) ON CONFLICT (reporter, id) DO NOTHING";
         let new = sqlx::query(insert)
             .bind(number)
             .bind(reporter)
@@ -49,8 +49,8 @@ impl Store {
         after: i64,
         limit: i64,
     ) -> Result<Vec<(i64, KeptReport)>, StoreError> {
-        let select = "SELECT number, reporter, content FROM transfers WHERE number > $1 AND ($2 = '' OR reporter = $2) \
-            ORDER BY number LIMIT $3";
+        let select = "SELECT number, reporter, content FROM transfers WHERE number > $1 \
+            AND ($2 = '' OR reporter = $2) ORDER BY number LIMIT $3";
         let rows = sqlx::query(select)
             .bind(after)
             .bind(reporter.unwrap_or_default())
@@ -86,7 +86,8 @@ impl Store {
             .bind(now.saturating_sub(REQUEST_KEY_LIFE_MS))
             .execute(&mut *writing.transaction)
             .await?;
-        let delete = "DELETE FROM transfers WHERE number IN (SELECT number FROM transfers WHERE kept < $1 ORDER BY number LIMIT $2)";
+        let delete = "DELETE FROM transfers WHERE number IN (SELECT number FROM transfers \
+            WHERE kept < $1 ORDER BY number LIMIT $2)";
         let gone = sqlx::query(delete)
             .bind(before)
             .bind(STEP_ROWS)

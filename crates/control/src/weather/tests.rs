@@ -215,7 +215,10 @@ fn a_liar_shifts_nothing_between_others() {
 proptest! {
     #[test]
     fn whatever_comes_is_answered(
-        values in proptest::collection::vec((0_usize..4, 0_usize..4, 0_usize..4, any::<u64>(), any::<f64>()), 0..60),
+        values in proptest::collection::vec(
+            (0_usize..4, 0_usize..4, 0_usize..4, any::<u64>(), any::<f64>()),
+            0..60
+        ),
         bytes: u64,
     ) {
         let mut weather = with_depot("m");

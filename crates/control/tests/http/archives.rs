@@ -9,14 +9,33 @@ fn run(rate: f64) -> String {
     json!({
         "id": "00000000-0000-0000-0000-000000000001",
         "schedule": {"start": "2026-11-20T10:00:00Z", "duration": "PT10S"},
-        "test": {"type": "throughput", "spec": {"schema": 1, "source": "dtn-a.example", "dest": "store.example", "duration": "PT10S"}},
+        "test": {
+            "type": "throughput",
+            "spec": {
+                "schema": 1,
+                "source": "dtn-a.example",
+                "dest": "store.example",
+                "duration": "PT10S"
+            }
+        },
         "tool": {"name": "iperf3", "version": "1.0"},
-        "participants": [{"host": "dtn-a.example", "result": null}, {"host": "store.example", "result": null}],
+        "participants": [
+            {"host": "dtn-a.example", "result": null},
+            {"host": "store.example", "result": null}
+        ],
         "result": {
             "schema": 1,
             "succeeded": true,
             "intervals": [],
-            "summary": {"summary": {"start": 0, "end": 10, "throughput-bits": rate, "throughput-bytes": rate / 8.0 * 10.0}, "streams": []}
+            "summary": {
+                "summary": {
+                    "start": 0,
+                    "end": 10,
+                    "throughput-bits": rate,
+                    "throughput-bytes": rate / 8.0 * 10.0
+                },
+                "streams": []
+            }
         }
     })
     .to_string()
@@ -25,7 +44,10 @@ fn run(rate: f64) -> String {
 #[tokio::test]
 async fn what_pscheduler_sends_is_kept_and_reported_as_it_came() {
     let bench = Bench::new().await;
-    let map = json!({"sites": [{"name": "east"}], "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"]}]});
+    let map = json!({
+        "sites": [{"name": "east"}],
+        "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"]}]
+    });
     assert_eq!(
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200

@@ -33,7 +33,8 @@ async fn bench() -> Bench {
 
 fn claims(bench: &Bench, bps: u64) -> Value {
     let wish = json!({"rate": {"rate_bps": bps}});
-    json!({"aud": bench.controller.settings().key.to_string(), "iat": now(), "exp": now() + 600, "jti": "a",
+    json!({"aud": bench.controller.settings().key.to_string(),
+        "iat": now(), "exp": now() + 600, "jti": "a",
         "reservation": {"from": "west", "to": "east", "wish": wish, "end_ms": now_ms() + HOUR_MS}})
 }
 
@@ -101,7 +102,12 @@ async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
     let path = format!("{PATH}/1/document");
     assert_eq!(bench.ask(&ana, "GET", &path, "").await, (200, json!(text)));
     assert_eq!(bench.ask(&ben, "GET", &path, "").await, (200, json!(text)));
-    let plain = json!({"from": "west", "to": "east", "wish": {"rate": {"rate_bps": 1}}, "end_ms": now_ms() + HOUR_MS});
+    let plain = json!({
+        "from": "west",
+        "to": "east",
+        "wish": {"rate": {"rate_bps": 1}},
+        "end_ms": now_ms() + HOUR_MS
+    });
     assert_eq!(
         bench.ask(&ana, "POST", PATH, &plain.to_string()).await.0,
         201

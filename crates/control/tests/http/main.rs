@@ -140,7 +140,16 @@ async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
 #[tokio::test]
 async fn what_is_under_way_is_finished_when_it_ends() {
     let bench = Bench::new().await;
-    let batch = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "probe"}]});
+    let batch = json!({
+        "measurements": [{
+            "from": "a",
+            "to": "b",
+            "quantity": "rtt",
+            "at_ms": now_ms(),
+            "value": 0.1,
+            "source": "probe"
+        }]
+    });
     let (status, answer) = bench
         .local("POST", "/api/v1/measurements", &batch.to_string())
         .await;
@@ -157,7 +166,16 @@ async fn what_is_under_way_is_finished_when_it_ends() {
 #[tokio::test]
 async fn metrics_have_what_is_counted_and_no_names() {
     let bench = Bench::new().await;
-    let batch = json!({"measurements": [{"from": "a\"", "to": "b", "quantity": "loss", "at_ms": now_ms(), "value": 0.25, "source": "probe"}]});
+    let batch = json!({
+        "measurements": [{
+            "from": "a\"",
+            "to": "b",
+            "quantity": "loss",
+            "at_ms": now_ms(),
+            "value": 0.25,
+            "source": "probe"
+        }]
+    });
     assert_eq!(
         bench
             .local("POST", "/api/v1/measurements", &batch.to_string())

@@ -9,14 +9,25 @@ use crate::secured::now;
 fn sites() -> Value {
     json!({
         "sites": [{"name": "west"}, {"name": "east"}],
-        "hosts": [{"name": "store", "site": "east", "addresses": ["store.example", "192.0.2.0/24"]}],
-        "links": [{"name": "w-e", "from": "west", "to": "east", "forward": {"capacity": {"rate_bps": 1e10}}}]
+        "hosts": [{
+            "name": "store",
+            "site": "east",
+            "addresses": ["store.example", "192.0.2.0/24"]
+        }],
+        "links": [{
+            "name": "w-e",
+            "from": "west",
+            "to": "east",
+            "forward": {"capacity": {"rate_bps": 1e10}}
+        }]
     })
 }
 
 fn registration(key: &SigningKey, name: &str, age: u64, valid_for: f64) -> String {
-    json!({"key": key.public().to_string(), "name": name, "site": "west", "addresses": [{"endpoint": "d.example:7510"}],
-        "limits": {"max_sessions": 10}, "version": "0.1.0", "sent_at": now() - age, "valid_for_seconds": valid_for})
+    json!({"key": key.public().to_string(), "name": name, "site": "west",
+        "addresses": [{"endpoint": "d.example:7510"}],
+        "limits": {"max_sessions": 10}, "version": "0.1.0",
+        "sent_at": now() - age, "valid_for_seconds": valid_for})
     .to_string()
 }
 

@@ -17,8 +17,17 @@ fn assert_refused(answer: (u16, Value), status: u16, word: &str) {
 }
 
 fn measured(from: &str, to: &str) -> String {
-    json!({"measurements": [{"from": from, "to": to, "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "relay"}]})
-        .to_string()
+    json!({
+        "measurements": [{
+            "from": from,
+            "to": to,
+            "quantity": "rtt",
+            "at_ms": now_ms(),
+            "value": 0.1,
+            "source": "relay"
+        }]
+    })
+    .to_string()
 }
 
 #[tokio::test]
@@ -218,7 +227,16 @@ async fn nobody_measures_paths_between_others() {
     assert_eq!(reporters.collect::<Vec<_>>(), [&own, &own]);
     // The same for transfers and routes.
     let report = |from: &str, to: &str| {
-        json!({"id": "1", "from": from, "to": to, "bytes": 1, "began_ms": 1, "seconds": 1.0, "outcome": "done"}).to_string()
+        json!({
+            "id": "1",
+            "from": from,
+            "to": to,
+            "bytes": 1,
+            "began_ms": 1,
+            "seconds": 1.0,
+            "outcome": "done"
+        })
+        .to_string()
     };
     let take = |body: String| {
         bench.ask(
@@ -255,7 +273,8 @@ async fn nobody_registers_another_depot() {
         bench.principal("depot", "o").await,
     );
     let registration = |key: &SigningKey| {
-        json!({"key": key.public().to_string(), "name": "d", "addresses": [{"endpoint": "d:7510"}], "version": "1",
+        json!({"key": key.public().to_string(), "name": "d",
+            "addresses": [{"endpoint": "d:7510"}], "version": "1",
             "sent_at": now(), "valid_for_seconds": 60})
         .to_string()
     };
@@ -303,13 +322,35 @@ async fn what_makes_no_sense_is_reported_and_not_kept() {
         (json!({"measurements": []}).to_string(), 400),
         (with(&|one| one["value"] = json!(-1.0)), 400),
         (with(&|one| one["quantity"] = json!("colour")), 400),
-        (with(&|one| { one["quantity"] = json!("loss"); one["value"] = json!(1.5) }), 400),
+        (
+            with(&|one| {
+                one["quantity"] = json!("loss");
+                one["value"] = json!(1.5)
+            }),
+            400,
+        ),
         (with(&|one| one["to"] = json!("a")), 400),
         (with(&|one| one["from"] = json!("")), 400),
         (with(&|one| one["from"] = json!("a\nb")), 400),
         (with(&|one| one["at_ms"] = json!(now_ms() + 3_600_000)), 400),
-        (with(&|one| one["conditions"] = json!({"congestion": "x".repeat(200)})), 400),
-        (json!({"measurements": vec![json!({"from": "a", "to": "b", "quantity": "rtt", "at_ms": 1, "value": 1.0, "source": "probe"}); 5001]}).to_string(), 413),
+        (
+            with(&|one| one["conditions"] = json!({"congestion": "x".repeat(200)})),
+            400,
+        ),
+        (
+            json!({
+                "measurements": vec![json!({
+                    "from": "a",
+                    "to": "b",
+                    "quantity": "rtt",
+                    "at_ms": 1,
+                    "value": 1.0,
+                    "source": "probe"
+                }); 5001]
+            })
+            .to_string(),
+            413,
+        ),
     ] {
         let (found, problem) = bench.local("POST", "/api/v1/measurements", &body).await;
         assert_eq!(found, status, "{problem} {}", &body[..body.len().min(200)]);

@@ -14,7 +14,8 @@ fn map() -> Value {
     let both = json!({"capacity": {"rate_bps": 1e10}});
     json!({
         "sites": [{"name": "west"}, {"name": "east"}],
-        "hosts": [{"name": "store", "site": "east", "addresses": ["store.example"], "access_bps": 4e9},
+        "hosts": [{"name": "store", "site": "east",
+                   "addresses": ["store.example"], "access_bps": 4e9},
             {"name": "dtn", "site": "west", "addresses": ["192.0.2.0/24"]}],
         "links": [{"name": "w-e", "from": "west", "to": "east", "forward": both, "backward": both}]
     })
@@ -33,7 +34,12 @@ async fn bench() -> Bench {
 }
 
 fn request(bps: u64) -> Value {
-    json!({"from": "dtn", "to": "store.example", "wish": {"rate": {"rate_bps": bps}}, "end_ms": now_ms() + HOUR_MS})
+    json!({
+        "from": "dtn",
+        "to": "store.example",
+        "wish": {"rate": {"rate_bps": bps}},
+        "end_ms": now_ms() + HOUR_MS
+    })
 }
 
 async fn reserve(bench: &Bench, key: &SigningKey, request: &Value) -> (u16, Value) {
@@ -223,7 +229,8 @@ async fn who_may_not_and_what_can_not_be_is_reported() {
     let client = bench.principal("client", "c").await;
     let (status, problem) = reserve(&bench, &client, &request(1)).await;
     assert_eq!(status, 403, "{problem}");
-    let role = json!({"rights": [{"resource": "reservations", "permission": "create", "constraint": "any",
+    let role = json!({"rights": [{
+        "resource": "reservations", "permission": "create", "constraint": "any",
         "limits": {"rate_bps": 1000, "ahead_s": 86400}}]});
     let put = bench
         .local("PUT", "/api/v1/roles/slow", &role.to_string())
@@ -296,7 +303,12 @@ async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
     let bench = Bench::new().await;
     let depot = SigningKey::generate().unwrap().public();
     let mut map = map();
-    map["depots"] = json!([{"name": "d", "key": depot.to_string(), "site": "east", "addresses": [{"endpoint": "198.51.100.9:7510"}]}]);
+    map["depots"] = json!([{
+        "name": "d",
+        "key": depot.to_string(),
+        "site": "east",
+        "addresses": [{"endpoint": "198.51.100.9:7510"}]
+    }]);
     assert_eq!(
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200
@@ -376,7 +388,12 @@ async fn grants_are_renewed_until_they_are_cancelled_or_revoked() {
     let elsewhere = bench.principal("depot", "e").await;
     let mut map = map();
     let address = json!([{"endpoint": "198.51.100.9:7510"}]);
-    map["depots"] = json!([{"name": "d", "key": depot.public().to_string(), "site": "east", "addresses": address}]);
+    map["depots"] = json!([{
+        "name": "d",
+        "key": depot.public().to_string(),
+        "site": "east",
+        "addresses": address
+    }]);
     assert_eq!(
         bench.local("PUT", "/api/v1/map", &map.to_string()).await.0,
         200

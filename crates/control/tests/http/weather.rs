@@ -15,7 +15,16 @@ fn hop(from: &str, to: &str, rtt: f64, rate: f64) -> Value {
     let each = |quantity: &str, value: f64| {
         let at = move |step: u64| now_ms() - 60_000 + step * 1000;
         (0..SAMPLES)
-            .map(move |step| json!({"from": from, "to": to, "quantity": quantity, "at_ms": at(step), "value": value, "source": "relay"}))
+            .map(move |step| {
+                json!({
+                    "from": from,
+                    "to": to,
+                    "quantity": quantity,
+                    "at_ms": at(step),
+                    "value": value,
+                    "source": "relay"
+                })
+            })
             .collect::<Vec<_>>()
     };
     let mut all = each("rtt", rtt);
@@ -47,7 +56,8 @@ async fn mesh() -> Mesh {
     // A principal that the operator named like a host speaks for it.
     let client = bench.principal("client", "laptop").await;
     let depot = bench.principal("depot", "depot").await;
-    let registration = json!({"key": depot.public().to_string(), "name": "mid", "addresses": [{"endpoint": "mid.example:7510"}],
+    let registration = json!({"key": depot.public().to_string(), "name": "mid",
+        "addresses": [{"endpoint": "mid.example:7510"}],
         "version": "1", "sent_at": now(), "valid_for_seconds": 300});
     let path = format!("/api/v1/depots/{}", depot.public());
     assert_eq!(
@@ -249,8 +259,10 @@ async fn a_table_has_routes_by_size_to_keep() {
 async fn promises_are_kept_score_of() {
     let mesh = mesh().await;
     let report = |id: &str, seconds: f64| {
-        json!({"id": id, "to": "store", "bytes": 1 << 30, "began_ms": now_ms(), "seconds": seconds, "outcome": "done",
-            "promised": {"p10": 10.0, "p50": 20.0, "p90": 40.0}, "routes": [{"via": ["mid"], "bytes": 1 << 30}]})
+        json!({"id": id, "to": "store", "bytes": 1 << 30, "began_ms": now_ms(),
+            "seconds": seconds, "outcome": "done",
+            "promised": {"p10": 10.0, "p50": 20.0, "p90": 40.0},
+            "routes": [{"via": ["mid"], "bytes": 1 << 30}]})
         .to_string()
     };
     for (id, seconds) in [("1", 15.0), ("2", 30.0), ("3", 50.0)] {
@@ -272,7 +284,8 @@ async fn promises_are_kept_score_of() {
         "{score}"
     );
     // A route that failed is avoided for a while.
-    let failed = json!({"id": "4", "to": "store", "bytes": 1, "began_ms": now_ms(), "seconds": 1.0, "outcome": "failed",
+    let failed = json!({"id": "4", "to": "store", "bytes": 1, "began_ms": now_ms(),
+        "seconds": 1.0, "outcome": "failed",
         "routes": [{"via": ["mid"], "bytes": 0, "failed": true}]});
     assert_eq!(
         mesh.bench
@@ -346,7 +359,8 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
     let mut depots = Vec::new();
     for name in ["a", "b"] {
         let key = bench.principal("depot", name).await;
-        let registration = json!({"key": key.public().to_string(), "name": name, "addresses": [{"endpoint": format!("{name}:7510")}],
+        let registration = json!({"key": key.public().to_string(), "name": name,
+            "addresses": [{"endpoint": format!("{name}:7510")}],
             "version": "1", "sent_at": now(), "valid_for_seconds": 300});
         let path = format!("/api/v1/depots/{}", key.public());
         assert_eq!(
@@ -376,7 +390,16 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
             .iter()
             .all(|task| second.iter().all(|other| other["id"] != task["id"]))
     );
-    let measured = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms(), "value": 0.1, "source": "probe"}]});
+    let measured = json!({
+        "measurements": [{
+            "from": "a",
+            "to": "b",
+            "quantity": "rtt",
+            "at_ms": now_ms(),
+            "value": 0.1,
+            "source": "probe"
+        }]
+    });
     let path = format!("/api/v1/probes/{}/result", first[0]["id"].as_str().unwrap());
     let (status, answer) = bench
         .ask(&depots[0], "POST", &path, &measured.to_string())
@@ -388,7 +411,16 @@ async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
     );
     let others = measured.to_string().replace("\"a\"", "\"c\"");
     assert_eq!(bench.ask(&depots[0], "POST", &path, &others).await.0, 403);
-    let relayed = json!({"measurements": [{"from": "a", "to": "b", "quantity": "rtt", "at_ms": now_ms() + 1, "value": 0.1, "source": "relay"}]});
+    let relayed = json!({
+        "measurements": [{
+            "from": "a",
+            "to": "b",
+            "quantity": "rtt",
+            "at_ms": now_ms() + 1,
+            "value": 0.1,
+            "source": "relay"
+        }]
+    });
     assert_eq!(
         bench
             .ask(

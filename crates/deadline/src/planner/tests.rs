@@ -303,7 +303,10 @@ fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_
     let late = until - EXTENDED_BEFORE_MS;
     let actions = planner.on(late, look(1, None));
     assert!(
-        matches!(actions[..], [Action::Change(Ask::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS),
+        matches!(
+            actions[..],
+            [Action::Change(Ask::Rate { until, .. })] if until == late + MIN_RATE_WINDOW_MS
+        ),
         "{actions:?}"
     );
 }
@@ -546,11 +549,21 @@ proptest! {
         forecast in prop::option::of(1.0..1000.0_f64),
     ) {
         let deadline = BEGUN + minutes * 60_000;
-        let (world, run) = run(Some(deadline), Mode::Auto, total, forecast.and_then(|mbit| rates(mbit * MBIT)), &seconds);
+        let (world, run) = run(
+            Some(deadline),
+            Mode::Auto,
+            total,
+            forecast.and_then(|mbit| rates(mbit * MBIT)),
+            &seconds
+        );
         prop_assert!(run.asked.len() <= MAX_REQUESTS as usize);
         prop_assert!(is_said_once(&run.warned), "{:?}", run.warned);
         // Only a counter-offer is requested without a pause.
-        let pairs = run.asked.windows(3).filter(|three| three[2] - three[0] < FIRST_PAUSE_MS).count();
+        let pairs = run
+            .asked
+            .windows(3)
+            .filter(|three| three[2] - three[0] < FIRST_PAUSE_MS)
+            .count();
         prop_assert_eq!(pairs, 0, "{:?}", run.asked);
         let account = world.planner.account();
         prop_assert!(account.returned <= account.reserved * (1.0 + 1e-9) + 1.0);
@@ -571,7 +584,10 @@ proptest! {
 
     #[test]
     fn a_controller_that_has_room_has_the_deadline_met(
-        rate in 1.0..100.0_f64, times in 1.5..50.0_f64, long in 30..1200_u64, is_forecast in any::<bool>(),
+        rate in 1.0..100.0_f64,
+        times in 1.5..50.0_f64,
+        long in 30..1200_u64,
+        is_forecast in any::<bool>(),
     ) {
         let deadline = BEGUN + long * 1000;
         let total = (rate * MBIT / BITS * long as f64 * times) as u64;
@@ -588,7 +604,10 @@ proptest! {
 
     #[test]
     fn what_best_effort_loses_to_what_is_reserved_is_reserved_as_well(
-        part in 0.05..0.5_f64, wanted in 0.6..0.85_f64, minutes in 3..20_u64, is_forecast in any::<bool>(),
+        part in 0.05..0.5_f64,
+        wanted in 0.6..0.85_f64,
+        minutes in 3..20_u64,
+        is_forecast in any::<bool>(),
     ) {
         let (shared, deadline) = (100.0, BEGUN + minutes * 60_000);
         let alone = shared * part;
@@ -605,23 +624,34 @@ proptest! {
     }
 
     #[test]
-    fn never_means_never(seconds in prop::collection::vec(second(), 20..200), total in 1..40_000_000_000_u64) {
+    fn never_means_never(
+        seconds in prop::collection::vec(second(), 20..200),
+        total in 1..40_000_000_000_u64,
+    ) {
         let (_, run) = run(Some(BEGUN + 60_000), Mode::Never, total, None, &seconds);
         prop_assert!(run.asked.is_empty() && is_said_once(&run.warned));
     }
 
     #[test]
     fn a_clock_that_is_set_back_and_numbers_of_any_size_are_borne(
-        looks in prop::collection::vec((any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()), 1..50),
+        looks in prop::collection::vec(
+            (any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()),
+            1..50
+        ),
         deadline in any::<u64>(), rate in any::<f64>(), is_rate in any::<bool>(),
     ) {
         let mode = if is_rate { Mode::Rate(rate) } else { Mode::Auto };
         let mut planner = Planner::new(BEGUN, Some(deadline), mode);
         for (now, left, bps, is_all) in looks {
             let measured = Some(Measured { bps, over: Duration::from_secs(left % 1000) });
-            for action in planner.on(now, Event::Look(Look { left, is_all, forecast: rates(bps), measured })) {
+            for action in planner.on(
+                now,
+                Event::Look(Look { left, is_all, forecast: rates(bps), measured })
+            ) {
                 if let Action::Reserve(_) = action {
-                    let pieces = vec![Piece { start: now, end: left, paths: vec![(PathId(1), bps)] }];
+                    let pieces = vec![
+                        Piece { start: now, end: left, paths: vec![(PathId(1), bps)] }
+                    ];
                     planner.on(now, Event::Held(pieces));
                     planner.on(now, Event::Committed);
                 }

@@ -240,8 +240,13 @@ fn any_values() -> impl Strategy<Value = String> {
     let value = || prop_oneof![any::<String>(), "[-+0-9a-z:./\\[\\]*% ]{0,20}"];
     (value(), value(), value(), value(), value()).prop_map(|(name, to, port, hop, rate)| {
         format!(
-            "[[allow]]\nname = {}\nprincipals = [\"*\"]\nto = [{}]\nports = [{}]\nnext_hops = [{}]\nmax_rate = {}\n",
-            Value::from(name), Value::from(to), Value::from(port), Value::from(hop), Value::from(rate),
+            "[[allow]]\nname = {}\nprincipals = [\"*\"]\nto = [{}]\nports = [{}]\n\
+            next_hops = [{}]\nmax_rate = {}\n",
+            Value::from(name),
+            Value::from(to),
+            Value::from(port),
+            Value::from(hop),
+            Value::from(rate),
         )
     })
 }
@@ -254,7 +259,9 @@ proptest! {
     ) {
         if let Err(error) = Policy::parse(&text, Path::new(&file)) {
             let line = error.to_string();
-            let unfit = |c: char| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+            let unfit = |c: char| {
+                c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            };
             prop_assert!(!line.contains(unfit), "{:?}", line);
         }
     }

@@ -130,7 +130,10 @@ mod tests {
     proptest! {
         /// Admissions and counts match a plain list of sessions.
         #[test]
-        fn no_reload_loses_a_count_or_lets_too_many_enter(first in rules(), steps in vec(step(), 0..60)) {
+        fn no_reload_loses_a_count_or_lets_too_many_enter(
+            first in rules(),
+            steps in vec(step(), 0..60),
+        ) {
             let mut counts = Counts::default();
             let mut in_force = first;
             reload(&mut counts, &in_force);

@@ -19,7 +19,8 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
     let rule = |more: &&str| {
         let principals = if more.contains("anybody") { "*" } else { KEY };
         format!(
-            "[[allow]]\nprincipals = [\"{principals}\"]\nservers = [\"192.0.2.1\"]\nports = [80]\n{more}\n"
+            "[[allow]]\nprincipals = [\"{principals}\"]\nservers = [\"192.0.2.1\"]\n\
+            ports = [80]\n{more}\n"
         )
     };
     let text: String = rules.iter().map(rule).collect();
@@ -34,7 +35,8 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
 /// LH-WISH-1.
 #[test]
 fn what_is_beyond_a_bound_or_unsaid_is_refused_with_the_bound() {
-    let all = "max_size = \"10 GiB\"\nmax_wished_rate = \"1 Gbit/s\"\nmax_duration = \"2h\"\npurposes = [\"nightly\", \"tests\"]";
+    let all = "max_size = \"10 GiB\"\nmax_wished_rate = \"1 Gbit/s\"\n\
+        max_duration = \"2h\"\npurposes = [\"nightly\", \"tests\"]";
     let good = Wishes {
         purpose: Some("nightly"),
         size: Some(10 << 30),
@@ -127,7 +129,10 @@ proptest! {
     /// A session may always carry what it stated, and never much more.
     #[test]
     fn what_was_stated_is_let_through(stated: u64) {
-        let found = within(&["max_size = \"16 EiB\""], &Wishes { size: Some(stated), ..Wishes::default() }).expect("allowed");
+        let found = within(
+            &["max_size = \"16 EiB\""],
+            &Wishes { size: Some(stated), ..Wishes::default() }
+        ).expect("allowed");
         let most = found.rules[0].most_bytes(Some(stated)).expect("a bound");
         prop_assert!(most >= stated && most - stated <= stated / OVERHEAD_PART + OVERHEAD_BYTES);
         let free = within(&[""], &Wishes::default()).expect("allowed");
@@ -135,8 +140,15 @@ proptest! {
     }
 
     #[test]
-    fn the_words_are_one_line_that_a_status_holds(name in "[a-z]{1,64}", purpose in ".{1,64}", size: u64) {
-        for wishes in [Wishes { size: Some(size), ..Wishes::default() }, Wishes { size: Some(0), purpose: Some(&purpose), ..Wishes::default() }] {
+    fn the_words_are_one_line_that_a_status_holds(
+        name in "[a-z]{1,64}",
+        purpose in ".{1,64}",
+        size: u64,
+    ) {
+        for wishes in [
+            Wishes { size: Some(size), ..Wishes::default() },
+            Wishes { size: Some(0), purpose: Some(&purpose), ..Wishes::default() }
+        ] {
             let rule = format!("name = \"{name}\"\nmax_size = \"0 MB\"\npurposes = [\"one\"]");
             if let Err(said) = within(&[&rule], &wishes) {
                 prop_assert!(said.chars().all(longhaul_proto::text::is_printable), "{}", said);

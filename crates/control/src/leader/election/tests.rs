@@ -107,7 +107,8 @@ fn step() -> impl Strategy<Value = Step> {
     let delay = prop_oneof![4 => 0..50_u64, 1 => 0..12_000_u64];
     prop_oneof![
         2 => node.clone().prop_map(Step::Connect),
-        8 => (node.clone(), delay.clone(), delay).prop_map(|(node, there, back)| Step::Ask(node, there, back)),
+        8 => (node.clone(), delay.clone(), delay)
+            .prop_map(|(node, there, back)| Step::Ask(node, there, back)),
         1 => node.clone().prop_map(Step::Break),
         1 => node.prop_map(Step::Abandon),
         8 => (1..1_500_u64).prop_map(Step::Pass),
@@ -152,7 +153,10 @@ proptest! {
             loop {
                 server.pass(now);
                 for (at, node) in nodes.iter_mut().enumerate() {
-                    let arrived: Vec<(u64, u64, u64)> = node.asks.extract_if(.., |(when, ..)| *when <= now).collect();
+                    let arrived: Vec<(u64, u64, u64)> = node
+                        .asks
+                        .extract_if(.., |(when, ..)| *when <= now)
+                        .collect();
                     for (_, sent, session) in arrived {
                         let held = server.asked((at, session), now);
                         for answer in &mut node.answers {
@@ -161,7 +165,10 @@ proptest! {
                             }
                         }
                     }
-                    let arrived: Vec<_> = node.answers.extract_if(.., |(when, ..)| *when <= now).collect();
+                    let arrived: Vec<_> = node
+                        .answers
+                        .extract_if(.., |(when, ..)| *when <= now)
+                        .collect();
                     for (_, sent, session, held) in arrived {
                         // Answers of a previous connection are ignored.
                         if session == node.session {
@@ -178,7 +185,9 @@ proptest! {
                         node.terms = term;
                     }
                 }
-                let leading: Vec<usize> = (0..3).filter(|at| nodes[*at].election.term(now).is_some()).collect();
+                let leading: Vec<usize> = (0..3)
+                    .filter(|at| nodes[*at].election.term(now).is_some())
+                    .collect();
                 prop_assert!(leading.len() <= 1, "{leading:?} lead at {now}");
                 if let [leader] = leading[..] {
                     prop_assert_eq!(server.holder.map(|(at, _)| at), Some(leader));

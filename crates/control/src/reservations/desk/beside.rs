@@ -142,7 +142,10 @@ mod tests {
     proptest! {
         #[test]
         fn they_are_those_that_a_look_at_all_finds(
-            puts in prop::collection::vec((0..12_u64, prop::option::weighted(0.8, streams())), 0..40),
+            puts in prop::collection::vec(
+                (0..12_u64, prop::option::weighted(0.8, streams())),
+                0..40
+            ),
             (from, to) in (prefix(), prefix()),
             windows in prop::collection::vec(window(), 1..4),
         ) {

@@ -9,7 +9,8 @@ use crate::reservations::asker::Asker;
 /// A request exceeds the key's quota.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "this key has {has} {what} and asks for {asked} more, and its role allows {most}: cancel or abort some, or have the operator raise {what} in the limits of its role"
+    "this key has {has} {what} and asks for {asked} more, and its role allows {most}: cancel or \
+    abort some, or have the operator raise {what} in the limits of its role"
 )]
 pub struct QuotaFault {
     /// Name of the exceeded limit, as in a role: `holds` or `reservations`.

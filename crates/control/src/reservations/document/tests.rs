@@ -102,7 +102,12 @@ fn controller() -> PublicKey {
 
 fn claims() -> Value {
     json!({"aud": controller().to_string(), "iat": NOW_S - 5, "exp": NOW_S + 600, "jti": "42",
-        "reservation": {"from": "dtn1", "to": "archive", "wish": {"rate": {"rate_bps": 5_000_000_000_u64}}, "end_ms": NOW_S * 1_000 + 3_600_000}})
+    "reservation": {
+        "from": "dtn1",
+        "to": "archive",
+        "wish": {"rate": {"rate_bps": 5_000_000_000_u64}},
+        "end_ms": NOW_S * 1_000 + 3_600_000
+    }})
 }
 
 /// Returns the claims with one of them replaced.
@@ -264,7 +269,11 @@ fn what_is_for_another_or_for_another_time_is_refused() {
 #[test]
 fn other_headers_and_forms_are_refused() {
     let key = SigningKey::generate().unwrap();
-    let jwk = json!({"kty": "OKP", "crv": "Ed25519", "x": BASE64URL_NOPAD.encode(key.public().as_bytes())});
+    let jwk = json!({
+        "kty": "OKP",
+        "crv": "Ed25519",
+        "x": BASE64URL_NOPAD.encode(key.public().as_bytes())
+    });
     let sign = |header: Value| {
         let part = |value: &Value| BASE64URL_NOPAD.encode(value.to_string().as_bytes());
         let signed = format!("{}.{}", part(&header), part(&claims()));

@@ -22,8 +22,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => (0..3_u8, 0..9_i64, 1..9_i64, 1..6_u64, any::<bool>())
-            .prop_map(|(who, ahead, length, amount, hold)| Step::Reserve(who, ahead, length, amount, hold)),
-        2 => (0..9_u64, 1..6_u64, any::<bool>()).prop_map(|(id, amount, hold)| Step::Change(id, amount, hold)),
+            .prop_map(|(who, ahead, length, amount, hold)|
+                Step::Reserve(who, ahead, length, amount, hold)
+            ),
+        2 => (0..9_u64, 1..6_u64, any::<bool>())
+            .prop_map(|(id, amount, hold)| Step::Change(id, amount, hold)),
         4 => (0..9_u64, 0..6_u8).prop_map(|(id, what)| Step::Do(id, what)),
         1 => (0..12_u8).prop_map(Step::Map),
         2 => (0..40_i64).prop_map(Step::Wait),
@@ -84,7 +87,8 @@ proptest! {
                     let windows = [window, window.from_start(window.end)];
                     let count = if amount % 2 == 0 { 2 } else { 1 };
                     let at = |site: &str, place: usize| Place {
-                        address: ADDRESSES[place % ADDRESSES.len()].map(|text| text.parse().unwrap()),
+                        address: ADDRESSES[place % ADDRESSES.len()]
+                            .map(|text| text.parse().unwrap()),
                         ..super::place(site)
                     };
                     let (who, place) = (usize::from(who), usize::try_from(ahead).unwrap());
@@ -99,8 +103,16 @@ proptest! {
                     drop(kept.act(&askers[who], &command, now));
                 }
                 Step::Change(id, amount, hold) => {
-                    let change = ReservationChange { wish: Some(rate(amount * 1_000_000_000)), hold, ..Default::default() };
-                    drop(kept.act(&askers[1], &Command::Change { id: ReservationId(id), change }, now));
+                    let change = ReservationChange {
+                        wish: Some(rate(amount * 1_000_000_000)),
+                        hold,
+                        ..Default::default()
+                    };
+                    drop(kept.act(
+                        &askers[1],
+                        &Command::Change { id: ReservationId(id), change },
+                        now
+                    ));
                 }
                 Step::Do(id, what) => {
                     let id = ReservationId(id);
@@ -114,7 +126,9 @@ proptest! {
                     drop(kept.act(&askers[usize::from(what % 3)], &command, now));
                 }
                 Step::Map(gigabits) => {
-                    kept.desk.take_map(&map(f64::from(gigabits.max(1)) * 1e9), &mut kept.journal).unwrap();
+                    kept.desk
+                        .take_map(&map(f64::from(gigabits.max(1)) * 1e9), &mut kept.journal)
+                        .unwrap();
                 }
                 Step::Wait(minutes) => {
                     now += minutes * minute;

@@ -43,7 +43,12 @@ fn reserve(gigabits: u64, hour: i64) -> Command {
         address: None,
     };
     let window = Window::new(hour * HOUR, (hour + 1) * HOUR);
-    let request = json!({"from": "west", "to": "east", "end_ms": window.end, "wish": {"rate": {"rate_bps": gigabits * 1_000_000_000}}});
+    let request = json!({
+        "from": "west",
+        "to": "east",
+        "end_ms": window.end,
+        "wish": {"rate": {"rate_bps": gigabits * 1_000_000_000}}
+    });
     Command::Reserve {
         request: Box::new(serde_json::from_value(request).unwrap()),
         from: place("west"),
