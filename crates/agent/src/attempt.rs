@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn exit_codes_decide_whether_it_is_worth_another_attempt() {
+    fn exit_codes_decide_if_an_attempt_is_retried() {
         let report = |bytes: u64, resumed: u64| {
             Some(json!({"bytes": bytes, "resumed_bytes": resumed, "error": "the path is gone"}))
         };
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_it_says_is_kept_within_bounds() {
+    async fn output_is_kept_within_bounds() {
         let (progress, seen) = watch::channel(None);
         let lines = b"not json\n{\"event\":\"progress\",\"bytes\":7,\"later\":1}\n\
             {\"event\":\"report\",\"bytes\":9}\n";

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_receiver_is_a_url_of_the_web() {
+    fn receivers_are_http_or_https_urls() {
         for (url, host, port, target) in [
             (
                 "https://example.org/hook?a=1",
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_notice_is_sent_again_for_about_a_day() {
+    fn notice_is_retried_for_about_a_day() {
         let mut whole = 0;
         let mut attempts = 1;
         while let Next::Again(pause) = next(attempts, "id") {

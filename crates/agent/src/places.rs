@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_a_place_is_reported() {
+    fn invalid_places_are_refused() {
         for (name, root) in [
             ("store", "ana@dtn:"),
             ("a b", "lh://dtn/runs/"),

@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_host_origin_and_token_must_all_be_right() {
+    fn loopback_needs_the_right_host_origin_and_token() {
         let gate = gate();
         let host = ("host", b"127.0.0.1:7512".as_slice());
         let token = ("authorization", b"Bearer right".as_slice());
@@ -435,7 +435,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ticket_is_good_once_and_for_a_minute_and_its_cookie_for_no_other_site() {
+    fn ticket_is_valid_once_for_a_minute_and_one_site() {
         let gate = gate();
         let now = Instant::now();
         let ticket = gate.sessions.ticket(now).unwrap();
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_in_a_file_for_its_user_alone_and_in_no_log() {
+    fn token_is_private_and_never_logged() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("token");

@@ -303,7 +303,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_in_a_path_is_encoded() {
+    fn path_segments_are_percent_encoded() {
         assert_eq!(encoded("depot-1.example"), "depot-1.example");
         assert_eq!(encoded("lhk1:a/b c\u{e9}"), "lhk1%3Aa%2Fb%20c%C3%A9");
     }

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_waits_than_the_bound_and_what_is_broken_is_forgotten() {
+    fn spool_is_bounded_and_drops_broken_entries() {
         let dir = tempfile::tempdir().unwrap();
         let spool = Spool(dir.path().join("reports"));
         assert!(spool.waiting().is_empty());

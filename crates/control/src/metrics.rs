@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_values_that_were_measured() {
+    fn quantiles_are_measured_values() {
         assert_eq!(quantiles(&[]).count(), 0);
         let of = |values: &[f64]| {
             quantiles(values)

@@ -64,7 +64,7 @@ fn expressions(dashboard: &Value) -> Vec<String> {
 }
 
 #[test]
-fn it_asks_for_metrics_that_there_are() {
+fn dashboard_queries_existing_metrics() {
     let operating = root("docs/operating.md");
     let mut asked = BTreeSet::new();
     for expression in expressions(&dashboard()) {
@@ -84,7 +84,7 @@ fn it_asks_for_metrics_that_there_are() {
 }
 
 #[test]
-fn its_form_is_grafanas() {
+fn dashboard_has_grafanas_form() {
     let dashboard = dashboard();
     assert!(dashboard["schemaVersion"].as_u64().unwrap() >= 36);
     for field in ["title", "uid", "refresh"] {

@@ -138,7 +138,7 @@ async fn journal(store: &Store) -> Vec<(i64, Record)> {
     store.reservation_records(0, 100_000).await.unwrap()
 }
 
-async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
+async fn superseded_writer_appends_nothing(store: Store) {
     let mut desk = Desk::new().unwrap();
     let mut records = Vec::new();
     desk.take_map(&map(), &mut records).unwrap();
@@ -178,7 +178,7 @@ async fn a_writer_that_has_a_newer_one_beside_it_appends_nothing(store: Store) {
     assert_eq!(journal(&store).await.len(), 2);
 }
 
-async fn what_many_ask_at_once_is_decided_one_after_the_other(store: Store) {
+async fn concurrent_requests_are_decided_in_sequence(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -202,7 +202,7 @@ async fn what_many_ask_at_once_is_decided_one_after_the_other(store: Store) {
     assert_eq!(there(&again.book).await, before);
 }
 
-async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
+async fn idempotency_key_reserves_once(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -249,7 +249,7 @@ async fn the_same_key_reserves_once_whenever_it_comes(store: Store) {
     assert_eq!(there(&again.book).await.len(), 2);
 }
 
-async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) {
+async fn holds_expire_even_after_downtime(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let held = writing
@@ -284,7 +284,7 @@ async fn holds_time_out_in_the_journal_also_when_nobody_was_there(store: Store) 
 
 /// Counter-offers from the background search are granted by the book at the record that they name,
 /// whatever was decided meanwhile.
-async fn offers_are_good_at_the_record_that_they_name(store: Store) {
+async fn offers_are_valid_at_their_record(store: Store) {
     let time = Time::default();
     let writing = Writing::begin(&store, &time);
     let mut tasks = JoinSet::new();
@@ -339,7 +339,7 @@ async fn offers_are_good_at_the_record_that_they_name(store: Store) {
 
 /// Two controllers write to one store. Whichever is asked takes the lead, and no bandwidth is
 /// promised twice.
-async fn two_writers_promise_nothing_twice(store: Store) {
+async fn two_writers_never_overbook(store: Store) {
     let time = Time::default();
     let both = [Writing::begin(&store, &time), Writing::begin(&store, &time)];
     let mut tasks = JoinSet::new();
@@ -401,7 +401,7 @@ impl<F: Future<Output = ()>> Future for Killed<F> {
 /// The writer is dropped after one poll, after two, and so on, until all requests are answered.
 /// This covers every step, including the one between appending and answering. A repeated request
 /// with the same key then exists once.
-async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store) {
+async fn killed_writer_loses_and_repeats_nothing(store: Store) {
     let time = Time::default();
     let (mut all, mut broken) = (Vec::new(), 0);
     for polls in 1..MANY_POLLS {
@@ -458,13 +458,13 @@ async fn a_writer_that_is_killed_anywhere_loses_and_doubles_nothing(store: Store
 }
 
 on_both!(
-    a_writer_that_has_a_newer_one_beside_it_appends_nothing,
-    what_many_ask_at_once_is_decided_one_after_the_other,
-    offers_are_good_at_the_record_that_they_name,
-    the_same_key_reserves_once_whenever_it_comes,
-    holds_time_out_in_the_journal_also_when_nobody_was_there,
-    two_writers_promise_nothing_twice,
-    a_writer_that_is_killed_anywhere_loses_and_doubles_nothing,
+    superseded_writer_appends_nothing,
+    concurrent_requests_are_decided_in_sequence,
+    offers_are_valid_at_their_record,
+    idempotency_key_reserves_once,
+    holds_expire_even_after_downtime,
+    two_writers_never_overbook,
+    killed_writer_loses_and_repeats_nothing,
 );
 
 fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leadership>) -> Writing {
@@ -477,7 +477,7 @@ fn writing_led_by(store: &Store, time: &Time, leadership: watch::Receiver<Leader
 /// The holder of the lock has an epoch. When another controller holds the lock, the earlier one is
 /// refused, whatever it assumes, and takes no epoch.
 #[tokio::test]
-async fn whoever_has_the_lock_no_more_writes_nothing() {
+async fn former_lock_holder_writes_nothing() {
     let server = postgres::Postgres::start();
     server.create_database("leaders");
     let store = Store::postgres(&server.url_of("leaders")).await.unwrap();
@@ -553,7 +553,7 @@ async fn whoever_has_the_lock_no_more_writes_nothing() {
 /// If the file loses its last records, as if they were never committed, the rest is the book as it
 /// was. A missing or malformed record in the middle makes the journal invalid, which is reported.
 #[tokio::test]
-async fn a_journal_with_a_hole_is_reported_and_one_that_ends_early_is_not_one() {
+async fn journal_may_end_early_but_not_have_a_hole() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
     let time = Time::default();

@@ -105,7 +105,7 @@ async fn principals_have_roles_and_lose_them(store: Store) {
     assert_eq!(left[0].roles, ["client"]);
 }
 
-async fn roles_that_an_operator_made_are_beside_the_others(store: Store) {
+async fn custom_roles_coexist_with_builtin_ones(store: Store) {
     let right = |constraint| Right {
         resource: Resource::Measurements,
         permission: Permission::Read,
@@ -149,7 +149,7 @@ async fn roles_that_an_operator_made_are_beside_the_others(store: Store) {
     assert_eq!(store.roles().await.unwrap(), authority::builtin_roles());
 }
 
-async fn the_map_is_the_last_one_that_was_put_there(store: Store) {
+async fn latest_map_is_returned(store: Store) {
     assert_eq!(store.map().await.unwrap(), Map::default());
     let map = |name: &str| -> Map {
         let text = format!(r#"{{"sites": [{{"name": "{name}"}}]}}"#);
@@ -160,7 +160,7 @@ async fn the_map_is_the_last_one_that_was_put_there(store: Store) {
     assert_eq!(store.map().await.unwrap(), map("b"));
 }
 
-async fn a_registration_takes_the_place_of_the_one_before(store: Store) {
+async fn registration_replaces_the_previous_one(store: Store) {
     let registration = |sent_at: f64| {
         let text = format!(
             r#"{{"key": "{}", "name": "d", "addresses": [{{"endpoint": "d:7510"}}], "version": "1", "sent_at": {sent_at}, "valid_for_seconds": 90}}"#,
@@ -176,7 +176,7 @@ async fn a_registration_takes_the_place_of_the_one_before(store: Store) {
     assert!(store.registrations().await.unwrap().is_empty());
 }
 
-async fn measurements_come_back_as_they_came_each_once(store: Store) {
+async fn measurements_survive_a_round_trip_once(store: Store) {
     let mut writing = writing(&store);
     let mut with_conditions = measurement("a", 3, 1e9 / 3.0);
     with_conditions.conditions = Conditions {
@@ -214,7 +214,7 @@ async fn measurements_come_back_as_they_came_each_once(store: Store) {
     assert_eq!(writing.kept.recv().await.unwrap().measurements, batch);
 }
 
-async fn questions_for_measurements_are_answered_in_pages(store: Store) {
+async fn measurements_are_returned_in_pages(store: Store) {
     let writing = writing(&store);
     for from in ["a", "b"] {
         let batch: Vec<Measurement> = (0..10)
@@ -251,7 +251,7 @@ async fn questions_for_measurements_are_answered_in_pages(store: Store) {
     assert!(ask(&none, None).await.is_empty());
 }
 
-async fn a_request_that_is_sent_twice_is_answered_as_before(store: Store) {
+async fn repeated_request_gets_the_first_answer(store: Store) {
     let writing = writing(&store);
     let batch = [measurement("a", 1, 1.0)];
     let once = Once::of("r", "first", b"content");
@@ -274,7 +274,7 @@ async fn a_request_that_is_sent_twice_is_answered_as_before(store: Store) {
 
 /// Many concurrent batches, some of them equal: each measurement is stored once, and the answers
 /// add up.
-async fn what_many_bring_at_once_is_kept_once(store: Store) {
+async fn concurrent_batches_are_stored_once(store: Store) {
     let writing = writing(&store);
     let mut tasks = tokio::task::JoinSet::new();
     for task in 0..16_u64 {
@@ -299,7 +299,7 @@ async fn what_many_bring_at_once_is_kept_once(store: Store) {
     );
 }
 
-async fn old_measurements_become_summaries_and_go(store: Store) {
+async fn old_measurements_are_summarized_then_removed(store: Store) {
     let writing = writing(&store);
     let now = u64::try_from(system_now()).unwrap();
     // At the beginning of an hour, so that all values are in one span of each length.
@@ -426,19 +426,19 @@ async fn a_report_counts_once(store: Store) {
 
 on_both!(
     principals_have_roles_and_lose_them,
-    roles_that_an_operator_made_are_beside_the_others,
-    the_map_is_the_last_one_that_was_put_there,
-    a_registration_takes_the_place_of_the_one_before,
-    measurements_come_back_as_they_came_each_once,
-    questions_for_measurements_are_answered_in_pages,
-    a_request_that_is_sent_twice_is_answered_as_before,
-    what_many_bring_at_once_is_kept_once,
-    old_measurements_become_summaries_and_go,
+    custom_roles_coexist_with_builtin_ones,
+    latest_map_is_returned,
+    registration_replaces_the_previous_one,
+    measurements_survive_a_round_trip_once,
+    measurements_are_returned_in_pages,
+    repeated_request_gets_the_first_answer,
+    concurrent_batches_are_stored_once,
+    old_measurements_are_summarized_then_removed,
     a_report_counts_once,
 );
 
 #[tokio::test]
-async fn what_is_kept_is_there_when_the_file_is_opened_again() {
+async fn stored_data_survives_reopening() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("control.sqlite");
     let store = Store::sqlite(&file).await.unwrap();

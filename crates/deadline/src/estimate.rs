@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_blend_lies_between_what_is_announced_and_what_is_seen(
+        fn estimate_is_between_forecast_and_measurement(
             reported in 1e3..1e11_f64,
             seen in 0.0..1e11_f64,
             secs in 0..200_u64,
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_made_of_nothing() {
+    fn no_estimate_without_data() {
         let short = Measured {
             bps: 1e9,
             over: Duration::from_secs(1),

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reload_does_not_fill_the_bucket_again() {
+    async fn reload_does_not_refill_the_bucket() {
         let capped = policy(&[("a", "max_rate = \"80 Mbit/s\"")]);
         let live = Live::new(&capped);
         let session = enter(&live, &capped, "a").expect("a place");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_rate_holds_for_sessions_under_way() {
+    async fn new_rate_applies_to_current_sessions() {
         let policies = [
             policy(&[("a", "")]),
             policy(&[("a", "max_rate = \"80 Mbit/s\"")]),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_that_goes_away_is_counted_until_its_last_session_ends() {
+    fn removed_rule_is_counted_until_its_sessions_end() {
         let (one, none) = (policy(&[("a", "max_sessions = 1")]), policy(&[]));
         let live = Live::new(&one);
         let session = enter(&live, &one, "a").expect("a place");

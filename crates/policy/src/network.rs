@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_network_holds_the_addresses_that_share_its_prefix(
+        fn network_contains_addresses_with_its_prefix(
             address: u128,
             other: u128,
             prefix in 0u8..=128,
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_address_names_a_network() {
+    fn network_is_written_with_its_first_address() {
         for text in [
             "10.0.0.1/8",
             "10.0.0.0/33",

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn addresses_are_read_again_once_they_are_old() {
+    async fn outdated_addresses_are_read_again() {
         let reader = OwnAddressReader::new().expect("addresses");
         let first = reader.addresses();
         assert!(

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_does_not_lead_inside() {
+    fn names_do_not_grant_inside_addresses() {
         assert!(grants("*.example.org", "20.0.0.1", Some("dtn.example.org")));
         assert!(grants(
             "dtn.example.org",
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_looked_up_for_a_network_that_grants_nothing() {
+    fn no_look_up_for_networks_that_grant_nothing() {
         let name = Host::parse("dtn.example.org").expect("name");
         let might = |text: &str| pattern(text).might_grant(&name, &OwnAddresses::default());
         for text in [

@@ -89,7 +89,7 @@ fn admitted(policy: &Policy, principal: &PublicKey, destination: &str) -> Candid
 }
 
 #[test]
-fn who_is_listed_is_distinguished_from_who_is_anybody() {
+fn listed_keys_differ_from_wildcard_keys() {
     let text = format!(
         "[[allow]]\nprincipals = [\"*\"]\nto = [\"192.0.2.0/24\"]\n
         [[allow]]\nprincipals = [\"*\", \"{KEY}\"]\nto = [\"192.0.2.0/25\"]\n"
@@ -118,7 +118,7 @@ fn who_is_listed_is_distinguished_from_who_is_anybody() {
 }
 
 #[test]
-fn own_addresses_are_no_part_of_a_wide_network() {
+fn wide_network_excludes_own_addresses() {
     let policy =
         policy_of("to = [\"0.0.0.0/0\", \"20.0.0.5\"]\nnext_hops = [\"direct\", \"0.0.0.0/0\"]");
     let own: OwnAddresses = ["20.0.0.1", "20.0.0.5"]
@@ -222,7 +222,7 @@ fn resolved_addresses_are_checked_one_by_one() {
 }
 
 #[test]
-fn next_hops_are_direct_unless_said() {
+fn next_hops_default_to_direct() {
     let direct = policy_of("to = [\"dtn.example.org\"]");
     assert!(
         dialled(
@@ -329,7 +329,7 @@ fn let_off(
 }
 
 #[test]
-fn servers_are_for_offramps_and_destinations_for_depots() {
+fn servers_apply_to_offramps_destinations_to_depots() {
     let servers = server_policy("servers = [\"192.0.2.0/24\"]");
     assert!(servers.knows(&key(), Role::Offramp) && !servers.knows(&key(), Role::Depot));
     assert_eq!(
@@ -349,7 +349,7 @@ fn servers_are_for_offramps_and_destinations_for_depots() {
 }
 
 #[test]
-fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
+fn inside_server_needs_a_rule_that_names_it() {
     let own: OwnAddresses = ["20.0.0.1"]
         .iter()
         .map(|a| a.parse::<std::net::IpAddr>().expect("address"))
@@ -397,7 +397,7 @@ fn a_server_inside_is_reached_only_by_a_rule_that_names_it() {
 }
 
 #[test]
-fn a_rule_leads_one_way() {
+fn rule_is_for_depots_or_offramps() {
     for (rule, field) in [
         ("servers = [\"192.0.2.1\"]", "ports"),
         (
@@ -425,7 +425,7 @@ fn a_rule_leads_one_way() {
 proptest! {
     /// A look-up is requested only if it could grant something, and only candidates are granted.
     #[test]
-    fn what_is_granted_was_a_candidate(
+    fn grants_are_a_subset_of_candidates(
         to in proptest::sample::subsequence(
             vec![
                 "0.0.0.0/0", "::/0", "10.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "20.0.0.1",

@@ -15,7 +15,7 @@ fn request(sources: &[&str], destination: &str) -> JobRequest {
 }
 
 #[test]
-fn places_are_the_far_ends() {
+fn place_of_a_job_is_its_far_end() {
     for (sources, destination, place) in [
         (["/a"], "ana@dtn:/b", "ana@dtn"),
         (["lh://dtn:7511/a"], "/b", "dtn:7511"),
@@ -30,7 +30,7 @@ fn places_are_the_far_ends() {
 }
 
 #[test]
-fn what_cannot_be_a_job_is_reported() {
+fn invalid_job_requests_are_refused() {
     let good = || request(&["/a"], "/b");
     let reported = |request: JobRequest| request.check().unwrap_err();
     assert_eq!(reported(request(&[], "/b")), InvalidRequest::NoSources);
@@ -77,7 +77,7 @@ fn what_cannot_be_a_job_is_reported() {
 }
 
 #[test]
-fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
+fn split_job_needs_a_directory_and_an_agent() {
     let split = |sources: &[&str], destination: &str, parts| JobRequest {
         split: Some(parts),
         ..request(sources, destination)
@@ -108,7 +108,7 @@ fn what_is_split_goes_to_a_directory_and_passes_an_agent() {
 }
 
 #[test]
-fn what_parts_have_come_to_is_one_sum() {
+fn progress_of_parts_is_summed() {
     let part = |bytes, walk_complete| Progress {
         seconds: bytes as f64,
         bytes,
@@ -135,7 +135,7 @@ fn what_parts_have_come_to_is_one_sum() {
 }
 
 #[test]
-fn no_value_can_be_taken_for_a_flag() {
+fn values_cannot_be_taken_for_flags() {
     let mut request = request(&["--overwrite"], "/b");
     request.options.host_key = Some("--json".into());
     request.options.ssh_options = vec!["-v".into()];

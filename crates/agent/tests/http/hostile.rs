@@ -75,7 +75,7 @@ fn bent(mut body: Value, with: Value, which: usize) -> Value {
 }
 
 #[tokio::test]
-async fn whatever_is_sent_is_answered_as_described() {
+async fn hostile_requests_get_described_answers() {
     let bench = Bench::new().await;
     let asks = [
         (

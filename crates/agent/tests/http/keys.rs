@@ -77,7 +77,7 @@ fn copy() -> String {
 }
 
 #[tokio::test]
-async fn who_has_signed_is_answered_by_name() {
+async fn signed_requests_are_answered_by_name() {
     let keyed = Keyed::new().await;
     let (status, job) = keyed
         .answer(
@@ -98,7 +98,7 @@ async fn who_has_signed_is_answered_by_name() {
 }
 
 #[tokio::test]
-async fn everybody_else_is_refused_with_the_reason() {
+async fn other_callers_are_refused_with_the_reason() {
     let keyed = Keyed::new().await;
     let assert_refused = async |request, status: u16, word: &str| {
         let (found, problem) = keyed.answer(request).await;
@@ -179,7 +179,7 @@ async fn everybody_else_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn what_changes_is_sent_for_as_long_as_somebody_listens() {
+async fn events_are_streamed_until_the_listener_leaves() {
     let keyed = Keyed::new().await;
     let events = keyed
         .service
@@ -213,7 +213,7 @@ async fn what_changes_is_sent_for_as_long_as_somebody_listens() {
 
 /// Connections without TLS, and malformed requests, are closed.
 #[tokio::test]
-async fn what_is_none_of_it_is_let_go() {
+async fn connections_without_tls_or_http_are_closed() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let keyed = Keyed::new().await;
     let mut plain = TcpStream::connect(keyed.service.address).await.unwrap();
@@ -236,7 +236,7 @@ async fn what_is_none_of_it_is_let_go() {
 
 /// Listing a directory on another host connects and logs in there.
 #[tokio::test]
-async fn a_key_that_reads_has_nothing_connected_for_it() {
+async fn read_only_key_cannot_make_the_agent_connect() {
     let keyed = Keyed::new().await;
     let list = async |key: &SigningKey, at: &str| {
         let path = format!("/api/v1/files?at={at}");

@@ -21,7 +21,7 @@ async fn end_of_one_reported(store: &Store, url: &str) -> i64 {
     id
 }
 
-pub async fn an_end_is_sent_until_it_is_taken(store: Store) {
+pub async fn notice_is_sent_until_it_is_accepted(store: Store) {
     let take = async |room| store.take_notices(room, 2, 60_000).await.unwrap();
     // Jobs without an end or without a URL have no notice.
     let unreported = submit(&store, "ana", "dtn:/a").await;

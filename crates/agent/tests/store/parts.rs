@@ -39,7 +39,7 @@ async fn state(store: &Store, id: i64) -> JobState {
     store.job(id).await.unwrap().job.state
 }
 
-pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: Store) {
+pub async fn agents_share_parts_and_the_job_runs_last(store: Store) {
     let (id, parts) = submit_split(&store, 4).await;
     assert_eq!(state(&store, id).await, JobState::Split);
     // One job was submitted, so one is listed and counted.
@@ -137,7 +137,7 @@ pub async fn agents_share_the_parts_of_a_job_and_it_ends_by_its_own_run(store: S
     store.close().await;
 }
 
-pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
+pub async fn changes_of_a_split_job_apply_to_its_parts(store: Store) {
     let (id, parts) = submit_split(&store, 3).await;
     let refused = store.ask(parts[0], Event::Cancel).await.unwrap_err();
     assert!(matches!(refused, StoreError::IsPart { job, .. } if job == id));
@@ -202,7 +202,7 @@ pub async fn what_is_asked_of_a_job_is_asked_of_its_parts(store: Store) {
 
 /// Agents claim and end parts while a user pauses, resumes and retries. Nothing deadlocks, and each
 /// part is done once.
-pub async fn parts_bear_everything_at_once(store: Store) {
+pub async fn concurrent_changes_of_parts_are_consistent(store: Store) {
     let (id, parts) = submit_split(&store, 24).await;
     let work = async |agent: &str| {
         let mut done = Vec::new();

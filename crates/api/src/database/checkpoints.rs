@@ -118,8 +118,7 @@ mod tests {
     const WRITTEN: usize = 1 << 20;
 
     #[tokio::test]
-    async fn what_was_committed_gets_into_the_file_while_others_have_it_open_and_the_log_goes_at_the_end()
-     {
+    async fn log_is_checkpointed_in_use_and_removed_at_close() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("x.sqlite");
         let database = Database::sqlite(&file, &Migrator::DEFAULT).await.unwrap();

@@ -94,7 +94,7 @@ impl Bench {
 }
 
 #[test]
-fn a_listed_key_is_let_in_by_its_name() {
+fn listed_key_is_admitted_under_its_name() {
     let bench = Bench::new();
     assert_eq!(bench.answer(&bench.ask()), Ok("ana".into()));
     let get = Ask {
@@ -108,7 +108,7 @@ fn a_listed_key_is_let_in_by_its_name() {
 }
 
 #[test]
-fn what_is_not_signed_is_refused() {
+fn unsigned_requests_are_refused() {
     let bench = Bench::new();
     let unsigned = |parts: &mut Parts| parts.headers.retain_only("host");
     bench.refused(
@@ -136,7 +136,7 @@ impl RetainOnly for HeaderMap {
 }
 
 #[test]
-fn what_is_not_of_now_is_refused() {
+fn outdated_requests_are_refused() {
     let bench = Bench::new();
     for (signed_at, word) in [
         (NOW - 121, "ago"),
@@ -171,7 +171,7 @@ fn what_is_not_of_now_is_refused() {
 }
 
 #[test]
-fn what_was_here_before_is_refused_for_as_long_as_it_could_come_again() {
+fn replays_are_refused_while_they_are_possible() {
     let bench = Bench::new();
     let ask = bench.ask();
     let parts = bench.parts(&ask);
@@ -183,7 +183,7 @@ fn what_was_here_before_is_refused_for_as_long_as_it_could_come_again() {
 }
 
 #[test]
-fn another_body_than_the_signed_one_is_refused() {
+fn altered_body_is_refused() {
     let bench = Bench::new();
     let ask = bench.ask();
     let parts = bench.parts(&ask);
@@ -202,7 +202,7 @@ fn another_body_than_the_signed_one_is_refused() {
 }
 
 #[test]
-fn a_key_that_is_not_listed_is_refused_and_so_is_one_that_is_no_more() {
+fn unlisted_and_removed_keys_are_refused() {
     let bench = Bench::new();
     let stranger = SigningKey::generate().unwrap();
     bench.refused(
@@ -221,7 +221,7 @@ fn a_key_that_is_not_listed_is_refused_and_so_is_one_that_is_no_more() {
 }
 
 #[test]
-fn what_is_meant_for_another_service_is_refused() {
+fn requests_for_another_service_are_refused() {
     let bench = Bench::new();
     for host in [
         "dtn.example",
@@ -253,7 +253,7 @@ fn what_is_meant_for_another_service_is_refused() {
 }
 
 #[test]
-fn a_key_that_may_read_changes_nothing() {
+fn read_only_key_changes_nothing() {
     let bench = Bench::new();
     for method in ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "BREW"] {
         bench.refused(
@@ -269,7 +269,7 @@ fn a_key_that_may_read_changes_nothing() {
 }
 
 #[test]
-fn what_changes_what_is_done_must_be_covered() {
+fn signature_must_cover_all_that_has_an_effect() {
     let bench = Bench::new();
     let named = |parts: &mut Parts| {
         _ = parts
@@ -304,7 +304,7 @@ fn what_changes_what_is_done_must_be_covered() {
 }
 
 #[test]
-fn no_token_cookie_or_page_lets_anybody_in() {
+fn tokens_cookies_and_pages_admit_nobody() {
     let bench = Bench::new();
     for (name, value) in [
         ("authorization", "Bearer x"),
@@ -324,7 +324,7 @@ fn no_token_cookie_or_page_lets_anybody_in() {
 }
 
 #[test]
-fn a_key_that_asks_too_often_is_refused_and_the_others_are_not() {
+fn rate_limit_applies_per_key() {
     let bench = Bench::new();
     *bench.gate.seen.lock().unwrap() = ReplayMemory::with_entries(18);
     let get = |key| Ask {

@@ -42,7 +42,7 @@ fn verified(parts: &Parts) -> Result<Presented, SignatureError> {
 /// RFC 9421, appendix B.2.6. Ed25519 is deterministic, so signing and verifying can both be
 /// compared.
 #[test]
-fn the_example_of_the_rfc_is_signed_and_verified() {
+fn rfc_example_is_signed_and_verified() {
     let public = BASE64
         .decode(b"JrQLj5P/89iXES9+vFgrIy29clF9CC/oPPsw3c5D0bs=")
         .unwrap();
@@ -91,7 +91,7 @@ fn the_example_of_the_rfc_is_signed_and_verified() {
 
 /// RFC 9421, sections 2.2.1 to 2.2.7, and 2.1.
 #[test]
-fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
+fn components_are_derived_as_in_the_rfc() {
     let parts = request(
         "POST",
         "/path?param=value&foo=bar",
@@ -147,7 +147,7 @@ fn parts_of_a_request_are_reported_as_the_rfc_has_them() {
 }
 
 #[test]
-fn whatever_is_changed_shows() {
+fn any_modification_invalidates_the_signature() {
     let body = br#"{"hello": "world"}"#;
     let whole = || {
         request(
@@ -218,7 +218,7 @@ fn whatever_is_changed_shows() {
 
 /// Another implementation verifies what is signed here.
 #[test]
-fn another_implementation_says_the_same() {
+fn another_implementation_verifies_signatures() {
     let mut parts = request(
         "POST",
         "/api/v1/jobs?state=failed",
@@ -263,7 +263,7 @@ fn another_implementation_says_the_same() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported() {
+fn malformed_signatures_are_refused() {
     let good = "a=(\"@method\");created=1;expires=2;nonce=\"n\";keyid=\"KEY\";tag=\"longhaul-api\"";
     let key = SigningKey::generate().unwrap().public().to_string();
     let good = good.replace("KEY", &key);
@@ -312,7 +312,7 @@ fn what_cannot_be_read_is_reported() {
 proptest! {
     /// No content of a field causes a panic, and unsigned requests are refused.
     #[test]
-    fn no_field_is_a_fault(
+    fn no_field_causes_a_panic(
         input in "[ -~]{0,80}",
         signature in "[ -~]{0,40}",
         digest in "[ -~]{0,40}",
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_signed_is_verified(
+    fn signed_requests_verify(
         path in "/[a-zA-Z0-9%._~/-]{0,30}",
         query in prop::option::of("[a-z0-9=&%+]{0,20}"),
         host in "[a-zA-Z0-9.-]{1,20}(:[1-9][0-9]{0,3})?",

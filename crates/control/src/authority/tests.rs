@@ -40,7 +40,7 @@ fn subject() -> impl Strategy<Value = Subject> {
 
 proptest! {
     #[test]
-    fn more_rights_never_take_anything_away(
+    fn additional_rights_never_forbid(
         few in rights(),
         more in rights(),
         resource in resource(),
@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_allowed_is_allowed_by_one_right_of_that_very_resource_and_permission(
+    fn one_matching_right_decides(
         rights in rights(), resource in resource(), permission in permission(), subject in subject()
     ) {
         let alone = |right: &Right| {
@@ -83,7 +83,7 @@ fn of(role: &str) -> Vec<Right> {
 }
 
 #[test]
-fn the_builtin_roles_allow_what_the_page_says() {
+fn builtin_roles_match_their_documentation() {
     let may = |role, resource, permission, subject: &Subject| {
         decide("x", &of(role), resource, permission, subject).is_ok()
     };
@@ -123,7 +123,7 @@ fn the_builtin_roles_allow_what_the_page_says() {
 }
 
 #[test]
-fn a_refusal_says_what_would_be_allowed() {
+fn refusal_names_what_would_be_allowed() {
     let reported = |rights: &[Right], resource| {
         decide("ana", rights, resource, Permission::Write, &Subject::all())
             .unwrap_err()
@@ -151,7 +151,7 @@ fn a_refusal_says_what_would_be_allowed() {
 }
 
 #[test]
-fn each_right_that_covers_a_reservation_has_its_own_limits() {
+fn each_covering_right_has_its_own_limits() {
     let right = |permission, constraint, rate_bps| Right {
         resource: Resource::Reservations,
         permission,

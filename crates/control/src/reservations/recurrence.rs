@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn hours_are_those_of_the_time_zone() {
+    fn rule_hours_follow_the_time_zone() {
         assert_eq!(
             of("FREQ=DAILY;COUNT=4", None),
             Ok(vec![0, DAY, 2 * DAY, 3 * DAY])
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rule_or_has_no_end_is_refused() {
+    fn malformed_and_endless_rules_are_refused() {
         assert_eq!(of("FREQ=HOURLY", None), Err(RuleFault::Endless));
         assert_eq!(of("FREQ=DAILY;COUNT=367", None), Err(RuleFault::Endless));
         assert_eq!(

@@ -81,7 +81,7 @@ fn mesh() -> Weather {
 }
 
 #[test]
-fn of_nothing_nothing_is_promised_and_the_route_is_direct() {
+fn unknown_paths_are_direct_without_a_promise() {
     let mut weather = Weather::default();
     let answer = ask(&mut weather, 1 << 30);
     assert_eq!(answer.routes.len(), 1);
@@ -93,7 +93,7 @@ fn of_nothing_nothing_is_promised_and_the_route_is_direct() {
 }
 
 #[test]
-fn a_route_is_left_where_it_failed_and_the_current_one_is_kept() {
+fn failed_route_is_left_and_current_one_kept() {
     let mut weather = mesh();
     let first = ask(&mut weather, 10 << 30);
     assert!(
@@ -128,7 +128,7 @@ fn a_route_is_left_where_it_failed_and_the_current_one_is_kept() {
 }
 
 #[test]
-fn what_a_flow_was_held_back_by_is_a_lower_bound() {
+fn limited_flow_gives_a_lower_bound() {
     let of = |limit| {
         bound(&Measurement {
             conditions: Conditions {
@@ -145,7 +145,7 @@ fn what_a_flow_was_held_back_by_is_a_lower_bound() {
 }
 
 #[test]
-fn a_reporter_has_so_many_series_and_no_more() {
+fn series_per_reporter_are_bounded() {
     let mut weather = Weather::default();
     for path in 0..MAX_SERIES_OF_REPORTER + 10 {
         weather.take(
@@ -165,7 +165,7 @@ fn a_reporter_has_so_many_series_and_no_more() {
 
 /// For hosts beside depots, only the path between the sites and the direct route must be measured.
 #[test]
-fn within_a_site_hops_are_assumed_until_they_are_measured() {
+fn hops_in_a_site_are_assumed_until_measured() {
     let key = |number| longhaul_proto::PublicKey::from_bytes([number; 32]);
     let text = format!(
         r#"{{"sites": [{{"name": "w"}}, {{"name": "e"}}],
@@ -203,7 +203,7 @@ fn within_a_site_hops_are_assumed_until_they_are_measured() {
 
 /// A depot's reports about its own hops change no route that does not pass it.
 #[test]
-fn a_liar_shifts_nothing_between_others() {
+fn liar_changes_no_routes_of_others() {
     let mut weather = mesh();
     let before = ask(&mut weather, 10 << 30);
     for (from, to) in [("x", "a"), ("x", "b"), ("a", "x"), ("m", "x")] {
@@ -214,7 +214,7 @@ fn a_liar_shifts_nothing_between_others() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_answered(
+    fn any_question_is_answered(
         values in proptest::collection::vec(
             (0_usize..4, 0_usize..4, 0_usize..4, any::<u64>(), any::<f64>()),
             0..60
@@ -238,7 +238,7 @@ proptest! {
 }
 
 #[test]
-fn one_key_reports_one_end_of_a_hop_whatever_its_name() {
+fn key_reports_one_end_of_a_hop_only() {
     let mut weather = with_depot("m");
     let said = |weather: &mut Weather, key: &str, end: &str, rate: f64| {
         for step in 0..60 {

@@ -42,7 +42,7 @@ fn run(rate: f64) -> String {
 }
 
 #[tokio::test]
-async fn what_pscheduler_sends_is_kept_and_reported_as_it_came() {
+async fn pscheduler_runs_survive_a_round_trip() {
     let bench = Bench::new().await;
     let map = json!({
         "sites": [{"name": "east"}],

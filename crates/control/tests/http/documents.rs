@@ -69,7 +69,7 @@ async fn bring(bench: &Bench, key: &SigningKey, kind: &str, text: &str) -> (u16,
 }
 
 #[tokio::test]
-async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
+async fn signer_reserves_once_and_document_is_kept() {
     let bench = bench().await;
     let (ana, ben) = (
         bench.principal("reserver", "ana").await,
@@ -129,7 +129,7 @@ async fn it_is_reserved_for_whoever_signed_it_once_and_the_document_is_kept() {
 }
 
 #[tokio::test]
-async fn what_does_not_hold_reserves_nothing() {
+async fn invalid_documents_reserve_nothing() {
     let bench = bench().await;
     let (ana, ben) = (
         bench.principal("reserver", "ana").await,

@@ -16,7 +16,7 @@ use bench::{Bench, now_ms};
 use serde_json::{Value, json};
 
 #[tokio::test]
-async fn anybody_learns_whether_it_is_there_and_can_work() {
+async fn health_and_readiness_are_public() {
     let bench = Bench::new().await;
     let plain = |path| bench.send(bench.service.request("GET", path, ""));
     assert_eq!(plain("/healthz").await, (200, json!({"status": "ok"})));
@@ -32,7 +32,7 @@ async fn anybody_learns_whether_it_is_there_and_can_work() {
 }
 
 #[tokio::test]
-async fn it_describes_itself_with_how_requests_are_signed() {
+async fn description_includes_request_signatures() {
     let bench = Bench::new().await;
     let (_, described) = bench.local("GET", "/api/v1/openapi.json", "").await;
     assert!(described["openapi"].as_str().unwrap().starts_with("3.1"));
@@ -79,7 +79,7 @@ async fn it_describes_itself_with_how_requests_are_signed() {
 }
 
 #[tokio::test]
-async fn who_is_granted_a_role_may_ask_from_then_on_and_no_longer_than_that() {
+async fn role_admits_a_key_until_it_is_revoked() {
     let bench = Bench::new().await;
     let reader = bench.principal("reader", "grafana").await;
     assert_eq!(bench.ask(&reader, "GET", "/api/v1/map", "").await.0, 200);
@@ -93,7 +93,7 @@ async fn who_is_granted_a_role_may_ask_from_then_on_and_no_longer_than_that() {
 }
 
 #[tokio::test]
-async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
+async fn remote_operator_has_all_rights() {
     let bench = Bench::new().await;
     let operator = bench.principal("operator", "ana").await;
     let role = json!({"rights": [{"resource": "map", "permission": "read", "constraint": "any"}]})
@@ -138,7 +138,7 @@ async fn an_operator_elsewhere_may_do_what_the_one_here_may() {
 /// Acknowledged measurements are stored when the service ends, and then nothing is accepted any
 /// more.
 #[tokio::test]
-async fn what_is_under_way_is_finished_when_it_ends() {
+async fn pending_writes_finish_at_shutdown() {
     let bench = Bench::new().await;
     let batch = json!({
         "measurements": [{
@@ -164,7 +164,7 @@ async fn what_is_under_way_is_finished_when_it_ends() {
 }
 
 #[tokio::test]
-async fn metrics_have_what_is_counted_and_no_names() {
+async fn metrics_have_counters_and_no_names() {
     let bench = Bench::new().await;
     let batch = json!({
         "measurements": [{

@@ -32,7 +32,7 @@ fn registration(key: &SigningKey, name: &str, age: u64, valid_for: f64) -> Strin
 }
 
 #[tokio::test]
-async fn a_map_is_shown_as_it_was_put_there() {
+async fn map_survives_a_round_trip() {
     let bench = Bench::new().await;
     let (status, changed) = bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -58,7 +58,7 @@ async fn a_map_is_shown_as_it_was_put_there() {
 }
 
 #[tokio::test]
-async fn a_map_that_is_none_changes_nothing() {
+async fn invalid_map_changes_nothing() {
     let bench = Bench::new().await;
     bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -76,7 +76,7 @@ async fn a_map_that_is_none_changes_nothing() {
 }
 
 #[tokio::test]
-async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
+async fn registered_depot_expires_and_returns() {
     let bench = Bench::new().await;
     bench
         .local("PUT", "/api/v1/map", &sites().to_string())
@@ -124,7 +124,7 @@ async fn a_depot_registers_becomes_stale_by_itself_and_comes_back() {
 }
 
 #[tokio::test]
-async fn routes_toml_is_for_whoever_asks() {
+async fn routes_toml_is_made_for_the_caller() {
     let bench = Bench::new().await;
     bench
         .local("PUT", "/api/v1/map", &sites().to_string())

@@ -31,7 +31,7 @@ fn measured(from: &str, to: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_is_not_signed_is_refused() {
+async fn unsigned_requests_are_refused() {
     let bench = Bench::new().await;
     for (method, path) in [
         ("GET", "/api/v1/map"),
@@ -50,7 +50,7 @@ async fn what_is_not_signed_is_refused() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_granted_nothing_is_refused() {
+async fn key_without_roles_is_refused() {
     let bench = Bench::new().await;
     let stranger = SigningKey::generate().unwrap();
     assert_refused(
@@ -61,7 +61,7 @@ async fn a_key_that_was_granted_nothing_is_refused() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_here_before_is_refused() {
+async fn replayed_request_is_refused() {
     let bench = Bench::new().await;
     let reader = bench.principal("reader", "r").await;
     let request = bench.service.signed(&reader, "GET", "/api/v1/map", "");
@@ -70,7 +70,7 @@ async fn a_request_that_was_here_before_is_refused() {
 }
 
 #[tokio::test]
-async fn an_expired_request_is_refused_and_one_of_before_the_start() {
+async fn expired_and_earlier_requests_are_refused() {
     let bench = Bench::new().await;
     let reader = bench.principal("reader", "r").await;
     let at = |at| {
@@ -88,7 +88,7 @@ async fn an_expired_request_is_refused_and_one_of_before_the_start() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_changed_on_the_way_is_refused() {
+async fn altered_request_is_refused() {
     let bench = Bench::new().await;
     let operator = bench.principal("operator", "o").await;
     let request = || bench.service.request("PUT", "/api/v1/map", "{}");
@@ -127,7 +127,7 @@ async fn a_request_that_was_changed_on_the_way_is_refused() {
 }
 
 #[tokio::test]
-async fn what_a_role_does_not_allow_is_refused() {
+async fn actions_outside_a_role_are_refused() {
     let bench = Bench::new().await;
     let keys = [
         ("reader", bench.principal("reader", "r").await),
@@ -173,7 +173,7 @@ async fn what_a_role_does_not_allow_is_refused() {
 /// A depot may report hops that it is an end of, a client paths that it is an end of. So a liar
 /// changes nothing between others.
 #[tokio::test]
-async fn nobody_measures_paths_between_others() {
+async fn paths_of_others_cannot_be_reported() {
     let bench = Bench::new().await;
     let (client, other) = (
         bench.principal("client", "c").await,
@@ -266,7 +266,7 @@ async fn nobody_measures_paths_between_others() {
 }
 
 #[tokio::test]
-async fn nobody_registers_another_depot() {
+async fn other_depots_cannot_be_registered() {
     let bench = Bench::new().await;
     let (depot, other) = (
         bench.principal("depot", "d").await,
@@ -309,7 +309,7 @@ async fn nobody_registers_another_depot() {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_reported_and_not_kept() {
+async fn invalid_measurements_are_refused() {
     let bench = Bench::new().await;
     let with = |change: &dyn Fn(&mut Value)| {
         let mut batch: Value = serde_json::from_str(&measured("a", "b")).unwrap();

@@ -47,7 +47,7 @@ async fn reserve(bench: &Bench, key: &SigningKey, request: &Value) -> (u16, Valu
 }
 
 #[tokio::test]
-async fn a_reservation_is_asked_for_shown_changed_and_cancelled() {
+async fn reservation_is_made_shown_changed_and_cancelled() {
     let bench = bench().await;
     let ana = bench.principal("reserver", "ana").await;
     let (status, answer) = reserve(&bench, &ana, &request(2_000_000_000)).await;
@@ -168,7 +168,7 @@ async fn a_refusal_has_the_proof_and_offers_that_are_granted() {
 }
 
 #[tokio::test]
-async fn what_recurs_is_granted_as_a_whole_and_what_is_held_is_committed() {
+async fn recurring_request_is_granted_and_committed() {
     let bench = bench().await;
     let mut weekly = request(1_000_000_000);
     weekly["recurrence"] = json!({"rule": "FREQ=WEEKLY;COUNT=3", "time_zone": "Europe/Zurich"});
@@ -202,7 +202,7 @@ async fn what_recurs_is_granted_as_a_whole_and_what_is_held_is_committed() {
 }
 
 #[tokio::test]
-async fn a_request_with_a_key_reserves_once_and_is_there_after_a_restart() {
+async fn idempotent_reservation_survives_a_restart() {
     let bench = bench().await;
     let ana = bench.principal("reserver", "ana").await;
     let body = request(1_000_000_000).to_string();
@@ -224,7 +224,7 @@ async fn a_request_with_a_key_reserves_once_and_is_there_after_a_restart() {
 }
 
 #[tokio::test]
-async fn who_may_not_and_what_can_not_be_is_reported() {
+async fn forbidden_and_invalid_requests_are_refused() {
     let bench = bench().await;
     let client = bench.principal("client", "c").await;
     let (status, problem) = reserve(&bench, &client, &request(1)).await;
@@ -299,7 +299,7 @@ async fn who_may_not_and_what_can_not_be_is_reported() {
 }
 
 #[tokio::test]
-async fn who_reserved_is_given_grants_for_the_depots_on_its_paths() {
+async fn owner_gets_grants_for_depots_on_its_paths() {
     let bench = Bench::new().await;
     let depot = SigningKey::generate().unwrap().public();
     let mut map = map();

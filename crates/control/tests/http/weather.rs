@@ -115,7 +115,7 @@ fn used(answer: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_is_measured_is_forecast() {
+async fn measurements_are_forecast() {
     let mesh = mesh().await;
     let path = "/api/v1/forecasts?from=laptop&to=mid&quantity=rate";
     let (_, page) = mesh.bench.ask(&mesh.client, "GET", path, "").await;
@@ -153,7 +153,7 @@ async fn what_is_measured_is_forecast() {
 }
 
 #[tokio::test]
-async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
+async fn large_transfer_uses_depots_small_goes_direct() {
     let mesh = mesh().await;
     let ask = async |question: Value| {
         let (status, answer) = mesh
@@ -204,7 +204,7 @@ async fn a_large_transfer_goes_where_it_is_quicker_and_a_small_one_directly() {
 }
 
 #[tokio::test]
-async fn nothing_goes_by_a_depot_that_is_gone() {
+async fn lost_depot_is_not_used() {
     let mesh = mesh().await;
     let path = format!("/api/v1/depots/{}", mesh.depot.public());
     assert_eq!(
@@ -220,7 +220,7 @@ async fn nothing_goes_by_a_depot_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_table_has_routes_by_size_to_keep() {
+async fn route_table_has_routes_by_size() {
     let mesh = mesh().await;
     let (status, table) = mesh
         .bench
@@ -256,7 +256,7 @@ async fn a_table_has_routes_by_size_to_keep() {
 }
 
 #[tokio::test]
-async fn promises_are_kept_score_of() {
+async fn promises_are_scored() {
     let mesh = mesh().await;
     let report = |id: &str, seconds: f64| {
         json!({"id": id, "to": "store", "bytes": 1 << 30, "began_ms": now_ms(),
@@ -314,7 +314,7 @@ async fn promises_are_kept_score_of() {
 
 /// Both ends of a hop report, so an end that exaggerates gains nothing.
 #[tokio::test]
-async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
+async fn exaggerating_depot_gains_nothing() {
     let mesh = mesh().await;
     let question = json!({"to": "store", "bytes": 10_u64 << 30}).to_string();
     let best = async || {
@@ -354,7 +354,7 @@ async fn a_depot_that_boasts_is_believed_no_more_than_the_other_end() {
 }
 
 #[tokio::test]
-async fn depots_are_asked_to_measure_unless_the_path_carries_traffic() {
+async fn depots_measure_unless_the_path_is_in_use() {
     let bench = Bench::new().await;
     let mut depots = Vec::new();
     for name in ["a", "b"] {

@@ -55,7 +55,7 @@ const BITS: f64 = 8.0;
 const HOUR_BYTES: u64 = 45_000_000_000;
 
 #[test]
-fn what_best_effort_carries_is_left_to_it() {
+fn nothing_is_reserved_if_best_effort_suffices() {
     let mut planner = auto(BEGUN + HOUR_MS);
     assert_eq!(
         planner.on(BEGUN, look(HOUR_BYTES / 2, rates(100.0 * MBIT))),
@@ -66,7 +66,7 @@ fn what_best_effort_carries_is_left_to_it() {
 }
 
 #[test]
-fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
+fn shortfall_is_held_committed_and_returned() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let [Action::Reserve(ask @ Ask::Volume { bytes, by })] = actions[..] else {
@@ -94,7 +94,7 @@ fn what_it_is_not_sure_to_carry_is_held_committed_and_returned_at_the_end() {
 }
 
 #[test]
-fn what_is_held_for_a_copy_that_is_over_is_given_back() {
+fn hold_of_a_finished_copy_is_aborted() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let [Action::Reserve(ask)] = actions[..] else {
@@ -111,7 +111,7 @@ fn what_is_held_for_a_copy_that_is_over_is_given_back() {
 }
 
 #[test]
-fn a_refusal_is_reported_with_what_could_be_had() {
+fn refusal_is_reported_with_counter_offers() {
     let mut planner = auto(BEGUN + HOUR_MS);
     planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let refusal = Refusal {
@@ -129,7 +129,7 @@ fn a_refusal_is_reported_with_what_could_be_had() {
 }
 
 #[test]
-fn a_smaller_volume_is_taken_where_the_rest_goes_by_best_effort() {
+fn smaller_volume_is_accepted_if_it_suffices() {
     let mut planner = auto(BEGUN + HOUR_MS);
     planner.on(BEGUN, look(HOUR_BYTES, rates(100.0 * MBIT)));
     let refusal = Refusal {
@@ -144,7 +144,7 @@ fn a_smaller_volume_is_taken_where_the_rest_goes_by_best_effort() {
 }
 
 #[test]
-fn a_path_that_fails_leads_to_a_change_and_a_copy_that_needs_none_returns_it() {
+fn failed_path_changes_spare_bandwidth_is_returned() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     let [Action::Reserve(ask)] = actions[..] else {
@@ -188,7 +188,7 @@ fn a_path_that_fails_leads_to_a_change_and_a_copy_that_needs_none_returns_it() {
 }
 
 #[test]
-fn what_is_lost_is_reserved_anew() {
+fn lost_reservation_is_requested_again() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
     let actions = planner.on(BEGUN, two_hours());
@@ -211,7 +211,7 @@ fn what_is_lost_is_reserved_anew() {
 }
 
 #[test]
-fn what_is_unlikely_may_be_missed_and_what_is_beyond_p90_cannot_be_met() {
+fn unlikely_deadline_warns_beyond_p90_is_missed() {
     for (bytes, said) in [
         (HOUR_BYTES * 9 / 10, None),
         (HOUR_BYTES * 11 / 10, Some(false)),
@@ -229,7 +229,7 @@ fn what_is_unlikely_may_be_missed_and_what_is_beyond_p90_cannot_be_met() {
 }
 
 #[test]
-fn what_may_be_missed_is_reported_again_when_it_cannot_be_met() {
+fn second_warning_when_the_deadline_is_missed() {
     let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
     let mut said = Vec::new();
     // As the forecast falls, the deadline first becomes unlikely, then impossible.
@@ -249,7 +249,7 @@ fn what_may_be_missed_is_reported_again_when_it_cannot_be_met() {
 }
 
 #[test]
-fn never_asks_for_nothing_and_reports_what_is_missed() {
+fn mode_never_requests_nothing_but_reports() {
     let mut planner = Planner::new(BEGUN, Some(BEGUN + HOUR_MS), Mode::Never);
     let actions = planner.on(BEGUN, look(2 * HOUR_BYTES, rates(100.0 * MBIT)));
     assert!(
@@ -263,7 +263,7 @@ fn never_asks_for_nothing_and_reports_what_is_missed() {
 }
 
 #[test]
-fn a_controller_that_lets_nobody_reserve_is_asked_once() {
+fn forbidding_controller_is_asked_once() {
     let mut planner = auto(BEGUN + HOUR_MS);
     let two_hours = || look(2 * HOUR_BYTES, rates(100.0 * MBIT));
     assert!(matches!(
@@ -283,7 +283,7 @@ fn a_controller_that_lets_nobody_reserve_is_asked_once() {
 }
 
 #[test]
-fn a_rate_is_reserved_for_as_long_as_the_copy_is_expected_to_take_and_longer_if_it_does() {
+fn fixed_rate_is_reserved_and_extended() {
     let bps = 100.0 * MBIT;
     let mut planner = Planner::new(BEGUN, None, Mode::Rate(bps));
     let actions = planner.on(BEGUN, look(HOUR_BYTES, None));
@@ -542,7 +542,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn whatever_happens_requests_are_few_and_nothing_is_left(
+    fn requests_are_bounded_and_all_is_returned(
         seconds in prop::collection::vec(second(), 20..600),
         total in 1..40_000_000_000_u64,
         minutes in 1..30_u64,
@@ -570,7 +570,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_is_asked_where_best_effort_does_even_at_its_worst(
+    fn sufficient_worst_case_requests_nothing(
         rate in 10.0..500.0_f64, part in 0.01..0.7_f64, minutes in 1..20_u64,
     ) {
         let deadline = BEGUN + minutes * 60_000;
@@ -583,7 +583,7 @@ proptest! {
     }
 
     #[test]
-    fn a_controller_that_has_room_has_the_deadline_met(
+    fn deadline_is_met_if_bandwidth_is_available(
         rate in 1.0..100.0_f64,
         times in 1.5..50.0_f64,
         long in 30..1200_u64,
@@ -603,7 +603,7 @@ proptest! {
     }
 
     #[test]
-    fn what_best_effort_loses_to_what_is_reserved_is_reserved_as_well(
+    fn best_effort_lost_to_reservations_is_reserved(
         part in 0.05..0.5_f64,
         wanted in 0.6..0.85_f64,
         minutes in 3..20_u64,
@@ -624,7 +624,7 @@ proptest! {
     }
 
     #[test]
-    fn never_means_never(
+    fn mode_never_reserves_nothing(
         seconds in prop::collection::vec(second(), 20..200),
         total in 1..40_000_000_000_u64,
     ) {
@@ -633,7 +633,7 @@ proptest! {
     }
 
     #[test]
-    fn a_clock_that_is_set_back_and_numbers_of_any_size_are_borne(
+    fn clock_steps_and_any_numbers_are_tolerated(
         looks in prop::collection::vec(
             (any::<u64>(), any::<u64>(), any::<f64>(), any::<bool>()),
             1..50

@@ -9,7 +9,7 @@ use super::*;
 const KEY: &str = "lhk1:aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 
 #[test]
-fn who_may_measure_is_named_key_by_key() {
+fn probers_are_listed_by_key() {
     let key = KEY.parse().unwrap();
     let parse =
         |text: &str| Policy::parse(text, Path::new("p.toml")).map_err(|error| error.to_string());
@@ -133,7 +133,7 @@ fn rates_have_units() {
 }
 
 #[test]
-fn no_two_rules_have_the_same_name() {
+fn rule_names_are_unique() {
     let rule = |name: &str| format!("[[allow]]\n{name}\nprincipals = [\"*\"]\nto = [\"*\"]\n");
     for (names, expected) in [
         (
@@ -253,7 +253,7 @@ fn any_values() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn any_text_is_a_policy_or_one_line_of_error(
+    fn any_text_is_a_policy_or_a_one_line_error(
         text in prop_oneof![near_policy(), any_values(), any::<String>()],
         file in any::<String>(),
     ) {

@@ -130,7 +130,7 @@ mod tests {
     proptest! {
         /// Admissions and counts match a plain list of sessions.
         #[test]
-        fn no_reload_loses_a_count_or_lets_too_many_enter(
+        fn reloads_keep_counts_and_maximums(
             first in rules(),
             steps in vec(step(), 0..60),
         ) {

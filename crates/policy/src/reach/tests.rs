@@ -26,7 +26,7 @@ fn reach(address: &str) -> Reach {
 }
 
 #[test]
-fn each_range_that_is_not_for_the_whole_world_from_end_to_end() {
+fn special_ranges_are_classified_from_end_to_end() {
     for (range, first, last) in [
         ("RFC 1918", "10.0.0.0", "10.255.255.255"),
         ("RFC 1918", "172.16.0.0", "172.31.255.255"),
@@ -118,7 +118,7 @@ fn each_range_that_is_not_for_the_whole_world_from_end_to_end() {
 }
 
 #[test]
-fn what_lies_beside_those_ranges_is_for_the_whole_world() {
+fn addresses_beside_special_ranges_are_global() {
     for address in [
         "9.255.255.255",
         "11.0.0.0",
@@ -165,7 +165,7 @@ fn what_lies_beside_those_ranges_is_for_the_whole_world() {
 }
 
 #[test]
-fn what_is_no_destination_is_reached_by_nothing() {
+fn non_destinations_are_never_granted() {
     for address in [
         "0.0.0.0",
         "0.255.255.255",
@@ -206,7 +206,7 @@ fn what_is_no_destination_is_reached_by_nothing() {
 }
 
 #[test]
-fn loopback_and_link_must_be_named_as_such() {
+fn loopback_and_link_need_a_network_of_their_own() {
     for (wide, narrow, address) in [
         ("0.0.0.0/0", "127.0.0.0/8", "127.0.0.1"),
         ("0.0.0.0/0", "127.0.0.1", "::ffff:127.0.0.1"),
@@ -240,7 +240,7 @@ fn loopback_and_link_must_be_named_as_such() {
 }
 
 #[test]
-fn own_addresses_must_be_named_as_such() {
+fn own_addresses_need_a_network_of_their_own() {
     let own = own(&[
         "20.0.0.1",
         "10.0.0.4",
@@ -312,7 +312,7 @@ fn carriers(v4: Ipv4Addr, bits: u8) -> [(&'static str, Ipv6Addr, Network); 4] {
 }
 
 #[test]
-fn carried_addresses_are_judged_as_what_they_are() {
+fn embedded_addresses_decide_the_class() {
     let own = own(&["20.0.0.9"]);
     for (v4, bits) in [
         ("127.0.0.1", 8),
@@ -365,7 +365,7 @@ fn carried_addresses_are_judged_as_what_they_are() {
 }
 
 #[test]
-fn both_addresses_of_teredo_count() {
+fn both_teredo_addresses_count() {
     let server_inside = "2001:0:a00:1::ebff:fffe"; // by way of 10.0.0.1 to 20.0.0.1
     assert!(!network_leads("::/0", server_inside, &own(&[])));
     assert!(!network_leads("2001::/32", server_inside, &own(&[])));
@@ -373,14 +373,14 @@ fn both_addresses_of_teredo_count() {
 }
 
 #[test]
-fn an_own_address_that_carries_another_is_own() {
+fn own_address_that_embeds_another_is_own() {
     let own = own(&["2002:1400:1::1"]);
     assert!(!network_leads("2002:1400:1::/48", "2002:1400:1::1", &own));
     assert!(network_leads("2002:1400:1::1", "2002:1400:1::1", &own));
 }
 
 #[test]
-fn local_addresses_are_this_machines_and_its_links() {
+fn local_addresses_are_the_machines_and_its_links() {
     let own = own(&["192.0.2.7", "2001:db8::7"]);
     for local in [
         "127.0.0.1",

@@ -34,7 +34,7 @@ fn within(rules: &[&str], wishes: &Wishes<'_>) -> Result<Candidates, String> {
 
 /// LH-WISH-1.
 #[test]
-fn what_is_beyond_a_bound_or_unsaid_is_refused_with_the_bound() {
+fn exceeded_or_unstated_wishes_are_refused() {
     let all = "max_size = \"10 GiB\"\nmax_wished_rate = \"1 Gbit/s\"\n\
         max_duration = \"2h\"\npurposes = [\"nightly\", \"tests\"]";
     let good = Wishes {
@@ -128,7 +128,7 @@ fn another_rule_may_allow_what_one_does_not() {
 proptest! {
     /// A session may always carry what it stated, and never much more.
     #[test]
-    fn what_was_stated_is_let_through(stated: u64) {
+    fn stated_volume_always_passes(stated: u64) {
         let found = within(
             &["max_size = \"16 EiB\""],
             &Wishes { size: Some(stated), ..Wishes::default() }
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn the_words_are_one_line_that_a_status_holds(
+    fn refusal_fits_in_a_status_line(
         name in "[a-z]{1,64}",
         purpose in ".{1,64}",
         size: u64,

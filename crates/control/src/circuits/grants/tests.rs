@@ -3,7 +3,7 @@ use serde_json::json;
 use super::*;
 
 #[test]
-fn each_path_has_a_grant_for_the_depots_on_it() {
+fn each_path_is_granted_for_its_depots() {
     let [signer, depot, other] = [(); 3].map(|()| SigningKey::generate().unwrap());
     let map: Map = serde_json::from_value(json!({
         "sites": [{"name": "a"}, {"name": "b"}, {"name": "c"}],
@@ -69,7 +69,7 @@ fn hour(links: &[&str], life: &str) -> Reservation {
 }
 
 #[test]
-fn grants_hold_for_a_minute_and_are_renewed_until_the_end() {
+fn grants_last_a_minute_and_are_renewed() {
     let [signer, depot, other, holder] = [(); 4].map(|()| SigningKey::generate().unwrap());
     let map: Map = serde_json::from_value(json!({
         "sites": [{"name": "a"}, {"name": "b"}],
@@ -164,7 +164,7 @@ fn a_circuit_has_one_name() {
 }
 
 #[test]
-fn a_way_passes_one_depot_of_each_site_in_the_order_of_the_path() {
+fn route_passes_one_depot_per_site_in_order() {
     let path: ReservedPath = serde_json::from_value(json!({"rate_bps": 4, "links": [
         {"link": "ca", "from": "c", "to": "a"}, {"link": "ab", "from": "a", "to": "b"}]}))
     .unwrap();

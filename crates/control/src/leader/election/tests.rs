@@ -7,7 +7,7 @@ use super::*;
 use crate::leader::SERVER_LIMIT_MS;
 
 #[test]
-fn it_leads_from_the_answer_until_its_time_has_run_out() {
+fn leads_from_the_answer_until_the_lease_expires() {
     let mut election = Election::default();
     assert_eq!(election.take(Event::Held { sent: 0 }, 1), Standing::Lost);
     assert_eq!(election.take(Event::Connected, 10), Standing::Following);
@@ -40,7 +40,7 @@ fn it_leads_from_the_answer_until_its_time_has_run_out() {
 }
 
 #[test]
-fn an_answer_that_comes_too_late_makes_nobody_lead() {
+fn late_answer_makes_nobody_lead() {
     let mut election = Election::default();
     election.take(Event::Connected, 0);
     assert_eq!(
@@ -119,7 +119,7 @@ proptest! {
     /// Whatever is delayed, lost or ended, no two controllers lead at the same time, and terms only
     /// grow.
     #[test]
-    fn no_two_lead_at_a_time(steps in vec(step(), 1..150)) {
+    fn at_most_one_controller_leads(steps in vec(step(), 1..150)) {
         let mut server = Server::default();
         let mut nodes: [Node; 3] = Default::default();
         let mut now = 0;

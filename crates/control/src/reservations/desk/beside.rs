@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_those_that_a_look_at_all_finds(
+        fn index_matches_a_linear_search(
             puts in prop::collection::vec(
                 (0..12_u64, prop::option::weighted(0.8, streams())),
                 0..40

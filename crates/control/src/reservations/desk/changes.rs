@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_since_are_reported_as_far_as_they_are_remembered() {
+    fn changes_are_reported_while_remembered() {
         let mut changes = Changes::default();
         assert_eq!(changes.since(0), Some(BTreeSet::new()));
         for id in [3, 5, 3] {

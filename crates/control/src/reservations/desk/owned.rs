@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_counted_for_each_owner() {
+    fn reservations_are_counted_per_owner() {
         let mut owned = Owned::default();
         let [one, two, three] = [1, 2, 3].map(ReservationId);
         owned.put(one, Some(("ana", active(true))));
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_too_many_are_forgotten() {
+    fn oldest_excess_reservations_are_forgotten() {
         let mut owned = Owned::default();
         let many = MAX_OVER_OF_OWNER as u64 + 2;
         for id in 0..many {

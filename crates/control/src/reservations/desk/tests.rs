@@ -172,7 +172,7 @@ fn names(reservation: &Reservation) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn what_is_granted_names_links_and_half_of_each_is_for_others() {
+fn grants_name_links_and_use_half_of_each() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, HOUR);
     let granted = kept
@@ -221,7 +221,7 @@ fn what_is_granted_names_links_and_half_of_each_is_for_others() {
 }
 
 #[test]
-fn several_paths_carry_what_one_does_not() {
+fn several_paths_carry_more_than_one() {
     let mut kept = Kept::new(&map(10e9));
     let mut asked = request(rate(7_000_000_000), HOUR);
     (asked.paths, asked.disjoint) = (2, Disjoint::Sites);
@@ -253,7 +253,7 @@ fn several_paths_carry_what_one_does_not() {
 }
 
 #[test]
-fn what_is_held_is_given_back_when_nobody_commits_it() {
+fn uncommitted_hold_expires() {
     let mut kept = Kept::new(&map(10e9));
     let mut asked = request(rate(5_000_000_000), HOUR);
     asked.hold = true;
@@ -286,7 +286,7 @@ fn what_is_held_is_given_back_when_nobody_commits_it() {
 }
 
 #[test]
-fn a_series_is_granted_as_a_whole_and_committed_as_one() {
+fn series_is_granted_and_committed_as_one() {
     let mut kept = Kept::new(&map(10e9));
     let days = [
         Window::new(0, HOUR),
@@ -343,7 +343,7 @@ fn a_series_is_granted_as_a_whole_and_committed_as_one() {
 /// Each reservation of a series shows the document that requested the series, as long as one
 /// remains.
 #[test]
-fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
+fn document_is_kept_until_its_series_is_forgotten() {
     let mut kept = Kept::new(&map(10e9));
     let keep = KEEP_MS as i64;
     let windows = [Window::new(0, HOUR), Window::new(keep, keep + HOUR)];
@@ -386,7 +386,7 @@ fn the_document_of_a_series_is_kept_until_all_of_it_is_forgotten() {
 }
 
 #[test]
-fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
+fn change_replaces_the_promise_or_does_nothing() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, 2 * HOUR);
     kept.reserve(
@@ -443,7 +443,7 @@ fn a_change_takes_the_place_of_what_was_promised_or_changes_nothing() {
 }
 
 #[test]
-fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
+fn map_change_keeps_promises_and_marks_impaired() {
     let mut kept = Kept::new(&map(10e9));
     let window = Window::new(0, HOUR);
     kept.reserve(
@@ -501,7 +501,7 @@ fn a_map_that_changes_loses_no_promise_and_says_which_are_impaired() {
 }
 
 #[test]
-fn lists_go_on_where_they_ended_and_leave_out_what_is_not_asked_for() {
+fn lists_are_paged_and_filtered() {
     let mut kept = Kept::new(&map(10e9));
     for hour in 0..5 {
         let window = Window::new(hour * HOUR, (hour + 1) * HOUR);

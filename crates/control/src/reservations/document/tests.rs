@@ -127,7 +127,7 @@ fn flattened(compact: &str) -> Value {
 }
 
 #[test]
-fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
+fn signer_is_known_by_certificate_chain_or_key() {
     let authority = Authority::new();
     let ana = authority.certify(|_| {});
     let text = ana.sign(&claims());
@@ -161,7 +161,7 @@ fn a_request_is_of_whoever_signed_it_by_a_chain_to_a_root_or_by_a_key() {
 }
 
 #[test]
-fn what_was_altered_in_any_byte_is_refused() {
+fn any_altered_byte_is_refused() {
     let authority = Authority::new();
     let text = authority.certify(|_| {}).sign(&claims());
     let roots = authority.roots();
@@ -184,7 +184,7 @@ fn what_was_altered_in_any_byte_is_refused() {
 }
 
 #[test]
-fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
+fn untrusted_or_expired_certificates_are_refused() {
     let authority = Authority::new();
     let roots = authority.roots();
     let chain = |text: &str, roots: &Roots| match read_now(text, roots) {
@@ -231,7 +231,7 @@ fn certificates_that_lead_to_no_root_or_do_not_hold_are_refused() {
 }
 
 #[test]
-fn what_is_for_another_or_for_another_time_is_refused() {
+fn wrong_audience_or_time_is_refused() {
     let authority = Authority::new();
     let (ana, roots) = (authority.certify(|_| {}), authority.roots());
     let fault = |claims: &Value| read_now(&ana.sign(claims), &roots).unwrap_err();
@@ -267,7 +267,7 @@ fn what_is_for_another_or_for_another_time_is_refused() {
 }
 
 #[test]
-fn other_headers_and_forms_are_refused() {
+fn unsupported_headers_and_forms_are_refused() {
     let key = SigningKey::generate().unwrap();
     let jwk = json!({
         "kty": "OKP",

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_waits_behind_all_that_another_key_asked() {
+    fn no_key_waits_for_all_of_another() {
         let mut queue = FairQueue::default();
         for number in 0..1000 {
             queue.push("many", 366, ("many", number));

@@ -114,7 +114,7 @@ fn first(answer: &RouteAnswer) -> Vec<&str> {
 }
 
 #[test]
-fn a_first_transfer_goes_by_what_the_depots_of_its_sites_know() {
+fn first_transfer_uses_measurements_of_depots() {
     let mut weather = weather();
     measured(&mut weather, |_| true);
     let answer = ask(&mut weather, false);
@@ -132,7 +132,7 @@ fn a_first_transfer_goes_by_what_the_depots_of_its_sites_know() {
 }
 
 #[test]
-fn what_one_end_alone_says_is_not_inferred_from() {
+fn report_of_one_end_alone_is_not_used() {
     let mut weather = weather();
     measured(&mut weather, |end| end == "depot-a" || end == "depot-c");
     let answer = ask(&mut weather, false);
@@ -140,7 +140,7 @@ fn what_one_end_alone_says_is_not_inferred_from() {
 }
 
 #[test]
-fn routes_of_several_depots_are_given_as_they_are_opened() {
+fn multi_depot_routes_are_in_opening_order() {
     let mut weather = weather();
     // Nothing is known between hosts and remote depots, so the route leads over the depots beside
     // the hosts.
@@ -158,7 +158,7 @@ fn routes_of_several_depots_are_given_as_they_are_opened() {
 
 proptest! {
     #[test]
-    fn a_depot_that_lies_has_others_go_directly_and_no_more(
+    fn lying_depot_only_makes_others_go_direct(
         liar in prop::sample::select(vec!["a", "b"]),
         lies in prop::collection::vec((0_usize..3, 1e-4_f64..10.0, 1e3_f64..1e12, 1_u32..80), 1..8),
     ) {

@@ -5,7 +5,7 @@ use longhaul_control_api::principals::{Constraint, Permission, ReservationLimits
 use super::*;
 
 #[test]
-fn everybody_sees_and_does_what_rights_allow() {
+fn rights_decide_visibility_and_actions() {
     let mut kept = Kept::new(&map(10e9));
     let (ana, ben) = (reserver("ana"), reserver("ben"));
     let window = Window::new(0, HOUR);
@@ -76,7 +76,7 @@ fn everybody_sees_and_does_what_rights_allow() {
 }
 
 #[test]
-fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
+fn changes_cannot_evade_the_caps_of_a_right() {
     let mut kept = Kept::new(&map(10e9));
     let right = |permission, constraint, limits| Right {
         resource: Resource::Reservations,
@@ -137,7 +137,7 @@ fn caps_are_those_of_one_right_and_a_change_gets_around_none() {
 }
 
 #[test]
-fn ends_are_no_faster_than_they_are() {
+fn rates_are_bounded_by_the_ends() {
     let mut kept = Kept::new(&map(10e9));
     let mut command = Command::Reserve {
         request: Box::new(request(rate(2_000_000_000), HOUR)),

@@ -30,7 +30,7 @@ fn managed() -> (Kept, Command) {
 }
 
 #[test]
-fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_network() {
+fn provisioning_is_scheduled_or_waits_for_nodes() {
     let (mut kept, command) = managed();
     kept.act(&operator(), &command, 0).unwrap();
     let id = ReservationId(0);
@@ -60,7 +60,7 @@ fn what_is_provisioned_before_its_time_is_scheduled_and_in_it_waits_for_the_netw
 }
 
 #[test]
-fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
+fn failed_circuit_returns_bandwidth_with_a_reason() {
     let (mut kept, mut command) = managed();
     if let Command::Reserve { request, .. } = &mut command {
         request.wish = rate(5_000_000_000);
@@ -109,7 +109,7 @@ fn a_circuit_that_fails_gives_back_what_it_took_and_says_why() {
 }
 
 #[test]
-fn paths_and_neighbours_are_distinguished_by_source_ports() {
+fn source_ports_distinguish_paths_and_neighbours() {
     let (mut kept, mut command) = managed();
     let ports = |found: &Reservation| -> Vec<Option<u16>> {
         let paths = found.pieces.iter().flat_map(|piece| &piece.paths);

@@ -97,8 +97,7 @@ fn published(desk: &Desk, record: i64) -> Published {
 }
 
 #[tokio::test]
-async fn offers_are_those_of_the_moment_at_which_it_was_refused_and_name_the_record_up_to_which_they_are_good()
- {
+async fn offers_match_the_refusal_and_name_their_record() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
@@ -117,7 +116,7 @@ async fn offers_are_those_of_the_moment_at_which_it_was_refused_and_name_the_rec
 }
 
 #[tokio::test]
-async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_end() {
+async fn taken_offer_is_decided_again_a_few_times() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, mut waiting) = mpsc::channel(1);
@@ -139,8 +138,7 @@ async fn where_an_offer_has_gone_to_others_it_is_decided_again_but_not_without_e
 }
 
 #[tokio::test(start_paused = true)]
-async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_where_it_would_wait_too_long()
- {
+async fn overload_refuses_at_once_without_offers() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let (again, _waiting) = mpsc::channel(1);
@@ -180,7 +178,7 @@ async fn beyond_the_bound_it_is_refused_at_once_without_offers_and_so_it_is_wher
 }
 
 #[tokio::test]
-async fn a_search_that_is_broken_off_says_so_and_is_so_only_where_others_wait() {
+async fn search_is_cut_short_only_if_others_wait() {
     let mut desk = desk();
     act(&mut desk, &reserve(3, 1)).unwrap();
     let Denied { open, .. } = act(&mut desk, &reserve(4, 1)).unwrap_err();
