@@ -52,8 +52,7 @@ pub struct Settings {
 pub struct Site {
     /// URL of the controller.
     pub url: ServiceUrl,
-    /// Method of verification. Not needed for a Unix socket, where the kernel protects the
-    /// connection.
+    /// Method of verification. `None` for a Unix socket, where the kernel identifies the peer.
     pub known: Option<KnownBy>,
 }
 

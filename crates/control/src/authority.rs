@@ -39,7 +39,7 @@ impl Subject {
         }
     }
 
-    /// Creates the subject of a request that is limited to nobody.
+    /// Creates a subject that is neither the caller's own nor part of any site.
     #[must_use]
     pub fn all() -> Self {
         Self::default()

@@ -285,7 +285,7 @@ impl<'a> OnPath<'a> {
 
     /// Returns the keys of the depots that the grant is for.
     fn keys(&self) -> BTreeSet<PublicKey> {
-        // If a grant has not room for all, the depots on routes come first.
+        // If a grant cannot hold all keys, the depots on routes come first.
         let passed = self.passed();
         let others = self.all.iter().copied();
         let mut keys = BTreeSet::new();

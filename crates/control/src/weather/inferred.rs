@@ -1,6 +1,6 @@
 //! Inferred forecasts of hops between sites that were not measured themselves, or not lately. They
 //! are taken from measurements between depots of the same two sites. So the direct route between
-//! two hosts is known before their first transfer, and between any two of them.
+//! two hosts is known before their first transfer, and stays known between transfers.
 //!
 //! A depot must not influence traffic that does not pass it. So only paths that both depots have
 //! reported count. For the direct route the better report counts, for a route over a depot the
