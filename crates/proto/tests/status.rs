@@ -60,7 +60,7 @@ fn records_follow_each_other_and_the_payload_them() {
     assert_eq!(decoder.feed(rest), Err(StatusError::Magic));
 }
 
-/// LH-STATUS-4: a detail is cut and cleaned, and never makes the record fail.
+/// LH-STATUS-4: a detail is truncated and escaped, and never makes the record fail.
 #[test]
 fn details_are_cut_and_cleaned() {
     let mut status = full();
@@ -70,7 +70,7 @@ fn details_are_cut_and_cleaned() {
     status.detail = "clear\x1b[2Jscreen\n".into();
     let (found, _) = StatusDecoder::new().feed(&bytes(&status)).unwrap().unwrap();
     assert_eq!(found.detail, "clear\\u{1b}[2Jscreen\\u{a}");
-    // Whoever does not clean what it sends is cleaned on arrival.
+    // A detail that the sender did not escape is escaped on arrival.
     let mut frame = bytes(&Status::new(StatusCode::Internal, 1));
     frame.extend([0, 3, 0, 3, b'a', 0x1b, 0xff]);
     let (found, _) = StatusDecoder::new()
@@ -163,7 +163,7 @@ fn malformed_records_are_refused() {
     );
 }
 
-/// LH-STATUS-9: only who asked for padding takes any, only so much, and only zeros.
+/// LH-STATUS-9: padding is accepted only if requested, only up to that size, and only as zeros.
 #[test]
 fn padding_is_taken_by_who_asked_for_it() {
     let padded = Status {
@@ -191,7 +191,7 @@ fn padding_is_taken_by_who_asked_for_it() {
         StatusDecoder::with_padding(12_000).feed(&resealed(odd)),
         Err(StatusError::Malformed(_))
     ));
-    // Whatever is set, no more leaves than can be asked for.
+    // Whatever is set, no more padding is sent than can be requested.
     let most = bytes(&Status {
         padding: u16::MAX,
         ..padded

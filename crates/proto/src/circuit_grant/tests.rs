@@ -64,7 +64,7 @@ fn a_grant_counts_for_its_holder_at_its_depots_in_its_time() {
     assert_eq!(check(&grant, &other, 1, 2, 1_000), Err(issuer));
 }
 
-/// LH-GRANT-2: a controller takes back what it granted, so no depot accepts more than a minute.
+/// LH-GRANT-2: depots accept no lifetime over a minute, so that a controller can withdraw a grant.
 #[test]
 fn a_grant_for_longer_than_its_lifetime_is_refused() {
     let accepted = 1_000 + 70_000;
@@ -75,13 +75,13 @@ fn a_grant_for_longer_than_its_lifetime_is_refused() {
         check(&long, &controller, 1, 2, 1_000),
         Err(GrantFault::Long(70_001))
     );
-    // Nothing overflows.
+    // The arithmetic does not overflow.
     let (controller, endless) = signed(|grant| grant.end_unix_ms = u64::MAX);
     let fault = check(&endless, &controller, 1, 2, 1_000);
     assert!(matches!(fault, Err(GrantFault::Long(_))), "{fault:?}");
 }
 
-/// LH-GRANT-1: the signature covers all of it.
+/// LH-GRANT-1: the signature covers every field.
 #[test]
 fn what_is_changed_after_it_was_signed_does_not_count() {
     let (controller, grant) = signed(|_| {});
@@ -102,7 +102,7 @@ fn what_is_changed_after_it_was_signed_does_not_count() {
             Err(GrantFault::Signature)
         );
     }
-    // Another holder's key in it is a forgery as well.
+    // A grant with the holder replaced is a forgery too.
     let mut stolen = grant;
     stolen.holder = PublicKey::from_bytes([7; 32]);
     assert_eq!(

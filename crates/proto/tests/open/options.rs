@@ -1,4 +1,4 @@
-//! The options: which there must be, their forms, and their values.
+//! The options: presence, form and values.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
         (found.onward.as_ref(), found.verify()),
         (Some(&server), Ok(()))
     );
-    // It is covered by the signature, and no depot changes it.
+    // The signature covers it, and no depot changes it.
     let mut elsewhere = found.clone();
     elsewhere.onward = Some("[2001:db8::7]:22".parse().unwrap());
     assert_eq!(elsewhere.verify(), Err(Refusal::BadSignature));
@@ -130,8 +130,7 @@ fn padding_is_asked_for_within_its_bounds() {
     }
 }
 
-/// LH-OPEN-9 and LH-OPEN-8: whichever mandatory option is missing, longer, shorter or differently
-/// flagged.
+/// LH-OPEN-9 and LH-OPEN-8: each mandatory option missing, longer, shorter or with other flags.
 #[test]
 fn every_mandatory_option_is_held_to_its_form() {
     let open = signed(|_| ());
@@ -155,8 +154,8 @@ fn every_mandatory_option_is_held_to_its_form() {
                 decode(&frame)
             );
         }
-        // The list of depots passed may be empty and a service's name have any length, so neither
-        // can be too short.
+        // The list of passed depots may be empty and a service name has any length, so neither can
+        // be too short.
         if !matches!(index, 4 | 10) {
             let frame = edited(&open, |all| _ = all[index].1.pop());
             assert!(
@@ -167,7 +166,7 @@ fn every_mandatory_option_is_held_to_its_form() {
     }
 }
 
-/// LH-OPEN-10, LH-ROUTE-1, LH-ROUTE-4: values that are well-formed bytes and still senseless.
+/// LH-OPEN-10, LH-ROUTE-1, LH-ROUTE-4: values that are well-formed bytes but make no sense.
 #[test]
 fn senseless_values_are_refused() {
     let open = signed(|_| ());

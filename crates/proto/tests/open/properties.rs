@@ -1,4 +1,4 @@
-//! What holds for any OPEN, and for any bytes.
+//! Properties of any OPEN, and of any bytes.
 
 use std::time::Duration;
 
@@ -52,8 +52,8 @@ prop_compose! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// What is encoded decodes to itself, verifies, and encodes to the same bytes, however it was
-    /// cut up.
+    /// An encoded OPEN decodes to itself, verifies, and encodes to the same bytes, however it was
+    /// split.
     #[test]
     fn encode_and_decode_are_inverse(open in any_open(), cut in any::<prop::sample::Index>()) {
         let sent = bytes(&open);
@@ -67,7 +67,7 @@ proptest! {
         prop_assert_eq!(bytes(&found), sent);
     }
 
-    /// Damage behind a valid CRC never panics, and what still decodes is in canonical form.
+    /// Damage behind a valid CRC never panics, and any result is in canonical form.
     #[test]
     fn damaged_options_never_panic(open in any_open(), edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6)) {
         let mut frame = bytes(&open);
@@ -81,7 +81,7 @@ proptest! {
         }
     }
 
-    /// No bytes at all make the decoder panic or hold more than they are.
+    /// For any bytes, the decoder does not panic and buffers no more than it was given.
     #[test]
     fn arbitrary_bytes_never_panic(tail in prop::collection::vec(any::<u8>(), 0..600), head in 0..3) {
         let mut input = match head { 0 => vec![], 1 => vec![0xf1, b'L', b'H', b'O'], _ => vec![0xf1, b'L', b'H', b'O', 1, 1, 2, 0] };

@@ -1,5 +1,4 @@
-//! What an OPEN means to whoever gets it: what it is bound to, who takes it, what its signature
-//! covers, and where it goes.
+//! Semantics of an OPEN: its binding, its receivers, its signed part and its route.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use longhaul_proto::{
 
 use crate::{NOW, key, signed};
 
-/// LH-TLS-4: depots change nothing that the handshake is bound to, and nothing else has the same
+/// LH-TLS-4: depots change nothing that the handshake is bound to, and each OPEN has its own
 /// binding.
 #[test]
 fn a_binding_is_the_opens_own() {
@@ -26,7 +25,7 @@ fn a_binding_is_the_opens_own() {
     assert_ne!(resigned.binding(), open.binding());
 }
 
-/// LH-ADMIT-1, LH-ROUTE-8 and LH-ROUTE-4: what is refused before anybody is dialled.
+/// LH-ADMIT-1, LH-ROUTE-8 and LH-ROUTE-4: refusals before any dial.
 #[test]
 fn a_depot_is_the_one_that_the_route_names() {
     let (mine, other) = (
@@ -43,7 +42,7 @@ fn a_depot_is_the_one_that_the_route_names() {
     let route = format!("{mine}@d1,~d2");
     assert_eq!(admitted(mine, &route, |_| ()), Ok(()));
     assert_eq!(admitted(other, &route, |_| ()), Err(StatusCode::Misrouted));
-    // One that was added before the loose hop: the depot that the cursor names has been passed.
+    // A depot that was added before the loose hop: the depot at the cursor has already been passed.
     assert_eq!(
         admitted(other, &route, |open| open.passed =
             vec![PublicKey::from_bytes([1; 32])]),
@@ -80,7 +79,7 @@ fn an_acceptor_takes_what_it_offers() {
     );
 }
 
-/// LH-SIGN-1: what depots change is outside the signature, and everything else inside.
+/// LH-SIGN-1: fields that depots change are not signed, and everything else is.
 #[test]
 fn the_signature_covers_what_depots_may_not_change() {
     let open = signed(|open| open.size = Some(5));
