@@ -1,4 +1,4 @@
-//! How many sessions a second two ends set up over loopback: TCP, OPEN, TLS handshake, both in one
+//! Session set-ups per second over loopback (TCP, OPEN, TLS handshake), with both ends in one
 //! process.
 //!
 //! ```sh
@@ -13,7 +13,7 @@ use longhaul_session::{
     ConnectOptions, Identity, ListenOptions, Listener, Route, ServerTrust, Service, connect,
 };
 
-/// Initiators at a time.
+/// Number of concurrent initiators.
 const AT_ONCE: usize = 8;
 
 fn main() {

@@ -1,4 +1,4 @@
-//! What must hold for any file of known hosts and any key file; see [`longhaul_proto::fuzzing`].
+//! Properties of the parsers of known-hosts files and key files; see [`longhaul_proto::fuzzing`].
 
 #![allow(clippy::unwrap_used)] // a broken property is to panic
 
