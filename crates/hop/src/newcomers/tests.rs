@@ -1,4 +1,4 @@
-//! Crowds of every shape, and who pays for them.
+//! Crowds of every shape, and the connections evicted from them.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
-/// Fills the room with connections of `sources`, turn by turn; their numbers.
+/// Fills the room with connections of `sources` in turn, and returns their numbers.
 fn crowd(room: &mut Newcomers, sources: &[IpAddr], count: usize) -> Vec<u64> {
     (0..count)
         .map(|n| room.enter(sources[n % sources.len()]).number)
@@ -37,7 +37,7 @@ fn the_oldest_of_the_fullest_source_makes_room() {
     assert_eq!(room.len(), 4);
 }
 
-/// Four addresses, or four /64, hold every place: who comes from elsewhere stays until it is
+/// Four addresses, or four /64, fill the room: a connection from elsewhere stays until it is
 /// served.
 #[test]
 fn a_few_sources_cannot_keep_others_out() {
@@ -88,8 +88,8 @@ fn wider_networks_are_counted_too() {
     }
 }
 
-/// A campus with many users at once is not the fullest beside one address that holds more than any
-/// of them.
+/// A campus with many users does not count as fuller than one address that holds more than any of
+/// them.
 #[test]
 fn a_busy_network_does_not_pay_for_one_crowding_address() {
     let mut room = room(128);
@@ -115,8 +115,8 @@ fn the_time_for_an_open_shrinks_as_the_room_fills() {
 }
 
 proptest! {
-    /// Whatever comes and goes: the bound holds, who is evicted was there, and never is a newcomer
-    /// from a source that holds nothing the victim while another source has two.
+    /// For any sequence of arrivals and departures, the bound holds and only present connections
+    /// are evicted. A source with one connection is never the victim while another has two.
     #[test]
     fn the_bound_holds_and_the_crowd_pays(steps in prop::collection::vec((any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300), max in 1usize..20) {
         let mut room = room(max);
