@@ -1,4 +1,4 @@
-//! Messages are read as they were written, and nothing that is read can do harm.
+//! Messages decode to what was encoded, and no input causes harm.
 
 use std::net::{IpAddr, SocketAddr};
 
