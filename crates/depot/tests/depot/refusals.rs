@@ -1,4 +1,4 @@
-//! What a depot refuses, with which status, and that it dials nobody for it.
+//! Refusals of a depot: each with its status, and without a dial.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::bed::*;
 
-/// Sends `open` and expects `code` and a clean end behind it.
+/// Sends `open`, and expects `code` followed by a clean end.
 async fn refused(depot: &Running, open: &Open, code: StatusCode) {
     let mut stream = initiate(depot.address, open, b"early data that must go nowhere").await;
     let status = soon(read_status(&mut stream)).await;
@@ -93,7 +93,7 @@ async fn the_policy_decides_before_any_dial() {
     assert_never_dialled(&listener).await;
 }
 
-/// A name that leads to loopback is allowed as a name and refused for where it leads (LH-ADMIT-3).
+/// A name that resolves to loopback is allowed as a name, and refused for its address (LH-ADMIT-3).
 #[tokio::test]
 async fn where_a_name_leads_is_checked() {
     let key = new_key();
@@ -189,7 +189,7 @@ async fn rules_and_the_depot_carry_so_many_sessions() {
             .await;
             assert_never_dialled(&listener).await;
             drop((initiator, acceptor));
-            // The place is free again once the depot has seen the end.
+            // The permit is free again once the depot has seen the end.
             let again = async {
                 loop {
                     let open = open_via(&key, &[depot.address], address);
@@ -282,7 +282,7 @@ async fn a_session_that_carries_more_than_it_stated_is_reset() {
             false => (&mut initiator, &mut acceptor),
             true => (&mut acceptor, &mut initiator),
         };
-        // What was stated passes, both ways.
+        // The stated size passes in both directions.
         let stated = vec![7; 100_000];
         soon(from.write_all(&stated)).await.expect("write");
         soon(to.read_exact(&mut vec![0; 100_000]))
