@@ -1,5 +1,5 @@
-//! The table of routes in force: read again when its file changes. A file with a mistake changes
-//! nothing.
+//! The table of routes in force. It is reloaded when its file changes; a file with a mistake
+//! changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,21 +11,21 @@ use tokio::sync::watch;
 use crate::file_stamp::FileStamp;
 use crate::metrics::Metrics;
 
-/// How often the file is looked at, at most.
+/// Minimum interval between checks of the file.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// The rules, and the file that they come from.
+/// The rules, and the file that contains them.
 #[derive(Debug)]
 pub(crate) struct Table {
     file: PathBuf,
     author: Author,
     state: Mutex<State>,
-    /// Says when the rules have become others.
+    /// Signals that the rules have changed.
     changes: watch::Sender<()>,
     metrics: Arc<Metrics>,
 }
 
-/// What is to be said of a table.
+/// Facts about a table, for a report.
 #[derive(Debug)]
 pub(crate) struct Reported {
     pub(crate) file: PathBuf,
@@ -37,16 +37,16 @@ pub(crate) struct Reported {
 #[derive(Debug)]
 struct State {
     rules: Arc<RouteTable>,
-    /// When they were read.
+    /// Time at which they were read.
     read: Instant,
-    /// What is wrong with the file since then.
+    /// Error in the file since then.
     problem: Option<String>,
     stamp: FileStamp,
     looked: Instant,
 }
 
 impl Table {
-    /// Reads the file; one that is not there has no rules.
+    /// Loads the file. A missing file has no rules.
     pub(crate) fn open(
         file: &Path,
         author: Author,
@@ -69,7 +69,7 @@ impl Table {
         })
     }
 
-    /// What is to be said of it.
+    /// Returns facts about the table, for a report.
     pub(crate) fn reported(&self) -> Reported {
         let rules = self.current().rules().len();
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,13 +81,13 @@ impl Table {
         }
     }
 
-    /// Sees when the rules become others. That the file has changed is seen when somebody asks for
-    /// the rules.
+    /// Returns a receiver that is notified when the rules change. A changed file is noticed only
+    /// when the rules are next requested.
     pub(crate) fn changes(&self) -> watch::Receiver<()> {
         self.changes.subscribe()
     }
 
-    /// The rules in force.
+    /// Returns the rules in force.
     pub(crate) fn current(&self) -> Arc<RouteTable> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if state.looked.elapsed() >= LOOK_EVERY {
@@ -101,7 +101,7 @@ impl Table {
         Arc::clone(&state.rules)
     }
 
-    /// Reads the file again, changed or not.
+    /// Reloads the file, changed or not.
     pub(crate) fn reload(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.stamp = FileStamp::read(&self.file);
@@ -152,7 +152,7 @@ mod tests {
                 .problem
                 .is_some_and(|problem| problem.contains("routes.toml:1"))
         );
-        // As if a second had gone by.
+        // Simulates that a second has passed.
         std::fs::write(&file, rule.repeat(2)).unwrap();
         table.state.lock().unwrap().looked -= LOOK_EVERY;
         assert_eq!(table.current().rules().len(), 2);

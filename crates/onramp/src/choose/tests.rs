@@ -1,4 +1,4 @@
-//! What must hold of the choice, whatever the facts.
+//! Properties of the choice for any facts.
 
 use std::path::Path;
 
@@ -147,14 +147,14 @@ proptest! {
         let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
         let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
 
-        // Where a route is taken there is one.
+        // A route is taken only if there is one.
         let named = asks == Some(Named::Route);
         let ruled = rule.as_ref().is_some_and(|rule| rule.end != SessionEnd::None);
         prop_assert!(way != Way::Route || named || ruled);
-        // A route that is named is taken.
+        // A route named by the program is taken.
         prop_assert!(!named || way == Way::Route);
-        // Who will have a route or nothing gets the route where there is one, and nothing where
-        // there is none. The two languages are never mixed up.
+        // A program that requires a route gets it if there is one, and otherwise no connection. The
+        // two protocols are never mixed up.
         let speaks = acceptor || rule.as_ref().is_some_and(|rule| rule.end == SessionEnd::Destination);
         let foreign = if speaks { Way::Direct } else { Way::Session };
         prop_assert_ne!(way, foreign);
@@ -162,11 +162,11 @@ proptest! {
             prop_assert_eq!(way, if ruled { Way::Route } else { Way::Nothing });
         }
         prop_assert!(closed && !speaks || way != Way::Nothing);
-        // Always is always, unless the program itself wants it direct.
+        // `always` takes the route unless the program itself requests a direct connection.
         let always = rule.as_ref().is_some_and(|rule| rule.always);
         let wants_direct = asks == Some(Named::Direct) && (speaks || !closed);
         prop_assert!(!always || wants_direct || way == Way::Route);
-        // A longer path and more bytes never speak against the route.
+        // A longer path or more bytes never turn a route into a direct connection.
         if way == Way::Route {
             let longer = Known { rtt: known.rtt.map(|rtt| rtt * 2), usually_below: usually_below.map(|below| below.saturating_mul(2)) };
             let more = Asked { size: size.map(|size| size.saturating_mul(2)), ..asked };

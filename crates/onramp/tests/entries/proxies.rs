@@ -1,4 +1,4 @@
-//! Entries whose clients know nothing of the on-ramp: SOCKS and forwards, direct and by an
+//! Entries for clients that are unaware of the on-ramp: SOCKS and forwards, direct and through an
 //! off-ramp.
 
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ fn socks(user: &User) -> (Onramp, SocketAddr) {
     (onramp, at)
 }
 
-/// Sends something, and receives as much as is expected.
+/// Sends `say`, and receives `N` bytes.
 async fn talk<const N: usize>(stream: &mut TcpStream, say: &[u8]) -> [u8; N] {
     stream.write_all(say).await.unwrap();
     let mut received = [0; N];
@@ -34,7 +34,7 @@ async fn talk<const N: usize>(stream: &mut TcpStream, say: &[u8]) -> [u8; N] {
     received
 }
 
-/// A request of SOCKS5 to connect to an address.
+/// Returns a SOCKS5 request to connect to an address.
 fn request(to: SocketAddr) -> Vec<u8> {
     let SocketAddr::V4(to) = to else {
         panic!("an IPv4 address")
@@ -47,7 +47,7 @@ fn request(to: SocketAddr) -> Vec<u8> {
     .concat()
 }
 
-/// The reply to a request to go there.
+/// Returns the reply to a request for this address, and the connection.
 async fn asked(proxy: SocketAddr, to: SocketAddr) -> (u8, TcpStream) {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     assert_eq!(talk(&mut stream, &[5, 1, 0]).await, [5, 0]);
@@ -142,7 +142,7 @@ async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
         (&received[..2], received[3], &received[12..]),
         (&[5, 0][..], 0, &b"early"[..])
     );
-    // Version 4, the same.
+    // The same in version 4.
     let SocketAddr::V4(to) = server else {
         panic!("an IPv4 address")
     };
@@ -252,7 +252,7 @@ async fn a_forward_leads_to_one_destination() {
     assert!(refused.read(&mut [0]).await.is_err());
 }
 
-/// A server that answers one request a connection, with what it was asked.
+/// Starts a server that answers one request per connection with the request itself.
 async fn web_server() -> SocketAddr {
     let listener = TcpListener::bind(loopback()).await.unwrap();
     let at = listener.local_addr().unwrap();
@@ -287,7 +287,7 @@ fn http(user: &User, guests: Guests) -> (Onramp, SocketAddr) {
     (onramp, at)
 }
 
-/// The head of what is answered, as text, and the connection behind it.
+/// Returns the head of the answer as text, and the connection after it.
 async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
     let mut stream = TcpStream::connect(proxy).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What clients send is read, whole or in pieces, and nothing that they send can do harm.
+//! Clients' messages are parsed, whole or in pieces, and no input causes harm.
 
 use proptest::prelude::*;
 
@@ -8,7 +8,7 @@ fn destination(text: &str) -> Destination {
     Destination::of(text.parse().unwrap())
 }
 
-/// Reads what may come in pieces: each shorter piece must be too little, never wrong.
+/// Parses a message that may arrive in pieces: each shorter piece must be incomplete, never wrong.
 fn whole<T: PartialEq + std::fmt::Debug>(read: impl Fn(&[u8]) -> Read<T>, bytes: &[u8]) -> T {
     for end in 0..bytes.len() {
         assert_eq!(read(&bytes[..end]), Ok(None), "{end} bytes");
@@ -79,7 +79,7 @@ fn a_login_is_asked_for_where_one_is_needed() {
     assert_eq!(method(true, true, false), ([5, 0], Some(false)));
     assert_eq!(method(true, true, true), ([5, 2], Some(true)));
     assert_eq!(method(true, false, true), ([5, 0xff], None));
-    // Some clients that have a password offer nothing else.
+    // Some clients with a password offer nothing else.
     assert_eq!(method(false, true, false), ([5, 2], Some(true)));
     assert_eq!(
         whole(login, b"\x01\x02me\x04word"),
@@ -119,7 +119,7 @@ proptest! {
                     prop_assert!(length <= bytes.len());
                 }
             }
-            // Nobody is waited for beyond what a client may have to say.
+            // The parser never waits for more than the maximum.
             if bytes.len() >= MAX_BYTES {
                 prop_assert_ne!(greeting(bytes), Ok(None));
                 prop_assert_ne!(request(bytes), Ok(None));
