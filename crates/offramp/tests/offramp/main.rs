@@ -1,5 +1,5 @@
-//! An off-ramp between real sockets on loopback. Nothing here sleeps or knows a port: what is
-//! waited for is an event.
+//! An off-ramp between real sockets on loopback. The tests do not sleep or use fixed ports: they
+//! wait for events.
 
 #![allow(
     clippy::expect_used,
