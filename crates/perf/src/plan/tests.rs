@@ -27,8 +27,7 @@ fn the_record_needs_what_its_slides_say() {
     let plan = target(2.4e9, 180, 9000, Reno).plan();
     // "Just enough buffers": 2.4 Gbit/s times 180 ms.
     assert_eq!(plan.window_bytes, 54_000_000);
-    // The slides' buffers for an STM-16, which the kernel of 2003 used up to a half, hold that
-    // window.
+    // The slides' buffers for an STM-16 hold that window; the kernel of 2003 used half of a buffer.
     assert!(plan.window_bytes < 128_388_607 / 2);
     // R = C * RTT^2 / (2 * MSS).
     close(
@@ -37,7 +36,7 @@ fn the_record_needs_what_its_slides_say() {
         1e-9,
     );
     close(plan.recovery_s, 543.1, 1e-3);
-    // With small frames an hour instead of nine minutes.
+    // With small frames it takes an hour instead of nine minutes.
     let small = target(2.4e9, 180, 1500, Reno).plan();
     close(small.recovery_s / plan.recovery_s, 8948.0 / 1448.0, 1e-9);
     close(small.recovery_s, 3356.0, 1e-3);
@@ -45,8 +44,8 @@ fn the_record_needs_what_its_slides_say() {
 
 #[test]
 fn the_slides_loss_between_cern_and_chicago_takes_six_minutes() {
-    // 622 Mbit/s at about 120 ms with frames of 1500: their plot of one loss takes more than six
-    // minutes to recover.
+    // 622 Mbit/s at about 120 ms with frames of 1500: in their plot, recovery from one loss takes
+    // more than six minutes.
     let plan = target(622e6, 120, 1500, Reno).plan();
     assert!(
         (360.0..400.0).contains(&plan.recovery_s),
@@ -105,7 +104,7 @@ fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
         remedy.depots_if_loss_is_in_one_place.unwrap(),
     );
     assert!(spread.depots < one.depots, "{spread:?} {one:?}");
-    // Each hop does carry the target, and with one hop fewer it would not.
+    // Each hop carries the target, and with one hop fewer it would not.
     let hop = |hops: u32| {
         let loss = Probability::new(2e-5 / f64::from(hops));
         path.hop(path.rtt.0 / hops, loss)

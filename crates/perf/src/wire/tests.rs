@@ -120,7 +120,7 @@ fn the_peers_words_cannot_steer_a_terminal() {
         panic!("a report")
     };
     assert_eq!(report.congestion, written);
-    // Errors quote what they do not know.
+    // Errors quote unknown input.
     let unknown = serde_json::json!({ "message": words.repeat(100) }).to_string();
     let error = Message::decode(unknown.as_bytes()).unwrap_err().to_string();
     assert!(
