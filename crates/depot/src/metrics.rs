@@ -146,7 +146,8 @@ impl Metrics {
         );
         registry.register(
             "granted_bytes",
-            "Bytes that sessions with the grant of a circuit carried, both ways, counted as they end",
+            "Bytes that sessions with the grant of a circuit carried, both ways, counted as they \
+             end",
             metrics.granted_bytes.clone(),
         );
         registry.register(
@@ -188,7 +189,8 @@ impl Metrics {
         );
         registry.register_with_unit(
             "hop_limited",
-            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and what limited it",
+            "Time of ended bulk sessions, by hop (upstream: towards the initiator) and what \
+             limited it",
             Unit::Seconds,
             metrics.limited.clone(),
         );

@@ -95,7 +95,9 @@ pub(crate) async fn set_up(
     let limit = deadline(&open, began, shared.timeouts.dial);
     let dialled = tokio::select! {
         dialled = dial(shared, candidates, &open, payer, limit) => dialled,
-        error = hold(upstream, &mut early, &mut upstream_ended) => return Err(Failure::Abandoned(error)),
+        error = hold(upstream, &mut early, &mut upstream_ended) => {
+            return Err(Failure::Abandoned(error));
+        }
     };
     let went_on = match dialled {
         Ok((way, rule, mut next)) => {

@@ -30,7 +30,8 @@ pub enum Error {
     },
     /// The policy allows connections to no server: add a rule with `servers`.
     #[error(
-        "no rule of the policy has servers, so the off-ramp may connect to none: add one, with servers and ports"
+        "no rule of the policy has servers, so the off-ramp may connect to none: add one, with \
+         servers and ports"
     )]
     NoServers,
     /// The kernel does not let this process use that congestion control: choose a listed one.

@@ -121,7 +121,8 @@ impl fmt::Display for Reason {
             Self::RuleIsDirectAndClosed { line } => {
                 write!(
                     f,
-                    "the rule of line {line} is direct, and without a route there is to be no connection"
+                    "the rule of line {line} is direct, and without a route there is to be no \
+                     connection"
                 )
             }
             Self::OfframpUnknown { line } => write!(
@@ -130,7 +131,8 @@ impl fmt::Display for Reason {
             ),
             Self::OfframpUnknownAndClosed { line } => write!(
                 f,
-                "the off-ramp of the controller's rule of line {line} is not in known_hosts, and without a route there is to be no connection"
+                "the off-ramp of the controller's rule of line {line} is not in known_hosts, and \
+                 without a route there is to be no connection"
             ),
             Self::ProgramsRoute => f.write_str("the program names this route"),
             Self::ProgramsChoice => f.write_str("the program asks for a direct connection"),

@@ -127,7 +127,10 @@ impl Door {
             let (events, entry) = (&self.engine.events, self.entry);
             let failed = |error: &io::Error| {
                 events.log(None, |left_out| {
-                    tracing::warn!(entry, %error, left_out, "cannot accept connections for the moment");
+                    tracing::warn!(
+                        entry, %error, left_out,
+                        "cannot accept connections for the moment"
+                    );
                 });
             };
             let (socket, peer) = self.listener.accept(failed).await;

@@ -327,7 +327,10 @@ impl Engine {
             Ok(session) => {
                 if let Some(error) = &session.info().fell_back {
                     self.events.log(Some(request.asker.payer()), |left_out| {
-                        tracing::warn!(destination = %request.destination, error, left_out, "falls back to a session without depots");
+                        tracing::warn!(
+                            destination = %request.destination, error, left_out,
+                            "falls back to a session without depots"
+                        );
                     });
                 }
                 return Ok(Opened {
@@ -340,7 +343,10 @@ impl Engine {
             return Err(Failed::session(&error));
         }
         self.events.log(Some(request.asker.payer()), |left_out| {
-            tracing::warn!(destination = %request.destination, %error, left_out, "falls back to a direct connection");
+            tracing::warn!(
+                destination = %request.destination, %error, left_out,
+                "falls back to a direct connection"
+            );
         });
         self.direct(request, deadline)
             .await
@@ -413,7 +419,10 @@ impl Engine {
     pub(crate) fn turned_away(&self, request: &Request, failed: &Failed) {
         self.metrics.count(request.entry, Outcome::Failed);
         self.events.log(Some(request.asker.payer()), |left_out| {
-            tracing::warn!(entry = request.entry, destination = %request.destination, left_out, "turned away: {failed}");
+            tracing::warn!(
+                entry = request.entry, destination = %request.destination, left_out,
+                "turned away: {failed}"
+            );
         });
     }
 
@@ -450,7 +459,10 @@ impl Engine {
             opened = self.open(request, plan) => opened,
             _ = gone => {
                 self.events.log(Some(request.asker.payer()), |left_out| {
-                    tracing::info!(entry = request.entry, destination = %request.destination, left_out, "the program went while it was connected");
+                    tracing::info!(
+                        entry = request.entry, destination = %request.destination, left_out,
+                        "the program went while it was connected"
+                    );
                 });
                 return None;
             }
@@ -466,7 +478,11 @@ impl Engine {
         if let Err(failed) = &opened {
             let errno = failed.errno.raw_os_error();
             self.events.log(Some(request.asker.payer()), |left_out| {
-                tracing::info!(entry = request.entry, destination = %request.destination, errno, error = %failed, left_out, "not connected");
+                tracing::info!(
+                    entry = request.entry, destination = %request.destination, errno,
+                    error = %failed, left_out,
+                    "not connected"
+                );
             });
         }
         Some(opened)
@@ -557,7 +573,10 @@ impl Engine {
         };
         let seconds = began.elapsed().as_secs_f64();
         self.events.log(Some(request.asker.payer()), |left_out| {
-            tracing::info!(entry = request.entry, %destination, sent, received, seconds, errno, left_out, "{how}");
+            tracing::info!(
+                entry = request.entry, %destination, sent, received, seconds, errno, left_out,
+                "{how}"
+            );
         });
     }
 

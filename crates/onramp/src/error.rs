@@ -12,7 +12,8 @@ use longhaul_config::routes::RoutesError;
 pub enum OnrampError {
     /// The configuration has no entry.
     #[error(
-        "there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or --tproxy"
+        "there is nowhere to come in: say --socket, --socks, --http, --forward, --redirect or \
+         --tproxy"
     )]
     NoEntry,
     /// The rules cannot be loaded.
@@ -77,7 +78,8 @@ pub enum OnrampError {
     OwnAddresses(io::Error),
     /// The entry would be open to anybody.
     #[error(
-        "{entry} at {address} could be used by anybody who reaches it: say from which networks with --allow-from"
+        "{entry} at {address} could be used by anybody who reaches it: say from which networks \
+         with --allow-from"
     )]
     Open {
         /// The address.

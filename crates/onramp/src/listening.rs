@@ -98,9 +98,15 @@ async fn hand_over(
         return;
     };
     let Ok(place) = programs.engine.place() else {
-        programs.engine.events.log(Some(Payer::Key(info.peer)), |left_out| {
-            tracing::warn!(%peer, left_out, "a session was reset: the on-ramp carries as many connections as it may");
-        });
+        programs
+            .engine
+            .events
+            .log(Some(Payer::Key(info.peer)), |left_out| {
+                tracing::warn!(
+                    %peer, left_out,
+                    "a session was reset: the on-ramp carries as many connections as it may"
+                );
+            });
         return;
     };
     let (own, theirs, local) = match pair() {
@@ -110,7 +116,10 @@ async fn hand_over(
                 .engine
                 .events
                 .log(Some(Payer::Key(info.peer)), |left_out| {
-                    tracing::warn!(%error, left_out, "a session was reset: it cannot be handed over");
+                    tracing::warn!(
+                        %error, left_out,
+                        "a session was reset: it cannot be handed over"
+                    );
                 });
             return;
         }

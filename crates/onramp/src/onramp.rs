@@ -223,7 +223,10 @@ impl Opening {
 
     fn warn_of_guests(&self, entry: &'static str, at: SocketAddr) {
         if !at.ip().is_loopback() && self.guests.networks.is_empty() {
-            tracing::warn!(entry, %at, "whoever reaches this address may use it: --allow-from says who may");
+            tracing::warn!(
+                entry, %at,
+                "whoever reaches this address may use it: --allow-from says who may"
+            );
         }
     }
 }

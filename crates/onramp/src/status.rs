@@ -29,7 +29,9 @@ impl Engine {
             .metrics
             .connections()
             .into_iter()
-            .map(|((entry, outcome), count)| json!({ "entry": entry, "outcome": outcome.word(), "count": count }))
+            .map(|((entry, outcome), count)| {
+                json!({ "entry": entry, "outcome": outcome.word(), "count": count })
+            })
             .collect();
         let table = self.table().reported();
         let now = self.now();
@@ -37,7 +39,11 @@ impl Engine {
         let hosts: Vec<Value> = hosts
             .into_iter()
             .map(|(address, rtt, met)| {
-                json!({ "address": address, "round_trip_seconds": rtt.as_secs_f64(), "measured_seconds_ago": met.as_secs() })
+                json!({
+                    "address": address,
+                    "round_trip_seconds": rtt.as_secs_f64(),
+                    "measured_seconds_ago": met.as_secs(),
+                })
             })
             .collect();
         let destinations: Vec<Value> = destinations

@@ -216,11 +216,12 @@ impl Program {
     async fn serve(mut self, _place: OwnedSemaphorePermit, mut phases: Phases) {
         let mut packet = vec![0; MAX_MESSAGE];
         loop {
+            let table = self.programs.engine.table();
             let read = tokio::select! {
                 read = self.socket.recv(&mut packet) => read,
                 // Current attempts have their own tasks.
                 () = phases.reached(Phase::Draining) => return,
-                changed = changed(self.programs.engine.table(), &mut self.rules, self.remembers_until) => {
+                changed = changed(table, &mut self.rules, self.remembers_until) => {
                     self.remembers_until = None;
                     if changed {
                         report(&self.socket, Reply::Forget).await;
@@ -467,7 +468,10 @@ impl Attempt {
         if let Err(error) = discard(&mut program, self.fill).await {
             let payer = Asker::Machine.payer();
             self.programs.engine.events.log(Some(payer), |left_out| {
-                tracing::info!(entry = ENTRY, destination = %self.request.destination, %error, left_out, "the program went when it was connected");
+                tracing::info!(
+                    entry = ENTRY, destination = %self.request.destination, %error, left_out,
+                    "the program went when it was connected"
+                );
             });
             return;
         }

@@ -194,7 +194,10 @@ impl WaitingRoom {
         loop {
             let failed = |error: &io::Error| {
                 self.events.log(None, |left_out| {
-                    tracing::warn!(%error, left_out, "cannot accept programs' sockets for the moment");
+                    tracing::warn!(
+                        %error, left_out,
+                        "cannot accept programs' sockets for the moment"
+                    );
                 });
             };
             let (socket, from) = listener.accept(failed).await;
@@ -230,14 +233,19 @@ impl WaitingRoom {
                 () = eviction.wait() => {}
             }
             let mut state = room.state();
-            if matches!(state.waiting.get(&from), Some(Waiting::Arrived { number: waiting, .. }) if *waiting == number)
-            {
+            let arrived = match state.waiting.get(&from) {
+                Some(Waiting::Arrived { number, .. }) => Some(*number),
+                _ => None,
+            };
+            if arrived == Some(number) {
                 state.waiting.remove(&from);
                 drop(state);
-                room.events.log(
-                    None,
-                    |left_out| tracing::warn!(%from, left_out, "reset a connection that no program announced"),
-                );
+                room.events.log(None, |left_out| {
+                    tracing::warn!(
+                        %from, left_out,
+                        "reset a connection that no program announced"
+                    )
+                });
             }
         });
     }

@@ -46,7 +46,8 @@ pub enum Error {
 impl From<longhaul_session::Error> for Error {
     fn from(error: longhaul_session::Error) -> Self {
         if error.is_about_the_service() {
-            let advice = "it takes no measurements: start it with --perf, or run longhaul perf --serve there";
+            let advice = "it takes no measurements: start it with --perf, or run longhaul perf \
+                          --serve there";
             return Self::Refused(advice.to_owned());
         }
         Self::Connect(error)

@@ -326,8 +326,8 @@ fn write_clock(f: &mut fmt::Formatter<'_>, ahead_ms: i64) -> fmt::Result {
     };
     write!(
         f,
-        "has a clock that is {seconds} s {side} this machine's, and at most {} s are allowed: set the one that \
-         is wrong (timedatectl set-ntp true)",
+        "has a clock that is {seconds} s {side} this machine's, and at most {} s are allowed: set \
+         the one that is wrong (timedatectl set-ntp true)",
         allowed.as_secs()
     )
 }
@@ -355,7 +355,10 @@ impl fmt::Display for ChainFailure {
             FailureKind::TimedOut => f.write_str("did not answer in time")?,
             FailureKind::Garbled(error) => write!(f, "answered with {error}")?,
             FailureKind::OutOfOrder => f.write_str("answered out of its place along the route")?,
-            FailureKind::Forged => f.write_str("has an answer that it did not sign: somebody on the way made it, or the route names another key")?,
+            FailureKind::Forged => f.write_str(
+                "has an answer that it did not sign: somebody on the way made it, or the route \
+                 names another key",
+            )?,
         }
         if let Some(tried) = &self.tried {
             write!(f, " ({tried})")?;

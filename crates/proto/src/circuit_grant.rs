@@ -83,7 +83,8 @@ pub struct CircuitGrant {
 pub enum GrantFault {
     /// The issuer is not a controller that the depot trusts.
     #[error(
-        "the grant was issued by {0}, which is no controller of this depot: its operator names controllers in the policy"
+        "the grant was issued by {0}, which is no controller of this depot: its operator names \
+         controllers in the policy"
     )]
     Issuer(PublicKey),
     /// The grant is for another key.

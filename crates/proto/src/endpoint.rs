@@ -105,7 +105,8 @@ impl Endpoint {
         match &self.host {
             Host::Name(name) => {
                 out.put_u8(KIND_NAME);
-                out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX)); // `check` has bounded it to 253
+                // `check` has limited it to 253.
+                out.put_u8(u8::try_from(name.len()).unwrap_or(u8::MAX));
                 out.put_slice(name.as_bytes());
             }
             Host::Ip(IpAddr::V4(ip)) => {

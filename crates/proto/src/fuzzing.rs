@@ -4,7 +4,8 @@
 //! them. An ordinary test replays the corpus (`fuzz/corpus`), so every earlier finding is tested
 //! wherever tests run.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)] // a broken property is to panic
+// A broken property panics.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing)]
 
 mod properties;
 mod seeds;

@@ -83,7 +83,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_than_the_rate_and_nothing_uncounted(burst in 0u32..20, per_second in 0u32..50, steps in prop::collection::vec(0u64..300, 0..300)) {
+        fn no_more_than_the_rate_and_nothing_uncounted(
+            burst in 0u32..20, per_second in 0u32..50,
+            steps in prop::collection::vec(0u64..300, 0..300),
+        ) {
             let mut rate = LogRate::new(burst, per_second);
             let (mut now, mut written, mut reported) = (0, 0u64, 0u64);
             for step in &steps {
@@ -98,7 +101,10 @@ mod tests {
         }
 
         #[test]
-        fn any_time_is_borne(times in prop::collection::vec(any::<u64>(), 0..20), burst in any::<u32>(), per_second in any::<u32>()) {
+        fn any_time_is_borne(
+            times in prop::collection::vec(any::<u64>(), 0..20),
+            burst in any::<u32>(), per_second in any::<u32>(),
+        ) {
             let mut rate = LogRate::new(burst, per_second);
             for time in times {
                 rate.admit(Duration::from_secs(time));

@@ -136,7 +136,10 @@ mod tests {
         /// For any sequence of takes and returns: the sum is right, the bound holds, and a new
         /// holder is refused only if nothing is left.
         #[test]
-        fn the_account_is_kept(steps in prop::collection::vec((0u8..6, 0u64..9, any::<bool>()), 0..200), bound in 1u64..60, fraction in 1u64..9) {
+        fn the_account_is_kept(
+            steps in prop::collection::vec((0u8..6, 0u64..9, any::<bool>()), 0..200),
+            bound in 1u64..60, fraction in 1u64..9,
+        ) {
             let mut shares = Shares::new(bound, fraction);
             let mut model: HashMap<u8, u64> = HashMap::new();
             for (who, units, back) in steps {
@@ -151,7 +154,10 @@ mod tests {
                 let used: u64 = model.values().sum();
                 prop_assert_eq!(shares.used(), used);
                 prop_assert!(used <= bound);
-                prop_assert!(shares.held.values().all(|&own| own > 0), "nothing is kept of who holds nothing");
+                prop_assert!(
+                    shares.held.values().all(|&own| own > 0),
+                    "nothing is kept of who holds nothing"
+                );
                 prop_assert_eq!(shares.clone().take(&200, 1).is_ok(), used < bound);
             }
         }

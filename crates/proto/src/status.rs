@@ -200,7 +200,9 @@ macro_rules! codes {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
                     $(Self::$name => f.write_str($text),)*
-                    Self::Unknown(number) => write!(f, "failed with code {number}, which is unknown here"),
+                    Self::Unknown(number) => {
+                        write!(f, "failed with code {number}, which is unknown here")
+                    }
                 }
             }
         }

@@ -176,7 +176,8 @@ pub enum StatusError {
     Version(u8),
     /// The record is too long or too short.
     #[error(
-        "a status record of {0} bytes, which is shorter than its header or longer than {MAX_STATUS} and the padding that was asked for"
+        "a status record of {0} bytes, which is shorter than its header or longer than \
+         {MAX_STATUS} and the padding that was asked for"
     )]
     Length(usize),
     /// The record was damaged in transit.

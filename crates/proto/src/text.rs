@@ -85,7 +85,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_come_out_fit_to_be_shown_and_stay_so(bytes in prop::collection::vec(any::<u8>(), 0..80), text in "\\PC{0,20}\\p{Cf}{0,3}", most in 0usize..60) {
+        fn any_bytes_come_out_fit_to_be_shown_and_stay_so(
+            bytes in prop::collection::vec(any::<u8>(), 0..80),
+            text in "\\PC{0,20}\\p{Cf}{0,3}", most in 0usize..60,
+        ) {
             for bytes in [&bytes[..], text.as_bytes()] {
                 let shown = printable(bytes);
                 prop_assert!(shown.chars().all(is_printable));

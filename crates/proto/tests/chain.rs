@@ -558,7 +558,10 @@ proptest! {
     /// over plain TCP.
     #[test]
     fn nothing_forwarded_is_never_said_in_vain(
-        (delays, fault) in prop::collection::vec(1u64..200_000, 1..=5).prop_flat_map(|delays| { let places = delays.len(); (Just(delays), any_fault(places)) }),
+        (delays, fault) in prop::collection::vec(1u64..200_000, 1..=5).prop_flat_map(|delays| {
+            let places = delays.len();
+            (Just(delays), any_fault(places))
+        }),
         segment in 20usize..2000, more_at in 0u64..2_000_000,
     ) {
         let outcome = run(&delays, fault, segment, Some(more_at));
@@ -570,7 +573,11 @@ proptest! {
             }
             None => {
                 prop_assert_eq!(outcome.first_payload, Some(plain_tcp(total)));
-                let all = if more_at >= 2 * delays[0] { [EARLY, LATER].concat() } else { EARLY.to_vec() };
+                let all = if more_at >= 2 * delays[0] {
+                    [EARLY, LATER].concat()
+                } else {
+                    EARLY.to_vec()
+                };
                 prop_assert_eq!(outcome.payload, all);
                 prop_assert_eq!(outcome.answer, ANSWER);
             }

@@ -204,9 +204,32 @@ fn padding_is_taken_by_who_asked_for_it() {
 }
 
 prop_compose! {
-    fn any_status()(code: u8, hop: u8, acceptor: bool, reporter: Option<[u8; 32]>, signature in prop::option::of(any::<u8>()), at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)), payload_forwarded: bool, detail in "[a-z :äé]{0,100}", padding in prop_oneof![Just(0), 1..=MAX_PADDING], clock: Option<u64>) -> Status {
+    fn any_status()(
+        code: u8,
+        hop: u8,
+        acceptor: bool,
+        reporter: Option<[u8; 32]>,
+        signature in prop::option::of(any::<u8>()),
+        at in prop::option::of((any::<[u8; 4]>(), 1..=u16::MAX)),
+        payload_forwarded: bool,
+        detail in "[a-z :äé]{0,100}",
+        padding in prop_oneof![Just(0), 1..=MAX_PADDING],
+        clock: Option<u64>,
+    ) -> Status {
         let at = at.map(|(ip, port)| Endpoint::new(longhaul_proto::Host::Ip(ip.into()), port));
-        Status { code: StatusCode::from_u8(code), hop, acceptor, reporter: reporter.map(PublicKey::from_bytes), at, payload_forwarded, detail, signature: signature.map(|byte| [byte; 64]), padding, clock_unix_ms: clock, unknown: Vec::new() }
+        Status {
+            code: StatusCode::from_u8(code),
+            hop,
+            acceptor,
+            reporter: reporter.map(PublicKey::from_bytes),
+            at,
+            payload_forwarded,
+            detail,
+            signature: signature.map(|byte| [byte; 64]),
+            padding,
+            clock_unix_ms: clock,
+            unknown: Vec::new(),
+        }
     }
 }
 

@@ -167,7 +167,10 @@ pub async fn connect(options: &ConnectOptions) -> Result<Session, Error> {
     // A silent route must leave time for a direct connection.
     match along(options, &options.route, now + options.setup_timeout / 2).await {
         Err(error) if error.nothing_forwarded() => {
-            tracing::warn!(route = %options.route, destination = %options.destination, %error, "falls back to a direct connection");
+            tracing::warn!(
+                route = %options.route, destination = %options.destination, %error,
+                "falls back to a direct connection"
+            );
             // A separate session, with another id and signature (LH-FALLBACK-3).
             match along(options, &Route::direct(), deadline).await {
                 Ok(session) => Ok(session.having_fallen_back(error.to_string())),

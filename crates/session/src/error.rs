@@ -35,7 +35,8 @@ pub enum Error {
     /// The server's key differs from the expected one: continue only if you know that it was
     /// changed.
     #[error(
-        "the server at {destination} shows key {found}, but {expected} is expected: somebody may be in between"
+        "the server at {destination} shows key {found}, but {expected} is expected: somebody may \
+         be in between"
     )]
     ServerKey {
         /// The server.
@@ -47,7 +48,8 @@ pub enum Error {
     },
     /// The server is not known yet: compare its key with its operator's, then add it.
     #[error(
-        "the server at {destination} is not known: compare its key {found} with its operator's before trusting it"
+        "the server at {destination} is not known: compare its key {found} with its operator's \
+         before trusting it"
     )]
     UnknownServer {
         /// The server.
@@ -89,7 +91,10 @@ pub enum Error {
     },
     /// A private key is readable by others: remove their access, or create a new key if they may
     /// have read it.
-    #[error("{} may be read by others (mode {mode:04o}): run chmod 600 on it, or make a new identity", path.display())]
+    #[error(
+        "{} may be read by others (mode {mode:04o}): run chmod 600 on it, or make a new identity",
+        path.display()
+    )]
     Exposed {
         /// The file.
         path: PathBuf,
@@ -98,7 +103,11 @@ pub enum Error {
     },
     /// A private key's file belongs to another user, who can read and change it: make it your own,
     /// or create a new identity.
-    #[error("{} belongs to user {owner}, not to user {user} who runs this: make it yours (chown {user}) if you know where the key comes from, or make a new identity", path.display())]
+    #[error(
+        "{} belongs to user {owner}, not to user {user} who runs this: make it yours (chown \
+         {user}) if you know where the key comes from, or make a new identity",
+        path.display()
+    )]
     Owner {
         /// The file.
         path: PathBuf,
@@ -305,7 +314,8 @@ mod tests {
         );
         assert_eq!(
             error("h.example:9").to_string(),
-            "cannot connect to the server h.example:9: 192.0.2.1:9: Connection refused (os error 111)"
+            "cannot connect to the server h.example:9: 192.0.2.1:9: Connection refused (os error \
+             111)"
         );
     }
 }

@@ -235,7 +235,10 @@ mod tests {
         assert_eq!(Identity::load(&path).unwrap().public(), made.public());
         let error = Identity::create(&path).unwrap_err();
         assert!(
-            matches!(&error, Error::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists),
+            matches!(
+                &error,
+                Error::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists
+            ),
             "{error}"
         );
         assert_eq!(Identity::load(&path).unwrap().public(), made.public());

@@ -207,7 +207,10 @@ async fn a_server_with_another_key_is_refused_by_name() {
     options.server = ServerTrust::Pinned(expected);
     let error = connect(&options).await.unwrap_err();
     assert!(
-        matches!(&error, Error::ServerKey { expected: e, found: f, .. } if (e, f) == (&expected, &found)),
+        matches!(
+            &error,
+            Error::ServerKey { expected: e, found: f, .. } if (e, f) == (&expected, &found)
+        ),
         "{error}"
     );
     assert_eq!(error.endpoint().unwrap().port, listener.local_addr().port());
@@ -266,7 +269,11 @@ async fn nobody_listening_is_said_with_the_address() {
     options.destination = address.into();
     let error = connect(&options).await.unwrap_err();
     assert!(
-        matches!(&error, Error::NotConnected { place: FirstPlace::Server, source, .. } if source.kind() == io::ErrorKind::ConnectionRefused),
+        matches!(
+            &error,
+            Error::NotConnected { place: FirstPlace::Server, source, .. }
+                if source.kind() == io::ErrorKind::ConnectionRefused
+        ),
         "{error}"
     );
     assert!(error.to_string().contains(&address.to_string()), "{error}");

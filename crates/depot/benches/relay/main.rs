@@ -9,7 +9,8 @@
 //! interrupts that hit other processes.
 //!
 //! ```sh
-//! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] [--threads 2] [--also-auto] [--setups 4000]
+//! cargo bench -p longhaul-depot --bench relay -- [--rounds 7] [--gigabytes 2] [--flows 1,4] \
+//!     [--threads 2] [--also-auto] [--setups 4000]
 //! ```
 //!
 //! Prints a line of text for each result and, as the last line, all of them as JSON. Exits with 2
@@ -120,7 +121,8 @@ fn main() -> ExitCode {
         .collect();
     let idle = idle::measure(&relays[0], &destination, &key, options.idle_sessions);
     println!(
-        "{} idle sessions: {:.1} KiB of resident memory each, {:.1} KiB of pipes each (bound: 64 KiB together)",
+        "{} idle sessions: {:.1} KiB of resident memory each, {:.1} KiB of pipes each (bound: 64 \
+         KiB together)",
         options.idle_sessions,
         idle["resident_bytes_per_session"]
             .as_f64()
@@ -221,10 +223,14 @@ fn report(flows: usize, measured: &[Measured]) -> Value {
         / spread(&measured[1].cpu_seconds_per_gigabyte).median;
     let paired = spread(&ratios);
     println!(
-        "{flows} flow(s): the depot's CPU is {ratio:.2} of HAProxy's (medians; run by run {:.2} to {:.2})",
+        "{flows} flow(s): the depot's CPU is {ratio:.2} of HAProxy's (medians; run by run {:.2} to \
+         {:.2})",
         paired.least, paired.most
     );
-    json!({ "flows": flows, "relays": runs, "ratio_of_medians": ratio, "ratios": ratios, "ratio_median": paired.median })
+    json!({
+        "flows": flows, "relays": runs, "ratio_of_medians": ratio, "ratios": ratios,
+        "ratio_median": paired.median,
+    })
 }
 
 struct Spread {

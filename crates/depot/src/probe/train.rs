@@ -128,8 +128,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_looks_are_borne(bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50)) {
-            if let Some(train) = Train::of(bytes, Duration::from_micros(took.into()), &looks(seen)) {
+        fn any_looks_are_borne(
+            bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50),
+        ) {
+            let took = Duration::from_micros(took.into());
+            if let Some(train) = Train::of(bytes, took, &looks(seen)) {
                 prop_assert!(train.rate > 0.0 && train.rate.is_finite());
             }
         }

@@ -51,7 +51,8 @@ pub fn new_key() -> SigningKey {
 /// depots on loopback.
 pub fn loopback_policy(key: PublicKey, more: &str) -> Policy {
     let text = format!(
-        "[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{more}\n"
+        "[[allow]]\nprincipals = [\"{key}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+         next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n{more}\n"
     );
     Policy::parse(&text, Path::new("test.toml")).expect(&text)
 }

@@ -64,7 +64,8 @@ impl Bed {
     async fn with_rule(more: &str) -> Self {
         let (controller, client) = (new_key(), new_key());
         let text = format!(
-            "controllers = [\"{}\"]\n[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n",
+            "controllers = [\"{}\"]\n\
+             [[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n{more}\n",
             controller.public(),
             client.public()
         );

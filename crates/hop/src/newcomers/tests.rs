@@ -118,7 +118,11 @@ proptest! {
     /// For any sequence of arrivals and departures, the bound holds and only present connections
     /// are evicted. A source with one connection is never the victim while another has two.
     #[test]
-    fn the_bound_holds_and_the_crowd_pays(steps in prop::collection::vec((any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300), max in 1usize..20) {
+    fn the_bound_holds_and_the_crowd_pays(
+        steps in prop::collection::vec(
+            (any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300),
+        max in 1usize..20,
+    ) {
         let mut room = room(max);
         let mut model: Vec<(u64, u8)> = Vec::new();
         for (leaves, source, which) in steps {
@@ -130,17 +134,26 @@ proptest! {
                 model.push((came.number, source));
                 if let Some(evicted) = came.evicted {
                     let (came, before) = model.split_last().unwrap();
-                    let of = before.iter().find(|(number, _)| *number == evicted).map(|(_, of)| *of);
+                    let of = before
+                        .iter()
+                        .find(|(number, _)| *number == evicted)
+                        .map(|(_, of)| *of);
                     let held = |of: u8| before.iter().filter(|(_, source)| *source == of).count();
                     let of = of.expect("who is evicted was there before");
                     prop_assert!((0..6).all(|other| held(other) <= held(of)));
-                    prop_assert!(before.iter().all(|(number, source)| *source != of || *number >= evicted), "the oldest");
+                    prop_assert!(
+                        before.iter().all(|(number, source)| *source != of || *number >= evicted),
+                        "the oldest"
+                    );
                     prop_assert_ne!(came.0, evicted);
                     model.retain(|(number, _)| *number != evicted);
                 }
             }
             prop_assert_eq!(room.len(), model.len());
-            prop_assert!(!model.is_empty() || (room.networks.is_empty() && room.fullest.is_empty()), "nothing is kept of who left");
+            prop_assert!(
+                !model.is_empty() || (room.networks.is_empty() && room.fullest.is_empty()),
+                "nothing is kept of who left"
+            );
             prop_assert!(room.len() <= max);
         }
     }

@@ -135,7 +135,8 @@ pub fn offramp(me: &Identity) -> Running {
 /// Starts a depot that lets `me` connect anywhere on loopback.
 pub fn depot(me: &Identity) -> SocketAddr {
     let text = format!(
-        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\nnext_hops = [\"direct\", \"127.0.0.0/8:*\"]\n",
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+         next_hops = [\"direct\", \"127.0.0.0/8:*\"]\n",
         me.public()
     );
     let policy = Policy::parse(&text, Path::new("test.toml")).expect(&text);

@@ -177,7 +177,8 @@ async fn rules_of_depots_are_not_for_servers() {
     let (me, other) = (me(), me());
     let (_listener, address) = server().await;
     let text = format!(
-        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n[[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        "[[allow]]\nprincipals = [\"{}\"]\nto = [\"127.0.0.0/8\"]\nports = [\"any\"]\n\
+         [[allow]]\nprincipals = [\"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
         me.public(),
         other.public()
     );
@@ -296,7 +297,8 @@ async fn sessions_are_bounded_and_shared() {
         }
     });
     let text = format!(
-        "[[allow]]\nprincipals = [\"{}\", \"{}\"]\nservers = [\"127.0.0.0/8\"]\nports = [\"any\"]\n",
+        "[[allow]]\nprincipals = [\"{}\", \"{}\"]\nservers = [\"127.0.0.0/8\"]\n\
+         ports = [\"any\"]\n",
         me.public(),
         other.public()
     );

@@ -143,7 +143,9 @@ proptest! {
         usually_below in any::<Option<u64>>(),
     ) {
         let rule = rules().get(which).cloned();
-        let asked = Asked { is_local, named: asks, size, closed, acceptor, is_offramp_unknown: false };
+        let asked = Asked {
+            is_local, named: asks, size, closed, acceptor, is_offramp_unknown: false,
+        };
         let known = Known { rtt: rtt.map(Duration::from_micros), usually_below };
         let Decision { way, reason } = choose(rule.as_ref(), &asked, &known);
 
@@ -155,7 +157,8 @@ proptest! {
         prop_assert!(!named || way == Way::Route);
         // A program that requires a route gets it if there is one, and otherwise no connection. The
         // two protocols are never mixed up.
-        let speaks = acceptor || rule.as_ref().is_some_and(|rule| rule.end == SessionEnd::Destination);
+        let ends_there = |rule: &RouteRule| rule.end == SessionEnd::Destination;
+        let speaks = acceptor || rule.as_ref().is_some_and(ends_there);
         let foreign = if speaks { Way::Direct } else { Way::Session };
         prop_assert_ne!(way, foreign);
         if closed && !is_local && !named && !speaks {
@@ -168,7 +171,10 @@ proptest! {
         prop_assert!(!always || wants_direct || way == Way::Route);
         // A longer path or more bytes never turn a route into a direct connection.
         if way == Way::Route {
-            let longer = Known { rtt: known.rtt.map(|rtt| rtt * 2), usually_below: usually_below.map(|below| below.saturating_mul(2)) };
+            let longer = Known {
+                rtt: known.rtt.map(|rtt| rtt * 2),
+                usually_below: usually_below.map(|below| below.saturating_mul(2)),
+            };
             let more = Asked { size: size.map(|size| size.saturating_mul(2)), ..asked };
             prop_assert_eq!(choose(rule.as_ref(), &more, &longer).way, Way::Route);
         }

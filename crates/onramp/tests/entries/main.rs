@@ -1,7 +1,8 @@
 //! The on-ramp's entries, over loopback, with sessions to programs that listen through another
 //! on-ramp.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)] // a test that fails may panic, in its helpers too
+// A test that fails may panic, in its helpers too.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod programs;
 mod proxies;

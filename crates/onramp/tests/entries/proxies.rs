@@ -81,7 +81,8 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
     assert_eq!(reply, 0);
     echoes(stream, 3_000_000).await;
     let rule = format!(
-        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{gateway}\"\nalways = true\nfall_back = false\n"
+        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{gateway}\"\nalways = true\n\
+         fall_back = false\n"
     );
     user.write("routes.toml", &rule);
     onramp.reload();
@@ -94,7 +95,8 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
         "what the off-ramp says of the server is what the client receives"
     );
     let other = format!(
-        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\nfall_back = false\n",
+        "[[route]]\nto = [\"127.0.0.1\"]\nofframp = \"{key}@{}\"\nalways = true\n\
+         fall_back = false\n",
         deserted()
     );
     user.write("routes.toml", &other);
@@ -204,7 +206,8 @@ async fn a_proxy_for_anybody_does_not_start() {
     let error = Onramp::start(open.clone()).unwrap_err().to_string();
     assert_eq!(
         error,
-        "socks at 0.0.0.0:0 could be used by anybody who reaches it: say from which networks with --allow-from"
+        "socks at 0.0.0.0:0 could be used by anybody who reaches it: say from which networks with \
+         --allow-from"
     );
     let guests = Guests {
         login: None,
@@ -354,7 +357,8 @@ async fn http_relays_requests_in_absolute_form_without_what_is_between_client_an
     let server = web_server().await;
     let (_onramp, proxy) = http(&user, Guests::default());
     let request = format!(
-        "GET http://{server}/a?b=c HTTP/1.1\r\nHost: other\r\nX-Own: kept\r\nX-Hop: gone\r\nConnection: x-hop\r\nProxy-Connection: keep-alive\r\n\r\n"
+        "GET http://{server}/a?b=c HTTP/1.1\r\nHost: other\r\nX-Own: kept\r\nX-Hop: gone\r\n\
+         Connection: x-hop\r\nProxy-Connection: keep-alive\r\n\r\n"
     );
     let (answer, mut stream) = head(proxy, &request).await;
     assert!(

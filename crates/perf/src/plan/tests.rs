@@ -156,7 +156,13 @@ proptest::proptest! {
             loss: Probability::new(loss),
         }
         .plan();
-        for value in [plan.recovery_s, plan.most_loss, plan.between_losses_s, plan.one_stream_bps, plan.slow_start_s] {
+        for value in [
+            plan.recovery_s,
+            plan.most_loss,
+            plan.between_losses_s,
+            plan.one_stream_bps,
+            plan.slow_start_s,
+        ] {
             proptest::prop_assert!(value.is_finite() && value >= 0.0, "{plan:?}");
         }
         proptest::prop_assert!(plan.one_stream_bps <= rate);

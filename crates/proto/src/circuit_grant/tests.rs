@@ -143,7 +143,9 @@ fn bytes_that_break_a_rule_are_no_grant() {
 
 proptest! {
     #[test]
-    fn a_grant_is_read_as_it_was_written(rate in 1..u64::MAX, sessions in 1..u16::MAX, cut in 0..400_usize) {
+    fn a_grant_is_read_as_it_was_written(
+        rate in 1..u64::MAX, sessions in 1..u16::MAX, cut in 0..400_usize,
+    ) {
         let (_, grant) = signed(|grant| (grant.rate, grant.sessions) = (rate, sessions));
         let bytes = grant.to_bytes().unwrap();
         prop_assert_eq!(CircuitGrant::from_bytes(&bytes), Ok(grant.clone()));

@@ -117,9 +117,10 @@ async fn the_first_flight_carries_the_hello() {
         drop(far);
     };
     let (connected, ()) = tokio::join!(connecting, hearing);
-    assert!(
-        matches!(connected, Err(Error::Hop(failure)) if failure.kind == FailureKind::Closed && failure.hop == 1)
-    );
+    let Err(Error::Hop(failure)) = connected else {
+        panic!("the chain fails")
+    };
+    assert_eq!((failure.kind, failure.hop), (FailureKind::Closed, 1));
 }
 
 #[tokio::test(start_paused = true)]

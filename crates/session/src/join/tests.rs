@@ -162,7 +162,10 @@ async fn a_death_that_a_write_finds_is_no_end_of_stream() {
     drop(program);
     let done = join.await;
     assert!(
-        matches!(&done.ending, Ending::Died(End::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset),
+        matches!(
+            &done.ending,
+            Ending::Died(End::Tcp, error) if error.kind() == io::ErrorKind::ConnectionReset
+        ),
         "{done:?}"
     );
     let error = near.read_u8().await.unwrap_err();
