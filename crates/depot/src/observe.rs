@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ends_are_who_came_before_and_who_was_dialled() {
+    fn hop_ends_are_the_previous_hop_and_the_dialled_one() {
         let [me, other, next] = [1, 2, 3].map(|byte| PublicKey::from_bytes([byte; 32]));
         let route: Route = format!("a:1,b:2,{next}@c:3").parse().unwrap();
         let (id, destination) = (SessionId::from_bytes([0; 16]), "h:9".parse().unwrap());

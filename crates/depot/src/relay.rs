@@ -307,7 +307,7 @@ mod tests {
     /// LH-END-3: if a side dies before bytes for it arrive, writing them consumes its error. The
     /// end that a read then appears to return must not be relayed.
     #[tokio::test]
-    async fn a_death_that_a_write_finds_is_no_end_of_stream() {
+    async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
         for initiator_dies in [false, true] {
             let (upstream, initiator) = pair().await;
             let (downstream, acceptor) = pair().await;

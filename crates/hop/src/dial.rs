@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_black_hole_costs_no_more_than_the_delay() {
+    async fn an_unanswered_attempt_costs_only_the_delay() {
         let (ended, after) = raced(vec![never(1), succeeds(2, 40), succeeds(3, 10)]).await;
         assert_eq!((ended.unwrap(), after), (2, 290));
         let (ended, after) = raced(vec![never(1), never(2), succeeds(3, 10)]).await;
@@ -236,13 +236,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_first_one_is_waited_for_although_the_next_has_begun() {
+    async fn the_first_attempt_may_win_after_the_next_began() {
         let (ended, after) = raced(vec![succeeds(1, 400), succeeds(2, 400)]).await;
         assert_eq!((ended.unwrap(), after), (1, 400));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_fails_makes_way_at_once() {
+    async fn a_failed_attempt_starts_the_next_at_once() {
         let (ended, after) = raced(vec![fails(1, 5), fails(2, 5), succeeds(3, 5)]).await;
         assert_eq!((ended.unwrap(), after), (3, 15));
         let (ended, after) = raced(vec![fails(1, 5), fails(2, 7)]).await;
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn at_the_deadline_it_is_one_that_did_not_answer_which_is_named() {
+    async fn a_timeout_names_an_address_that_did_not_answer() {
         let (ended, after) = raced(vec![never(1), fails(2, 5)]).await;
         assert!(matches!(ended, Err(DialError::Timeout(at)) if at.port() == 1));
         assert_eq!(after, 10_000);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn payers_without_end_cost_bounded_memory() {
+    fn endless_payers_cost_bounded_memory() {
         let log = EventLog::new();
         for number in 0..2 * MAX_PAYERS as u32 {
             let _ = log.admit(Some(key(number)));

@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_is_one_too_many_is_refused_and_who_is_verified_is_not() {
+    async fn excess_connections_are_evicted_but_verified_ones_stay() {
         let gate = gate(2, 10);
         let mut first = gate.enter(ip("192.0.2.1"));
         first.place.verified(key(1)).unwrap();

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn who_finishes_in_time_is_not_aborted_and_who_does_not_is() {
+    async fn only_tasks_that_miss_the_limit_are_aborted() {
         for (takes, late) in [(5, false), (50, true)] {
             let (life, phases) = Life::begin();
             let mut session = phases.clone();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn without_a_life_everything_is_reached() {
+    async fn a_dropped_life_reaches_every_phase() {
         let (life, mut phases) = Life::begin();
         drop(life);
         phases.reached(Phase::Aborting).await;

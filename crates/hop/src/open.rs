@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_open_comes_whole_with_what_is_behind_it_or_not_at_all() {
+    async fn an_open_is_received_whole_with_its_early_data() {
         let id = SessionId::from_bytes([1; 16]);
         let destination = "server.example:7511".parse().unwrap();
         let mut open = Open::new(

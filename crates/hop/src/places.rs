@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_comes_back_when_it_is_dropped() {
+    fn a_dropped_permit_is_released() {
         let places = SharedPlaces::new(2);
         let held = places.take('a').unwrap();
         assert_eq!(places.take('a').unwrap_err(), Full::Share);

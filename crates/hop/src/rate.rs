@@ -188,7 +188,7 @@ mod tests {
         /// However often the rate changes, no more passes than the first burst and the bytes earned
         /// at the rates in force.
         #[test]
-        fn no_change_of_rate_gives_bytes_away(
+        fn rate_changes_never_exceed_the_earned_bytes(
             first in 0..1_000_000_000u64, steps in vec(step(), 0..40),
         ) {
             let mut now = Instant::now();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_not_used_can_be_drawn_again() {
+    async fn refunded_bytes_can_be_drawn_again() {
         let limit = RateLimit::new(Some(8));
         let Grant::Bytes(n) = limit.draw(MIN_BURST as usize) else {
             panic!("a bucket starts full")
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_empty_bucket_says_how_long_to_wait() {
+    async fn an_empty_bucket_returns_the_wait() {
         let limit = RateLimit::new(Some(8 * 1_000_000));
         let Grant::Bytes(_) = limit.draw(usize::MAX) else {
             panic!("a bucket starts full")

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_without_name_servers_is_as_none() {
+    fn a_file_without_name_servers_counts_as_missing() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("resolv.conf");
         assert!(!names_servers(&file));

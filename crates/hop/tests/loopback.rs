@@ -52,7 +52,7 @@ async fn bytes_arrive_both_ways_and_each_direction_ends_by_itself() {
 
 /// LH-END-3: a stream that was not ended is reset, whatever was written.
 #[tokio::test]
-async fn a_connection_that_is_dropped_is_reset_and_one_that_was_shut_down_is_not() {
+async fn a_drop_resets_unless_the_stream_was_shut_down() {
     let (mut near, mut far) = pair().await;
     near.write_all(b"half a").await.unwrap();
     drop(near);
@@ -79,7 +79,7 @@ async fn write_error(conn: &mut Conn) -> io::Error {
 
 /// LH-END-3: the kernel reports a reset once, to the first read or write.
 #[tokio::test]
-async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
+async fn a_reset_reported_to_a_write_still_fails_reads() {
     let (mut near, far) = pair().await;
     drop(far);
     assert_eq!(
@@ -106,7 +106,7 @@ async fn a_reset_that_a_write_has_reported_is_no_end_to_a_read() {
 
 /// LH-STATUS-6: an answer can be read even though its reader had sent bytes that nobody read.
 #[tokio::test]
-async fn an_answer_outlives_what_its_reader_had_sent() {
+async fn an_answer_is_read_despite_unread_input() {
     let (mut near, far) = pair().await;
     near.write_all(&[7; 30_000]).await.unwrap();
     let answering = answer_and_linger(far, b"no", Duration::from_secs(20));

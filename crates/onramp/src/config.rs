@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_come_in() {
+    fn clients_are_admitted_by_network_and_login() {
         let ip = |text: &str| text.parse::<IpAddr>().unwrap();
         let (here, there) = ("127.0.0.1:1".parse().unwrap(), "0.0.0.0:1".parse().unwrap());
         let mut guests = Guests::default();

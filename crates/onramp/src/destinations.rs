@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_small_ones_make_a_habit_and_one_large_one_does_not_break_it() {
+    fn usual_size_tolerates_one_large_connection() {
         let mut memory = Destinations::default();
         for _ in 0..MIN_CONNECTIONS {
             assert_eq!(memory.known(&at(1), NOW).usually_below, None);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_long_ago_is_forgotten() {
+    fn old_destinations_are_forgotten() {
         let mut memory = Destinations::default();
         for _ in 0..MIN_CONNECTIONS {
             memory.carried(&at(1), 100, NOW);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn destinations_without_end_cost_bounded_memory() {
+    fn endless_destinations_cost_bounded_memory() {
         let mut memory = Destinations::default();
         for number in 0..3 * MAX_REMEMBERED as u64 {
             let now = NOW + Duration::from_millis(number);

@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn where_requests_lead() {
+    fn requests_have_their_destination() {
         let to =
             |uri: &str, port| destination(&uri.parse().unwrap(), port).map(|to| to.to_string());
         assert_eq!(to("h.example:443", None).as_deref(), Some("h.example:443"));

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_has_what_was_counted() {
+    fn the_page_shows_the_counters() {
         let metrics = Metrics::new();
         metrics.count("socks", Outcome::Route);
         metrics.count("socks", Outcome::Route);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_says_who_and_a_mistake_lets_nobody_in() {
+    fn a_mistake_in_the_file_admits_nobody() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("authorized_keys");
         let key = |number| PublicKey::from_bytes([number; 32]);

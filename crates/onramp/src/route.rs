@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_place_is_the_off_ramp_unless_the_destination_needs_none() {
+    fn the_last_hop_is_the_offramp_for_plain_tcp() {
         let read = |text, acceptor| {
             let route = NamedRoute::parse(text, acceptor).unwrap();
             let end = route

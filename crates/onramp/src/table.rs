@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_changes_is_read_again_and_a_mistake_changes_nothing() {
+    fn a_changed_file_is_reloaded_unless_invalid() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
         let table = Table::open(&file, Author::User, Arc::new(Metrics::new())).unwrap();

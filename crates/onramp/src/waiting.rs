@@ -306,7 +306,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_crowd_keeps_no_announced_connection_out() {
+    async fn a_crowd_does_not_block_announced_connections() {
         const ROOM: usize = 8;
         let limits = GateLimits {
             newcomers: ROOM,

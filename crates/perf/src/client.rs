@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_that_cannot_be_are_no_result() {
+    fn contradicting_counts_are_an_error() {
         assert!(matches!(
             put_together(carried(1000, 0), report(0, 1001)),
             Err(Error::Disagreement {

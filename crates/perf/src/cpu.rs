@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_line_is_read_whatever_the_name() {
+    fn cpu_time_is_parsed_for_any_process_name() {
         let line = "42 (a) b) R 1 2 3 4 5 6 7 8 9 10 11 12 13 14";
         assert_eq!(parse(line), Some((11, 12)));
         assert!(parse("42 (x) R 1").is_none() && parse("").is_none());

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_asks_too_often_waits_and_others_do_not() {
+    fn the_request_rate_is_limited_per_key() {
         let limits = Limits {
             per_minute: 2,
             ..Limits::default()

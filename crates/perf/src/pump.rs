@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_goal_in_bytes_is_shared_out_exactly() {
+    fn a_goal_in_bytes_is_divided_exactly() {
         let left = Arc::new(AtomicU64::new(1000));
         let (one, other) = (Goal::Bytes(left.clone()), Goal::Bytes(left));
         assert_eq!(

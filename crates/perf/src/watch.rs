@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_follow_each_other_and_the_omitted_part_is_set_apart() {
+    fn intervals_are_contiguous_and_omit_the_beginning() {
         let count = Arc::new(AtomicU64::new(0));
         let (stream, _listener) = watched(&count);
         let second = Duration::from_secs(1);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_left_out_is_reported_with_the_next_line() {
+    fn suppressed_lines_are_reported_with_the_next() {
         let mut rate = LogRate::new(2, 1);
         let at = Duration::from_millis;
         assert_eq!([rate.admit(at(0)), rate.admit(at(0))], [Some(0), Some(0)]);
@@ -83,7 +83,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_more_than_the_rate_and_nothing_uncounted(
+        fn the_rate_holds_and_every_line_is_counted(
             burst in 0u32..20, per_second in 0u32..50,
             steps in prop::collection::vec(0u64..300, 0..300),
         ) {
@@ -101,7 +101,7 @@ mod tests {
         }
 
         #[test]
-        fn any_time_is_borne(
+        fn any_time_is_accepted(
             times in prop::collection::vec(any::<u64>(), 0..20),
             burst in any::<u32>(), per_second in any::<u32>(),
         ) {

@@ -54,7 +54,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lh_probe_2_what_is_sent_is_what_is_read(number: u64, bytes: [u8; PROBE_MESSAGE_BYTES]) {
+        fn lh_probe_2_messages_decode_to_themselves(number: u64, bytes: [u8; PROBE_MESSAGE_BYTES]) {
             for message in [ProbeMessage::Echo(number), ProbeMessage::Train(number)] {
                 prop_assert_eq!(ProbeMessage::decode(&message.encode()), Some(message));
             }

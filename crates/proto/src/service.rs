@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_plain() {
+    fn service_names_are_plain() {
         for known in [
             Service::COPY,
             Service::FILES,

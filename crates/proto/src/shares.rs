@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_for_everybody_is_distinguished_from_what_is_too_much_for_one() {
+    fn a_full_bound_differs_from_a_full_share() {
         let mut shares = Shares::new(10, 1);
         assert_eq!(shares.take(&1u8, 11), Err(Full::All));
         assert_eq!(shares.take(&1, 6), Err(Full::Share));
@@ -136,7 +136,7 @@ mod tests {
         /// For any sequence of takes and returns: the sum is right, the bound holds, and a new
         /// holder is refused only if nothing is left.
         #[test]
-        fn the_account_is_kept(
+        fn shares_match_a_model(
             steps in prop::collection::vec((0u8..6, 0u64..9, any::<bool>()), 0..200),
             bound in 1u64..60, fraction in 1u64..9,
         ) {

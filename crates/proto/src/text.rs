@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_or_hides_is_written_out() {
+    fn controlling_and_hidden_characters_are_escaped() {
         for (bytes, shown) in [
             (&b"a\x1b[31m\n\xffz"[..], "a\\u{1b}[31m\\u{a}\\xffz"),
             (
@@ -85,7 +85,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_come_out_fit_to_be_shown_and_stay_so(
+        fn escaping_is_printable_and_idempotent(
             bytes in prop::collection::vec(any::<u8>(), 0..80),
             text in "\\PC{0,20}\\p{Cf}{0,3}", most in 0usize..60,
         ) {

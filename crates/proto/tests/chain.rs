@@ -210,7 +210,7 @@ fn a_stranger_causes_no_dial() {
 
 /// LH-STATUS-8: a depot that forges the next hop's answer is not believed if the route names keys.
 #[test]
-fn a_failure_cannot_be_forged_on_the_way() {
+fn a_failure_cannot_be_forged_in_transit() {
     for (forges, place) in [(1, 2), (2, 3)] {
         let fault = |keyed| Fault {
             forges: Some(forges),
@@ -288,7 +288,7 @@ fn chain(route: &str) -> Chain {
 
 /// LH-STATUS-7, LH-STATUS-8.
 #[test]
-fn a_status_is_its_reporters_own_and_answers_this_open() {
+fn a_status_is_bound_to_its_reporter_and_open() {
     let route = format!("{}@d1,{}@d2", public(1), public(2));
     let ok = |hop| Status::new(StatusCode::Ok, hop);
     let first = signed(&ok(1), &key(1), &route);
@@ -399,7 +399,7 @@ fn named_depots_behind_loose_hops_are_not_left_out() {
 
 /// LH-CHAIN-2.
 #[test]
-fn statuses_out_of_place_end_the_chain() {
+fn statuses_out_of_order_end_the_chain() {
     let ok = |hop| Status::new(StatusCode::Ok, hop);
     let cases: [(&str, &[Status]); 7] = [
         ("d1,d2", &[ok(2)]),
@@ -448,7 +448,7 @@ fn depots_added_before_a_loose_hop_are_counted_and_not_named() {
 
 /// LH-CHAIN-2: a hop that could not read the OPEN does not know its position, and is still named.
 #[test]
-fn an_unplaced_refusal_is_placed_by_its_order() {
+fn a_refusal_without_position_gets_it_from_its_order() {
     let mut chain = chain("d1,d2");
     let mut refusal = Status::new(StatusCode::UnknownOption, 0);
     refusal.detail = "too new\x1b[2J\nfor me".into();
@@ -484,7 +484,7 @@ fn another_protocol_or_silence_is_distinguished() {
 
 /// LH-STATUS-10.
 #[test]
-fn refused_times_say_whose_clock_is_off_and_how_far() {
+fn refused_signing_times_report_the_clock_difference() {
     let refused = |clock, code| {
         let mut status = Status::new(code, 1);
         status.clock_unix_ms = clock;
@@ -557,7 +557,7 @@ proptest! {
     /// forwarded, that is true. Without a fault, everything arrives once and in order, as early as
     /// over plain TCP.
     #[test]
-    fn nothing_forwarded_is_never_said_in_vain(
+    fn nothing_forwarded_is_always_true(
         (delays, fault) in prop::collection::vec(1u64..200_000, 1..=5).prop_flat_map(|delays| {
             let places = delays.len();
             (Just(delays), any_fault(places))

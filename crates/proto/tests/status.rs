@@ -41,7 +41,7 @@ fn resealed(mut frame: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn records_follow_each_other_and_the_payload_them() {
+fn records_are_consecutive_and_precede_payload() {
     let statuses = [
         Status::new(StatusCode::Ok, 1),
         full(),
@@ -62,7 +62,7 @@ fn records_follow_each_other_and_the_payload_them() {
 
 /// LH-STATUS-4: a detail is truncated and escaped, and never makes the record fail.
 #[test]
-fn details_are_cut_and_cleaned() {
+fn details_are_truncated_and_escaped() {
     let mut status = full();
     status.detail = "ä".repeat(1000) + "\x07";
     let (found, _) = StatusDecoder::new().feed(&bytes(&status)).unwrap().unwrap();
@@ -165,7 +165,7 @@ fn malformed_records_are_refused() {
 
 /// LH-STATUS-9: padding is accepted only if requested, only up to that size, and only as zeros.
 #[test]
-fn padding_is_taken_by_who_asked_for_it() {
+fn padding_is_accepted_only_if_requested() {
     let padded = Status {
         padding: 12_000,
         ..Status::of_acceptor(StatusCode::Ok, 1)

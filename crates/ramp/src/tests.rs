@@ -85,7 +85,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_read_or_refused(version in 0u8..3, kind: u8, rest: Vec<u8>) {
+    fn any_bytes_are_read_or_refused(version in 0u8..3, kind: u8, rest: Vec<u8>) {
         let mut packet = vec![version, kind];
         packet.extend(rest);
         let _ = Request::decode(&packet);
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn a_message_that_is_cut_short_says_less_or_is_refused(cut in 0usize..60) {
+    fn a_truncated_message_never_decodes_to_the_whole(cut in 0usize..60) {
         let ask = Request::Ask(Ask {
             address: Some("192.0.2.1".parse().unwrap()),
             name: Some("h.example"),
@@ -108,7 +108,7 @@ proptest! {
 }
 
 #[test]
-fn fields_that_are_not_known_are_passed_over() {
+fn unknown_fields_are_skipped() {
     let request = Request::Peer {
         local: "127.0.0.1:9".parse().unwrap(),
     };
@@ -123,7 +123,7 @@ fn fields_that_are_not_known_are_passed_over() {
 }
 
 #[test]
-fn what_is_too_long_is_not_sent() {
+fn an_oversized_message_is_not_sent() {
     let route = "h".repeat(5000);
     let ask = Ask {
         route: Some(&route),

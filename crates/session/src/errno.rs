@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_offramp_says_of_the_server_is_what_the_kernel_would_say() {
+    fn an_offramps_dial_error_has_the_kernels_errno() {
         for (code, errno) in [
             (StatusCode::DialRefused, Errno::CONNREFUSED),
             (StatusCode::DialUnreachable, Errno::HOSTUNREACH),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_there_is_no_server() {
+    fn errors_on_the_path_are_not_the_servers() {
         for (code, errno) in [
             (StatusCode::DialRefused, Errno::NETUNREACH),
             (StatusCode::NameNotFound, Errno::NETUNREACH),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_inside_is_found() {
+    fn a_wrapped_errno_is_found() {
         let address = "192.0.2.1:9".parse().unwrap();
         for errno in [
             Errno::CONNREFUSED,

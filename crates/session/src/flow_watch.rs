@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_fitted_where_that_is_asked_for_and_only_of_an_end_that_sends() {
+    fn the_rate_is_fitted_on_request_and_only_when_sending() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let is_fitted = |watch: &FlowWatch| {

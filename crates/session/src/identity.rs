@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_prepared_is_in_the_way_of_a_replacement() {
+    fn a_prepared_file_does_not_block_a_replacement() {
         let directory = tempfile::tempdir().unwrap();
         let (path, victim) = (
             directory.path().join("hosts"),
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn other_files_are_no_identity() {
+    fn other_files_are_not_identities() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("identity");
         assert!(matches!(Identity::load(&path), Err(Error::File { .. })));

@@ -50,7 +50,7 @@ async fn pair() -> (Session, Session) {
 }
 
 #[tokio::test]
-async fn a_session_comes_from_the_address_that_was_chosen() {
+async fn a_session_uses_the_chosen_source_address() {
     let (listener, mut options) = pair_of_ends().await;
     options.source = Some("127.0.0.9".parse().unwrap());
     let (connected, accepted) = tokio::join!(connect(&options), listener.accept());
@@ -60,7 +60,7 @@ async fn a_session_comes_from_the_address_that_was_chosen() {
 }
 
 #[tokio::test]
-async fn sessions_come_from_the_ports_that_were_granted_and_no_more_of_them_than_there_are() {
+async fn sessions_use_only_their_source_ports() {
     let (listener, mut options) = pair_of_ends().await;
     // Finds two consecutive free ports.
     let free = || std::net::TcpListener::bind("127.0.0.8:0").unwrap();
@@ -95,7 +95,7 @@ async fn sessions_come_from_the_ports_that_were_granted_and_no_more_of_them_than
 }
 
 #[tokio::test]
-async fn an_address_to_come_from_that_cannot_reach_the_server_is_reported() {
+async fn an_unusable_source_address_is_reported() {
     let (_listener, mut options) = pair_of_ends().await;
     options.source = Some("::1".parse().unwrap());
     let error = connect(&options).await.unwrap_err().to_string();
@@ -237,7 +237,7 @@ async fn an_unknown_server_can_be_added_and_then_connected_to() {
 /// LH-ADMIT-1: the acceptor refuses with a typed code that reaches the initiator. LH-FALLBACK-2:
 /// the initiator does not fall back then.
 #[tokio::test]
-async fn a_stranger_is_refused_as_such() {
+async fn an_unknown_key_is_refused_as_such() {
     let (_listener, mut options) = pair_of_ends().await;
     let stranger = Arc::new(Identity::generate().unwrap());
     options.identity = Arc::clone(&stranger);
@@ -260,7 +260,7 @@ async fn a_stranger_is_refused_as_such() {
 }
 
 #[tokio::test]
-async fn nobody_listening_is_said_with_the_address() {
+async fn a_missing_listener_is_reported_with_the_address() {
     let (_listener, mut options) = pair_of_ends().await;
     // Bound but not listening, so that nobody else can take the port meanwhile.
     let socket = tokio::net::TcpSocket::new_v4().unwrap();
@@ -281,7 +281,7 @@ async fn nobody_listening_is_said_with_the_address() {
 }
 
 #[tokio::test]
-async fn a_congestion_control_that_is_not_there_is_an_error() {
+async fn an_unavailable_congestion_control_is_an_error() {
     let (_listener, mut options) = pair_of_ends().await;
     options.congestion = Some("no-such-one".into());
     assert!(matches!(

@@ -209,7 +209,7 @@ async fn a_stream_cut_short_never_looks_complete() {
 
 /// LH-FALLBACK-1: falls back only if it is certain that nothing was forwarded.
 #[tokio::test]
-async fn it_falls_back_only_when_nothing_went_on() {
+async fn it_falls_back_only_if_nothing_was_forwarded() {
     let closed = TcpSocket::new_v4().unwrap();
     closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let cases = [

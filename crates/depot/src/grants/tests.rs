@@ -38,7 +38,7 @@ fn account() -> AccountKey {
 
 /// LH-GRANT-3.
 #[test]
-fn sessions_have_what_is_granted_together_and_no_more() {
+fn sessions_share_the_granted_bounds() {
     let (grants, now) = (Arc::new(Grants::default()), at(Instant::now(), 0));
     let whole = grants.take(&grant(1_000), Some(50_000_000), now).unwrap();
     let beyond = grants
@@ -106,7 +106,7 @@ fn grants_from_before_a_withdrawal_are_refused() {
 }
 
 #[test]
-fn a_controller_that_renews_ends_a_withdrawal() {
+fn a_renewal_ends_a_withdrawal() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let _session = grants.take(&grant(MINUTE_MS), None, at(began, 0)).unwrap();
     grants.withdraw(&account(), &CLIENT, at(began, 1_000));
@@ -117,7 +117,7 @@ fn a_controller_that_renews_ends_a_withdrawal() {
 }
 
 #[test]
-fn a_withdrawal_from_one_key_is_none_from_another() {
+fn a_withdrawal_affects_one_key_only() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let mut other = grant(MINUTE_MS);
     other.holder = PublicKey::from_bytes([7; 32]);
@@ -132,7 +132,7 @@ fn a_withdrawal_from_one_key_is_none_from_another() {
 }
 
 #[test]
-fn the_grant_that_was_issued_last_bounds_all_sessions() {
+fn the_latest_grant_bounds_all_sessions() {
     let (grants, began) = (Arc::new(Grants::default()), Instant::now());
     let session = grants.take(&grant(30_000), None, at(began, 0)).unwrap();
     let mut less = grant(40_000);

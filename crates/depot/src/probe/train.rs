@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_that_has_grown_says_the_rate_of_its_second_half() {
+    fn a_train_rate_comes_from_its_steady_second_half() {
         // Slow start, then 125 kB every 10 ms: 100 Mbit/s.
         let seen = looks(
             [10, 20, 40, 80, 125]
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_grows_until_its_end_is_a_lower_bound() {
+    fn a_train_growing_until_its_end_is_a_lower_bound() {
         let seen = looks((0..10).map(|step| 10 << step));
         let train = Train::of(1_000_000, Duration::from_millis(100), &seen).expect("a train");
         assert!(train.still_growing);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_nobody_looked_at_is_a_lower_bound_and_one_without_time_says_nothing() {
+    fn a_train_without_samples_or_time_gives_no_exact_rate() {
         let train = Train::of(1_000_000, Duration::from_millis(100), &[]).expect("a train");
         assert!(train.still_growing);
         assert_eq!(Train::of(0, Duration::from_millis(1), &[]), None);
@@ -128,7 +128,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_looks_are_borne(
+        fn any_samples_give_a_finite_rate(
             bytes: u64, took: u32, seen in prop::collection::vec(any::<u64>(), 0..50),
         ) {
             let took = Duration::from_micros(took.into());

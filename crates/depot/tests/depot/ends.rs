@@ -115,7 +115,7 @@ async fn under_a_rate_cap() {
 
 /// LH-DEPOT-2, LH-DEPOT-6, LH-DEPOT-7, LH-ROUTE-5, LH-ROUTE-6.
 #[tokio::test]
-async fn the_onward_open_is_the_same_one_step_further() {
+async fn the_forwarded_open_differs_only_in_hop_fields() {
     let key = new_key();
     let (first, second) = (depot(&key), depot(&key));
     let (listener, address) = acceptor().await;
@@ -148,7 +148,7 @@ async fn the_onward_open_is_the_same_one_step_further() {
 
 /// LH-DEPOT-5.
 #[tokio::test]
-async fn more_early_data_than_is_held_waits_and_arrives() {
+async fn early_data_beyond_the_buffer_waits_and_arrives() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -172,7 +172,7 @@ async fn more_early_data_than_is_held_waits_and_arrives() {
 /// An initiator may send everything, the end included, before it has received anything; the answer
 /// still comes back.
 #[tokio::test]
-async fn an_end_with_the_early_data_is_passed_on() {
+async fn an_end_with_the_early_data_is_relayed() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;

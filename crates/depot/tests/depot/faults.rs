@@ -163,7 +163,7 @@ async fn a_next_hop_that_refuses_is_named() {
 
 /// Depot 2 cannot connect: its status comes back through depot 1, after depot 1's Ok.
 #[tokio::test]
-async fn a_failure_further_on_comes_back_in_order() {
+async fn a_later_hops_failure_comes_back_in_order() {
     let key = new_key();
     let (first, second) = (depot(&key), depot(&key));
     let (listener, address) = acceptor().await;

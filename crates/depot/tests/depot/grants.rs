@@ -145,7 +145,7 @@ impl Bed {
 
 /// LH-GRANT-2.
 #[tokio::test]
-async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused() {
+async fn a_grant_with_wrong_issuer_holder_or_time_is_refused() {
     let bed = Bed::new().await;
     let unsigned = bed.grant();
     bed.refused(&bed.with(unsigned, None), "no controller of this depot")
@@ -195,7 +195,7 @@ async fn a_grant_of_anybody_else_for_anybody_else_or_at_another_time_is_refused(
 
 /// LH-GRANT-3.
 #[tokio::test]
-async fn sessions_beyond_what_is_granted_are_refused_until_others_end() {
+async fn sessions_beyond_the_grant_wait_for_others_to_end() {
     let bed = Bed::new().await;
     let page = bed.depot.metrics.expect("page");
     let (initiator, acceptor) = bed.passed(&bed.open(Some(60_000_000), |_| {})).await;
@@ -215,7 +215,7 @@ async fn sessions_beyond_what_is_granted_are_refused_until_others_end() {
 
 /// LH-GRANT-2: a depot that trusts no controller reads no grant.
 #[tokio::test]
-async fn a_depot_without_controllers_passes_grants_on_unread() {
+async fn a_depot_without_controllers_forwards_grants_unread() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -250,7 +250,7 @@ async fn a_session_without_its_grant_has_the_rate_of_its_rule() {
 /// LH-GRANT-3: a timely renewal changes nothing, and one after an outage gives sessions their rate
 /// back.
 #[tokio::test(start_paused = true)]
-async fn a_renewed_grant_is_taken_up_by_its_sessions() {
+async fn a_renewed_grant_applies_to_its_sessions() {
     let _still = stand_still();
     let bed = Bed::with_rule(RULE).await;
     let page = bed.depot.metrics.expect("page");

@@ -97,7 +97,7 @@ async fn ten_thousand_malformed_opens_leave_the_depot_serving() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_or_dripping_stranger_is_disconnected() {
+async fn a_silent_or_trickling_peer_is_disconnected() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
@@ -121,7 +121,7 @@ async fn a_silent_or_dripping_stranger_is_disconnected() {
 
 /// The oldest of a crowd is evicted for each newcomer, and sessions continue.
 #[tokio::test]
-async fn a_crowd_of_strangers_is_bounded_and_keeps_nobody_out() {
+async fn a_crowd_of_unknown_peers_keeps_nobody_out() {
     let key = new_key();
     let depot = depot_with(loopback_policy(key.public(), ""), |config| {
         config.limits.unauthenticated = 3;

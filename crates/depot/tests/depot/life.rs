@@ -99,7 +99,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_left_at_the_drain_deadline_is_reset() {
+async fn sessions_left_at_the_drain_deadline_are_reset() {
     let key = new_key();
     let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
@@ -126,7 +126,7 @@ async fn what_is_left_at_the_drain_deadline_is_reset() {
 
 /// An OPEN arrives while the depot drains, on a connection accepted before.
 #[tokio::test]
-async fn an_open_that_comes_during_the_drain_is_reported() {
+async fn an_open_during_the_drain_gets_a_status() {
     let key = new_key();
     let mut depot = depot_with(loopback_policy(key.public(), ""), with_page);
     let page = depot.metrics.expect("page");
@@ -191,7 +191,7 @@ async fn every_session_is_counted() {
 }
 
 #[tokio::test]
-async fn what_cannot_start_says_why() {
+async fn a_failed_start_names_the_reason() {
     let config = || DepotConfig::new(new_key(), Policy::deny_all());
     let at = |address: &str| Listen::at(address.parse().expect("address"));
     let none = Depot::bind(DepotConfig {

@@ -79,8 +79,7 @@ async fn no_local_address_is_measured() {
 }
 
 #[tokio::test]
-async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_measured_shows_who_it_is()
- {
+async fn lh_probe_1_only_named_keys_may_probe_and_depots_sign() {
     let key = new_key();
     let plan = ProbePlan::RoundTrips(1);
     // The key may pass, but not measure.
@@ -135,7 +134,7 @@ async fn lh_probe_1_nobody_measures_whom_the_policy_does_not_name_and_who_is_mea
 }
 
 #[tokio::test]
-async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
+async fn lh_probe_3_a_session_beyond_probe_bounds_ends() {
     let key = new_key();
     let depot = measured_by(&key);
     let begun = || async {
@@ -175,7 +174,7 @@ async fn lh_probe_3_a_session_that_does_more_than_a_probe_may_is_over() {
 }
 
 #[tokio::test]
-async fn what_was_seen_of_both_hops_is_reported_when_a_session_ends() {
+async fn both_hops_are_reported_when_a_session_ends() {
     let key = new_key();
     let received: Arc<Mutex<Vec<HopReport>>> = Arc::default();
     let depot = {

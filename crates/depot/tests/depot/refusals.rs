@@ -48,7 +48,7 @@ async fn without_a_valid_principal_nobody_is_dialled() {
 
 /// LH-SIGN-3.
 #[tokio::test]
-async fn an_open_is_good_once() {
+async fn an_open_is_valid_once() {
     let key = new_key();
     let depot = depot(&key);
     let (listener, address) = acceptor().await;
@@ -95,7 +95,7 @@ async fn the_policy_decides_before_any_dial() {
 
 /// A name that resolves to loopback is allowed as a name, and refused for its address (LH-ADMIT-3).
 #[tokio::test]
-async fn where_a_name_leads_is_checked() {
+async fn resolved_addresses_are_checked_against_the_policy() {
     let key = new_key();
     let (listener, address) = acceptor().await;
     let destination: longhaul_proto::Endpoint = format!("localhost:{}", address.port())
@@ -134,7 +134,7 @@ async fn where_a_name_leads_is_checked() {
 
 /// LH-ROUTE-5, LH-ROUTE-6.
 #[tokio::test]
-async fn loops_and_spent_hop_limits_go_no_further() {
+async fn loops_and_spent_hop_limits_are_refused() {
     let key = new_key();
     let (first, second) = (depot(&key), depot(&key));
     let (listener, address) = acceptor().await;
@@ -174,7 +174,7 @@ async fn an_open_for_the_acceptor_is_misrouted_here() {
 }
 
 #[tokio::test]
-async fn rules_and_the_depot_carry_so_many_sessions() {
+async fn rules_and_the_depot_limit_their_sessions() {
     let key = new_key();
     let full = |depot: Running| {
         let key = key.clone();
@@ -215,7 +215,7 @@ async fn rules_and_the_depot_carry_so_many_sessions() {
 
 /// LH-WISH-1.
 #[tokio::test]
-async fn what_is_stated_must_be_within_the_bounds_of_a_rule() {
+async fn stated_wishes_must_fit_the_rule() {
     let key = new_key();
     let bounds = "name = \"small\"\nmax_size = \"1 MiB\"\npurposes = [\"tests\"]";
     let depot = depot_with(loopback_policy(key.public(), bounds), |_| {});
@@ -263,7 +263,7 @@ async fn what_is_stated_must_be_within_the_bounds_of_a_rule() {
 
 /// LH-WISH-2.
 #[tokio::test]
-async fn a_session_that_carries_more_than_it_stated_is_reset() {
+async fn a_session_beyond_its_stated_size_is_reset() {
     for backwards in [false, true] {
         let key = new_key();
         let bounds = "max_size = \"1 MB\"";

@@ -79,7 +79,7 @@ async fn a_hangup_reloads_the_policy_and_mistakes_change_nothing() {
 
 /// `max_sessions` bounds sessions, not sessions since the last reload.
 #[tokio::test]
-async fn sessions_under_way_are_counted_after_a_reload() {
+async fn current_sessions_stay_counted_after_a_reload() {
     let key = new_key();
     let bed = Reloading::new(&rule(key.public(), "max_sessions = 2")).await;
     let at = bed.depot.address;
@@ -106,7 +106,7 @@ async fn sessions_under_way_are_counted_after_a_reload() {
 
 /// A reload does not refill a rule's burst, or many reloads would multiply its `max_rate`.
 #[tokio::test(start_paused = true)]
-async fn a_rate_stays_used_after_a_reload() {
+async fn a_reload_does_not_refill_a_rate() {
     const BURST: usize = 64 * 1024;
     const BYTES_PER_SECOND: f64 = 10_000.0;
     let key = new_key();

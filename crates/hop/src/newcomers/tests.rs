@@ -23,7 +23,7 @@ fn crowd(room: &mut Newcomers, sources: &[IpAddr], count: usize) -> Vec<u64> {
 }
 
 #[test]
-fn the_oldest_of_the_fullest_source_makes_room() {
+fn the_oldest_of_the_fullest_source_is_evicted() {
     let mut room = room(4);
     let first = room.enter(ip("192.0.2.1"));
     let second = room.enter(ip("198.51.100.1"));
@@ -91,7 +91,7 @@ fn wider_networks_are_counted_too() {
 /// A campus with many users does not count as fuller than one address that holds more than any of
 /// them.
 #[test]
-fn a_busy_network_does_not_pay_for_one_crowding_address() {
+fn one_crowding_address_is_evicted_before_a_busy_network() {
     let mut room = room(128);
     let users: Vec<u64> = (1..=64u8)
         .map(|n| room.enter(ip(&format!("10.1.0.{n}"))).number)
@@ -118,7 +118,7 @@ proptest! {
     /// For any sequence of arrivals and departures, the bound holds and only present connections
     /// are evicted. A source with one connection is never the victim while another has two.
     #[test]
-    fn the_bound_holds_and_the_crowd_pays(
+    fn the_bound_holds_and_only_crowds_are_evicted(
         steps in prop::collection::vec(
             (any::<bool>(), 0u8..6, any::<prop::sample::Index>()), 0..300),
         max in 1usize..20,

@@ -52,7 +52,7 @@ async fn bytes_go_to_a_server_and_back_through_depots() {
 
 /// A server may send first, and end first.
 #[tokio::test]
-async fn a_server_that_speaks_and_ends_first_still_receives() {
+async fn a_server_that_sends_and_ends_first_still_receives() {
     let me = me();
     let offramp = offramp(&me);
     let (mut session, mut server) = soon(established(&offramp, &me)).await;

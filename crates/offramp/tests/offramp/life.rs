@@ -35,7 +35,7 @@ async fn a_drain_lets_sessions_finish_and_takes_no_new_ones() {
 }
 
 #[tokio::test]
-async fn what_is_left_at_the_drain_deadline_is_reset() {
+async fn sessions_left_at_the_drain_deadline_are_reset() {
     let me = me();
     let mut offramp = offramp_with(loopback(me.public()), |config| {
         config.timeouts.drain = Duration::from_millis(50);
@@ -61,7 +61,7 @@ async fn a_policy_without_servers_is_a_mistake() {
 
 /// Only this test uses the signal, since it reaches the whole process.
 #[tokio::test]
-async fn a_policy_is_read_again_on_sighup_and_a_mistake_changes_nothing() {
+async fn sighup_reloads_the_policy_unless_it_is_invalid() {
     let (me, other) = (me(), me());
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("policy.toml");

@@ -67,7 +67,7 @@ async fn ask(to: SocketAddr, open: &Open) -> Status {
 
 /// LH-OFFRAMP-2.
 #[tokio::test]
-async fn a_connect_fails_with_the_number_that_the_kernel_would_give() {
+async fn a_failed_connect_has_the_kernels_errno() {
     let me = me();
     let names = policy(me.public(), "[\"127.0.0.0/8\", \"*.invalid\"]", "");
     let offramp = offramp_with(names, |config| {
@@ -234,7 +234,7 @@ async fn false_and_repeated_opens_reach_nobody() {
 
 /// LH-OFFRAMP-3: an acceptor that is not an off-ramp does not offer this service.
 #[tokio::test]
-async fn another_acceptor_takes_no_such_session() {
+async fn an_acceptor_without_the_service_refuses() {
     let (me, identity) = (me(), me());
     let trust = ServerTrust::Pinned(identity.public());
     let options = ListenOptions::new(
@@ -259,7 +259,7 @@ async fn another_acceptor_takes_no_such_session() {
 
 /// An initiator that disconnects while its server is dialled leaves no state behind.
 #[tokio::test]
-async fn who_goes_during_the_dial_is_not_waited_for() {
+async fn an_initiator_that_leaves_during_the_dial_is_dropped() {
     let me = me();
     let offramp = offramp(&me);
     let silent = full().await;
@@ -377,7 +377,7 @@ async fn the_answer_waits_for_the_server() {
 
 /// LH-WISH-1, LH-WISH-2.
 #[tokio::test]
-async fn what_is_stated_is_bounded_and_what_was_stated_is_held_to() {
+async fn stated_wishes_are_bounded_and_enforced() {
     let me = me();
     let bounds = "max_size = \"1 MB\"\nmax_duration = \"1h\"";
     let offramp = offramp_with(policy(me.public(), "[\"127.0.0.0/8\"]", bounds), |_| {});

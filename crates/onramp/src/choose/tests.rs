@@ -37,7 +37,7 @@ fn known(rtt_ms: Option<u64>, usually_below: Option<u64>) -> Known {
 }
 
 #[test]
-fn a_rule_sends_by_its_route_what_gains_from_it() {
+fn a_rule_routes_connections_that_gain() {
     let [direct, route, always, _] = rules();
     let way =
         |rule: Option<&RouteRule>, asked: &Asked, known: &Known| choose(rule, asked, known).way;
@@ -75,14 +75,14 @@ fn a_rule_sends_by_its_route_what_gains_from_it() {
 }
 
 #[test]
-fn a_size_that_the_program_states_counts_for_more_than_what_others_carried() {
+fn a_stated_size_overrides_earlier_connections() {
     let [_, route, ..] = rules();
     let decision = choose(Some(&route), &far(Some(1 << 30)), &known(None, Some(1)));
     assert_eq!(decision, Reason::Rule { line: 1 }.go(Way::Route));
 }
 
 #[test]
-fn reasons_are_words() {
+fn reasons_have_display_text() {
     let said = |reason: Reason| reason.to_string();
     assert_eq!(
         said(Reason::Short {
@@ -107,7 +107,7 @@ fn any_asked() -> impl Strategy<Value = (bool, Option<Named>, Option<u64>, bool)
 }
 
 #[test]
-fn a_controllers_offramp_that_is_not_known_is_not_taken() {
+fn an_unknown_offramp_of_a_controller_is_not_used() {
     let rule = rules().get(1).cloned();
     let asked = Asked {
         is_offramp_unknown: true,
@@ -136,7 +136,7 @@ fn a_controllers_offramp_that_is_not_known_is_not_taken() {
 
 proptest! {
     #[test]
-    fn what_must_hold(
+    fn choices_keep_their_invariants(
         (is_local, asks, size, closed) in any_asked(),
         (which, acceptor) in (0usize..5, any::<bool>()),
         rtt in proptest::option::of(0u64..300_000),

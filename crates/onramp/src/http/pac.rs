@@ -148,7 +148,7 @@ fall_back = false
 "#;
 
     #[test]
-    fn names_of_other_sites_are_no_addresses() {
+    fn other_sites_names_do_not_reveal_rules() {
         for host in [
             "127.0.0.1:3128",
             "192.0.2.1",

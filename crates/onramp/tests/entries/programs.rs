@@ -31,7 +31,7 @@ const FAR: Ask<'static> = Ask {
 };
 
 #[tokio::test]
-async fn what_no_rule_names_is_direct_and_who_wants_no_direct_connection_has_none() {
+async fn without_a_rule_connections_are_direct_or_refused() {
     let user = User::new();
     let _onramp = user.start();
     let program = Program::at(&user).await;
@@ -59,7 +59,7 @@ async fn what_no_rule_names_is_direct_and_who_wants_no_direct_connection_has_non
 }
 
 #[tokio::test]
-async fn a_rule_sends_by_its_route_from_when_it_is_read() {
+async fn a_rule_applies_once_it_is_loaded() {
     let user = User::new();
     let onramp = user.start();
     let program = Program::at(&user).await;
@@ -94,7 +94,7 @@ async fn a_rule_sends_by_its_route_from_when_it_is_read() {
 /// Only a program that states support may remember an answer, once its destination's distance is
 /// known. It is informed when rules change, whether it asks or not.
 #[tokio::test]
-async fn who_remembers_is_informed_when_rules_change() {
+async fn programs_with_remembered_answers_learn_of_changes() {
     let user = User::new();
     let onramp = user.start();
     let program = Program::at(&user).await;
@@ -178,7 +178,7 @@ async fn a_program_reaches_one_that_listens() {
 }
 
 #[tokio::test]
-async fn a_key_that_may_not_is_refused_and_a_server_that_is_not_known_is_not_spoken_to() {
+async fn unlisted_keys_and_unknown_servers_are_refused() {
     let (near, far, stranger) = (User::new(), User::new(), User::new());
     let _onramps = (near.start(), far.start(), stranger.start());
     let (_listener, at) = listening(&far, &near).await;
@@ -217,7 +217,7 @@ fn writable(stream: &TcpStream) -> bool {
 }
 
 #[tokio::test]
-async fn what_was_put_in_front_keeps_a_socket_from_being_writable_and_is_thrown_away() {
+async fn fill_keeps_a_socket_unwritable_and_is_discarded() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
@@ -252,7 +252,7 @@ async fn a_failure_is_reported_before_the_reset() {
 }
 
 #[tokio::test]
-async fn a_ticket_is_for_one_use_and_an_unknown_message_ends_the_conversation() {
+async fn a_ticket_works_once_and_unknown_messages_close() {
     let near = User::new();
     let _onramp = near.start();
     let program = Program::at(&near).await;
@@ -268,7 +268,7 @@ async fn a_ticket_is_for_one_use_and_an_unknown_message_ends_the_conversation() 
 
 /// LH-END-1 and LH-END-3, seen by the programs' own sockets.
 #[tokio::test]
-async fn a_reset_at_one_side_is_one_at_the_other() {
+async fn a_reset_is_relayed_to_the_other_side() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
@@ -291,7 +291,7 @@ async fn a_reset_at_one_side_is_one_at_the_other() {
 }
 
 #[tokio::test]
-async fn a_program_that_stops_listening_is_reached_no_more() {
+async fn a_program_that_stops_listening_gets_no_sessions() {
     let (near, far) = (User::new(), User::new());
     let _onramps = (near.start(), far.start());
     let (listener, at) = listening(&far, &near).await;
@@ -308,7 +308,7 @@ async fn a_program_that_stops_listening_is_reached_no_more() {
 }
 
 #[tokio::test]
-async fn one_on_ramp_for_one_socket_and_none_in_an_open_directory() {
+async fn a_socket_has_one_on_ramp_and_a_private_directory() {
     let user = User::new();
     let onramp = user.start();
     let error = Onramp::start(user.config()).unwrap_err().to_string();
@@ -346,7 +346,7 @@ async fn an_on_ramp_that_stops_lets_connections_finish() {
 }
 
 #[tokio::test]
-async fn what_it_has_done_and_knows_is_reported() {
+async fn status_reports_connections_and_destinations() {
     let user = User::new();
     let onramp = Onramp::start(OnrampConfig {
         metrics: Some("127.0.0.1:0".parse().unwrap()),
@@ -400,7 +400,7 @@ async fn what_it_has_done_and_knows_is_reported() {
 
 /// A rule for a near destination: the distance reported by the program decides.
 #[tokio::test]
-async fn a_distance_that_a_program_states_decides() {
+async fn a_reported_round_trip_decides() {
     let user = User::new();
     user.write(
         "routes.toml",

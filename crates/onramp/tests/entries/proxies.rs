@@ -73,7 +73,7 @@ async fn echoes(mut stream: TcpStream, length: usize) {
 }
 
 #[tokio::test]
-async fn socks_goes_directly_and_by_an_off_ramp() {
+async fn socks_connects_directly_and_through_an_offramp() {
     let user = User::new();
     let (server, (gateway, key, _offramp)) = (echo_server().await, offramp(&user).await);
     let (onramp, proxy) = socks(&user);
@@ -113,7 +113,7 @@ async fn socks_goes_directly_and_by_an_off_ramp() {
 }
 
 #[tokio::test]
-async fn socks_says_why_not() {
+async fn socks_reports_the_reason_of_a_failure() {
     let user = User::new();
     let (_onramp, proxy) = socks(&user);
     assert_eq!(asked(proxy, deserted()).await.0, 5);
@@ -133,7 +133,7 @@ async fn socks_says_why_not() {
 }
 
 #[tokio::test]
-async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
+async fn data_sent_before_the_answer_is_not_lost() {
     let user = User::new();
     let server = echo_server().await;
     let (_onramp, proxy) = socks(&user);
@@ -161,7 +161,7 @@ async fn what_a_client_sends_ahead_of_the_answer_is_not_lost() {
 }
 
 #[tokio::test]
-async fn who_does_not_know_the_password_goes_nowhere() {
+async fn a_wrong_password_is_refused() {
     let user = User::new();
     let server = echo_server().await;
     let onramp = Onramp::start(OnrampConfig {
@@ -196,7 +196,7 @@ async fn who_does_not_know_the_password_goes_nowhere() {
 }
 
 #[tokio::test]
-async fn a_proxy_for_anybody_does_not_start() {
+async fn an_open_proxy_does_not_start() {
     let user = User::new();
     let anywhere: SocketAddr = "0.0.0.0:0".parse().unwrap();
     let open = OnrampConfig {
@@ -304,7 +304,7 @@ async fn head(proxy: SocketAddr, request: &str) -> (String, TcpStream) {
 }
 
 #[tokio::test]
-async fn http_opens_tunnels_and_says_why_not() {
+async fn http_opens_tunnels_and_reports_failures() {
     let user = User::new();
     let server = echo_server().await;
     let (_onramp, proxy) = http(&user, Guests::default());
@@ -352,7 +352,7 @@ async fn http_opens_tunnels_and_says_why_not() {
 }
 
 #[tokio::test]
-async fn http_relays_requests_in_absolute_form_without_what_is_between_client_and_proxy() {
+async fn http_relays_requests_without_hop_by_hop_fields() {
     let user = User::new();
     let server = web_server().await;
     let (_onramp, proxy) = http(&user, Guests::default());

@@ -79,7 +79,7 @@ fn the_bound_on_loss_is_where_the_average_window_is_the_target() {
 }
 
 #[test]
-fn a_small_window_wants_hops_it_can_fill() {
+fn a_small_window_needs_hops_it_can_fill() {
     // 64 KB over 120 ms: 4.37 Mbit/s.
     let mut path = target(20e6, 120, 1500, Reno);
     path.window = Some(ByteCount(65536));
@@ -95,7 +95,7 @@ fn a_small_window_wants_hops_it_can_fill() {
 }
 
 #[test]
-fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
+fn loss_on_one_hop_needs_more_depots() {
     let mut path = target(300e6, 70, 1500, Reno);
     path.loss = Probability::new(2e-5);
     let remedy = path.plan().remedy.unwrap();
@@ -116,7 +116,7 @@ fn loss_in_one_place_wants_more_depots_than_loss_all_along() {
 }
 
 #[test]
-fn what_no_route_and_no_number_of_streams_can_do_is_said() {
+fn a_plan_without_remedy_is_reported() {
     let mut path = target(1e12, 300, 1500, Reno);
     path.loss = Probability::new(0.1);
     let remedy = path.plan().remedy.unwrap();

@@ -39,7 +39,7 @@ fn check(
 
 /// LH-GRANT-2.
 #[test]
-fn a_grant_counts_for_its_holder_at_its_depots_in_its_time() {
+fn a_grant_is_valid_for_its_holder_depots_and_time() {
     let (controller, grant) = signed(|_| {});
     assert_eq!(check(&grant, &controller, 1, 2, 1_000), Ok(()));
     assert_eq!(check(&grant, &controller, 1, 3, 1_999), Ok(()));
@@ -83,7 +83,7 @@ fn a_grant_for_longer_than_its_lifetime_is_refused() {
 
 /// LH-GRANT-1: the signature covers every field.
 #[test]
-fn what_is_changed_after_it_was_signed_does_not_count() {
+fn a_change_after_signing_invalidates_a_grant() {
     let (controller, grant) = signed(|_| {});
     let changes: [fn(&mut CircuitGrant); 7] = [
         |grant| grant.circuit = b"13".to_vec(),
@@ -112,7 +112,7 @@ fn what_is_changed_after_it_was_signed_does_not_count() {
 }
 
 #[test]
-fn bytes_that_break_a_rule_are_no_grant() {
+fn bytes_that_break_a_rule_are_not_a_grant() {
     for change in [
         (|grant: &mut CircuitGrant| grant.circuit.clear()) as fn(&mut CircuitGrant),
         |grant| grant.circuit = vec![b'c'; 129],

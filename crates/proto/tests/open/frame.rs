@@ -73,7 +73,7 @@ fn only_a_common_version_is_accepted() {
 
 /// LH-OPEN-3.
 #[test]
-fn lengths_outside_the_bounds_are_refused_before_anything_is_held() {
+fn lengths_outside_the_bounds_are_refused_at_once() {
     for length in [0u16, 11, 8193, u16::MAX] {
         let mut head = vec![0xf1, b'L', b'H', b'O', 1, 1];
         head.extend(length.to_be_bytes());
@@ -143,7 +143,7 @@ fn repeated_and_misordered_options_are_refused() {
 
 /// LH-OPEN-7.
 #[test]
-fn unknown_options_pass_on_unchanged_unless_critical() {
+fn unknown_options_are_forwarded_unless_critical() {
     let frame = bytes(&signed(|_| ()));
     assert_eq!(
         decode(&with_option(frame.clone(), 0x8000 | 100, b"x")),

@@ -8,7 +8,7 @@ use crate::{bytes, decode, edited, key, signed};
 
 /// LH-OPEN-14.
 #[test]
-fn a_server_is_named_exactly_where_the_service_is_tcp() {
+fn a_server_is_named_exactly_if_the_service_is_tcp() {
     let server: Endpoint = "[2001:db8::7]:443".parse().unwrap();
     let open = signed(|open| {
         open.service = Service::TCP;
@@ -61,7 +61,7 @@ fn a_server_is_named_exactly_where_the_service_is_tcp() {
 
 /// LH-OPEN-15.
 #[test]
-fn wishes_travel_as_they_were_signed() {
+fn wishes_are_forwarded_as_signed() {
     let open = signed(|open| {
         open.size = Some(1 << 40);
         open.rate = Some(10_000_000_000);
@@ -132,7 +132,7 @@ fn padding_is_asked_for_within_its_bounds() {
 
 /// LH-OPEN-9 and LH-OPEN-8: each mandatory option missing, longer, shorter or with other flags.
 #[test]
-fn every_mandatory_option_is_held_to_its_form() {
+fn every_mandatory_option_is_checked() {
     let open = signed(|_| ());
     for index in 0..11 {
         assert!(

@@ -124,7 +124,7 @@ async fn the_first_flight_carries_the_hello() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_ends_come_together() {
+async fn both_ends_establish_a_session() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let options = options(identity, &server, "direct");
@@ -152,7 +152,7 @@ async fn both_ends_come_together() {
 /// LH-STATUS-9: only the STATUS that accepts the session is padded, by the requested amount. The
 /// initiator's own reader sees none of the padding.
 #[tokio::test(start_paused = true)]
-async fn padding_comes_with_the_answer_of_who_takes_the_session() {
+async fn only_the_accepting_status_is_padded() {
     let identity = Identity::generate().unwrap();
     for (known, padding) in [
         (identity.public(), 11_920),
@@ -197,7 +197,7 @@ async fn padding_comes_with_the_answer_of_who_takes_the_session() {
 /// LH-ACCEPT-1: a silent or trickling peer is cut off when the time for the OPEN is over, counted
 /// from the connection on.
 #[tokio::test(start_paused = true)]
-async fn an_open_that_does_not_come_in_time_is_refused() {
+async fn a_late_open_is_refused() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let open = open_of(&identity, |_| ());
@@ -235,7 +235,7 @@ async fn an_open_that_does_not_come_in_time_is_refused() {
 
 /// LH-ACCEPT-1: the handshake has its own limit.
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_does_not_come_in_time_is_given_up() {
+async fn a_late_handshake_is_given_up() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let (mut near, far) = duplex(1 << 16);
@@ -253,7 +253,7 @@ async fn a_handshake_that_does_not_come_in_time_is_given_up() {
 
 /// LH-STATUS-6: an initiator that neither reads nor ends its stream does not block the acceptor.
 #[tokio::test(start_paused = true)]
-async fn a_refused_peer_is_read_from_for_a_moment_only() {
+async fn a_refused_peer_is_read_for_a_limited_time() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
     let (mut near, far) = duplex(1);
     let began = Instant::now();
@@ -265,7 +265,7 @@ async fn a_refused_peer_is_read_from_for_a_moment_only() {
 
 /// LH-ADMIT-1 at the acceptor: each violation has its own code.
 #[tokio::test(start_paused = true)]
-async fn opens_that_are_not_in_order_are_refused_with_their_code() {
+async fn invalid_opens_are_refused_with_their_code() {
     let identity = Identity::generate().unwrap();
     let server = acceptor(identity.public());
     let stranger = Identity::generate().unwrap();
@@ -300,7 +300,7 @@ async fn opens_that_are_not_in_order_are_refused_with_their_code() {
 
 /// LH-SIGN-2: a known initiator's clock decides, and the window keeps its width.
 #[tokio::test(start_paused = true)]
-async fn a_measured_clock_moves_the_window_and_widens_nothing() {
+async fn a_measured_clock_moves_the_window_unwidened() {
     let identity = Identity::generate().unwrap();
     for ahead_ms in [-172_800_000, 0, 172_800_000_i64] {
         let mut server = acceptor(identity.public());
@@ -353,7 +353,7 @@ async fn the_tls_client_must_be_the_principal() {
 
 /// LH-CHAIN-4: when time runs out, the error names the hop that has not answered.
 #[tokio::test(start_paused = true)]
-async fn a_chain_that_falls_silent_times_out_at_its_hop() {
+async fn a_silent_chain_times_out_at_its_hop() {
     let server = acceptor(PublicKey::from_bytes([0; 32]));
     let options = options(
         Identity::generate().unwrap(),

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_back_is_given_out_again_and_no_more_than_the_bound() {
+    fn returned_buffers_are_reused_within_the_bound() {
         let buffers = Buffers::new(2 * SIZE);
         let (first, second, third) = (buffers.take(), buffers.take(), buffers.take());
         assert_eq!(

@@ -60,7 +60,7 @@ fn bytes(length: usize, seed: u8) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
+async fn both_directions_carry_bytes_and_end_separately() {
     let moved = Arc::new(std::sync::Mutex::new((0, 0)));
     let counted = moved.clone();
     let options = JoinOptions {
@@ -106,7 +106,7 @@ async fn bytes_go_both_ways_at_once_and_each_direction_ends_by_itself() {
 }
 
 #[tokio::test]
-async fn who_has_ended_still_receives_from_the_other() {
+async fn a_side_that_has_ended_still_receives() {
     for session_first in [true, false] {
         let (mut near, mut program, join) = joined(JoinOptions::default()).await;
         let mut received = String::new();
@@ -154,7 +154,7 @@ async fn a_reset_of_one_side_is_a_reset_of_the_other() {
 /// If the program dies before bytes for it arrive, writing them consumes the connection's error. A
 /// read then appears to return end of stream, which must not make the session look complete.
 #[tokio::test]
-async fn a_death_that_a_write_finds_is_no_end_of_stream() {
+async fn a_death_found_by_a_write_is_not_an_end_of_stream() {
     let (mut near, program, join) = unjoined(JoinOptions::default()).await;
     near.write_all(b"x").await.unwrap();
     near.flush().await.unwrap();
@@ -175,7 +175,7 @@ async fn a_death_that_a_write_finds_is_no_end_of_stream() {
 /// A side that accepts no bytes holds back the other. Its death is noticed even though nothing can
 /// be written to it.
 #[tokio::test]
-async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
+async fn a_death_is_noticed_behind_blocked_writes() {
     let (mut near, program, join) = joined(JoinOptions::default()).await;
     let chunk = bytes(1 << 20, 3);
     // Far more than fits: this ends only when the program's reset has arrived.
@@ -200,7 +200,7 @@ async fn a_death_is_noticed_behind_a_side_that_takes_nothing() {
 /// Data that a program sent before it closed arrives whole, though the other side was still sending
 /// and the program's kernel answered with a reset.
 #[tokio::test]
-async fn what_was_said_before_a_close_arrives() {
+async fn data_sent_before_a_close_arrives() {
     let (near, mut program, join) = joined(JoinOptions::default()).await;
     // As much as the sockets and buffers on the path hold.
     let answer = bytes(192 << 10, 4);
@@ -240,7 +240,7 @@ async fn what_was_said_before_a_close_arrives() {
 }
 
 #[tokio::test]
-async fn silence_ends_it() {
+async fn silence_ends_a_joined_session() {
     let short = Duration::from_millis(20);
     let silence = Silence {
         open: short,
@@ -270,7 +270,7 @@ async fn silence_ends_it() {
 
 /// LH-WISH-2.
 #[tokio::test]
-async fn a_direction_that_carries_more_than_it_may_ends_it() {
+async fn a_direction_beyond_its_size_ends_the_join() {
     for most_bytes in [1000, 999] {
         let options = JoinOptions {
             most_bytes,
@@ -290,7 +290,7 @@ async fn a_direction_that_carries_more_than_it_may_ends_it() {
 }
 
 #[tokio::test]
-async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
+async fn a_rate_is_kept_without_loss() {
     let options = JoinOptions {
         // A burst of 64 KiB, and then 10 MB a second.
         to_tcp: Arc::new(RateLimit::new(Some(80_000_000))),
@@ -322,7 +322,7 @@ async fn a_rate_is_kept_and_nothing_is_lost_by_it() {
 }
 
 #[tokio::test]
-async fn without_memory_for_buffers_it_is_slower_and_nothing_else() {
+async fn without_buffer_memory_a_join_still_works() {
     let options = JoinOptions {
         buffers: Buffers::new(0),
         ..JoinOptions::default()

@@ -168,7 +168,7 @@ async fn keys_change_in_mid_stream() {
 }
 
 #[tokio::test]
-async fn what_is_changed_on_the_way_is_refused_and_what_is_cut_short_is_no_end() {
+async fn modified_and_truncated_streams_are_errors() {
     let data = noise(40_000);
     for at in [0, 3, 4, 5, 100, MAX_DATA + 40, 39_999] {
         let (mut near, mut far) = both(1 << 20).await;
@@ -246,7 +246,7 @@ async fn senseless_records_end_the_connection() {
 
 /// LH-CLEAR-1: plaintext bytes may come between records, however the stream is split.
 #[tokio::test]
-async fn bytes_in_the_clear_stand_between_records() {
+async fn plaintext_bytes_may_come_between_records() {
     for capacity in [100, 1 << 20] {
         let (mut near, mut far) = both(capacity).await;
         let (data, clear) = (noise(50_000), near.clear().clone());
@@ -306,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn a_record_opens_to_what_was_sealed_and_no_bit_of_it_may_change(
+    fn a_record_opens_only_unmodified(
         data in prop::collection::vec(any::<u8>(), 0..500),
         flipped in any::<prop::sample::Index>(),
         bit in 0..8u8,

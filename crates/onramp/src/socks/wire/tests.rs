@@ -47,7 +47,7 @@ fn requests_of_version_4() {
 }
 
 #[test]
-fn what_cannot_be_done_has_its_reply() {
+fn unsupported_requests_have_their_reply() {
     let refused = |bytes: &[u8]| request(bytes).unwrap_err();
     assert_eq!(refused(&[5, 2, 0, 1]), Wrong::Refused(Reply::Command));
     assert_eq!(refused(&[5, 1, 0, 2]), Wrong::Refused(Reply::AddressType));
@@ -68,7 +68,7 @@ fn what_cannot_be_done_has_its_reply() {
 }
 
 #[test]
-fn a_login_is_asked_for_where_one_is_needed() {
+fn a_login_is_requested_if_required() {
     assert_eq!(
         whole(greeting, &[5, 2, 0, 2]),
         Greeting::Five {
@@ -110,7 +110,7 @@ fn answers() {
 
 proptest! {
     #[test]
-    fn whatever_comes_is_read_refused_or_waited_for(
+    fn any_bytes_are_read_refused_or_incomplete(
         bytes: Vec<u8>, version in 3u8..6, command in 0u8..4, kind in 0u8..6,
     ) {
         let mut like_one = vec![version, command, 0, kind];
