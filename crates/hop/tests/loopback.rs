@@ -1,6 +1,6 @@
 //! Connections over loopback: creation, transfer, and end.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 use std::io;
 use std::net::SocketAddr;

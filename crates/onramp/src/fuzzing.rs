@@ -1,6 +1,6 @@
 //! Properties of the parsers of a SOCKS client's bytes; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used)] // a broken property is to panic
+#![allow(clippy::unwrap_used)] // a broken property panics
 
 use longhaul_proto::fuzzing::{Seed, Target};
 

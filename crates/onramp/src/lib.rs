@@ -8,7 +8,7 @@
 //! [`Onramp::start`] runs all of it.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::indexing_slicing)] // much of what is read here comes from other programs
+#![deny(clippy::indexing_slicing)] // most input comes from other programs
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::time::Duration;

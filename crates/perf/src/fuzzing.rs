@@ -1,6 +1,6 @@
 //! Properties of the parser of a measurement's messages; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property is to panic
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)] // a broken property panics
 
 use longhaul_proto::fuzzing::{Seed, Target, assert_short_line, ready};
 use longhaul_proto::text::is_printable;

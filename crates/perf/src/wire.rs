@@ -9,7 +9,7 @@
 //! Every other session of the measurement begins with [`Attach`]. After that it carries only
 //! measured bytes, in one direction (LH-PERF-1 to LH-PERF-6 of `docs/protocol.md`).
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 
 use std::fmt;
 

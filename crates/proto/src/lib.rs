@@ -13,7 +13,7 @@
 //!   established or which hop failed.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 mod admission;

@@ -70,7 +70,7 @@ impl Route {
     }
 
     pub(crate) fn put(&self, out: &mut impl BufMut) {
-        out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has bounded it to 16
+        out.put_u8(u8::try_from(self.hops.len()).unwrap_or(u8::MAX)); // `new` has limited it to 16
         for hop in &self.hops {
             let strict = if hop.strict { FLAG_STRICT } else { 0 };
             out.put_u8(strict | if hop.key.is_some() { FLAG_KEYED } else { 0 });

@@ -1,6 +1,6 @@
 //! Whole chains in virtual time: no added round trip, and failures that name the right hop.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 mod simulation;
 
@@ -406,8 +406,8 @@ fn statuses_out_of_order_end_the_chain() {
         ("d1,d2", &[ok(1), ok(1)]),
         ("d1,d2", &[ok(1), ok(3)]),
         ("d1,d2", &[ok(0)]),
-        ("d1,d2", &[ok(1), Status::of_acceptor(StatusCode::Ok, 2)]), // a depot was left out
-        ("d1", &[ok(1), ok(2)]), // one was added on a strict route
+        ("d1,d2", &[ok(1), Status::of_acceptor(StatusCode::Ok, 2)]), // a depot is missing
+        ("d1", &[ok(1), ok(2)]), // a depot was added on a strict route
         ("direct", &[ok(1)]),
     ];
     for (route, statuses) in cases {

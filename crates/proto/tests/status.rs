@@ -1,6 +1,6 @@
 //! STATUS over the wire, well-formed, damaged and hostile.
 
-#![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used)] // failed tests panic, also in helpers
 
 use bytes::BytesMut;
 use longhaul_proto::{

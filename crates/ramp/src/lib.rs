@@ -29,7 +29,7 @@
 //! answers were used.
 
 #![forbid(unsafe_code)]
-#![deny(clippy::indexing_slicing)] // what is read here comes from another process
+#![deny(clippy::indexing_slicing)] // the input comes from another process
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 mod fields;

@@ -5,7 +5,7 @@
 //! cargo bench -p longhaul-session --bench setups -- [SESSIONS]
 //! ```
 
-#![allow(clippy::expect_used, clippy::unwrap_used)] // a benchmark that cannot run says so and stops
+#![allow(clippy::expect_used, clippy::unwrap_used)] // a benchmark that cannot run panics
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,6 +1,6 @@
 //! Properties of the parsers of known-hosts files and key files; see [`longhaul_proto::fuzzing`].
 
-#![allow(clippy::unwrap_used)] // a broken property is to panic
+#![allow(clippy::unwrap_used)] // a broken property panics
 
 use std::path::Path;
 

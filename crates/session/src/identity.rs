@@ -1,6 +1,6 @@
 //! Identity of this end: an Ed25519 key pair, stored in a file that only its owner may read.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+#![deny(clippy::indexing_slicing)] // the input comes from a file
 
 use std::{
     fmt,

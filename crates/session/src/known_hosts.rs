@@ -1,6 +1,6 @@
 //! Servers whose keys were accepted before: one line each, `host:port lhk1:...`.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from a file
+#![deny(clippy::indexing_slicing)] // the input comes from a file
 
 use std::{
     collections::BTreeMap,

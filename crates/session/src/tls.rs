@@ -119,7 +119,7 @@ pub(crate) fn client_config(
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?;
     let mut config = builder
-        .dangerous() // the verifier is this module's own
+        .dangerous() // uses the verifier of this module
         .with_custom_certificate_verifier(server)
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(
             identity.certified(),

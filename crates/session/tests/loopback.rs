@@ -1,6 +1,6 @@
 //! Sessions over real sockets on loopback, without depots.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

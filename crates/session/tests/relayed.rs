@@ -1,7 +1,7 @@
 //! Sessions through relays that follow or break the rules of a depot: the initiator's reaction to
 //! each.
 
-#![allow(clippy::unwrap_used, clippy::panic)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used, clippy::panic)] // failed tests panic, also in helpers
 
 use std::{
     net::SocketAddr,

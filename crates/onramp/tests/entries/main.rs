@@ -1,7 +1,7 @@
 //! The on-ramp's entries, over loopback, with sessions to programs that listen through another
 //! on-ramp.
 
-// A test that fails may panic, in its helpers too.
+// Failed tests panic, also in helpers.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used)]
 
 mod programs;

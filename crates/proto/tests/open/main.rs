@@ -1,6 +1,6 @@
 //! OPEN over the wire: every rule of the codec, from well-formed, damaged and hostile bytes.
 
-#![allow(clippy::unwrap_used)] // a test that fails may panic, in its helpers too
+#![allow(clippy::unwrap_used)] // failed tests panic, also in helpers
 
 mod frame;
 mod options;

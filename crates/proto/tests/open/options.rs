@@ -175,11 +175,11 @@ fn senseless_values_are_refused() {
         edited(&open, move |all| all[1].1 = value)
     };
     for value in [
-        &[0, 0, 0x1d, 0x57][..],      // a name of no bytes
+        &[0, 0, 0x1d, 0x57][..],      // an empty name
         &[0, 1, b'-', 0x1d, 0x57],    // an ill-formed name
         &[0, 1, 0xff, 0x1d, 0x57],    // not ASCII
-        &[0, 200, b'a', 0x1d, 0x57],  // a name cut short
-        b"\x00\x09127.0.0.1\x1d\x57", // an address dressed as a name
+        &[0, 200, b'a', 0x1d, 0x57],  // a truncated name
+        b"\x00\x09127.0.0.1\x1d\x57", // an address encoded as a name
         &[4, 127, 0, 0, 1, 0, 0],     // port 0
         &[9, 127, 0, 0, 1, 0, 1],     // an unknown kind
         &[],

@@ -2,7 +2,7 @@
 //!
 //! rustls is given one record at a time, because it must not consume the data after the handshake.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::future::poll_fn;

@@ -1,6 +1,6 @@
 //! Input that has been read from the connection and not consumed.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use std::io;

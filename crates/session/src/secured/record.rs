@@ -4,7 +4,7 @@
 //! Data to seal is copied into its record once. Opened data goes from the record directly into the
 //! caller's memory. Keys come from rustls, the cipher from aws-lc-rs.
 
-#![deny(clippy::indexing_slicing)] // what is read here comes from the network
+#![deny(clippy::indexing_slicing)] // the input comes from the network
 #![cfg_attr(test, allow(clippy::indexing_slicing))]
 
 use aws_lc_rs::aead::{
