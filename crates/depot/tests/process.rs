@@ -6,7 +6,7 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a test says by panicking that it failed"
+    reason = "failed tests panic"
 )]
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};

@@ -313,7 +313,10 @@ pub(crate) fn register(
 ) -> io::Result<AsyncFd<Arc<OwnedFd>>> {
     // SAFETY: an OwnedFd names the same open descriptor until it is dropped, and the AsyncFd holds
     // it for as long as it lives: what the reactor watches is what was registered.
-    #[allow(unsafe_code, reason = "AsyncFd asks for this promise since tokio 1.54")]
+    #[allow(
+        unsafe_code,
+        reason = "AsyncFd requires this guarantee since tokio 1.54"
+    )]
     let registered = unsafe { AsyncFd::register_with_interest(Arc::clone(socket), interest) };
     Ok(registered?)
 }

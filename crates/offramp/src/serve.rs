@@ -87,7 +87,7 @@ pub(crate) async fn serve(
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "what the line in the log has")]
+#[expect(clippy::too_many_arguments, reason = "the fields of the log line")]
 async fn carry(
     shared: &Arc<Shared>,
     session: Session,

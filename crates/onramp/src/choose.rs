@@ -86,7 +86,7 @@ pub enum Way {
 
 /// Reason of a decision. Lines are those of `routes.toml`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "each says it in words below")]
+#[allow(missing_docs, reason = "the display text below describes each")]
 pub enum Reason {
     Local,
     NoRule,

@@ -20,7 +20,7 @@
     clippy::expect_used,
     clippy::unwrap_used,
     clippy::panic,
-    reason = "a benchmark that cannot run says so and stops"
+    reason = "a benchmark that cannot run panics"
 )]
 
 mod ends;

@@ -229,7 +229,9 @@ pub async fn assert_never_dialled(listener: &TcpListener) {
 
 /// Keeps tokio's paused clock from jumping to the next timer while the kernel still carries bytes.
 /// While this lives, only `tokio::time::advance` moves time.
-pub struct Still(#[allow(dead_code, reason = "held, not used")] std::sync::mpsc::Sender<()>);
+pub struct Still(
+    #[allow(dead_code, reason = "held until dropped, never read")] std::sync::mpsc::Sender<()>,
+);
 
 pub fn stand_still() -> Still {
     let (held, released) = std::sync::mpsc::channel::<()>();
