@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prepared_file_does_not_block_a_replacement() {
+    fn a_replacement_ignores_a_planted_symlink() {
         let directory = tempfile::tempdir().unwrap();
         let (path, victim) = (
             directory.path().join("hosts"),

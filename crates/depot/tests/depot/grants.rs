@@ -195,7 +195,7 @@ async fn a_grant_with_wrong_issuer_holder_or_time_is_refused() {
 
 /// LH-GRANT-3.
 #[tokio::test]
-async fn sessions_beyond_the_grant_wait_for_others_to_end() {
+async fn sessions_beyond_the_grant_are_refused_until_others_end() {
     let bed = Bed::new().await;
     let page = bed.depot.metrics.expect("page");
     let (initiator, acceptor) = bed.passed(&bed.open(Some(60_000_000), |_| {})).await;

@@ -148,7 +148,7 @@ fall_back = false
 "#;
 
     #[test]
-    fn other_sites_names_do_not_reveal_rules() {
+    fn only_addresses_and_localhost_count_as_own_host() {
         for host in [
             "127.0.0.1:3128",
             "192.0.2.1",
