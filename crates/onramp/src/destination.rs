@@ -24,7 +24,7 @@ pub struct Wish {
     pub size: Option<u64>,
     /// Desired rate, in bit/s.
     pub rate: Option<u64>,
-    /// Maximum duration, in seconds.
+    /// Expected duration, in seconds.
     pub duration: Option<u64>,
 }
 

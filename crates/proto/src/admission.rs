@@ -84,7 +84,8 @@ impl Admission {
         Ok(())
     }
 
-    /// Returns true if the route names this key or no key (LH-ROUTE-8).
+    /// Returns true if the route names this key or no key here, or if this depot was added before a
+    /// loose hop (LH-ROUTE-8).
     fn is_named(&self, open: &Open) -> bool {
         let added = || matches!(open.next(), Next::Hop(hop) if !hop.strict);
         open.named_key()

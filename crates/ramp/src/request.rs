@@ -47,7 +47,7 @@ pub struct Wish<'a> {
     pub size: Option<u64>,
     /// Desired rate, in bit/s.
     pub rate: Option<u64>,
-    /// Maximum duration, in seconds.
+    /// Expected duration, in seconds.
     pub duration: Option<u64>,
 }
 
