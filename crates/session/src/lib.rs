@@ -11,13 +11,15 @@
 //! use tokio::io::AsyncWriteExt;
 //!
 //! let identity = Arc::new(Identity::load(Path::new("identity"))?);
-//! let key = "lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?;
+//! let server = ServerTrust::Pinned(
+//!     "lhk1:qkpvm2v5fo7pw4i4fjbx5kuoeqwpvm3ltcn27g7jyo3v7dzyzq5a".parse()?,
+//! );
 //! let options = ConnectOptions::new(
 //!     Service::COPY,
 //!     "depot.example".parse()?,
 //!     "server.example:7511".parse()?,
 //!     identity,
-//!     ServerTrust::Pinned(key),
+//!     server,
 //! );
 //! let mut session = connect(&options).await?;
 //! session.write_all(b"hello").await.ok();
