@@ -22,7 +22,7 @@ fn close(found: f64, wanted: f64, part: f64) {
 
 #[test]
 fn average_windows_are_as_rfc_9438_tabulates_them() {
-    // Section 5.1, tables 1 and 2, with C = 0.4: loss, and average windows of Reno, and of CUBIC
+    // Section 5.1, tables 1 and 2, with C = 0.4: loss, and the average windows of Reno and of CUBIC
     // over 100 ms and 10 ms.
     for (p, reno, cubic_100_ms, cubic_10_ms) in [
         (1e-2, 12.0, 12.0, 12.0),
@@ -35,7 +35,7 @@ fn average_windows_are_as_rfc_9438_tabulates_them() {
     ] {
         for (rtt_ms, cubic) in [(100, cubic_100_ms), (10, cubic_10_ms)] {
             let rtt = Duration::from_millis(rtt_ms);
-            // The tables take 1.2 where the square root of 1.5 is 1.2247.
+            // The tables use 1.2, where the square root of 1.5 is 1.2247.
             close(
                 CongestionControl::Reno.average_window(loss(p), rtt),
                 reno,
@@ -100,7 +100,7 @@ fn recovery_is_half_a_window_of_round_trips_or_k() {
         (path.full_window() * 0.75).cbrt(),
         1e-9,
     );
-    // Over 2 ms the Reno-friendly region is sooner back than K, which would be 2.4 s.
+    // Over 2 ms, the Reno-friendly region recovers sooner than K, which would be 2.4 s.
     let short = Hop {
         rtt: Duration::from_millis(2),
         rate: Rate::new(100e6).unwrap(),
@@ -121,7 +121,7 @@ fn slow_start_doubles_from_ten_segments() {
         (segments(10), 1, segments(10)),
         (segments(30), 2, segments(30)),
         (segments(50), 3, segments(50)),
-        // 8632 segments fill it: ten doublings, and what they sent.
+        // 8632 segments fill the hop: ten doublings, and the segments sent during them.
         (ByteCount(u64::MAX), 10, segments(10_230)),
     ] {
         let ramp = path.ramp(bytes);
@@ -146,10 +146,11 @@ fn slow_start_doubles_from_ten_segments() {
 #[test]
 fn slow_start_goes_past_the_average_window_until_the_first_loss() {
     let mut path = hop(1e9, 100);
-    // An average window of 122 segments, and a loss in 10,000 segments: not before a full window of 8632.
+    // The average window is 122 segments. A loss in 10,000 segments is not expected before the full
+    // window of 8632.
     path.loss = loss(1e-4);
     assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 10);
-    // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent when it is noticed, far past the
+    // A loss in 1000: 10 * (2^7 - 1) = 1270 segments are sent before it is noticed, far past the
     // average of 39.
     path.loss = loss(1e-3);
     assert_eq!(path.ramp(ByteCount(u64::MAX)).round_trips, 7);
@@ -165,7 +166,7 @@ fn a_transfer_takes_its_slow_start_and_the_rest_at_the_steady_rate() {
         10.0 * 0.1 + (bytes as f64 - ramped) * 8.0 / 1e9 + 0.05,
         1e-9,
     );
-    // Three depots' worth of a lossy path: each hop is faster than the whole.
+    // A lossy path split by three depots: each hop is faster than the whole.
     let mut lossy = path;
     lossy.loss = loss(1e-4);
     let quarter = Hop {
@@ -211,7 +212,7 @@ prop_compose! {
     }
 }
 
-/// Not longer, but for rounding.
+/// Returns true if `one` is not longer than `other`, up to rounding.
 fn at_most(one: Duration, other: Duration) -> bool {
     one.as_secs_f64() <= other.as_secs_f64() * (1.0 + 1e-9) + 1e-8
 }
