@@ -1,4 +1,4 @@
-//! What tables say, and what is refused.
+//! Tests of parsed and refused tables.
 
 use super::*;
 
