@@ -1,4 +1,4 @@
-//! `AF_LSL`: what a program of its own does with addresses, routes, options and names.
+//! Tests of `AF_LSL`: addresses, routes, options and names of programs written for the library.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
