@@ -328,7 +328,7 @@ impl Attempt {
             || self.destination.flags & address::ACCEPTOR != 0
     }
 
-    /// Asks the on-ramp, and does what it says.
+    /// Asks the on-ramp, and follows its answer.
     fn begin(&self) -> Result<Plan, Errno> {
         let path: Option<&OsString> = self.wishes.onramp.as_ref();
         let answer = ramp::dial(path.map(OsString::as_os_str), true).and_then(|ramp| {

@@ -61,7 +61,7 @@ fn verdict(limit: Limit) -> Verdict {
     }
 }
 
-/// The decision on a sample whose buffers are locked so.
+/// Decides on a sample whose buffers have these locks.
 fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Locks>) -> Orders {
     let mut sample = *sample;
     sample.buffers.send_locked = locks.map(|locks| locks.send);
@@ -69,7 +69,7 @@ fn decide(auto: &mut Auto, sample: &Sample, verdict: &Verdict, locks: Option<Loc
     auto.decide(&sample, verdict)
 }
 
-/// The orders after the same verdict so many times.
+/// Returns the orders after the same verdict `times` times.
 fn after(
     auto: &mut Auto,
     times: u32,
@@ -162,7 +162,7 @@ fn at_the_ceiling_an_explicit_buffer_is_set_only_where_it_may_be_larger() {
         orders.iter().next(),
         Some((_, Cause::AutotuneCeiling { ceiling })) if ceiling == 6 * MB
     ));
-    // The step after it finds a buffer that this set, not the program.
+    // The next step finds a buffer that right-sizing set, not the program.
     let orders = after(&mut auto, 2, &sample(12 * MB), Limit::ReceiveWindow, LOCKED);
     assert!(matches!(
         orders.iter().next(),
@@ -360,7 +360,7 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     for _ in 0..18 {
         assert_eq!(step(&mut auto, &excessive), []);
     }
-    // What a moment brought less does not count.
+    // A moment with fewer bytes does not count.
     let mut moment = path;
     moment.evidence.goodput_bps = 1e6;
     assert_eq!(
@@ -368,7 +368,7 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
         []
     );
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
-    // Nothing has become less: the clamp was lifted.
+    // The window on offer has not shrunk: the clamp was lifted.
     assert_eq!(step(&mut auto, &excessive), [Action::WindowClamp(900_000)]);
     excessive.info.receive_window = Some(6 * MB);
     assert_eq!(step(&mut auto, &excessive), []);
@@ -381,7 +381,7 @@ fn an_excessive_buffer_is_cut_when_what_was_offered_fits() {
     for _ in 0..9 {
         assert_eq!(step(&mut auto, &cut), []);
     }
-    // And when the path becomes faster, it comes back without delay.
+    // When the path becomes faster, the buffer grows back without delay.
     let orders = after(&mut auto, 2, &cut, Limit::ReceiveWindow, UNLOCKED);
     assert_eq!(
         actions(&orders).first(),

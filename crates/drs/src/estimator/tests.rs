@@ -1,5 +1,5 @@
-//! Verdicts on made-up samples: one story a class, each with what distinguishes it from its
-//! neighbours. What real kernels do is in the recorded traces of `tests/replay.rs`.
+//! Verdicts on synthetic samples: one scenario per limit, each with what distinguishes it from
+//! similar ones. Recorded traces of real kernels are in `tests/replay.rs`.
 
 mod noise;
 
@@ -11,7 +11,7 @@ use crate::{Bbr, Buffers, Congestion, CongestionName, Queues, SAMPLE_PERIOD, Tcp
 const MS: Duration = Duration::from_millis(1);
 const MSS: u32 = 1000;
 
-/// A bulk flow over 50 ms at 8 Mbit/s (50 KB in flight), with more than enough of everything.
+/// A bulk flow over 50 ms at 8 Mbit/s (50 KB in flight), without any other limit.
 fn bulk(congestion: &[u8]) -> Sample {
     Sample {
         at: Duration::ZERO,
@@ -53,8 +53,8 @@ fn bulk(congestion: &[u8]) -> Sample {
     }
 }
 
-/// Goes on from `from` for `time`; what moves beside time, busy time and a megabyte a second is up
-/// to `change`. Gives the verdicts.
+/// Continues from `from` for `time`, and returns the verdicts. Time and busy time advance, a
+/// megabyte per second moves, and `change` does the rest.
 fn go_on(
     estimator: &mut Estimator,
     from: &mut Sample,
@@ -123,8 +123,8 @@ fn a_small_send_buffer() {
     sample.buffers.send_used = 25_000;
     let stall = |sample: &mut Sample| grow(&mut sample.info.send_buffer_limited, 15 * MS);
     assert_eq!(only(Side::Sending, sample, stall), Limit::SendBuffer);
-    // Not counted, it shows in the queues where someone set the size; one that the kernel sizes
-    // would have grown.
+    // Without the kernel's count, the queues show it if someone set the size. A buffer that the
+    // kernel sizes would have grown.
     assert_eq!(
         only(Side::Sending, sample, |_| ()),
         Limit::SendingApplication
@@ -193,7 +193,7 @@ fn a_rate_fitted_to_the_path_is_the_paths_limit() {
             estimator.observe(&sample)
         });
         assert_eq!(verdict.unwrap().evidence.fitted_bps, Some(8e6));
-        // Somebody else holds the flow to less.
+        // Someone else limits the flow to a lower rate.
         sample.fitted_rate = Some(2_000_000);
         assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Pacing);
     }
@@ -206,7 +206,7 @@ fn a_fitted_rate_that_is_not_reached_does_not_limit() {
     sample.info.pacing_rate = Some(1_200_000);
     sample.fitted_rate = Some(100_000_000);
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Growing);
-    // A window of twice what the rate needs, which the pacing leaves unused.
+    // A window of twice what the rate needs, half of it unused because of the pacing.
     sample.info.max_pacing_rate = Some(1_000_000);
     sample.info.pacing_rate = Some(1_000_000);
     sample.fitted_rate = Some(1_000_000);
@@ -231,7 +231,7 @@ fn growth_that_nothing_stopped() {
     assert_eq!(only(Side::Sending, sample, double), Limit::Growing);
 }
 
-/// Loses a segment: the window is halved.
+/// Loses a segment, which halves the window.
 fn lose(sample: &mut Sample) {
     sample.info.retransmits += 1;
     sample.info.congestion_window /= 2;
@@ -261,7 +261,7 @@ fn losses_without_a_queue_are_distinguished_from_those_of_a_full_one() {
             }));
         }
         let right = limits.iter().filter(|limit| **limit == expected).count();
-        // Before the first loss nothing has stopped it.
+        // Before the first loss, nothing has limited it.
         assert!(right + 4 >= limits.len(), "{expected}: {limits:?}");
         assert_eq!(limits.last(), Some(&expected));
     }

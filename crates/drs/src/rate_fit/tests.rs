@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What a flow of `count` gets when all get the same.
+/// Returns each rate as a multiple of the even share.
 fn shares(rates: &[f64]) -> Vec<f64> {
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     rates.iter().map(|rate| rate / mean).collect()
@@ -180,7 +180,7 @@ fn a_fitted_flow_keeps_its_rate_while_its_program_is_slow() {
         path.run(if wider > 1.0 { 12.0 } else { 1.0 });
         let rates = path.run(3.0);
         assert!(rates[0] > 0.9 * path.capacity, "{slow} {wider}: {rates:?}");
-        // A step that is large because the rate was far too low may be more than a queue holds.
+        // If the rate was far too low, a large step may be more than a queue holds.
         assert!(path.lost() == 0.0 || wider > 1.0, "{slow} {wider}");
     }
 }
@@ -237,8 +237,8 @@ fn noise_is_not_taken_for_a_queue() {
     }
 }
 
-/// The share of the record's path that a Reno flow gets from the fifth second to the thirtieth, and
-/// the segments lost.
+/// Returns the share of the record's path that a Reno flow gets from the fifth second to the
+/// thirtieth, and the lost segments.
 fn on_the_record_path(seed: u64, noise: impl Fn(&mut Path)) -> (f64, f64) {
     let mut path = Path::of_the_record();
     path.seed(seed);
@@ -357,8 +357,8 @@ fn releasing_lifts_the_limit() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whenever they start, flows of one process fill the path, and none gets less than half or
-    /// more than twice its share.
+    /// Whenever they start, flows of one process fill the path, and each gets between half and
+    /// twice its share.
     #[test]
     fn siblings_share_the_path(
         starts in prop::collection::vec(0.0..4.0f64, 2..6),
@@ -382,7 +382,7 @@ proptest! {
         prop_assert!(shares(&rates).iter().all(|share| (0.5..2.0).contains(share)), "{:?}", shares(&rates));
     }
 
-    /// No sample makes it panic, or ask for more than the ceiling.
+    /// Samples of any kind neither make it panic nor make it exceed the ceiling.
     #[test]
     fn no_sample_breaks_it(looks in prop::collection::vec(any::<([u32; 8], bool)>(), 1..200), ceiling in any::<u32>()) {
         let mut fit = RateFit::new(Some(ceiling.into()));

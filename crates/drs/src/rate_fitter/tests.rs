@@ -1,5 +1,5 @@
-//! On sockets of the loopback, whose round trip is too short to be fitted: what is set and lifted,
-//! and that the thread comes and goes.
+//! Tests on loopback sockets, whose round trip is too short to be fitted: limits are set and
+//! lifted, and the thread starts and ends.
 
 use std::net::{TcpListener, TcpStream, UdpSocket};
 
@@ -15,7 +15,7 @@ fn limit(socket: &TcpStream) -> Option<u64> {
     TcpInfo::read(socket).unwrap().max_pacing_rate
 }
 
-/// Waits for something that the thread does; ends although it never does it.
+/// Waits until the thread has done something. Returns false after a timeout.
 fn until(mut is_so: impl FnMut() -> bool) -> bool {
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(20) {
