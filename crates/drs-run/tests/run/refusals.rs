@@ -1,4 +1,4 @@
-//! Programs that cannot be helped, and mistakes.
+//! Tests of programs that cannot be preloaded, and of mistakes.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
