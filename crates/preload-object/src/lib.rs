@@ -1,8 +1,8 @@
-//! The preload object: the functions of the C library that a program reaches through
-//! [`longhaul_preload::hooks`], under their own names. What they do is said there.
+//! The preload object: the C library's functions through which programs reach
+//! [`longhaul_preload::hooks`], under their own names. The hooks are documented there.
 //!
-//! They are `C-unwind` because `connect`, `accept` and `close` are points where a thread can be
-//! cancelled, which unwinds.
+//! They are `C-unwind` because `connect`, `accept` and `close` are cancellation points, and
+//! cancelling a thread unwinds.
 
 #![cfg(not(test))] // the tests' own process keeps the C library's functions
 #![allow(unsafe_code)] // it stands in for functions of the C library
@@ -12,7 +12,7 @@ use std::ffi::{c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use libc::{addrinfo, hostent, msghdr, pid_t, sockaddr, socklen_t, ssize_t};
 use longhaul_preload::{hooks, process};
 
-/// Gives hooks their names.
+/// Exports hooks under the names of the C library.
 macro_rules! named {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {$(
         $(#[$doc])*
@@ -45,9 +45,9 @@ named! {
     fn dup2(old: c_int, new: c_int) -> c_int;
     /// `dup3(2)`.
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int;
-    /// `close_range(2)`: leaves the log open.
+    /// `close_range(2)`: keeps the log open.
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
-    /// `closefrom(3)`: leaves the log open where the kernel has `close_range`.
+    /// `closefrom(3)`: keeps the log open if the kernel has `close_range`.
     fn closefrom(first: c_int);
     /// `fork(2)`.
     fn fork() -> pid_t;
@@ -92,7 +92,7 @@ named! {
     fn _Exit(status: c_int) -> !;
 }
 
-/// Called by the loader when everything this object stands on has been set up.
+/// Called by the loader after everything this object depends on has been initialized.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SET_UP: extern "C" fn() = {
@@ -102,7 +102,7 @@ static SET_UP: extern "C" fn() = {
     set_up
 };
 
-/// Called at `exit`, after the program's own functions for that.
+/// Called at `exit`, after the program's own exit functions.
 #[used]
 #[unsafe(link_section = ".fini_array")]
 static ENDING: extern "C" fn() = {
