@@ -12,8 +12,7 @@ use super::{
 
 /// Part of a train's slope that is the first rate: trains are short, and their ends blurred.
 const FIRST_SHARE_OF_SLOPE: f64 = 0.88;
-/// Part of the delivery rate that is sent after a queue stood, so that it drains; the next constant
-/// applies once it has drained.
+/// Part of the delivery rate that is sent while a queue drains, and after it has drained.
 const DRAINING_SHARE: f64 = 0.995;
 const DRAINED_SHARE: f64 = 0.9975;
 /// Part of the delivery rate that is sent in the first round after a queue was seen. Data in flight

@@ -15,7 +15,7 @@ use super::{FitSample, round::Round};
 /// Number of acknowledged segments before which the smoothed round trip is still that of the
 /// handshake.
 const MIN_SEGMENTS_FOR_SMOOTHED_RTT: u64 = 64;
-/// Shortest queue that counts, as a time; the next constant is its part of the floor.
+/// Shortest queue that counts, as a time and as a divisor of the floor.
 const MIN_QUEUE: Duration = Duration::from_millis(2);
 const MIN_QUEUE_PER_RTT: u32 = 64;
 /// Minimum distance of a whole round's least smoothed round trip from the floor, in mean
@@ -29,8 +29,8 @@ const SCATTERS_OF_ROUND: f64 = 2.0;
 const SCATTERS_OF_SAMPLE: f64 = 5.0;
 /// Weight of a round's scatter in the average scatter.
 const SCATTER_WEIGHT: f64 = 0.25;
-/// Maximum number of round trips that are evaluated together, one for each amount of deviation
-/// below.
+/// Maximum number of round trips that are evaluated together: one for each
+/// [`SCATTER_OF_ONE_ROUND_TRIP`].
 const MAX_ROUND_TRIPS: u32 = 4;
 const SCATTER_OF_ONE_ROUND_TRIP: Duration = Duration::from_micros(1500);
 
