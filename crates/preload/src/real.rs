@@ -1,7 +1,7 @@
-//! The functions that the hooks stand in front of: the next ones of their names in the order of
-//! loading. All are looked up when the object is loaded, since `dlsym` takes locks, which a signal
-//! handler or the child of a fork would wait for in vain. Only what other objects call before that
-//! is looked up where it is called.
+//! The functions behind the hooks: the next ones of their names in the order of loading. All are
+//! looked up when the object is loaded. `dlsym` takes locks, for which a signal handler or the
+//! child of a fork would wait in vain. Only functions that other objects call before that are
+//! looked up when called.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -14,7 +14,7 @@ struct Next {
     found: AtomicPtr<c_void>,
 }
 
-/// Stands for a function that the C library does not have: looked up, and not found.
+/// Marker for a function that was looked up, but is not in the C library.
 static MISSING: u8 = 0;
 
 impl Next {
@@ -26,7 +26,7 @@ impl Next {
     }
 
     fn look_up(&self) -> *mut c_void {
-        // SAFETY: a zero-ended name; RTLD_NEXT is a handle that dlsym knows.
+        // SAFETY: a NUL-terminated name; RTLD_NEXT is a handle that dlsym knows.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         let missing = (&raw const MISSING).cast_mut().cast::<c_void>();
         let found = if found.is_null() { missing } else { found };
@@ -34,7 +34,7 @@ impl Next {
         found
     }
 
-    /// Its address; `None` when there is none.
+    /// Returns its address, or `None` if it does not exist.
     fn address(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Ordering::Acquire);
         if found.is_null() {
@@ -44,7 +44,7 @@ impl Next {
     }
 }
 
-/// Declares ways to the next functions of these names, each with what happens when there is none,
+/// Declares calls of the next functions of these names, each with its behaviour if there is none,
 /// and [`look_all_up`].
 macro_rules! next {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $missing:expr;)*) => {
@@ -57,7 +57,7 @@ macro_rules! next {
             });)*
         }
 
-        /// Looks all of them up.
+        /// Looks up all of them.
         pub fn look_all_up() {
             $(next::$name.look_up();)*
         }
@@ -80,7 +80,7 @@ macro_rules! next {
     };
 }
 
-/// What a C library without the function would give: `ENOSYS`.
+/// Fails with `ENOSYS`, as if the C library lacked the function.
 fn missing() -> c_int {
     // SAFETY: this thread's errno.
     unsafe { *libc::__errno_location() = libc::ENOSYS };
@@ -110,13 +110,13 @@ next! {
     fn closefrom(first: c_int), else { let _ = missing(); };
     /// `fork(2)`.
     fn fork() -> pid_t, else missing();
-    /// `prctl(2)`. Variadic: on Linux, arguments are passed alike.
+    /// `prctl(2)`. It is variadic; on Linux the arguments are passed in the same way.
     fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, else missing();
-    /// `syscall(2)`. Variadic as well.
+    /// `syscall(2)`. It is variadic as well.
     fn syscall(
         number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong,
     ) -> c_long, else missing().into();
-    /// `_exit(2)`: returns only where the C library has none.
+    /// `_exit(2)`: returns only if the C library has none.
     fn _exit(status: c_int), else { let _ = missing(); };
     /// `getpeername(2)`.
     fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
@@ -130,7 +130,7 @@ next! {
     ) -> ssize_t, else missing() as ssize_t;
     /// `sendmsg(2)`.
     fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t, else missing() as ssize_t;
-    /// `recv(2)`, where a thread that waits can be cancelled.
+    /// `recv(2)`, in which a waiting thread can be cancelled.
     fn recv(fd: c_int, room: *mut c_void, size: usize, flags: c_int) -> ssize_t, else missing() as ssize_t;
     /// `getaddrinfo(3)`.
     fn getaddrinfo(

@@ -1,5 +1,5 @@
-//! Mode *routes*, with programs that print all that they see of it, and an on-ramp of the tests'
-//! own.
+//! Tests of mode *routes*, with programs that print everything they see of it, and with an on-ramp
+//! of the tests.
 
 #![allow(clippy::unwrap_used, clippy::panic)] // a test that can't go on has failed
 
@@ -44,7 +44,7 @@ impl Programs {
     }
 }
 
-/// The program, which is ended should it wait for what never comes.
+/// Returns a command of the program that is killed if it hangs.
 fn command(words: &[&str]) -> Command {
     let mut command = Command::new("timeout");
     command
@@ -54,7 +54,7 @@ fn command(words: &[&str]) -> Command {
     command
 }
 
-/// The program on routes.
+/// Returns a command of the program on routes.
 fn routed(onramp: &OnRamp, mode: &str, words: &[&str]) -> Command {
     let mut command = command(words);
     command
@@ -65,7 +65,7 @@ fn routed(onramp: &OnRamp, mode: &str, words: &[&str]) -> Command {
     command
 }
 
-/// What the program printed on routes.
+/// Returns the output of the program on routes.
 #[track_caller]
 fn seen(onramp: &OnRamp, words: &[&str]) -> String {
     let output = routed(onramp, "open", words).output().unwrap();
@@ -209,8 +209,8 @@ fn a_process_asks_over_one_connection_which_is_its_own() {
         seen(&onramp, &["questions"]),
         "descriptors more: 0 \nlowest: 3 \nkept\nopened again\n"
     );
-    // The process, its child, what it executed; again when it was closed behind its back, and when
-    // the on-ramp had gone.
+    // The process, its child, the executed program; again after it was closed behind the library's
+    // back, and after the on-ramp had gone.
     assert_eq!(onramp.conversations(), 5);
 }
 
@@ -223,7 +223,7 @@ fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
         .iter()
         .filter_map(|words| words.split(' ').next())
         .collect();
-    // After each that changes something; once by the child.
+    // After each one that changes something; once by the child.
     let all = ["10", "11", "10", "12", "10", "10", "9", "10"];
     assert_eq!(asked, all.map(|octet| format!("192.0.2.{octet}:80")));
     assert_eq!(onramp.remembered(6), 6);
@@ -268,7 +268,7 @@ fn many_threads_connect_at_once() {
 #[test]
 fn without_an_onramp_connections_are_direct_or_there_are_none() {
     let onramp = OnRamp::start();
-    // Nothing answers there, and to the second destination the on-ramp goes away in the middle.
+    // Nothing answers at the first one; the on-ramp ends in the middle of the second one.
     for (destination, socket) in [("192.0.2.1", "/no/such/socket"), ("192.0.2.8", "")] {
         let words = ["connect", destination];
         let run = |mode: &str| {
@@ -284,7 +284,7 @@ fn without_an_onramp_connections_are_direct_or_there_are_none() {
             assert_eq!(run("closed"), "connect: -1 ENETUNREACH\n", "{destination}");
         }
     }
-    // It says that there is nothing to be gained.
+    // The on-ramp says that there is nothing to gain.
     let plain = command(&["connect", "192.0.2.4"]).output().unwrap();
     let direct = routed(&onramp, "open", &["connect", "192.0.2.4"])
         .output()
