@@ -30,7 +30,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Run a program, and measure and right-size its TCP connections.
+    /// Runs a program, and measures and right-sizes its TCP connections.
     Run(Run),
 }
 
