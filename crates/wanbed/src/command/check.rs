@@ -1,4 +1,4 @@
-//! `check`: every link, measured.
+//! `check`: measures every link.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -10,12 +10,12 @@ use wanbed::{Lab, LinkCheck, Scenario, Verdict};
 
 use super::Asked;
 
-/// A link was not as asked.
+/// Exit code if a link was not as asked.
 const OFF: u8 = 3;
 
 #[derive(Debug, Args)]
 pub(super) struct Check {
-    /// The scenario to bring up for it; without one, the lab that is up is measured
+    /// The scenario to bring up and measure; without one, the lab that is up is measured
     scenario: Option<PathBuf>,
     #[command(flatten)]
     asked: Asked,
@@ -101,7 +101,7 @@ fn print(check: &LinkCheck) {
     }
 }
 
-/// A line that the next one replaces, on a terminal only.
+/// Prints a line that the next one replaces, on a terminal only.
 fn progress(text: &str) {
     if std::io::stderr().is_terminal() {
         longhaul_output::prompt(&format!("\r\x1b[K{text}"));

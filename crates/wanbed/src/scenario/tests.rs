@@ -1,4 +1,4 @@
-//! What a scenario means, and what is said about one that means nothing.
+//! Tests of the meaning of scenarios, and of messages about invalid ones.
 
 use std::time::Duration;
 
@@ -293,7 +293,7 @@ fn one_loss_is_spread_in_proportion_to_delay() {
 
 #[test]
 fn mistakes_name_file_line_and_field() {
-    // (what to replace in the good file, with what, the message)
+    // (text of the valid file to replace, its replacement, the message)
     let cases = [
         ("title = \"two hosts\"", "title = ", "s.toml:1: not TOML: "),
         (

@@ -1,4 +1,4 @@
-//! A lab ends, however it ends, and nothing of it stays.
+//! Tests that nothing is left of a lab, however it ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command};
@@ -8,7 +8,7 @@ use wanbed::{Error, Lab, Overrides};
 
 use super::{ROW, lab, lab_with, name, network_namespace, processes_in};
 
-/// A process in a node that stays until it is ended.
+/// Returns a process in a node that runs until it is ended.
 fn sleeper(lab: &Lab) -> Child {
     lab.command("left", "sleep")
         .unwrap()
@@ -17,7 +17,7 @@ fn sleeper(lab: &Lab) -> Child {
         .unwrap()
 }
 
-/// What `ip` says about this machine itself.
+/// Returns the output of `ip` about this machine itself.
 fn host() -> String {
     let say = |arguments: &[&str]| {
         String::from_utf8(Command::new("ip").args(arguments).output().unwrap().stdout).unwrap()

@@ -42,7 +42,7 @@ impl Direction {
         self.take(now, virtio, len);
     }
 
-    /// All that is delivered until `now`: when it was due, and its bytes.
+    /// Returns everything that is delivered until `now`: due times and bytes.
     fn get(&mut self, now: Nanos) -> Vec<(Nanos, Vec<u8>)> {
         let mut all = Vec::new();
         self.advance(now);
@@ -93,7 +93,7 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 #[test]
 fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
     // A packet takes 0.08 ms at this rate, and a hundredth of the delay is 2 ms: more than the
-    // most.
+    // maximum.
     let mut direction = direction(Some(150_000_000), 200 * MS, 1_000_000, LossModel::None);
     let (virtio, packet) = PLAIN.packet();
     for _ in 0..10 {
@@ -211,7 +211,7 @@ fn the_same_seed_loses_the_same_segments_whatever_their_grouping_and_timing() {
     assert_ne!(expected, lost(12, 0, 43, 0), "another seed");
 }
 
-/// Takes the segments of a piece off the list.
+/// Removes the segments of a piece from the list.
 fn arrived(packet: &[u8], missing: &mut Vec<u32>) {
     let sequence = u32::from_be_bytes(packet[24..28].try_into().unwrap());
     let first = sequence / 1448;
@@ -266,7 +266,7 @@ fn more_than_memory_allows_is_refused_by_name() {
     assert!(error.to_string().starts_with("link ab: "), "{error}");
 }
 
-/// Valid samples with some bytes changed, and plain garbage.
+/// Returns valid samples with some changed bytes, and plain garbage.
 fn hostile() -> impl Strategy<Value = (VirtioHeader, Vec<u8>)> {
     let virtio = (
         any::<u8>(),
@@ -347,8 +347,8 @@ proptest! {
             while direction.deliver(now, |delivery| {
                 let piece = delivery.piece;
                 let len = piece.headers.len() + piece.body.len();
-                // All that makes the kernel refuse a packet, or a receiver see one that the link
-                // can't carry.
+                // Checks everything that would make the kernel refuse a packet, or a receiver see
+                // one that the link cannot carry.
                 assert!(usize::from(piece.virtio.header_len) <= len);
                 if piece.virtio.flags & FLAG_NEEDS_CHECKSUM != 0 {
                     let end = piece.virtio.checksum_start + piece.virtio.checksum_offset + 2;
