@@ -1,4 +1,4 @@
-//! The host's name servers, and what the program gets of them.
+//! The host's name servers, and their addresses for the program.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
@@ -8,13 +8,13 @@ use crate::addresses::{DNS, RESOLVERS};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Resolvers {
     hosts: Vec<SocketAddr>,
-    /// What stands in the program's `/etc/resolv.conf`.
+    /// Text of the program's `/etc/resolv.conf`.
     pub(crate) text: String,
 }
 
 impl Resolvers {
-    /// From the text of `resolv.conf`; `index` knows the numbers of the host's interfaces, for
-    /// addresses with a zone. All but the name servers stays as it is.
+    /// Parses `resolv.conf`. `index` returns the index of a host's interface, for addresses with a
+    /// zone. Everything but the name servers is kept.
     pub(crate) fn read(text: &str, index: impl Fn(&str) -> Option<u32>) -> Self {
         let mut hosts: Vec<SocketAddr> = Vec::new();
         let mut kept = String::new();
@@ -30,7 +30,7 @@ impl Resolvers {
             }
         }
         if hosts.is_empty() {
-            // As resolv.conf(5) has it.
+            // The default of resolv.conf(5).
             hosts.push(SocketAddr::new(Ipv4Addr::LOCALHOST.into(), DNS));
         }
         for (address, _) in RESOLVERS.iter().zip(&hosts) {
@@ -39,7 +39,7 @@ impl Resolvers {
         Self { hosts, text: kept }
     }
 
-    /// Where the host's own resolver is that has this address inside, if it is one.
+    /// Returns the host's name server that has this address inside, if it is one.
     pub(crate) fn host(&self, inside: SocketAddr) -> Option<SocketAddr> {
         let place = RESOLVERS
             .iter()

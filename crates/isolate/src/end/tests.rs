@@ -24,7 +24,7 @@ fn segment(packet: &[u8]) -> Segment {
     }
 }
 
-/// Packets on their way.
+/// Packets in flight.
 #[derive(Default)]
 struct Pipe {
     packets: VecDeque<Vec<u8>>,
@@ -41,7 +41,7 @@ impl Wire for Pipe {
     }
 }
 
-/// The program's kernel, and its program.
+/// The program and its kernel.
 struct Program {
     interface: Interface,
     sockets: SocketSet<'static>,
@@ -115,7 +115,7 @@ struct Link {
     end: End,
     out: Pipe,
     now: Duration,
-    /// For each packet: whether it is lost, and whether it comes twice.
+    /// For each packet: whether it is lost, and whether it is duplicated.
     fate: Box<dyn FnMut() -> (bool, bool)>,
 }
 
@@ -160,7 +160,7 @@ impl Link {
         }
     }
 
-    /// Lets time pass until something happens.
+    /// Advances time until something happens.
     fn pass(&mut self) {
         let next = [self.end.next(self.now), self.program.next(self.now)];
         let next = next.into_iter().flatten().min().unwrap_or(self.now);
@@ -264,7 +264,7 @@ fn resets_in_each_direction() {
         "it was this end"
     );
 
-    // While it is answered: the program has gone.
+    // The program ends while it is being answered.
     let mut program = Program::connecting();
     let syn = program.out.packets.pop_front().unwrap();
     let mut out = Pipe::default();
@@ -358,7 +358,7 @@ fn an_idle_connection_stays() {
     link.program.tcp().send_slice(b"still here").unwrap();
     link.settle();
     assert_eq!(link.read(), b"still here");
-    // A program that reads nothing for hours stays connected as well.
+    // A program that reads nothing for hours stays connected, too.
     while link.write(&[8; 9999]) > 0 {
         link.settle();
     }
@@ -396,7 +396,7 @@ proptest! {
         let bytes = |length: usize| (0..length).map(|at| (at % 251) as u8).collect::<Vec<u8>>();
         let (to_far, to_program) = (bytes(to_far), bytes(to_program));
         let mut state = seed | 1;
-        // The stack does not come back from the loss of an end when both ends close at once. The
+        // The stack does not recover from the loss of a FIN when both ends close at once. The
         // device loses nothing.
         let lossy = Rc::new(Cell::new(true));
         let losing = Rc::clone(&lossy);
@@ -414,7 +414,7 @@ proptest! {
         while !link.end.is_over() || link.program.tcp().is_open() {
             if link.program.tcp().may_send() {
                 sent += link.program.tcp().send_slice(&to_far[sent..]).unwrap();
-                // As in `End::tell_close`: this kernel is the same stack.
+                // As in `End::report_close`: this kernel is the same stack.
                 let waits = link.program.tcp().state() == State::CloseWait && link.program.tcp().send_queue() > 0;
                 if far.len() == to_far.len() && !reported && !waits {
                     reported = true;
