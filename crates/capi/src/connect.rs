@@ -451,7 +451,8 @@ impl Attempt {
         if self.to_loopback(listener).is_err() {
             disconnect(self.fd);
             return self.without(
-                "the socket can't be connected to the on-ramp: it is bound to another address or device",
+                "the socket can't be connected to the on-ramp: it is bound to another address or \
+                 device",
             );
         }
         let Some(local) = local_address(self.fd) else {

@@ -79,7 +79,8 @@ fn the_macro_header_changes_types_of_nothing() {
         assert!(names.contains(&format!("lsl_{name}")), "{name}");
         if *name != "accept4" {
             text += &format!(
-                "_Static_assert(__builtin_types_compatible_p(__typeof__(&{name}), __typeof__(&lsl_{name})), \"{name}\");\n"
+                "_Static_assert(__builtin_types_compatible_p(__typeof__(&{name}), \
+                 __typeof__(&lsl_{name})), \"{name}\");\n"
             );
         }
     }
@@ -124,7 +125,8 @@ fn the_layout_is_what_c_compilers_make_of_the_header() {
         text += &format!("_Static_assert(offsetof({place}) == {offset}, \"{place}\");\n");
     }
     text += &format!(
-        "_Static_assert(sizeof(struct sockaddr_lsl) == {} && sizeof(struct lsl_hop) == {}, \"sizes\");\n",
+        "_Static_assert(sizeof(struct sockaddr_lsl) == {} && sizeof(struct lsl_hop) == {}, \
+         \"sizes\");\n",
         size_of::<Address>(),
         size_of::<Hop>()
     );

@@ -1,6 +1,7 @@
 //! Tests that the library starts an on-ramp if none is running.
 
-#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)] // a test that can't go on has failed; who listens at a socket is asked of the kernel
+// a test that can't go on has failed; who listens at a socket is asked of the kernel
+#![allow(clippy::unwrap_used, clippy::panic, unsafe_code)]
 
 mod support;
 

@@ -4,11 +4,12 @@
 //! ```toml
 //! [[route]]
 //! to = ["*.archive.example", "192.0.2.0/24"]     # names and networks of destinations
-//! ports = [2811, "50000-51000"]                  # their ports; all when left out
-//! via = "campus.example,backbone.example"        # depots to pass, as for --route; "direct" when left out
-//! offramp = "lhk1:...@gateway.example:7512"      # where the session ends, and plain TCP begins; its key as in known_hosts if left out
-//! always = true                                  # also where no gain is expected; false when left out
-//! fall_back = false                              # no direct connection where the route fails; true when left out
+//! ports = [2811, "50000-51000"]                  # their ports; default: all
+//! via = "campus.example,backbone.example"        # depots to pass, as for --route; default: "direct"
+//! # where the session ends and plain TCP begins; without a key, the one in known_hosts applies
+//! offramp = "lhk1:...@gateway.example:7512"
+//! always = true                                  # even if no gain is expected; default: false
+//! fall_back = false                              # no direct connection on failure; default: true
 //! ```
 //!
 //! Instead of `offramp`, `acceptor = true` says that the destinations speak the session protocol

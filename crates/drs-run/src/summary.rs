@@ -181,7 +181,8 @@ impl Flow {
             // The receiver cannot distinguish a sender that waits for the window from one that
             // waits for something else.
             "send-buffer" | "receive-window" | "sender" if end.unscaled => {
-                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no window can be over 64 KiB"
+                "window scaling is off at one of the ends (net.ipv4.tcp_window_scaling), so no \
+                 window can be over 64 KiB"
             }
             "send-buffer" | "receive-window" => "no larger buffer can be had from this end",
             "pacing" => "someone set a pacing rate",

@@ -50,7 +50,8 @@ fn measure(sender: &TcpStream, receiver: &TcpStream) -> Outcome<()> {
     let watched = watch(sender, receiver)?;
     let sample_ns = row(sender)?;
     println!(
-        "{{\"rate_gbps\":{:.2},\"samples_per_second\":{:.1},\"cpu_percent\":{:.4},\"sample_ns\":{sample_ns:.0},\
+        "{{\"rate_gbps\":{:.2},\"samples_per_second\":{:.1},\
+         \"cpu_percent\":{:.4},\"sample_ns\":{sample_ns:.0},\
          \"sample_classify_and_wake_ns\":{:.0},\"verdicts\":{}}}",
         watched.bits / 1e9,
         f64::from(watched.samples) / WATCHED_FOR.as_secs_f64(),

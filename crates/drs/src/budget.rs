@@ -224,7 +224,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_total_is_never_exceeded(total in 0u64..10_000, moves in prop::collection::vec((0usize..8, 0u64..5_000, 0u8..4), 1..200)) {
+        fn the_total_is_never_exceeded(total in 0u64..10_000,
+            moves in prop::collection::vec((0usize..8, 0u64..5_000, 0u8..4), 1..200)) {
             let budget = Budget::new(total);
             let mut claims: Vec<Option<Claim>> = (0..8).map(|_| None).collect();
             for (who, need, what) in moves {
@@ -238,12 +239,14 @@ mod tests {
                     }
                 }
                 prop_assert!(budget.held() <= total);
-                prop_assert_eq!(budget.held(), claims.iter().flatten().map(Claim::held).sum::<u64>());
+                prop_assert_eq!(budget.held(),
+                    claims.iter().flatten().map(Claim::held).sum::<u64>());
             }
         }
 
         #[test]
-        fn shares_are_max_min(total in 1_000u64..100_000, needs in prop::collection::vec(1u64..50_000, 1..20)) {
+        fn shares_are_max_min(total in 1_000u64..100_000,
+            needs in prop::collection::vec(1u64..50_000, 1..20)) {
             let budget = Budget::new(total);
             let claims: Vec<Claim> = needs.iter().map(|_| budget.join()).collect();
             let shares = settle(&claims, &needs);

@@ -1,6 +1,7 @@
 //! System calls that no safe library provides: reading a socket's options as bytes, and the lengths
 //! of its queues.
-#![allow(unsafe_code)] // neither std, rustix nor socket2 reads TCP_INFO, TCP_CC_INFO, SO_MEMINFO or SIOCOUTQNSD
+// neither std, rustix nor socket2 reads TCP_INFO, TCP_CC_INFO, SO_MEMINFO or SIOCOUTQNSD
+#![allow(unsafe_code)]
 
 use std::{
     io,

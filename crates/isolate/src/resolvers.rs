@@ -76,11 +76,13 @@ mod tests {
     #[test]
     fn each_of_the_hosts_servers_has_an_address_inside() {
         let found = read(
-            "# made by hand\nsearch example.org\nnameserver 127.0.0.53\n nameserver fe80::1%eth0\nnameserver nonsense\nnameserver 2001:db8::5\nnameserver 9.9.9.9\noptions edns0\n",
+            "# made by hand\nsearch example.org\nnameserver 127.0.0.53\n nameserver fe80::1%eth0\n\
+             nameserver nonsense\nnameserver 2001:db8::5\nnameserver 9.9.9.9\noptions edns0\n",
         );
         assert_eq!(
             found.text,
-            "# made by hand\nsearch example.org\noptions edns0\nnameserver 192.0.0.3\nnameserver 192.0.0.4\nnameserver 192.0.0.5\n"
+            "# made by hand\nsearch example.org\noptions edns0\nnameserver 192.0.0.3\n\
+             nameserver 192.0.0.4\nnameserver 192.0.0.5\n"
         );
         assert_eq!(
             host(&found, "192.0.0.3:53").as_deref(),

@@ -52,13 +52,20 @@ fn sentence(error: c_int) -> &'static CStr {
     match error {
         OK => c"no error",
         NULL => c"a pointer is NULL: pass the flow, budget or place that the call needs",
-        INVALID => c"an argument is out of range: take side and mode from drs.h and set the report's size",
+        INVALID => {
+            c"an argument is out of range: take side and mode from drs.h and set the \
+            report's size"
+        }
         BAD_DESCRIPTOR => c"the descriptor is not open: free the flow before closing the socket",
         NOT_TCP => {
-            c"the descriptor is no TCP connection: only those can be measured, and listening sockets cannot"
+            c"the descriptor is no TCP connection: only those can be measured, and listening \
+                sockets cannot"
         }
         SYSTEM => c"the kernel gave no account of the socket: Linux 5.4 or later is needed",
-        INTERNAL => c"a defect in libdrs: the socket is as it was; free the flow and report what was printed",
+        INTERNAL => {
+            c"a defect in libdrs: the socket is as it was; free the flow and report what \
+            was printed"
+        }
         _ => c"no error of this libdrs: its version is older than the program's",
     }
 }

@@ -1,6 +1,7 @@
 //! Test that a step allocates nothing, counted by an allocator that wraps the system's.
 
-#![allow(clippy::unwrap_used, unsafe_code)] // a test that can't go on has failed; the allocator passes everything on
+// a test that can't go on has failed; the allocator passes everything on
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

@@ -1,6 +1,7 @@
 //! Tests of wrong calls by C programs, and of simultaneous calls by several threads.
 
-#![allow(clippy::unwrap_used, unsafe_code)] // a test that can't go on has failed; the functions are C's
+// a test that can't go on has failed; the functions are C's
+#![allow(clippy::unwrap_used, unsafe_code)]
 
 use std::ffi::CStr;
 use std::io::{Read, Write};

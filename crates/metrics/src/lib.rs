@@ -128,7 +128,8 @@ async fn answer(mut stream: TcpStream, page: &Page) -> std::io::Result<()> {
         ),
     };
     let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\
+         \r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;

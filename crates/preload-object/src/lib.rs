@@ -14,7 +14,10 @@ use longhaul_preload::{hooks, process};
 
 /// Exports hooks under the names of the C library.
 macro_rules! named {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;)*) => {$(
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?;
+    )*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
@@ -56,16 +59,19 @@ named! {
     /// `getsockname(2)`.
     fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
     /// `getsockopt(2)`.
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t)
+        -> c_int;
     /// `sendto(2)`.
     fn sendto(
-        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr, length: socklen_t,
+        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr,
+        length: socklen_t,
     ) -> ssize_t;
     /// `sendmsg(2)`.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     /// `getaddrinfo(3)`.
     fn getaddrinfo(
-        node: *const c_char, service: *const c_char, hints: *const addrinfo, result: *mut *mut addrinfo,
+        node: *const c_char, service: *const c_char, hints: *const addrinfo,
+        result: *mut *mut addrinfo,
     ) -> c_int;
     /// `gethostbyname(3)`.
     fn gethostbyname(name: *const c_char) -> *mut hostent;
@@ -73,11 +79,13 @@ named! {
     fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent;
     /// `gethostbyname_r(3)`.
     fn gethostbyname_r(
-        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent, error: *mut c_int,
+        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize,
+        result: *mut *mut hostent, error: *mut c_int,
     ) -> c_int;
     /// `gethostbyname2_r(3)`.
     fn gethostbyname2_r(
-        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent,
+        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize,
+        result: *mut *mut hostent,
         error: *mut c_int,
     ) -> c_int;
     /// `prctl(2)`: may install a filter of system calls.

@@ -47,11 +47,16 @@ impl Next {
 /// Declares calls of the next functions of these names, each with its behaviour if there is none,
 /// and [`look_all_up`].
 macro_rules! next {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $missing:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)?, else $missing:expr;
+    )*) => {
         #[allow(non_upper_case_globals)] // they are named as the functions are
         mod next {
             use super::*;
-            $(pub static $name: Next = Next::new(match CStr::from_bytes_with_nul(concat!(stringify!($name), "\0").as_bytes()) {
+            $(pub static $name: Next = Next::new(match CStr::from_bytes_with_nul(
+                concat!(stringify!($name), "\0").as_bytes(),
+            ) {
                 Ok(name) => name,
                 Err(_) => c"",
             });)*
@@ -72,7 +77,8 @@ macro_rules! next {
                 let Some(address) = next::$name.address() else { return $missing };
                 // SAFETY: the C library's function of this name has this type. It may unwind: a
                 // thread can be cancelled in it.
-                let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? = unsafe { std::mem::transmute(address) };
+                let function: unsafe extern "C-unwind" fn($($type),*) $(-> $result)? =
+                    unsafe { std::mem::transmute(address) };
                 // SAFETY: the caller's promise is the function's.
                 unsafe { function($($argument),*) }
             }
@@ -95,7 +101,8 @@ next! {
     /// `accept(2)`.
     fn accept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
     /// `accept4(2)`.
-    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int, else missing();
+    fn accept4(fd: c_int, address: *mut sockaddr, length: *mut socklen_t, flags: c_int) -> c_int,
+        else missing();
     /// `close(2)`.
     fn close(fd: c_int) -> c_int, else missing();
     /// `dup(2)`.
@@ -111,7 +118,8 @@ next! {
     /// `fork(2)`.
     fn fork() -> pid_t, else missing();
     /// `prctl(2)`. It is variadic; on Linux the arguments are passed in the same way.
-    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int, else missing();
+    fn prctl(option: c_int, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong) -> c_int,
+        else missing();
     /// `syscall(2)`. It is variadic as well.
     fn syscall(
         number: c_long, a: c_ulong, b: c_ulong, c: c_ulong, d: c_ulong, e: c_ulong, f: c_ulong,
@@ -119,34 +127,44 @@ next! {
     /// `_exit(2)`: returns only if the C library has none.
     fn _exit(status: c_int), else { let _ = missing(); };
     /// `getpeername(2)`.
-    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
+    fn getpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else missing();
     /// `getsockname(2)`.
-    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int, else missing();
+    fn getsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int,
+        else missing();
     /// `getsockopt(2)`.
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int, else missing();
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t)
+        -> c_int, else missing();
     /// `sendto(2)`.
     fn sendto(
-        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr, length: socklen_t,
+        fd: c_int, data: *const c_void, size: usize, flags: c_int, address: *const sockaddr,
+        length: socklen_t,
     ) -> ssize_t, else missing() as ssize_t;
     /// `sendmsg(2)`.
-    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t, else missing() as ssize_t;
+    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> ssize_t,
+        else missing() as ssize_t;
     /// `recv(2)`, in which a waiting thread can be cancelled.
-    fn recv(fd: c_int, room: *mut c_void, size: usize, flags: c_int) -> ssize_t, else missing() as ssize_t;
+    fn recv(fd: c_int, room: *mut c_void, size: usize, flags: c_int) -> ssize_t,
+        else missing() as ssize_t;
     /// `getaddrinfo(3)`.
     fn getaddrinfo(
-        node: *const c_char, service: *const c_char, hints: *const addrinfo, result: *mut *mut addrinfo,
+        node: *const c_char, service: *const c_char, hints: *const addrinfo,
+        result: *mut *mut addrinfo,
     ) -> c_int, else libc::EAI_SYSTEM;
     /// `gethostbyname(3)`.
     fn gethostbyname(name: *const c_char) -> *mut hostent, else std::ptr::null_mut();
     /// `gethostbyname2(3)`.
-    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent, else std::ptr::null_mut();
+    fn gethostbyname2(name: *const c_char, family: c_int) -> *mut hostent,
+        else std::ptr::null_mut();
     /// `gethostbyname_r(3)`.
     fn gethostbyname_r(
-        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent, error: *mut c_int,
+        name: *const c_char, entry: *mut hostent, room: *mut c_char, size: usize,
+        result: *mut *mut hostent, error: *mut c_int,
     ) -> c_int, else libc::ENOSYS;
     /// `gethostbyname2_r(3)`.
     fn gethostbyname2_r(
-        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize, result: *mut *mut hostent,
+        name: *const c_char, family: c_int, entry: *mut hostent, room: *mut c_char, size: usize,
+        result: *mut *mut hostent,
         error: *mut c_int,
     ) -> c_int, else libc::ENOSYS;
 }

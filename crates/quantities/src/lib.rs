@@ -8,10 +8,12 @@
 //!
 //! | quantity | printed in | also parsed | a bare number is |
 //! |---|---|---|---|
-//! | [`Rate`] | bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s | `155M`, `155Mbit`, `155Mb/s`, `155Mbps`; any case | bit/s |
-//! | [`ByteCount`] | B, KiB, MiB, GiB, TiB, PiB, EiB | `64K`, `64k`, `64KB`, `64kB` and so on, `bytes` | bytes |
+//! | [`Rate`] | bit/s, kbit/s, Mbit/s, Gbit/s, Tbit/s | `155M`, `155Mbit`, `155Mb/s`, `155Mbps` | bit/s |
+//! | [`ByteCount`] | B, KiB, MiB, GiB, TiB, PiB, EiB | `64K`, `64k`, `64KB`, `bytes`, ... | bytes |
 //! | [`Time`] | ns, us, ms, s, min, h, days | `d` | seconds |
 //! | [`Probability`] | no unit: `0.01`, `2.5e-8` | `0.001%`, `none` | itself |
+//!
+//! In a rate, the prefix and `bit/s` may be in either case.
 //!
 //! *Rates are decimal*: 1 kbit/s is 1000 bit/s, as links are sold and as iperf3 counts. *Sizes are
 //! binary* in every spelling: K, KB, kB and KiB are all 1024 bytes, as for socket buffers, in

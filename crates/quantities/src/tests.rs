@@ -238,7 +238,8 @@ proptest! {
 
     #[test]
     fn rates_read_back(exponent in -12.0..300.0f64, digits in 1..10usize) {
-        reads_back(&Rate::nearest(10f64.powf(exponent)), digits, 0.0, |rate| rate.bits_per_second())?;
+        reads_back(&Rate::nearest(10f64.powf(exponent)), digits, 0.0,
+            |rate| rate.bits_per_second())?;
     }
 
     #[test]
@@ -255,13 +256,16 @@ proptest! {
     fn probabilities_read_back(exponent in -320.0..0.0f64, digits in 1..10usize) {
         // The smallest numbers have fewer significant digits.
         prop_assume!(exponent > -300.0 || digits < 3);
-        reads_back(&Probability::nearest(10f64.powf(exponent)), digits, 0.0, |probability| probability.value())?;
+        reads_back(&Probability::nearest(10f64.powf(exponent)), digits, 0.0,
+            |probability| probability.value())?;
     }
 
     #[test]
-    fn no_text_panics(text in "\\PC{0,24}", number in "[0-9.eE+-]{0,12}", unit in "[a-zA-Z/%]{0,6}") {
+    fn no_text_panics(text in "\\PC{0,24}", number in "[0-9.eE+-]{0,12}",
+        unit in "[a-zA-Z/%]{0,6}") {
         for text in [text, format!("{number}{unit}")] {
-            let _ = (text.parse::<Rate>(), text.parse::<ByteCount>(), text.parse::<Time>(), text.parse::<Probability>());
+            let _ = (text.parse::<Rate>(), text.parse::<ByteCount>(), text.parse::<Time>(),
+                text.parse::<Probability>());
         }
     }
 }

@@ -49,9 +49,12 @@ pub fn write(seed: u64, steps: usize) -> String {
     let rates = series(&mut random, steps, BOTTLENECK_MBIT);
     let delays = series(&mut random, steps, RTT_MS);
     let mut text = format!(
-        "# Made up by `wanbed trace-drs --seed {seed} --steps {steps}`: the DRS paper gives statistics of its path (bottleneck\n\
-         # 0.026 to 28.5, mean 17.2 Mbit/s; round trip 119 to 475, mean 157 ms; a sample every 20 s) but not the series. The 66th\n\
-         # percentile it names for the bandwidth-delay product, 1.74 Mbit, is not fitted: here it is near 2.8 Mbit.\n\
+        "# Made up by `wanbed trace-drs --seed {seed} --steps {steps}`: the DRS paper gives \
+         statistics of its path (bottleneck\n\
+         # 0.026 to 28.5, mean 17.2 Mbit/s; round trip 119 to 475, mean 157 ms; a sample every 20 \
+         s) but not the series. The 66th\n\
+         # percentile it names for the bandwidth-delay product, 1.74 Mbit, is not fitted: here it \
+         is near 2.8 Mbit.\n\
          at, rate, delay, loss\n"
     );
     for (index, (rate, rtt)) in rates.iter().zip(&delays).enumerate() {

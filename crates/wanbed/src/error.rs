@@ -24,7 +24,8 @@ pub enum Error {
     /// available.
     #[error(
         "this user may not make network namespaces ({0}): run as root, or allow user namespaces \
-         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns)"
+         (sysctl user.max_user_namespaces, kernel.unprivileged_userns_clone, \
+         kernel.apparmor_restrict_unprivileged_userns)"
     )]
     NoNamespaces(String),
 
@@ -54,7 +55,8 @@ pub enum Error {
 
     /// A sysctl of a node could not be set.
     #[error(
-        "node {node}: sysctl {key} = {value:?}: {source}: see docs/wanbed.md for what may be set in a namespace"
+        "node {node}: sysctl {key} = {value:?}: {source}: see docs/wanbed.md for what may be set \
+         in a namespace"
     )]
     Sysctl {
         /// The node.
@@ -69,7 +71,8 @@ pub enum Error {
 
     /// The kernel has no such congestion control.
     #[error(
-        "node {node}: congestion control {name:?} is not in this kernel (it has {available}): load its module, or choose another"
+        "node {node}: congestion control {name:?} is not in this kernel (it has {available}): \
+         load its module, or choose another"
     )]
     Congestion {
         /// The node.
@@ -100,7 +103,8 @@ pub enum Error {
 
     /// A lab of this name is up already.
     #[error(
-        "a lab named {0:?} is up already: take it down with `wanbed down --name {0}`, or choose another --name"
+        "a lab named {0:?} is up already: take it down with `wanbed down --name {0}`, or choose \
+         another --name"
     )]
     NameTaken(String),
 
@@ -130,7 +134,8 @@ pub enum Error {
 
     /// The `wanbed` program, which the library starts for each lab, was not found.
     #[error(
-        "the wanbed program was not found {0}: build it with `cargo build -p wanbed`, or name it in WANBED_BIN"
+        "the wanbed program was not found {0}: build it with `cargo build -p wanbed`, or name it \
+         in WANBED_BIN"
     )]
     NoProgram(String),
 
@@ -164,7 +169,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A mistake in a scenario or trace file, with its place.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{place}: {}{problem}", if field.is_empty() { String::new() } else { format!("{field}: ") })]
+#[error("{place}: {}{problem}",
+    if field.is_empty() { String::new() } else { format!("{field}: ") })]
 pub struct ScenarioError {
     /// `file:line`, or the `--set` that brought the value.
     pub place: String,

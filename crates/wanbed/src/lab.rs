@@ -121,7 +121,8 @@ impl Lab {
     pub fn possible() -> Result<()> {
         let least = Scenario::from_text(
             "the smallest lab",
-            "nodes = { a = {}, b = {} }\n[links]\nl = { ends = [\"a\", \"b\"], delay = \"1 ms\", rate = \"unlimited\" }\n",
+            "nodes = { a = {}, b = {} }\n[links]\n\
+             l = { ends = [\"a\", \"b\"], delay = \"1 ms\", rate = \"unlimited\" }\n",
         );
         Lab::up(&least, &Overrides::default()).map(drop)
     }

@@ -69,7 +69,8 @@ pub enum LinkError {
     /// More bytes would be in flight than the engine can hold: lower the rate, the delay or the
     /// queue.
     #[error(
-        "link {link}: {needed} bytes would be under way at once, more than the {limit} of memory allowed: lower rate, delay or queue"
+        "link {link}: {needed} bytes would be under way at once, more than the {limit} of memory \
+         allowed: lower rate, delay or queue"
     )]
     TooMuchUnderWay {
         /// The link's name.

@@ -98,7 +98,8 @@ pub(crate) fn reasons(links: &[LinkReport], cpu: CpuUse) -> Vec<String> {
             }
             if way.lag.p99 > link.lag_limit_us {
                 found(format!(
-                    "1 in 100 packets was more than {:.2} ms late, over the {:.2} ms that a control loop of {:.1} ms allows",
+                    "1 in 100 packets was more than {:.2} ms late, over the {:.2} ms that a \
+                     control loop of {:.1} ms allows",
                     way.lag.p99 as f64 / 1e3,
                     link.lag_limit_us as f64 / 1e3,
                     link.loop_rtt_ms

@@ -333,7 +333,8 @@ mod tests {
     fn port_rules_come_before_address_rules() {
         let text = format!(
             "{SQUARE}\n[[route]]\nfrom = \"a\"\nto = \"c\"\nvia = [\"ac\"]\n\
-             [[route]]\nfrom = \"a\"\nto = \"c\"\nvia = [\"b\"]\nports = \"21000-21999\"\none_way = true\n"
+             [[route]]\nfrom = \"a\"\nto = \"c\"\nvia = [\"b\"]\nports = \"21000-21999\"\n\
+             one_way = true\n"
         );
         let network = network(&text);
         let routes = tables(&network);

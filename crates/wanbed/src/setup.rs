@@ -274,9 +274,13 @@ mod tests {
     #[test]
     fn answers_go_back_by_the_ports_they_go_to() {
         let at_c = lines(2, DeviceKind::Tun, Some("cubic"));
-        assert!(at_c.contains(
-            &"rule add iif lo to 10.77.0.1/32 ipproto tcp dport 21000-21999 lookup 1001 pref 1001".to_owned()
-        ));
+        assert!(
+            at_c.contains(
+                &"rule add iif lo to 10.77.0.1/32 ipproto tcp dport 21000-21999 lookup 1001 pref \
+                1001"
+                    .to_owned()
+            )
+        );
         assert!(at_c.contains(
             &"route add 10.77.0.1/32 dev ac src 10.77.0.3 congctl cubic table 1001".to_owned()
         ));

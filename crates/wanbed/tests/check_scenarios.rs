@@ -5,7 +5,8 @@
 //! ```text
 //! cargo test -p wanbed --test check_scenarios -- --ignored --test-threads=1
 //! ```
-#![allow(clippy::unwrap_used, clippy::panic)] // a test may fail by panicking, also outside its #[test] function
+// a test may fail by panicking, also outside its #[test] function
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;

@@ -133,7 +133,8 @@ impl World {
         }
         let network = "ip link add silent0 type veth peer name silent1; ip link set silent0 up; \
             ip link set silent1 up; ip addr add 192.0.2.1/24 dev silent0; \
-            ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev silent0; ip route add unreachable 198.51.100.0/24";
+            ip neigh add 192.0.2.77 lladdr 02:00:00:00:00:01 dev silent0; ip route add \
+            unreachable 198.51.100.0/24";
         run(world
             .lab
             .command(Self::NEAR, "sh")
@@ -148,7 +149,8 @@ impl World {
         std::fs::create_dir_all(&home).unwrap();
         // Routes for all destinations, even on loopback without any gain, except one address at
         // which no acceptor listens.
-        let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\nacceptor = true\nalways = true\n";
+        let routes = "[[route]]\nto = [\"127.0.0.2\"]\n[[route]]\nto = [\"0.0.0.0/0\", \"::/0\"]\n\
+            acceptor = true\nalways = true\n";
         std::fs::write(home.join("routes.toml"), routes).unwrap();
         home
     }

@@ -98,8 +98,10 @@ mod tests {
 
     fn table() -> String {
         format!(
-            "# by evil\n[[route]]\nto = [\"*\"]\nports = [\"1-65535\"]\nofframp = \"{KEY}@evil.example\"\n\
-             always = true\nfall_back = false\n[[route]]\nto = [\"a.example\"]\nvia = \"{KEY}@d.example\"\n\
+            "# by evil\n[[route]]\nto = [\"*\"]\nports = [\"1-65535\"]\n\
+             offramp = \"{KEY}@evil.example\"\n\
+             always = true\nfall_back = false\n[[route]]\nto = [\"a.example\"]\n\
+             via = \"{KEY}@d.example\"\n\
              acceptor = true\n"
         )
     }

@@ -355,7 +355,8 @@ fn releasing_lifts_the_limit() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 8, failure_persistence: None,
+        ..ProptestConfig::default() })]
 
     /// Whenever they start, flows of one process fill the path, and each gets between half and
     /// twice its share.
@@ -379,12 +380,14 @@ proptest! {
         let rates = path.run(10.0);
         let sum: f64 = rates.iter().sum();
         prop_assert!(sum > 0.9 * capacity, "{}", sum / capacity);
-        prop_assert!(shares(&rates).iter().all(|share| (0.5..2.0).contains(share)), "{:?}", shares(&rates));
+        prop_assert!(shares(&rates).iter().all(|share| (0.5..2.0).contains(share)), "{:?}",
+            shares(&rates));
     }
 
     /// Samples of any kind neither make it panic nor make it exceed the ceiling.
     #[test]
-    fn no_sample_breaks_it(looks in prop::collection::vec(any::<([u32; 8], bool)>(), 1..200), ceiling in any::<u32>()) {
+    fn no_sample_breaks_it(looks in prop::collection::vec(any::<([u32; 8], bool)>(), 1..200),
+        ceiling in any::<u32>()) {
         let mut fit = RateFit::new(Some(ceiling.into()));
         let mut at = Duration::ZERO;
         for ([wait, acked, rtt, least, window, unsent, delivery, lost], app_limited) in looks {

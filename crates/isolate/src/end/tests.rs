@@ -415,7 +415,8 @@ proptest! {
             if link.program.tcp().may_send() {
                 sent += link.program.tcp().send_slice(&to_far[sent..]).unwrap();
                 // As in `End::report_close`: this kernel is the same stack.
-                let waits = link.program.tcp().state() == State::CloseWait && link.program.tcp().send_queue() > 0;
+                let waits = link.program.tcp().state() == State::CloseWait
+                    && link.program.tcp().send_queue() > 0;
                 if far.len() == to_far.len() && !reported && !waits {
                     reported = true;
                     link.program.tcp().close();
@@ -447,13 +448,16 @@ proptest! {
         prop_assert!(far == to_far, "{} of {}", far.len(), to_far.len());
         let (state, reset, time) = (link.end.socket().state(), link.end.is_reset(), link.now - NOW);
         let program_state = link.program.tcp().state();
-        prop_assert!(program == to_program, "{} of {} {state} {reset} {program_state} after {time:?}", program.len(), to_program.len());
-        prop_assert!(!link.end.is_reset(), "{} {} {}", link.end.socket().state(), link.end.ended, link.end.closed);
+        prop_assert!(program == to_program, "{} of {} {state} {reset} {program_state} after \
+            {time:?}", program.len(), to_program.len());
+        prop_assert!(!link.end.is_reset(), "{} {} {}", link.end.socket().state(), link.end.ended,
+            link.end.closed);
     }
 
     #[test]
     fn packets_of_any_kind(
-        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()), 1..30),
+        places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()),
+            1..30),
     ) {
         let mut link = Link::up();
         link.settle();

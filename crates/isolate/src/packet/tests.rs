@@ -114,7 +114,8 @@ fn what_did_not_arrive_is_quoted() {
 
 proptest! {
     #[test]
-    fn whatever_comes_out_of_the_device(bytes: Vec<u8>, at: prop::sample::Index, byte: u8, six: bool) {
+    fn whatever_comes_out_of_the_device(bytes: Vec<u8>, at: prop::sample::Index, byte: u8,
+        six: bool) {
         crate::fuzzing::packet(&bytes);
         let pair = pair(if six { SIX } else { FOUR });
         let mut spoilt = segment(&pair, |tcp| tcp.syn(), b"early");

@@ -14,11 +14,13 @@ pub enum NoObject {
     #[error("{0} names {1}, which is no file: unset it or correct it")]
     NoFile(&'static str, PathBuf),
     /// The object is in none of the usual places.
-    #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in {0}", object = NAMES[0], folder = .1.display())]
+    #[error("{object} is neither in {folder} nor in its ../lib: install it there, or name it in \
+        {0}", object = NAMES[0], folder = .1.display())]
     Nowhere(&'static str, PathBuf),
     /// Its path has a character at which the loader would split it.
     #[error(
-        "the loader cannot be given {1}: put the library where the path has no blank and no colon, and name it in {0}"
+        "the loader cannot be given {1}: put the library where the path has no blank and no \
+         colon, and name it in {0}"
     )]
     Cut(&'static str, PathBuf),
     /// The folder of this program, or the object, cannot be examined.

@@ -29,7 +29,8 @@ pub enum Unfit {
     Static(PathBuf, &'static str),
     /// It runs with more privileges than its caller.
     #[error(
-        "{0} is {1}, and the loader loads nothing from outside into such programs: run it as the user that it would become"
+        "{0} is {1}, and the loader loads nothing from outside into such programs: run it as the \
+         user that it would become"
     )]
     Privileged(PathBuf, &'static str),
     /// It is built for another machine.

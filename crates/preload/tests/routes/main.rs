@@ -78,7 +78,9 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
     let onramp = OnRamp::start();
     let one = |address: &str, bytes: u32| {
         format!(
-            "connect: 0 \npeer: {address} 80, {bytes} bytes\nlocal: as it would be, its port, {bytes} bytes\nerror: none\necho: there and back\nconnect again: -1 EISCONN\n\
+            "connect: 0 \npeer: {address} 80, {bytes} bytes\n\
+             local: as it would be, its port, {bytes} bytes\nerror: none\necho: there and back\n\
+             connect again: -1 EISCONN\n\
              end: 0 \nclose: 0 \n"
         )
     };
@@ -86,7 +88,8 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
         + &one("192.0.2.1", 16)
         + &one("2001:db8::1", 28)
         + &one("::ffff:192.0.2.1", 28)
-        + "refused: -1 ECONNREFUSED\nerror: none\npeer: -1 ENOTCONN\nsend: -1 EPIPE\nconnect after it: 0 \necho: there and back\n\
+        + "refused: -1 ECONNREFUSED\nerror: none\npeer: -1 ENOTCONN\nsend: -1 EPIPE\n\
+            connect after it: 0 \necho: there and back\n\
            no route: -1 EHOSTUNREACH\ndescriptors left: 0 \n";
     assert_eq!(seen(&onramp, &["blocking"]), expected);
     let asked = onramp.asked();
@@ -99,12 +102,16 @@ fn a_socket_that_does_not_wait_is_writable_when_the_route_stands() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["nonblocking"]),
-        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\nlocal: as it would be, its port, 16 bytes\n\
+        "connect: -1 EINPROGRESS\npoll: 0\nerror: none\npeer: -1 ENOTCONN\n\
+         local: as it would be, its port, 16 bytes\n\
          connect again: -1 EALREADY\nsend: -1 EAGAIN\n\
-         recv: -1 EAGAIN\npoll later: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\nconnect once more: 0 \n\
+         recv: -1 EAGAIN\npoll later: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\n\
+         connect once more: 0 \n\
          and again: -1 EISCONN\necho: there and back\nthe send buffer is the kernel's again\n\
-         connect: -1 EINPROGRESS\npoll: 0\npoll later: 1 ERR\nerror: ECONNREFUSED\nerror again: none\npeer: -1 ENOTCONN\n\
-         connect: -1 EINPROGRESS\npoll later: 1 ERR\nconnect tells: -1 ECONNREFUSED\nconnect after it: -1 EINPROGRESS\n\
+         connect: -1 EINPROGRESS\npoll: 0\npoll later: 1 ERR\nerror: ECONNREFUSED\n\
+         error again: none\npeer: -1 ENOTCONN\n\
+         connect: -1 EINPROGRESS\npoll later: 1 ERR\nconnect tells: -1 ECONNREFUSED\n\
+         connect after it: -1 EINPROGRESS\n\
          poll: 1 OUT\nerror: none\ndescriptors left: 0 \n"
     );
 }
@@ -114,7 +121,8 @@ fn epoll_reports_a_route_by_an_edge() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["edges"]),
-        "connect: -1 EINPROGRESS\nevents: 0 \nevents later: 1 \nwritable\nerror: none\nno more events: 0 \n"
+        "connect: -1 EINPROGRESS\nevents: 0 \nevents later: 1 \nwritable\nerror: none\n\
+         no more events: 0 \n"
     );
 }
 
@@ -175,9 +183,11 @@ fn what_opens_a_connection_otherwise_is_routed_and_what_is_none_is_not() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["others"]),
-        "peer on loopback is not asked for: -1 ENOTCONN\non loopback: as it would be, its port, 16 bytes\n\
+        "peer on loopback is not asked for: -1 ENOTCONN\n\
+         on loopback: as it would be, its port, 16 bytes\n\
          sendto opens: 1 \nrecv: 1 \npeer: 192.0.2.1 80, 16 bytes\n\
-         sendmsg opens: 1 \nrecv: 1 \nsendto begins: -1 EINPROGRESS\npoll: 1 ERR\nerror: ECONNREFUSED\n"
+         sendmsg opens: 1 \nrecv: 1 \nsendto begins: -1 EINPROGRESS\npoll: 1 ERR\n\
+         error: ECONNREFUSED\n"
     );
     assert_eq!(onramp.asked().len(), 3, "{:?}", onramp.asked());
 }
@@ -187,7 +197,8 @@ fn children_and_programs_that_are_executed_know_where_a_connection_leads() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["processes"]),
-        "connect: -1 EINPROGRESS\nthe child polls: 1 OUT\nthe child's error: none\nthe child's peer: 192.0.2.5 80, 16 bytes\n\
+        "connect: -1 EINPROGRESS\nthe child polls: 1 OUT\nthe child's error: none\n\
+         the child's peer: 192.0.2.5 80, 16 bytes\n\
          poll: 1 OUT\nerror: none\ninherited: as it would be, its port, 16 bytes\n\
          inherited: 192.0.2.5 80, 16 bytes\nnot a socket any more: -1 ENOTSOCK\n"
     );
@@ -198,7 +209,8 @@ fn a_program_that_closes_what_it_does_not_know_keeps_its_route() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["closers"]),
-        "connect: -1 EINPROGRESS\nclose_range: 0 \nlowest: 0 \npoll: 1 OUT\nerror: none\npeer: 192.0.2.5 80, 16 bytes\n"
+        "connect: -1 EINPROGRESS\nclose_range: 0 \nlowest: 0 \npoll: 1 OUT\nerror: none\n\
+         peer: 192.0.2.5 80, 16 bytes\n"
     );
 }
 

@@ -198,7 +198,8 @@ fn other_congestion_controls_have_no_formula() {
 prop_compose! {
     fn hops()(
         rate in 1e3..1e12f64, rtt_us in 1..1_000_000u64, lossy: bool, exponent in -9.0..-0.1f64,
-        limited: bool, window in 1..1u64 << 34, cubic: bool, mss in 48..65_000u32, initial_window in 1..100u32,
+        limited: bool, window in 1..1u64 << 34, cubic: bool, mss in 48..65_000u32,
+        initial_window in 1..100u32,
     ) -> Hop {
         Hop {
             rtt: Duration::from_micros(rtt_us),
@@ -225,7 +226,8 @@ proptest! {
         prop_assert!(time >= least * (1.0 - 1e-9), "{time} {least}");
         prop_assert!(hop.steady().rate <= hop.rate);
         let ramp = hop.ramp(ByteCount(bytes));
-        prop_assert!(ramp.bytes <= ByteCount(bytes) && at_most(ramp.time, hop.time(ByteCount(bytes))));
+        prop_assert!(ramp.bytes <= ByteCount(bytes)
+            && at_most(ramp.time, hop.time(ByteCount(bytes))));
     }
 
     #[test]
@@ -234,9 +236,11 @@ proptest! {
     }
 
     #[test]
-    fn a_longer_round_trip_takes_longer(hop in hops(), bytes in 0..1u64 << 40, factor in 1.0..10.0f64) {
+    fn a_longer_round_trip_takes_longer(hop in hops(), bytes in 0..1u64 << 40,
+        factor in 1.0..10.0f64) {
         let longer = Hop { rtt: hop.rtt.mul_f64(factor), ..hop };
-        prop_assert!(longer.steady().rate.bits_per_second() <= hop.steady().rate.bits_per_second() * (1.0 + 1e-9));
+        prop_assert!(longer.steady().rate.bits_per_second() <= hop.steady()
+            .rate.bits_per_second() * (1.0 + 1e-9));
         prop_assert!(at_most(hop.time(ByteCount(bytes)), longer.time(ByteCount(bytes))));
     }
 
@@ -248,8 +252,10 @@ proptest! {
     }
 
     #[test]
-    fn a_wider_window_and_a_higher_rate_take_no_longer(hop in hops(), bytes in 0..1u64 << 40, factor in 1.0..100.0f64) {
-        let wider = Hop { window: hop.window.map(|window| ByteCount::nearest(window.0 as f64 * factor)), ..hop };
+    fn a_wider_window_and_a_higher_rate_take_no_longer(hop in hops(), bytes in 0..1u64 << 40,
+        factor in 1.0..100.0f64) {
+        let wider = Hop { window: hop.window.map(
+            |window| ByteCount::nearest(window.0 as f64 * factor)), ..hop };
         prop_assert!(at_most(wider.time(ByteCount(bytes)), hop.time(ByteCount(bytes))));
         let faster = Hop { rate: Rate::nearest(hop.rate.bits_per_second() * factor), ..hop };
         prop_assert!(at_most(faster.time(ByteCount(bytes)), hop.time(ByteCount(bytes))));
@@ -259,14 +265,16 @@ proptest! {
     fn the_most_loss_is_where_the_average_window_fills_the_hop(hop in hops()) {
         prop_assume!(hop.full_window() > 2.0);
         let unlimited = Hop { window: None, ..hop };
-        let at = |part: f64| Hop { loss: Probability::nearest(hop.most_loss().value() * part), ..unlimited }.steady().bound;
+        let at = |part: f64| Hop { loss: Probability::nearest(hop.most_loss().value() * part),
+            ..unlimited }.steady().bound;
         prop_assert_eq!(at(0.999), Bound::Rate);
         prop_assert_eq!(at(1.001), Bound::Loss);
     }
 
     #[test]
     fn no_hop_panics(
-        rtt in 0..u64::MAX, rate in 0.0..f64::MAX, p in 0.0..=1.0f64, mss: u32, window: Option<u64>, cubic: bool,
+        rtt in 0..u64::MAX, rate in 0.0..f64::MAX, p in 0.0..=1.0f64, mss: u32, window: Option<u64>,
+        cubic: bool,
         initial_window: u32, bytes: u64,
     ) {
         let hop = Hop {
@@ -279,6 +287,7 @@ proptest! {
             initial_window,
         };
         let _ = (hop.time(ByteCount(bytes)), hop.ramp(ByteCount(bytes)), hop.recovery());
-        prop_assert!(hop.most_loss().value() <= 1.0 && hop.steady().rate.bits_per_second().is_finite());
+        prop_assert!(hop.most_loss().value() <= 1.0
+            && hop.steady().rate.bits_per_second().is_finite());
     }
 }

@@ -163,7 +163,8 @@ pub(super) fn reorder(spec: &ReorderSpec, received: &[Received]) -> Finding {
     let late_good =
         median.is_none_or(|median| (median - by).abs() <= HELD_SLACK.max(HELD_SHARE * by));
     let text = format!(
-        "asked {:.3e} by {:.3} ms, {} of {count} overtaken, {:.3e}, by {:.3} ms; {expected:.1} expected",
+        "asked {:.3e} by {:.3} ms, {} of {count} overtaken, {:.3e}, by {:.3} ms; {expected:.1} \
+         expected",
         spec.probability,
         1e3 * by,
         held.len(),
@@ -211,7 +212,8 @@ pub(super) fn codel(
     let least = STANDING_TARGETS.start() * target - amplitude.as_secs_f64();
     let good = drops + marks > 0 && (least..=most).contains(&standing);
     let text = format!(
-        "target {:.3} ms, standing delay {:.3} ms under load, {drops} drops and {marks} marks in {} packets",
+        "target {:.3} ms, standing delay {:.3} ms under load, {drops} drops and {marks} marks in \
+         {} packets",
         1e3 * target,
         1e3 * standing,
         load.sent
@@ -253,7 +255,8 @@ pub(super) fn cross(
     // Bytes that wait in the queue, and the time that the setup took.
     let tolerance = luck + 0.03 * asked + counters.queue_bytes as f64 * 8.0 / time;
     let text = format!(
-        "asked {:.3} Mbit/s on average, came {:.3} Mbit/s in {time:.1} s, +- {:.3} by luck; sent {:.3} Mbit/s",
+        "asked {:.3} Mbit/s on average, came {:.3} Mbit/s in {time:.1} s, +- {:.3} by luck; sent \
+         {:.3} Mbit/s",
         asked / 1e6,
         measured / 1e6,
         luck / 1e6,
@@ -312,7 +315,8 @@ pub(super) fn fall(fall: &Fall, received: &[Received]) -> Finding {
     });
     let fell = least < fall.from.as_secs_f64() && greatest >= fall.from.as_secs_f64();
     let text = format!(
-        "the delay fell from {:.1} to {:.1} ms; at most {:.3} Mbit/s came in any {:.0} ms, the bottleneck sends {:.3} Mbit/s",
+        "the delay fell from {:.1} to {:.1} ms; at most {:.3} Mbit/s came in any {:.0} ms, the \
+         bottleneck sends {:.3} Mbit/s",
         1e3 * greatest,
         1e3 * least,
         measured / 1e6,

@@ -68,7 +68,8 @@ impl Check {
         if self.json {
             let all = serde_json::json!({
                 "lab": report.lab, "backend": lab.backend(),
-                "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid, "reasons": report.reasons,
+                "as_asked": off == 0, "links": checks, "machine_fast_enough": report.valid,
+                "reasons": report.reasons,
             });
             print_line!("{}", serde_json::to_string_pretty(&all)?);
         } else {

@@ -93,7 +93,8 @@ fn wait(mut child: Child, signals: Receiver<i32>) -> anyhow::Result<u8> {
             let first = Signal::from_named_raw(first).unwrap_or(Signal::TERM);
             let _ = pidfd_send_signal(&handle, first);
             let _ = signals.recv_timeout(SIGNAL_TIMEOUT);
-            let _ = pidfd_send_signal(&handle, Signal::KILL); // one that is gone cannot be hit: the handle knows
+            // one that is gone cannot be hit: the handle knows
+            let _ = pidfd_send_signal(&handle, Signal::KILL);
         })?;
     Ok(exit_code(child.wait().context("waiting for the command")?))
 }

@@ -286,7 +286,10 @@ fn veth_pairs(network: &Network, nodes: &[NodeThread], wire: &NodeThread) -> Res
         for (end, node) in wire_ends(index).iter().zip([link.a, link.b]) {
             // Any thread in a namespace names it to `ip`.
             let thread = nodes[node].thread_id();
-            lines.push(format!("link add {end} mtu {mtu} txqueuelen 10000 type veth peer name {name} mtu {mtu} netns {thread}"));
+            lines.push(format!(
+                "link add {end} mtu {mtu} txqueuelen 10000 type veth peer name \
+                {name} mtu {mtu} netns {thread}"
+            ));
             lines.push(format!("link set dev {end} up"));
         }
     }

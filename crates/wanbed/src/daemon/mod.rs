@@ -42,7 +42,8 @@ enum End {
 /// # Errors
 /// Those that occur before the standard output is needed; the others are reported there.
 pub fn run() -> Result<()> {
-    let _ = rustix::thread::set_name(c"wanbed"); // started by way of /proc/self/exe, it would be called "exe"
+    // started by way of /proc/self/exe, it would be called "exe"
+    let _ = rustix::thread::set_name(c"wanbed");
     let mut input = BufReader::new(io::stdin());
     let launch: Launch = receive(&mut input).map_err(|problem| Error::Daemon {
         lab: "(new)".to_owned(),

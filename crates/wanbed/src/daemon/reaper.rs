@@ -42,7 +42,8 @@ impl Reaper {
             .stdout(lock)
             .stderr(Stdio::null())
             .current_dir("/")
-            .process_group(0) // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
+            // a Ctrl-C or kill meant for the lab's group must not take its cleaner too
+            .process_group(0)
             .spawn()
             .doing(|| "starting the lab's reaper".to_owned())?;
         let orders = process

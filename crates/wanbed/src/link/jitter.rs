@@ -242,7 +242,8 @@ mod tests {
         }
 
         #[test]
-        fn with_reordering_none_is_earlier_than_said(mean in 0_u64..20_000_000, least in 0_u64..20_000_000, seed in any::<u64>()) {
+        fn with_reordering_none_is_earlier_than_said(mean in 0_u64..20_000_000,
+            least in 0_u64..20_000_000, seed in any::<u64>()) {
             let mut jitter = jitter(MS, true, least, seed);
             for _ in 0..100 {
                 let earliest = jitter.earliest(least + mean);

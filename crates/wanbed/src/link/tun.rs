@@ -149,7 +149,8 @@ impl TunPort {
                     len: all - VIRTIO_HEADER,
                 })
             }
-            Ok(0) => Err(Errno::BADFD), // never of a device, but of what stands in for one and is closed
+            // never of a device, but of what stands in for one and is closed
+            Ok(0) => Err(Errno::BADFD),
             Ok(_) => Ok(Received::Noise),
             Err(Errno::AGAIN) => Ok(Received::Empty),
             // The driver could not describe this one packet in a virtio header; it is lost.
@@ -211,8 +212,10 @@ mod tests {
 
     #[test]
     fn reads_the_drops_of_the_named_device_only() {
-        let table = "Inter-|   Receive                                                |  Transmit\n \
-            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls\n \
+        let table = "Inter-|   Receive                                                |  \
+            Transmit\n \
+            face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets \
+            errs drop fifo colls\n \
                a1: 1 2 3 4 5 6 7 8 9 10 11 112 13 14 15 16\n\
                 a: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n";
         assert_eq!(transmit_drops(table, "a"), Some(12));

@@ -69,7 +69,8 @@ pub(super) enum QueueLength {
 pub(super) fn queue_length(text: &str) -> Result<QueueLength, String> {
     let wrong = || {
         format!(
-            "{text:?} is not a queue: write \"256 KB\", \"1.5 bdp\", \"1 bdp of 106 ms\" or \"1 bdp, at least 256 KB\""
+            "{text:?} is not a queue: write \"256 KB\", \"1.5 bdp\", \"1 bdp of 106 ms\" or \"1 \
+             bdp, at least 256 KB\""
         )
     };
     let (length, floor) = text

@@ -95,7 +95,8 @@ pub(super) fn name(field: &Field, name: &str, longest: usize) -> Located<()> {
         Ok(())
     } else {
         Err(field.wrong(format!(
-            "a name here is 1 to {longest} letters, digits and '-', beginning with a letter or digit"
+            "a name here is 1 to {longest} letters, digits and '-', beginning with a letter or \
+             digit"
         )))
     }
 }

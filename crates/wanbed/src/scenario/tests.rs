@@ -251,7 +251,8 @@ fn mistakes_in_noise_name_the_field() {
 #[test]
 fn a_links_seed_does_not_depend_on_the_other_links() {
     let more = format!(
-        "{GOOD}\n[links.second]\nends = [\"left\", \"right\"]\ndelay = \"1 ms\"\nrate = \"1 Gbit/s\"\n"
+        "{GOOD}\n[links.second]\nends = [\"left\", \"right\"]\ndelay = \"1 ms\"\n\
+         rate = \"1 Gbit/s\"\n"
     );
     let (one, two) = (resolve(GOOD).unwrap(), resolve(&more).unwrap());
     assert_eq!(one.links[0].spec.seed, two.links[0].spec.seed);
@@ -304,7 +305,8 @@ fn mistakes_name_file_line_and_field() {
         (
             "seed = 7",
             "sead = 7",
-            "s.toml:2: sead: no such field here: there are title, seed, nodes, links, spread, route",
+            "s.toml:2: sead: no such field here: there are title, seed, nodes, links, spread, \
+             route",
         ),
         (
             "\"reno\"",

@@ -125,7 +125,8 @@ fn run_gives_its_command_the_lab_and_takes_its_exit_code() {
     }
     let directory = tempfile::tempdir().unwrap();
     let (file, name) = (scenario_file(directory.path()), name("run"));
-    let script = "echo $WANBED_LAB $WANBED_ADDRESS_RIGHT; \"$WANBED\" exec left cat /proc/sys/net/ipv4/tcp_congestion_control; exit 42";
+    let script = "echo $WANBED_LAB $WANBED_ADDRESS_RIGHT; \"$WANBED\" exec left cat \
+        /proc/sys/net/ipv4/tcp_congestion_control; exit 42";
     let mut run = wanbed(&[
         "run",
         file.to_str().unwrap(),
@@ -236,7 +237,8 @@ fn mistakes_are_one_line_each() {
     assert_eq!(code, Some(1));
     assert_eq!(
         wrong,
-        "wanbed: /no/such/file.toml: No such file or directory (os error 2): check the path and its permissions\n"
+        "wanbed: /no/such/file.toml: No such file or directory (os error 2): check the path and \
+         its permissions\n"
     );
 }
 

@@ -1,7 +1,8 @@
 //! Tests of real labs, in network namespaces: their traffic, and that nothing is left of them.
 //!
 //! Without root and user namespaces the tests skip, with a message.
-#![allow(clippy::unwrap_used, clippy::panic)] // a test may fail by panicking, also outside its #[test] function
+// a test may fail by panicking, also outside its #[test] function
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 mod carries;
 mod commands;

@@ -28,7 +28,8 @@ fn an_ordinary_user_has_labs_too() {
     let file = scenario_file(directory.path());
     open_to_all(&file);
 
-    let script = "\"$WANBED\" list && \"$WANBED\" exec left cat /etc/hosts && \"$WANBED\" check --json --name \"$WANBED_LAB\"";
+    let script = "\"$WANBED\" list && \"$WANBED\" exec left cat /etc/hosts && \"$WANBED\" check \
+        --json --name \"$WANBED_LAB\"";
     let mut run = Command::new(&program);
     run.args([
         "run",

@@ -311,7 +311,8 @@ proptest! {
     ) {
         let loss = LossModel::Independent { probability: 0.05 };
         let make = || {
-            let steps = vec![step(3 * MS, Some(later), Some(MS)), step(40 * MS, Some(50_000_000), None)];
+            let steps = vec![step(3 * MS, Some(later), Some(MS)),
+                step(40 * MS, Some(50_000_000), None)];
             bottleneck(rate, 2 * MS, 200_000, loss, steps)
         };
         let (mut plain, mut watched) = (make(), make());
@@ -329,7 +330,8 @@ proptest! {
             left.extend(plain.until(now));
             seen.extend(watched.until(now));
             let sizes = Sizes { segments, full: 1_500, last };
-            prop_assert_eq!(plain.offer(packet as u64, sizes, false), watched.offer(packet as u64, sizes, false));
+            prop_assert_eq!(plain.offer(packet as u64, sizes, false),
+                watched.offer(packet as u64, sizes, false));
         }
         left.extend(plain.until(100_000 * MS));
         for look in (0..100_000).step_by(501) {

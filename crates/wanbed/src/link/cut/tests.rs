@@ -189,7 +189,8 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn any_cut_of_any_super_packet_is_sound(sample in samples(), runs in prop::collection::vec(1_u32..50, 1..5)) {
+    fn any_cut_of_any_super_packet_is_sound(sample in samples(),
+        runs in prop::collection::vec(1_u32..50, 1..5)) {
         // A packet of very many segments tests no more than one of many.
         let gso_size = sample.gso_size.max((sample.payload / 200) as u16 + 1);
         cut_and_check(&Sample { gso_size, ..sample }, &runs);

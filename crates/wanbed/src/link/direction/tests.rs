@@ -338,7 +338,8 @@ proptest! {
 
     #[test]
     fn no_packet_does_harm(packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)) {
-        let mut direction = direction(Some(100_000_000), MS, 20_000, LossModel::Independent { probability: 0.1 });
+        let mut direction = direction(Some(100_000_000), MS, 20_000,
+            LossModel::Independent { probability: 0.1 });
         let mut now = 0;
         for ((virtio, packet), wait) in packets {
             now += wait;

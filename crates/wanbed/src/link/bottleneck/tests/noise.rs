@@ -273,7 +273,8 @@ proptest! {
     /// is accounted for.
     #[test]
     fn looking_changes_nothing_with_noise_either(
-        arrivals in prop::collection::vec((0_u64..2_000_000, 1_u32..60, 1_u32..1_500, any::<bool>()), 1..40),
+        arrivals in prop::collection::vec(
+            (0_u64..2_000_000, 1_u32..60, 1_u32..1_500, any::<bool>()), 1..40),
         looks in prop::collection::vec(0_u64..60_000_000, 0..60),
         rate in 1_000_000_u64..200_000_000, reorders in any::<bool>(),
     ) {
@@ -282,7 +283,8 @@ proptest! {
             spec.loss = LossModel::Independent { probability: 0.05 };
             all_noise(&mut spec, reorders);
             spec.changes = Some(Trace {
-                steps: vec![step(3 * MS, Some(50_000_000), Some(MS)), step(40 * MS, Some(5_000_000), None)],
+                steps: vec![step(3 * MS, Some(50_000_000), Some(MS)),
+                    step(40 * MS, Some(5_000_000), None)],
                 repeat_after: None,
             });
             of(&spec)
