@@ -5,7 +5,7 @@
 //! [[route]]
 //! to = ["*.archive.example", "192.0.2.0/24"]     # names and networks of destinations
 //! ports = [2811, "50000-51000"]                  # their ports; default: all
-//! via = "campus.example,backbone.example"        # depots to pass, as for --route; default: "direct"
+//! via = "campus.example,backbone.example"        # depots, as for --route; default: "direct"
 //! # where the session ends and plain TCP begins; without a key, the one in known_hosts applies
 //! offramp = "lhk1:...@gateway.example:7512"
 //! always = true                                  # even if no gain is expected; default: false
