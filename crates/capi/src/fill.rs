@@ -121,7 +121,7 @@ mod tests {
     use crate::system::wait;
 
     #[test]
-    fn a_size_that_was_set_is_set_again() {
+    fn program_set_buffer_size_is_restored() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let fd = near.as_raw_fd();
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_buffer_has_room_when_what_filled_it_was_taken() {
+    fn small_buffer_has_space_after_filler_is_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (mut far, _) = listener.accept().unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_takes_is_not_waited_for() {
+    fn draining_gives_up_if_the_peer_does_not_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         fill(near.as_raw_fd());
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_socket_is_writable_again_when_what_fills_it_was_read() {
+    fn socket_is_writable_after_filler_is_read() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         set_option(
             listener.as_raw_fd(),

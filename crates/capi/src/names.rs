@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_not_remembered() {
+    fn invalid_names_are_not_remembered() {
         let mut names = Names::new();
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         for name in ["", "192.0.2.1", "::1", &"x".repeat(MAX_NAME + 1)] {
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_make_room() {
+    fn oldest_names_are_dropped_first() {
         let mut names = Names::new();
         let address = |n: usize| IpAddr::V4(Ipv4Addr::from(u32::try_from(n).unwrap()));
         for n in 0..=MAX_NAMES {

@@ -58,7 +58,7 @@ fn the_header_is_clean_c_and_cpp() {
 }
 
 #[test]
-fn the_macro_header_changes_types_of_nothing() {
+fn macro_header_keeps_function_types() {
     // If the system's headers declare a function that is renamed, its type must be that of
     // longhaul.h.
     let source = Installed::get().folder().join("types.c");
@@ -204,7 +204,7 @@ fn the_manual_page_formats_and_names_every_function() {
 }
 
 #[test]
-fn the_document_shows_the_examples() {
+fn document_shows_the_examples() {
     let page = read("../../docs/capi.md");
     for example in ["examples/send.c", "python/examples/send.py"] {
         assert!(

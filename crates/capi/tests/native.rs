@@ -58,7 +58,7 @@ address: 0 name:"" mapped:1
 "#;
 
 #[test]
-fn a_program_of_its_own() {
+fn native_program_uses_af_lsl() {
     let installed = Installed::get();
     let Some(world) = World::new() else { return };
     let onramp = Onramp::start(&world, World::NEAR);

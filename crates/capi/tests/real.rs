@@ -50,7 +50,7 @@ fn bytes(count: usize) -> Vec<u8> {
 }
 
 #[test]
-fn nuttcp_is_compiled_anew_and_moves_its_bytes() {
+fn nuttcp_is_compiled_and_moves_its_bytes() {
     let Some(source) = source("nuttcp") else {
         return;
     };

@@ -235,14 +235,14 @@ no line of ours
     }
 
     #[test]
-    fn without_window_scaling_that_is_the_reason() {
+    fn missing_window_scaling_is_the_reason() {
         let log = br#"{"event":"end","process":7,"flow":1,"seconds":2,"sent":10,"received":99,"unscaled":true,"verdicts":{"receiving sender":3}}"#;
         let text = Summary::of(log).to_string();
         assert!(text.contains("net.ipv4.tcp_window_scaling"), "{text}");
     }
 
     #[test]
-    fn an_empty_log() {
+    fn empty_log_has_an_empty_summary() {
         assert_eq!(Summary::of(b"").to_string(), "drs: 0 connections\n");
     }
 }

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_closed_connection_held_is_free() {
+    fn closed_connection_returns_its_share() {
         let budget = Budget::new(100);
         let first = budget.join();
         assert_eq!(first.ask(80), 80);

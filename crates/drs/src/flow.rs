@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_is_not_tried_again() {
+    fn refused_action_is_not_repeated() {
         let (sender, _receiver) = pair();
         let mut flow = Flow::new(Mode::Auto, Side::Sending);
         let unknown = Action::CongestionControl(CongestionName::from_kernel(b"no-such"));
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn little_waits_to_be_sent_from_the_first_look_on_and_more_where_more_is_in_flight() {
+    fn unsent_limit_follows_bytes_in_flight() {
         let (sender, _receiver) = pair();
         for (mode, side, limit) in [
             (Mode::Auto, Side::Sending, Some(256 << 10)),
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_opened_once_at_the_first_look_and_single_bytes_still_wake_the_reader() {
+    fn window_opens_once_and_single_bytes_still_wake_reader() {
         let buffer =
             |socket: &TcpStream| rustix::net::sockopt::socket_recv_buffer_size(socket).unwrap();
         for (mode, side, opens) in [

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_as_untuned() {
+    fn unreadable_limits_are_those_of_untuned_linux() {
         assert_eq!(Host::from_files(|_| None), Host::default());
         assert_eq!(
             Host::from_files(|_| Some(text("nonsense"))).receive_autotune,

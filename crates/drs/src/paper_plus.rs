@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slower_path_gives_memory_back_and_a_faster_one_takes_it_again() {
+    fn buffer_follows_a_slower_and_a_faster_path() {
         let (mut model, mut plus) = settled();
         model.rate = RATE / 4;
         model.run(30_000, |sample| plus.observe(sample, |window| window));

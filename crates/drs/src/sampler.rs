@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_in_the_send_queue_is_seen() {
+    fn bytes_in_the_send_queue_are_sampled() {
         let (sender, receiver) = pair();
         sender.set_nonblocking(true).unwrap();
         let mut written = 0;
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_that_someone_set_is_seen_and_only_then() {
+    fn only_a_set_rate_counts_as_pacing() {
         let (sender, _receiver) = pair();
         let rate = || {
             Sampler::new()
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_someone_set_is_distinguished_from_one_that_the_kernel_sizes() {
+    fn set_buffer_is_distinguished_from_autotuned_one() {
         let (sender, _receiver) = pair();
         let locks = || {
             let buffers = Sampler::new()

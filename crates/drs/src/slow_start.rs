@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn reno_borrows_cubic_until_the_first_loss_is_made_good() {
+    fn reno_borrows_cubic_until_recovery_from_first_loss() {
         for (last, window) in [
             (later(400, 280, 12), "regained"),
             (later(250, 240, 15), "cut again"),
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn others_have_their_own_way_and_a_flow_past_slow_start_has_no_need() {
+    fn only_reno_in_slow_start_borrows_cubic() {
         for (name, threshold) in [
             (b"cubic".as_slice(), None),
             (b"bbr", None),
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_refused_or_chosen_since_is_left_as_it_is() {
+    fn refused_or_changed_congestion_control_is_kept() {
         for name in [b"reno".as_slice(), b"bbr"] {
             let mut guard = SlowStartGuard::default();
             guard.observe(&sample(b"reno", None, 0));

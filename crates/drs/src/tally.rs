@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chief_limit_is_the_one_that_held_longest() {
+    fn dominant_limit_is_the_one_that_held_longest() {
         let mut tally = Tally::default();
         assert_eq!(tally.chief(), None);
         tally.add(&verdict(Limit::Growing, 300));

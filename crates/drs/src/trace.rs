@@ -123,7 +123,7 @@ mod tests {
     use crate::{Bbr, CongestionName, TcpInfo, TcpState};
 
     #[test]
-    fn samples_come_back_as_they_were() {
+    fn samples_are_restored_from_their_trace() {
         let first = Sample {
             at: Duration::from_micros(1_500_001),
             info: TcpInfo {
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_an_error_with_its_line() {
+    fn invalid_trace_is_an_error_with_its_line() {
         for bad in ["{}\nnonsense", "{}\n{\"at\":-1}", "{}\n[]"] {
             let error = read_trace(bad.as_bytes()).unwrap_err();
             assert!(error.to_string().starts_with("line 2 "), "{error}");

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning_of_an_open_is_no_mistake_yet() {
+    fn incomplete_open_is_not_an_error_yet() {
         let mut decoder = OpenDecoder::new();
         assert!(matches!(decoder.feed(&beginning(200)), Ok(None)));
     }

@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_holds_something() {
+    fn usage_of_this_process_is_read() {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.descriptors >= 3, "{usage:?}");
         assert!(

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_host_has_for_itself_is_not_reached() {
+    fn host_local_addresses_are_not_reached() {
         for near in [
             "127.0.0.1:80",
             "127.8.9.1:53",

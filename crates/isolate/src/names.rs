@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_end_to_addresses_but_to_what_is_remembered() {
+    fn remembered_addresses_are_bounded() {
         let mut names = Names::default();
         let address = |number: u32| Ipv4Addr::from(0x0a00_0000 + number);
         for number in 0..5000 {
@@ -150,7 +150,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_packet_holds(packet: Vec<u8>, at: prop::sample::Index, byte: u8) {
+        fn arbitrary_packets_do_not_panic(packet: Vec<u8>, at: prop::sample::Index, byte: u8) {
             let mut names = Names::default();
             names.learn(&packet);
             let mut spoilt = answer("a.example.", vec![a("a.example.", Ipv4Addr::LOCALHOST)]);

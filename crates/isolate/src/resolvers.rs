@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_it_is_the_host_itself() {
+    fn missing_name_server_defaults_to_the_host() {
         let found = read("");
         assert_eq!(found.text, "nameserver 192.0.0.3\n");
         assert_eq!(
@@ -113,7 +113,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there(text: String) {
+        fn any_resolv_conf_gives_one_to_three_servers(text: String) {
             let found = read(&text);
             prop_assert!((1..=RESOLVERS.len()).contains(&found.hosts.len()));
         }

@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_cut_and_ended() {
+    fn text_is_truncated_and_nul_terminated() {
         let mut room = [1; 6];
         Text::new(&mut room).write_str("abcdefgh").unwrap();
         // The last byte is for the NUL, and was not written.
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_of_another_size() {
+    fn report_buffer_needs_the_first_versions_size() {
         let mut small = DrsReport::empty();
         small.size = 8;
         // SAFETY: a whole report is there.

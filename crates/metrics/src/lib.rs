@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn two_pages_have_one_end() {
+    fn joined_pages_have_one_end_marker() {
         let page = |text: &'static str| Page::new(move || text.to_owned());
         assert_eq!(
             page("a 1\n# EOF\n").and(page("b 2\n# EOF\n")).text(),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_page_and_nothing_else() {
+    async fn only_the_metrics_page_is_served() {
         let page = ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await;
         assert!(
             page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n# EOF\n"),

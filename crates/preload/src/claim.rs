@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_for_good_is_given_up() {
+    fn permanently_held_claim_is_given_up() {
         let claim = Claim::new(0);
         std::thread::scope(|scope| scope.spawn(|| assert!(claim.take(0))).join().unwrap());
         assert!(!claim.take_soon(0));

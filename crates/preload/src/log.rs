@@ -252,7 +252,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_breaks_json_is_escaped() {
+    fn json_special_characters_are_escaped() {
         assert_eq!(Escaped("a\"b\\c\n").to_string(), r#"a\"b\\c\u000a"#);
     }
 
@@ -270,7 +270,7 @@ pub mod tests {
     }
 
     #[test]
-    fn it_makes_way() {
+    fn log_moves_when_its_number_is_wanted() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let log = Log::none();
         log.open(file.path());

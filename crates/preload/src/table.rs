@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_late_finds_nothing_of_the_next_connection() {
+    fn stale_key_does_not_reach_the_next_socket() {
         let table = table();
         let late = table.open(5, 77).unwrap();
         table.close(5, |_, _| ());
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn no_room_is_no_harm() {
+    fn full_table_refuses_another_socket() {
         let table = table();
         for descriptor in 0..i32::try_from(SLOTS).unwrap() {
             assert!(table.open(descriptor, 1).is_some());

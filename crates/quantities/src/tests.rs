@@ -121,7 +121,7 @@ fn times_and_probabilities_are_read() {
 }
 
 #[test]
-fn nonsense_is_refused_in_one_line() {
+fn invalid_quantities_are_refused_in_one_line() {
     let long = "9".repeat(5000);
     for bad in [
         "",

@@ -126,7 +126,7 @@ mod tests {
     const NO_GUEST: &str = "processor\t: 0\nflags\t\t: fpu vme lahf_lm\nbugs\t\t: hypervisor\n";
 
     #[test]
-    fn it_pays_in_guests_alone_and_not_where_a_quota_would_be_used_up() {
+    fn keeping_awake_pays_only_in_guests_without_quota() {
         assert!(pays(GUEST, 2, 2));
         assert!(!pays(NO_GUEST, 2, 2));
         assert!(!pays("", 2, 2));

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_statistics_are_the_papers() {
+    fn trace_has_the_statistics_of_the_paper() {
         for seed in 1..20 {
             let (rates, rtts) = columns(&write(seed, 180));
             for (values, range, near) in [(&rates, BOTTLENECK_MBIT, 0.01), (&rtts, RTT_MS, 0.1)] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scenarios_trace_is_this_one() {
+    fn trace_file_of_the_scenario_is_up_to_date() {
         assert_eq!(
             write(1, 180),
             include_str!("../../../scenarios/drs-trace.csv")

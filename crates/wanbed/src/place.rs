@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_crash_left_is_swept_away() {
+    fn leftovers_of_a_crash_are_removed() {
         let base = tempfile::tempdir().unwrap();
         let crashed = base.path().join("crashed");
         std::fs::create_dir(&crashed).unwrap();

@@ -225,13 +225,13 @@ mod tests {
     }
 
     #[test]
-    fn the_lag_limit_is_a_share_of_the_loop_but_never_less_than_waking_up_costs() {
+    fn lag_limit_is_a_share_of_the_loop_with_a_minimum() {
         assert_eq!(lag_limit_us(100.0), 5_000);
         assert_eq!(lag_limit_us(2.3), 250);
     }
 
     #[test]
-    fn each_fault_is_a_reason() {
+    fn each_fault_makes_a_run_invalid() {
         let cases = [
             (
                 DirectionSnapshot {

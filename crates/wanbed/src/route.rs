@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_does_not_forward_is_gone_round() {
+    fn routes_avoid_hosts_that_do_not_forward() {
         let network = network(&SQUARE.replace("[nodes.b]", "[nodes.b]\nforwards = false"));
         assert_eq!(
             names(&network, &Ways::of(&network).path(0, 3).unwrap()),

@@ -376,12 +376,12 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_one_passes() {
+    fn valid_specification_passes() {
         assert_eq!(spec().check(), Ok(()));
     }
 
     #[test]
-    fn what_is_out_of_range_is_named() {
+    fn out_of_range_field_is_named() {
         assert_eq!(field(|s| s.mtu = 67), "mtu");
         assert_eq!(field(|s| s.mtu = 65_536), "mtu");
         assert_eq!(

@@ -26,7 +26,7 @@ fn threads(process: u32) -> Vec<(String, String)> {
 }
 
 #[test]
-fn it_gives_way_to_everything_and_ends_with_its_starter() {
+fn awake_process_yields_and_ends_with_its_starter() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_wanbed"))
         .arg("awake")
         .stdin(Stdio::piped())

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controllers_table_names_no_key_of_an_offramp() {
+    fn controller_table_cannot_set_offramp_keys() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("routes.toml");
         std::fs::write(&file, table()).unwrap();
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_and_printed_of_it_has_no_key_either() {
+    fn stored_controller_table_has_no_offramp_keys() {
         let text = without_trust(&table()).unwrap();
         let file = Path::new("routes.toml");
         let kept = RouteTable::parse(&text, file).unwrap();

@@ -63,7 +63,7 @@ fn has_buffer_locks() -> bool {
 }
 
 #[test]
-fn what_the_library_cannot_use_it_does_without() {
+fn invalid_settings_leave_the_program_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "behaviour", &[]);
     let expected = Command::new(&program).output().unwrap();

@@ -99,7 +99,7 @@ fn nothing_is_looked_up_after_the_start() {
 }
 
 #[test]
-fn a_handler_on_the_least_of_stacks_has_room() {
+fn handler_on_minimal_stack_does_not_overflow() {
     let folder = tempfile::tempdir().unwrap();
     let program = compiled(folder.path(), "in_handler", &["-ldl", "-Wl,-z,now"]);
     let expected = plain(&program, &["small"]);

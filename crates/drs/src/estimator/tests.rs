@@ -91,7 +91,7 @@ fn grow(counter: &mut Option<Duration>, by: Duration) {
 }
 
 #[test]
-fn a_program_that_gives_too_little() {
+fn slow_program_is_the_limit() {
     let mut sample = bulk(b"cubic");
     sample.queues.unsent = 0;
     sample.queues.unacknowledged = 20_000;
@@ -103,7 +103,7 @@ fn a_program_that_gives_too_little() {
 }
 
 #[test]
-fn a_program_that_gives_nothing() {
+fn idle_program_is_the_limit() {
     let mut sample = bulk(b"reno");
     sample.queues = Queues::default();
     sample.buffers.send_used = 0;
@@ -115,7 +115,7 @@ fn a_program_that_gives_nothing() {
 }
 
 #[test]
-fn a_small_send_buffer() {
+fn small_send_buffer_is_the_limit() {
     let mut sample = bulk(b"reno");
     sample.queues.unsent = 0;
     sample.queues.unacknowledged = 20_000;
@@ -134,7 +134,7 @@ fn a_small_send_buffer() {
 }
 
 #[test]
-fn a_peers_window_at_its_ceiling_and_one_that_closes() {
+fn peer_window_at_ceiling_differs_from_closing_one() {
     let mut sample = bulk(b"cubic");
     sample.info.send_window = Some(20_000);
     sample.queues.unacknowledged = 220_000;
@@ -215,14 +215,14 @@ fn a_fitted_rate_that_is_not_reached_does_not_limit() {
 }
 
 #[test]
-fn data_that_waits_with_room_in_both_windows_is_held_by_this_host() {
+fn data_waiting_with_open_windows_is_held_by_this_host() {
     let mut sample = bulk(b"cubic");
     sample.info.congestion_window = 200;
     assert_eq!(only(Side::Sending, sample, |_| ()), Limit::Pacing);
 }
 
 #[test]
-fn growth_that_nothing_stopped() {
+fn flow_without_limit_is_growing() {
     let sample = bulk(b"reno");
     let double = |sample: &mut Sample| {
         sample.info.congestion_window += 10;
@@ -241,7 +241,7 @@ fn lose(sample: &mut Sample) {
 }
 
 #[test]
-fn losses_without_a_queue_are_distinguished_from_those_of_a_full_one() {
+fn random_loss_is_distinguished_from_queue_overflow() {
     for (queue, expected) in [(false, Limit::Loss), (true, Limit::Path)] {
         let mut estimator = Estimator::new(Side::Sending);
         let mut sample = bulk(b"reno");
@@ -293,7 +293,7 @@ fn a_path_that_became_wider_is_room_to_grow() {
 }
 
 #[test]
-fn a_congestion_mark_is_a_queues_word() {
+fn congestion_mark_counts_as_queue() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"cubic");
     sample.info.delivered_ce = Some(0);
@@ -336,7 +336,7 @@ fn bbr_that_paces_just_below_the_peers_window_is_limited_by_it() {
 }
 
 #[test]
-fn what_the_receiving_side_sees() {
+fn receiver_verdicts_of_each_limit() {
     let sample = bulk(b"cubic");
     assert_eq!(only(Side::Receiving, sample, |_| ()), Limit::Sender);
     let unread = |sample: &mut Sample| {
@@ -357,7 +357,7 @@ fn what_the_receiving_side_sees() {
 }
 
 #[test]
-fn intervals_last_a_round_trip_but_at_least_100_ms_and_at_most_a_second() {
+fn interval_lasts_a_round_trip_within_its_bounds() {
     for (rtt, least, most) in [(1, 100, 120), (250, 250, 270), (5000, 1000, 1020)] {
         let mut sample = bulk(b"reno");
         sample.info.rtt = rtt * MS;
@@ -403,7 +403,7 @@ fn one_interval_alone_does_not_change_the_verdict_and_two_do() {
 }
 
 #[test]
-fn time_that_goes_back_and_counters_that_shrink_begin_anew() {
+fn decreasing_time_or_counters_reset_the_estimator() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"reno");
     go_on(&mut estimator, &mut sample, 300 * MS, |_| ());

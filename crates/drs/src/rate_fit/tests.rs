@@ -67,7 +67,7 @@ fn a_short_path_is_left_alone() {
 }
 
 #[test]
-fn a_queue_that_others_fill_ends_the_holding_back() {
+fn queue_of_others_releases_the_flow() {
     for jitter in [0.0, 0.001] {
         let mut path = Path::of_the_record();
         path.rtt_noise = jitter;
@@ -186,7 +186,7 @@ fn a_fitted_flow_keeps_its_rate_while_its_program_is_slow() {
 }
 
 #[test]
-fn what_a_slow_program_leaves_goes_to_its_sibling_until_it_wants_it_back() {
+fn sibling_uses_share_of_slow_program_until_reclaimed() {
     let mut path = Path::of_the_record();
     let (slow, _) = (path.fitted(None), path.fitted(None));
     path.run(15.0);
@@ -290,7 +290,7 @@ fn a_program_that_hesitates_does_not_hide_a_queue() {
 }
 
 #[test]
-fn what_arrives_behind_a_missing_segment_is_delivered() {
+fn segments_after_a_hole_count_as_delivered() {
     let info = crate::TcpInfo {
         send_mss: 1000,
         bytes_acked: Some(5000),

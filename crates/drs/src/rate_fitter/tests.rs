@@ -74,7 +74,7 @@ fn one_thread_watches_all_flows_and_ends_after_the_last() {
 }
 
 #[test]
-fn the_guard_keeps_no_connection_open() {
+fn guard_keeps_no_connection_open() {
     let fitter = RateFitter::new();
     let (sender, receiver) = pair();
     let guard = fitter.add(&sender, None).unwrap();
@@ -84,7 +84,7 @@ fn the_guard_keeps_no_connection_open() {
 }
 
 #[test]
-fn what_is_no_connection_is_an_error() {
+fn unconnected_sockets_are_an_error() {
     let fitter = RateFitter::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     assert!(matches!(

@@ -246,7 +246,7 @@ fn each_direction_ends_by_itself() {
 }
 
 #[test]
-fn resets_in_each_direction() {
+fn resets_pass_in_each_direction() {
     let mut link = Link::up();
     link.settle();
     link.program.tcp().abort();
@@ -278,7 +278,7 @@ fn resets_in_each_direction() {
 }
 
 #[test]
-fn what_is_not_taken_waits_in_a_bounded_room() {
+fn unread_bytes_fill_a_bounded_buffer() {
     let mut link = Link::up();
     link.settle();
     let mut sent = 0;
@@ -324,7 +324,7 @@ fn what_is_not_taken_waits_in_a_bounded_room() {
 }
 
 #[test]
-fn what_comes_last_is_read_at_leisure() {
+fn last_bytes_can_be_read_after_the_end() {
     for end_first in [true, false] {
         let mut link = Link::up();
         link.settle();
@@ -455,7 +455,7 @@ proptest! {
     }
 
     #[test]
-    fn packets_of_any_kind(
+    fn corrupted_packets_are_harmless(
         places in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), any::<bool>()),
             1..30),
     ) {

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_script_names() {
+    fn script_interpreter_is_found() {
         assert_eq!(interpreter(b"/bin/sh -e\nrest"), Some("/bin/sh".into()));
         assert_eq!(interpreter(b" /bin/sh"), Some("/bin/sh".into()));
         assert_eq!(interpreter(b"\n"), None);

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_helped_is_left_alone() {
+    fn buffer_is_kept_if_freeing_it_does_not_help() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = listener.as_fd();
         sockopt::set_socket_recv_buffer_size(socket, 16_384).unwrap();

@@ -146,7 +146,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_given_comes_back(address: SocketAddr, v6: bool, room in 0_u32..40) {
+        fn any_address_is_written_as_given(address: SocketAddr, v6: bool, room in 0_u32..40) {
             let v6 = v6 || address.is_ipv6();
             let made = Destination::new(SocketAddr::new(address.ip(), address.port()), v6);
             prop_assert_eq!(made.ip(), address.ip().to_canonical());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_near_has_no_route() {
+    fn local_destinations_have_no_route() {
         let may = |text: &str| {
             Destination::new(text.parse().unwrap(), text.contains('[')).may_have_route()
         };

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn it_moves_where_its_number_is_wanted() {
+    fn line_moves_when_its_number_is_wanted() {
         let line = Line::new();
         let mut held = line.hold().unwrap();
         held.keep(socket());
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_none() {
+    fn child_has_no_connection_on_the_line() {
         let line = Line::new();
         let mut held = line.hold().unwrap();
         held.keep(socket());

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_end_to_addresses_but_to_what_is_remembered() {
+    fn remembered_addresses_are_bounded() {
         let names = Names::new();
         let address = |number: u32| IpAddr::from(std::net::Ipv4Addr::from(0x0a00_0000 + number));
         for number in 0..5000 {

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn all_is_forgotten_at_once() {
+    fn all_answers_are_forgotten_at_once() {
         let mut remembered = Remembered::new();
         let ask = |port| Ask { port, ..ASK };
         for port in 1..1000 {

@@ -98,7 +98,7 @@ fn a_blocking_connect_waits_for_the_route_and_has_its_error() {
 }
 
 #[test]
-fn a_socket_that_does_not_wait_is_writable_when_the_route_stands() {
+fn nonblocking_socket_is_writable_when_route_stands() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["nonblocking"]),
@@ -127,7 +127,7 @@ fn epoll_reports_a_route_by_an_edge() {
 }
 
 #[test]
-fn a_signal_interrupts_a_blocking_connect_which_goes_on() {
+fn signal_interrupts_connect_and_attempt_continues() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["signals"]),
@@ -179,7 +179,7 @@ fn names_that_led_to_addresses_are_reported() {
 }
 
 #[test]
-fn what_opens_a_connection_otherwise_is_routed_and_what_is_none_is_not() {
+fn other_ways_to_open_a_connection_are_routed() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["others"]),
@@ -193,7 +193,7 @@ fn what_opens_a_connection_otherwise_is_routed_and_what_is_none_is_not() {
 }
 
 #[test]
-fn children_and_programs_that_are_executed_know_where_a_connection_leads() {
+fn children_and_executed_programs_see_the_destination() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["processes"]),
@@ -227,7 +227,7 @@ fn a_process_asks_over_one_connection_which_is_its_own() {
 }
 
 #[test]
-fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
+fn remembered_answers_are_asked_once_until_forgotten() {
     let onramp = OnRamp::start();
     assert_eq!(seen(&onramp, &["remembers"]), "done\n");
     let asked = onramp.asked();
@@ -242,7 +242,7 @@ fn what_may_be_remembered_is_asked_once_until_it_is_to_be_forgotten() {
 }
 
 #[test]
-fn questions_of_signal_handlers_threads_and_children_are_all_answered() {
+fn handlers_threads_and_children_get_their_answers() {
     let onramp = OnRamp::start();
     assert_eq!(
         seen(&onramp, &["interruptions"]),

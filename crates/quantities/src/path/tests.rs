@@ -66,7 +66,7 @@ fn a_reno_flow_carries_what_mathis_says() {
 }
 
 #[test]
-fn a_window_is_carried_once_a_round_trip() {
+fn hop_carries_one_window_per_round_trip() {
     let mut path = hop(20e6, 120);
     path.window = Some(ByteCount(65_536));
     assert_eq!(path.steady().bound, Bound::Window);
@@ -144,7 +144,7 @@ fn slow_start_doubles_from_ten_segments() {
 }
 
 #[test]
-fn slow_start_goes_past_the_average_window_until_the_first_loss() {
+fn slow_start_exceeds_average_window_until_first_loss() {
     let mut path = hop(1e9, 100);
     // The average window is 122 segments. A loss in 10,000 segments is not expected before the full
     // window of 8632.
@@ -157,7 +157,7 @@ fn slow_start_goes_past_the_average_window_until_the_first_loss() {
 }
 
 #[test]
-fn a_transfer_takes_its_slow_start_and_the_rest_at_the_steady_rate() {
+fn transfer_time_is_slow_start_plus_steady_rate() {
     let path = hop(1e9, 100);
     let bytes = 1_000_000_000u64;
     let ramped = 10_230.0 * 1448.0;
@@ -177,7 +177,7 @@ fn a_transfer_takes_its_slow_start_and_the_rest_at_the_steady_rate() {
 }
 
 #[test]
-fn a_dead_hop_takes_for_ever_and_an_instant_one_its_rate() {
+fn dead_hop_takes_forever_and_instant_hop_its_rate() {
     let dead = hop(0.0, 100);
     assert_eq!(dead.time(ByteCount(1)), Duration::MAX);
     assert_eq!(dead.steady().rate, Rate::ZERO);
@@ -262,7 +262,7 @@ proptest! {
     }
 
     #[test]
-    fn the_most_loss_is_where_the_average_window_fills_the_hop(hop in hops()) {
+    fn most_loss_is_where_average_window_fills_the_hop(hop in hops()) {
         prop_assume!(hop.full_window() > 2.0);
         let unlimited = Hop { window: None, ..hop };
         let at = |part: f64| Hop { loss: Probability::nearest(hop.most_loss().value() * part),

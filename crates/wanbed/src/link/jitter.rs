@@ -242,7 +242,7 @@ mod tests {
         }
 
         #[test]
-        fn with_reordering_none_is_earlier_than_said(mean in 0_u64..20_000_000,
+        fn reordering_jitter_respects_the_earliest_time(mean in 0_u64..20_000_000,
             least in 0_u64..20_000_000, seed in any::<u64>()) {
             let mut jitter = jitter(MS, true, least, seed);
             for _ in 0..100 {

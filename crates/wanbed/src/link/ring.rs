@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_ring_says_so_and_an_emptied_one_takes_again() {
+    fn full_ring_takes_packets_again_after_release() {
         let mut ring = Ring::new(0);
         let mut kept = 0;
         while ring.room().is_some() {

@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     #[ignore = "needs root, /dev/net/tun and `ip`; makes a network namespace of its own"]
-    fn counts_what_nobody_read() {
+    fn device_drops_are_counted() {
         // SAFETY: only the network namespace of this test's thread changes.
         unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.unwrap();
         let mut port = create("wan").unwrap();

@@ -32,7 +32,7 @@ fn host() -> String {
 }
 
 #[test]
-fn the_host_is_as_it_was() {
+fn host_is_unchanged_after_a_lab() {
     let before = host();
     let Some(lab) = lab(ROW) else { return };
     assert_eq!(host(), before, "while it is up");
@@ -77,7 +77,7 @@ fn a_process_that_will_not_end_is_killed() {
 }
 
 #[test]
-fn a_lab_whose_process_is_killed_is_gone_all_the_same() {
+fn lab_is_gone_after_its_process_is_killed() {
     let Some(lab) = lab(ROW) else { return };
     let (name, namespace, mut sleeper) = (
         lab.name().to_owned(),

@@ -16,7 +16,7 @@ fn open_to_all(path: &Path) {
 }
 
 #[test]
-fn an_ordinary_user_has_labs_too() {
+fn unprivileged_user_can_have_labs() {
     if !rustix::process::geteuid().is_root() {
         return;
     }

@@ -115,7 +115,7 @@ fn jitter_is_no_queue_before_a_random_loss() {
 }
 
 #[test]
-fn a_queue_that_stands_from_the_start_is_distinguished_from_jitter() {
+fn initial_standing_queue_is_distinguished_from_jitter() {
     // The handshake met no queue. With constant delay a short queue shows; with jitter only one
     // longer than the scatter of round trips.
     let queued = only(Side::Sending, bulk(b"cubic"), |sample| {
@@ -192,7 +192,7 @@ fn segments_that_others_overtook_are_no_losses() {
 }
 
 #[test]
-fn a_cut_that_the_kernel_takes_back_is_none() {
+fn undone_cuts_are_ignored() {
     let mut estimator = Estimator::new(Side::Sending);
     let mut sample = bulk(b"reno");
     go_on(&mut estimator, &mut sample, 300 * MS, |_| ());

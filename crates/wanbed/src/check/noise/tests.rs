@@ -122,7 +122,7 @@ fn a_standing_queue_is_judged_by_the_target() {
 }
 
 #[test]
-fn every_mark_arrives_and_nothing_is_dropped_beside() {
+fn marks_arrive_and_nothing_is_dropped() {
     let verdict = |marked: u64, arrived: u64, dropped: u64| {
         let after = DirectionSnapshot {
             marks_ecn: marked,
@@ -162,7 +162,7 @@ fn cross_traffic_is_judged_over_the_time_it_had() {
 }
 
 #[test]
-fn a_burst_after_a_fall_is_distinguished_from_arrivals_at_the_rate() {
+fn burst_after_fall_is_distinguished_from_steady_rate() {
     let of = Fall {
         from: Duration::from_millis(100),
         to: Duration::from_millis(10),

@@ -275,7 +275,7 @@ fn an_outage_holds_everything_up() {
 }
 
 #[test]
-fn for_ever_is_no_moment() {
+fn outage_has_no_next_event() {
     let mut neck = bottleneck(Some(0), 0, 3_000, LossModel::None, vec![]);
     neck.offer(0, one(1500), false);
     assert_eq!(neck.next_event(), None);

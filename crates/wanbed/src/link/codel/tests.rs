@@ -139,7 +139,7 @@ fn one_segment_below_the_target_begins_a_new_interval() {
 }
 
 #[test]
-fn congestion_that_comes_back_soon_is_met_at_the_rate_it_was_left_at() {
+fn returning_congestion_resumes_the_previous_drop_rate() {
     let entered_again = |pause: Nanos| {
         let mut codel = codel();
         let first = run(&mut codel, false, 20 * MS, 1_000 * MS..3_000 * MS, MS / 10);

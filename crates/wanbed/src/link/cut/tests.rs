@@ -198,7 +198,7 @@ proptest! {
 }
 
 #[test]
-fn what_goes_whole_stays_as_it_was() {
+fn uncut_packet_is_unchanged() {
     let sample = Sample {
         fin: true,
         psh: true,
@@ -251,7 +251,7 @@ fn a_mark_changes_nothing_but_the_mark() {
 }
 
 #[test]
-fn the_worked_example() {
+fn ten_segments_are_cut_into_three_one_and_six() {
     // Ten segments at sequence number 2^32 - 100, cut into 3, 1 and 6.
     let sample = Sample {
         sequence: u32::MAX - 99,

@@ -91,7 +91,7 @@ fn a_packet_comes_out_as_it_went_in_when_it_is_due() {
 }
 
 #[test]
-fn a_dense_stream_is_delivered_in_bursts_and_a_sparse_one_packet_by_packet() {
+fn dense_streams_are_batched_and_sparse_ones_are_not() {
     // A packet takes 0.08 ms at this rate, and a hundredth of the delay is 2 ms: more than the
     // maximum.
     let mut direction = direction(Some(150_000_000), 200 * MS, 1_000_000, LossModel::None);
@@ -171,7 +171,7 @@ fn packets_above_the_mtu_are_dropped_and_counted() {
 }
 
 #[test]
-fn the_same_seed_loses_the_same_segments_whatever_their_grouping_and_timing() {
+fn same_seed_loses_same_segments_for_any_grouping() {
     let lost = |group: usize, gap: Nanos, seed: u64, stream: u32| {
         let loss = LossModel::Independent { probability: 0.05 };
         let rate = Some(BitRate(1_000_000_000));
@@ -337,7 +337,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn no_packet_does_harm(packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)) {
+    fn arbitrary_packets_are_harmless(packets in prop::collection::vec((hostile(), 0_u64..200_000), 1..60)) {
         let mut direction = direction(Some(100_000_000), MS, 20_000,
             LossModel::Independent { probability: 0.1 });
         let mut now = 0;

@@ -55,7 +55,7 @@ fn offer_evenly(
 }
 
 #[test]
-fn a_fall_of_the_delay_lets_nothing_arrive_faster_than_the_bottleneck_sends() {
+fn falling_delay_keeps_arrivals_at_the_bottleneck_rate() {
     let mut spec = spec(1_000_000);
     spec.delay = Duration::from_millis(143);
     spec.changes = Some(Trace {
@@ -190,7 +190,7 @@ fn cross_traffic_takes_the_time_it_takes_from_the_others() {
 }
 
 #[test]
-fn a_link_with_cross_traffic_alone_delivers_nothing_but_is_looked_after() {
+fn link_with_only_cross_traffic_delivers_nothing() {
     let mut spec = spec(30_000);
     spec.cross = Some(CrossSpec {
         rate: BitRate(6_000_000),
@@ -258,7 +258,7 @@ fn codel_keeps_the_standing_queue_short_by_drops_or_marks() {
 }
 
 #[test]
-fn what_the_queue_has_no_room_for_is_still_dropped_at_its_tail() {
+fn full_managed_queue_still_drops_at_its_tail() {
     let mut spec = spec(4_000);
     spec.aqm = Some(CodelSpec::RFC_8289);
     let mut neck = of(&spec);
