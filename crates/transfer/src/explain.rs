@@ -1,29 +1,29 @@
-//! In one line, what limits a copy and what to do about it.
+//! Explains in one line what limits a copy and what the user can do about it.
 
 use std::time::Duration;
 
 use drs::{Evidence, Limit, Tally};
 use quantities::{ByteCount, Rate, Time};
 
-/// What is known of a copy's flows. All streams taken together.
+/// Facts about a copy's flows, all streams taken together.
 #[derive(Debug, Clone, Copy)]
 pub struct Picture<'a> {
-    /// This machine sends the files; it receives them otherwise.
+    /// If true, this machine sends the files. Otherwise it receives them.
     pub push: bool,
-    /// The depot next to the end that sends, when the route with most of the data has one.
+    /// Depot next to the sending end, if the route with most of the data has one.
     pub depot: Option<&'a str>,
-    /// How the end that sends the files sees its own connection (to the first depot from it, when
-    /// there is one).
+    /// The sending end's view of its own connection, which leads to its first depot if there is
+    /// one.
     pub sending: &'a Tally,
-    /// How the end that receives them sees its own.
+    /// The receiving end's view of its own connection.
     pub receiving: &'a Tally,
-    /// Streams at the end of the copy.
+    /// Number of streams at the end of the copy.
     pub streams: usize,
     /// Rate of the whole copy, in bit/s.
     pub goodput_bps: f64,
 }
 
-/// The line, without a full stop.
+/// Returns the explanation, without a full stop.
 pub fn explain(picture: &Picture<'_>) -> String {
     let Some((limit, share)) = picture
         .sending
@@ -38,7 +38,7 @@ pub fn explain(picture: &Picture<'_>) -> String {
         .or_else(|| picture.receiving.evidence())
         .unwrap_or_default();
     let limit = match (limit, picture.depot) {
-        // The connection to the first depot waits for the depot, which waits for what lies behind
+        // The connection to the first depot waits for the depot, which waits for the path behind
         // it.
         (Limit::ReceivingApplication | Limit::ReceiveWindow, Some(depot)) => {
             return behind(picture, depot, share);
@@ -118,7 +118,7 @@ fn remedy(picture: &Picture<'_>, limit: Limit) -> String {
     }
 }
 
-/// The first hop waits for its depot: what the far end sees says more.
+/// Explains a first hop that waits for its depot. The far end's view says more.
 fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
     let far = match picture.receiving.chief() {
         Some((Limit::ReceivingApplication, _)) if picture.push => {
@@ -139,7 +139,7 @@ fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
     )
 }
 
-// Estimates: three digits say enough.
+// These are estimates, so three digits are enough.
 
 fn rate(bps: f64) -> String {
     format!("{:.3}", Rate::nearest(bps))

@@ -1,13 +1,13 @@
-//! Locks that outlive a panicking holder: state behind them is kept consistent at every step, so
-//! poison says nothing.
+//! Locks that ignore poisoning. State behind them is kept consistent at every step, so a holder
+//! that panicked leaves it valid.
 
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Takes a mutex whatever became of its last holder.
+/// Methods that lock a mutex even if a holder panicked.
 pub(crate) trait Locked<T> {
     /// Waits for the lock.
     fn locked(&self) -> MutexGuard<'_, T>;
-    /// Takes it only if nobody has it.
+    /// Takes the lock only if it is free.
     fn locked_if_free(&self) -> Option<MutexGuard<'_, T>>;
 }
 

@@ -12,19 +12,19 @@ struct Copy {
     view: View,
     total: u64,
     done: u64,
-    /// What so many streams carry, in bytes a second.
+    /// Rate of a number of streams, in bytes per second.
     rate: fn(usize) -> u64,
-    /// What limits so many streams.
+    /// Limit of a number of streams.
     limit: fn(usize) -> Limit,
-    /// Segments lost in a million.
+    /// Segments lost per million.
     loss: u64,
-    /// Millionths of segments lost so far.
+    /// Lost segments so far, in millionths.
     lost: u64,
-    /// Whether this end sees them before they are reported to it.
+    /// True if this end sees losses before they are reported to it.
     sees_losses: bool,
-    /// What the stream that carries least does of what all carry.
+    /// Ratio of the smallest stream's rate to the total rate.
     least_share: Option<f64>,
-    /// The round trip that the queue of so many streams makes of the path's own, in percent of it.
+    /// Round-trip time with the queue of a number of streams, in percent of the path's own.
     rtt_percent: fn(usize) -> u32,
     min_rtt: Duration,
 }
@@ -50,7 +50,7 @@ impl Copy {
         }
     }
 
-    /// Goes on until `seconds` have passed since its start; the numbers that were wanted, in order.
+    /// Continues until `seconds` have passed since the start. Returns the numbers wanted, in order.
     fn run(&mut self, count: &mut StreamCount, seconds: u64) -> Vec<usize> {
         let mut seen = vec![count.wanted()];
         while self.view.now < Duration::from_secs(seconds) {
@@ -92,7 +92,7 @@ fn auto() -> StreamCount {
     StreamCount::new(None, None, 64)
 }
 
-/// One that begins with so few streams.
+/// Returns a count that begins with `streams` streams.
 fn begun_with(streams: usize) -> StreamCount {
     StreamCount::new(None, None, streams)
 }
@@ -115,7 +115,7 @@ fn a_copy_that_is_worth_it_begins_with_several() {
         Copy::new(2 * MB, 100, growing, carried).run(&mut auto(), 1),
         [1]
     );
-    // Within a site slow start costs nothing; processors may be the limit.
+    // Within a site, slow start costs nothing, but processors may be the limit.
     assert_eq!(
         Copy::new(LARGE, 1, growing, carried).run(&mut auto(), 1),
         [1, 4]
@@ -126,7 +126,7 @@ fn a_copy_that_is_worth_it_begins_with_several() {
     );
 }
 
-/// Before the first stream is open, so late after the start.
+/// Returns the view `ms` milliseconds after the start, before the first stream is open.
 fn unopened(ms: u64) -> View {
     View {
         now: Duration::from_millis(ms),
@@ -150,7 +150,7 @@ fn over_a_long_path_streams_open_beside_the_first() {
     assert_eq!(looks(&[pull(5), pull(25)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(49)]), STREAMS_AT_START);
     assert_eq!(looks(&[pull(25), pull(50)]), STREAMS_AT_START_LARGE);
-    // What is to be sent is known.
+    // The size of a push is known.
     let push = |left| View {
         left,
         ..unopened(25)
@@ -158,7 +158,7 @@ fn over_a_long_path_streams_open_beside_the_first() {
     assert_eq!(looks(&[push(MB)]), 1);
     assert_eq!(looks(&[push(5 * MB)]), STREAMS_AT_START);
     assert_eq!(looks(&[push(LARGE)]), STREAMS_AT_START_LARGE);
-    // Small windows count as soon as the round trip is known.
+    // Small windows count as soon as the round-trip time is known.
     let mut open = push(LARGE);
     (open.open, open.is_unopened) = (1, false);
     (open.rtt, open.largest_window) = (Duration::from_millis(150), Some(65_535));
@@ -174,7 +174,7 @@ fn windows_that_hardly_grow_without_a_queue_are_tried_with_twice_as_many() {
         |n| n.min(16) as u64 * 5 * MB,
     );
     assert_eq!(copy.run(&mut auto(), 8), [1, 16, 32, 16]);
-    // Not while they grow, and not at a queue.
+    // They do not count while they grow, or at a queue.
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |_| 50 * MB);
     copy.rtt_percent = |_| 108;
     assert_eq!(copy.run(&mut auto(), 8), [1, 16]);
@@ -191,9 +191,9 @@ fn small_windows_are_answered_at_the_start() {
     );
     copy.view.largest_window = Some(65_535);
     let mut count = auto();
-    // And by more while they bind.
+    // The number increases further while they limit the rate.
     assert_eq!(copy.run(&mut count, 20), [1, 32, 64]);
-    // No more than have something to carry.
+    // There are no more streams than have something to carry.
     let mut copy = Copy::new(
         6 << 20,
         150,
@@ -232,7 +232,7 @@ fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
     copy.sees_losses = true;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 1)[..3], [1, 8, 14]);
-    // Behind a queue they are what ends any slow start.
+    // Behind a queue, losses end any slow start.
     copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     (copy.loss, copy.sees_losses, copy.rtt_percent) = (1_000, true, |_| 150);
     assert_eq!(copy.run(&mut auto(), 1), [1, 8]);
@@ -242,7 +242,7 @@ fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
 fn a_window_that_binds_while_it_grows_is_no_limit() {
     let mut copy = Copy::new(LARGE, 100, |_| Limit::ReceiveWindow, |_| MB);
     let mut count = auto();
-    // Twice the rate in every window of four round trips.
+    // The rate doubles in every window of four round trips.
     for (second, rate) in [|_| 5 * MB, |_| 10 * MB, |_| 20 * MB, |_| 40 * MB]
         .into_iter()
         .enumerate()
@@ -263,7 +263,7 @@ fn a_window_that_binds_while_it_grows_is_no_limit() {
 
 #[test]
 fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
-    // One that stood when the copy began looks like a part of the path.
+    // A queue that stood when the copy began looks like a part of the path.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
     copy.rtt_percent = |_| 108;
     assert_eq!(copy.run(&mut auto(), 30), [1, 16]);
@@ -274,8 +274,8 @@ fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
 
 #[test]
 fn what_a_full_path_carries_and_the_loss_give_the_number() {
-    // They fill the path at first, and a queue stands; then losses hold each to a twelfth of it:
-    // CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
+    // The streams fill the path at first, and a queue stands. Then losses limit each to a twelfth
+    // of it: CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
     let full = |_| Limit::Path;
     let mut copy = Copy::new(LARGE, 60, full, |_| 36 * MB);
     copy.loss = 100;
@@ -298,12 +298,12 @@ fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
-    // Each flow by itself still says that it is the path's doing.
+    // Each single flow still blames the path.
     copy.rate = |n| n as u64 * MB;
     (copy.loss, copy.sees_losses) = (1_000, true);
     copy.rtt_percent = |_| 112;
     assert_eq!(copy.run(&mut count, 3).last(), Some(&64));
-    // Without losses it may be somebody else's.
+    // Without losses, the queue may be due to other flows.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
@@ -314,13 +314,13 @@ fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
 #[test]
 fn a_path_carries_what_it_has_carried_before_its_queue_was_seen() {
     let mut count = auto();
-    // Slow start fills the path, and its queue is seen when losses have slowed the streams down.
+    // Slow start fills the path, and its queue shows after losses have slowed the streams down.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Sender, |_| 120 * MB);
     copy.run(&mut count, 1);
     (copy.limit, copy.rate, copy.rtt_percent) = (|_| Limit::Path, |_| 60 * MB, |_| 130);
     copy.run(&mut count, 2);
     assert_eq!(count.wanted(), 16);
-    // From then on losses hold each stream.
+    // From then on losses limit each stream.
     (copy.limit, copy.rtt_percent, copy.loss) = (|_| Limit::Loss, |_| 100, 100);
     copy.rate = |streams| (streams as u64 * 7 / 2 * MB).min(120 * MB);
     copy.run(&mut count, 8);
@@ -346,13 +346,13 @@ fn a_queue_that_others_empty_at_times_stands() {
 
 #[test]
 fn at_a_standing_queue_streams_are_retired_down_to_two() {
-    // As long as the path's own round trip, whoever is there: half as many still fill the path.
+    // The queue is as long as the path's round trip, so half as many streams still fill the path.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
     assert_eq!(needed(&count), Some(2));
-    // A short queue: one by one, and slower.
+    // With a short queue, streams are retired one by one, and later.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 117;
     let mut count = auto();
@@ -362,7 +362,7 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
 
 #[test]
 fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
-    // Of four streams, over 200 ms with a queue of 34 ms; when the third is left.
+    // Returns when the third of four streams is left, over 200 ms with a queue of 34 ms.
     let retired_after = |least_share| {
         let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 117;
@@ -386,14 +386,14 @@ fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
 
 #[test]
 fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_not_hold() {
-    // As BBR's streams carry as much, whatever is lost, and however many they are.
+    // BBR's streams carry as much, whatever the loss and their number.
     let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |_| 50 * MB);
     (copy.loss, copy.sees_losses) = (110_000, true);
     let mut count = auto();
     assert_eq!(copy.run(&mut count, 8), [1, 16, 8, 4, 2]);
     assert_eq!(needed(&count), Some(2));
-    // What it drops afterwards, less of it as it is, is not answered with more, although others
-    // take their part.
+    // The remaining drops are fewer. They are not answered with more streams, although other flows
+    // take their share.
     (copy.loss, copy.rate) = (10_000, |_| 20 * MB);
     assert_eq!(copy.run(&mut count, 90), [2]);
 }
@@ -411,7 +411,7 @@ fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
 
 #[test]
 fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
-    // At 5 %, a stream of CUBIC has about five segments in flight.
+    // At 5 %, a CUBIC stream has about five segments in flight.
     let mut copy = Copy::new(
         LARGE,
         80,
@@ -435,8 +435,8 @@ fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
     copy.rtt_percent = |streams| if streams < 16 { 100 } else { 170 };
     (copy.loss, copy.sees_losses) = (100, true);
     let seen = copy.run(&mut auto(), 60);
-    // As many as carried it before, until enough was lost to say how many the losses need; and
-    // those are kept at the queue.
+    // The number that carried the rate before returns, until there are enough losses to compute the
+    // number that they need. That one is kept at the queue.
     assert_eq!(seen, [1, 16, 10, 16, 10, 40]);
 }
 
@@ -447,7 +447,7 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     copy.rtt_percent = |_| 120;
     let mut count = auto();
     copy.run(&mut count, 1);
-    // It seems to lose without a queue, and is full.
+    // The path seems to have random losses, and is full.
     (copy.rate, copy.rtt_percent) = (|_| 105 * MB, |_| 112);
     let grows = (0..400).any(|_| {
         copy.tick(&mut count);
@@ -472,8 +472,7 @@ fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pa
     );
 }
 
-/// A number that was learned of a path with so many milliseconds of round trip and so large a
-/// window.
+/// Returns a number learned on a path with this round-trip time and window.
 fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<LearnedStreams> {
     Some(LearnedStreams {
         streams,
@@ -510,7 +509,7 @@ fn few_streams_of_a_better_path_slow_no_copy() {
         copy.view.largest_window = Some(65_536);
         let seen = copy.run(&mut count, 1);
         assert!(matches!(seen[..], [1, 31]), "{remembered:?}: {seen:?}");
-        // Losses that were not there before.
+        // The losses are new.
         let grows = |remembered| {
             let mut count = StreamCount::new(None, remembered, 64);
             let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 4 * MB);
@@ -593,8 +592,8 @@ fn each_route_keeps_two_streams() {
 }
 
 proptest! {
-    /// Whatever the supervisor sees, the number stays between one for each route and the most, and
-    /// no number panics.
+    /// Whatever the supervisor observes, the number stays between one per route and the maximum,
+    /// and no input panics.
     #[test]
     fn the_number_stays_within_its_bounds(
         most in 1usize..=64,
@@ -655,13 +654,13 @@ fn receiving_ends_speak_where_nothing_is_known_of_the_sending_ones() {
     view.receiving = tally;
     let seen = window.close(&view, false, Some(0.1)).unwrap();
     assert_eq!(seen.limit, Some(Limit::ReceiveWindow));
-    // What the sending end says counts more.
+    // The sending end's view counts more.
     view.sending.hold(Limit::Loss, Duration::from_millis(400));
     assert_eq!(
         window.close(&view, false, Some(0.1)).unwrap().limit,
         Some(Limit::Loss)
     );
-    // A receiving end that only knows that it is the sender's doing knows nothing.
+    // A receiving end that only knows that the sender is the cause knows nothing.
     let mut view = View {
         open: 1,
         now: Duration::from_secs(1),
