@@ -21,7 +21,8 @@ fn way(end_unix_ms: u64, rate: u64) -> Path {
     }
 }
 
-/// A copy of hours has hundreds of grants for one way: none of them may cost its streams.
+/// A copy of several hours has hundreds of grants for one path. Renewing a grant must not cost its
+/// streams.
 #[test]
 fn a_renewed_grant_leaves_its_way_as_it_is() {
     let mut paths = Paths::default();

@@ -1,4 +1,4 @@
-//! What is written is read back; whatever else is read is refused without a panic.
+//! Encoded frames decode to the same value; anything else is refused without a panic.
 
 use proptest::prelude::*;
 
@@ -56,7 +56,7 @@ fn block() -> impl Strategy<Value = Block> {
         })
 }
 
-/// Disjoint, each at a multiple of what it covers.
+/// Subtrees that are disjoint, each at a multiple of its size.
 fn subtrees() -> impl Strategy<Value = Vec<Subtree>> {
     let steps = proptest::collection::vec((16u32..40, 0u64..5, any::<[u8; 32]>()), 1..9);
     steps.prop_map(|steps| {
@@ -260,7 +260,7 @@ fn frame() -> impl Strategy<Value = Frame> {
     ]
 }
 
-/// The type and body of one encoded frame, its length checked.
+/// Returns the type and body of one encoded frame, after a check of its length.
 fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
     let len = u32::from_le_bytes(bytes[..4].try_into().unwrap()) as usize;
     assert_eq!(len + 4, bytes.len() + data_len);
@@ -285,16 +285,16 @@ proptest! {
 
     #[test]
     fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
-        // SMALL's data runs to the frame's end, so there only a cut before the data is certain to
-        // show.
+        // The data of SMALL extends to the frame's end, so only a cut before the data is certain to
+        // be detected.
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let body = Bytes::copy_from_slice(&bytes[5..]);
         let frame_type = FrameType::from_byte(bytes[4]).unwrap();
-        // Nor does one before the options.
+        // The same holds for a cut before the options.
         let certain = match &frame {
             Frame::Small { data, .. } => body.len() - data.len(),
-            // An option without a value takes 4 bytes, those with one a byte or 8 more.
+            // An option without a value takes 4 bytes; one with a value takes 1 or 8 more.
             Frame::Hello(hello) => {
                 body.len()
                     - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single].map(usize::from).iter().sum::<usize>()
@@ -315,7 +315,7 @@ proptest! {
         if certain > 0 {
             prop_assert!(decode(frame_type, body.slice(..cut.index(certain))).is_err());
         }
-        // A byte behind HELLO or ACCEPT is an option cut short.
+        // A byte behind HELLO or ACCEPT is a truncated option.
         if frame_type != FrameType::Small {
             bytes.push(0);
             prop_assert!(decode(frame_type, Bytes::copy_from_slice(&bytes[5..])).is_err());
@@ -368,7 +368,7 @@ fn a_small_frame_filled_in_place_is_the_same_frame() {
     assert_eq!(placed, plain);
 }
 
-/// A pull of one file, without options.
+/// Returns a pull of one file, without options.
 fn plain_hello() -> Hello {
     Hello {
         token: Token([1; 16]),
@@ -640,7 +640,7 @@ fn lh_copy_49_who_does_not_know_parts_refuses_one_and_passes_over_the_rest() {
     };
     let part = hello(Portion::Part(Part::new(3, 8).unwrap()));
     let (rest, whole) = (hello(Portion::Rest), hello(Portion::Whole));
-    // Critical (LH-COPY-8), and not.
+    // One critical option (LH-COPY-8), and one that is not.
     let option = [8, 0x80, 8, 0, 3, 0, 0, 0, 8, 0, 0, 0];
     assert_eq!(part[5..], [&whole[5..], &option].concat());
     assert_eq!(rest[5..], [&whole[5..], &[9, 0, 0, 0]].concat());
