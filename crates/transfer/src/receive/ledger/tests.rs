@@ -1,4 +1,4 @@
-//! The ledger in virtual time: any interleaving of streams, hashing, writing and dying gives the
+//! The ledger in virtual time. Any interleaving of streams, hashing, writing and dying gives the
 //! same account.
 
 mod run;
@@ -32,7 +32,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// RESULT in an answer.
+/// Returns the RESULT in an answer.
 fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written, FailureKind>> {
     [Some(first), second.as_ref()]
         .into_iter()
@@ -46,9 +46,9 @@ fn outcome_in((first, second): &(Frame, Option<Frame>)) -> Option<Result<Written
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Whatever comes in whatever order, twice, and over streams that die: each entry is concluded
-    /// and reported once, every question is answered, the same at any time; one thread at a time
-    /// writes a file, no file stays open, and memory goes back.
+    /// Events may arrive in any order, twice, and over streams that die. Each entry is concluded
+    /// and reported once, and every question gets the same answer at any time. One thread at a time
+    /// writes a file, no file stays open, and memory is released.
     #[test]
     fn any_interleaving_concludes_each_entry_once(
         plan in prop::collection::vec(planned(), 1..7),
@@ -64,7 +64,7 @@ proptest! {
             }
         }
         run.settle();
-        // All is asked once more, late, over another stream.
+        // Everything is asked once more, late, over another stream.
         for (id, planned) in (0u64..).zip(&plan) {
             match planned {
                 Planned::Blocks { .. } => {
@@ -82,7 +82,7 @@ proptest! {
         prop_assert_eq!(run.reports.len(), plan.len());
         prop_assert!(run.open.is_empty() && run.writing.is_empty());
         prop_assert_eq!(run.ledger.bytes() - run.ledger.outcomes.bytes(), BEGUN_WITH);
-        // No more is done than there is to do: all beside answers is once for a block or an entry.
+        // Apart from answers, there is one action per block or entry.
         let answers: usize = run.answers.values().map(Vec::len).sum();
         prop_assert!(run.actions <= answers + 2 * run.events);
         let mut in_place = 0;
@@ -120,7 +120,7 @@ proptest! {
         prop_assert_eq!(run.counted, in_place);
     }
 
-    /// The manifest is that of the outcomes, whatever the order.
+    /// The manifest depends on the outcomes, not on their order.
     #[test]
     fn the_same_tree_gives_the_same_manifest(
         fates in prop::collection::vec(fate(), 1..9),
@@ -358,7 +358,7 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
     assert!(
         matches!(&out[0], Action::Report(report) if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit)
     );
-    // What failed is remembered all the same, and the copy ends.
+    // The failure is remembered nevertheless, and the copy ends.
     assert_eq!(
         ledger.admit(&head(1), Sent::File),
         Err(Rejected::Limit(refusal))
@@ -455,7 +455,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
         !ledger.claimed(Claim::Offer(&offer(0, None)), asker(1), &mut out),
         "one compares it"
     );
-    // Its data came behind the offer, without waiting.
+    // The data followed the offer without waiting.
     ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
     let block = block_of(0, 0, BLOCK);
     assert!(ledger.block(&block, (0, Question::Block(0, 0)), &mut out));
@@ -482,7 +482,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
     assert!(out.iter().any(dropped));
     ledger.discarded(&mut out);
     assert!(matches!(out.last(), Some(Action::Finish(_))));
-    // A copy that did not wait for it asks for the rest.
+    // A copy that did not wait for the answer asks for the rest.
     out.clear();
     ledger
         .file_end(0, root_of(BLOCK), (0, Question::FileEnd(0)), &mut out)
@@ -536,8 +536,8 @@ fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
         [Action::Answer(_, (Frame::Want { id: 1 }, None))]
     ));
     out.clear();
-    // Nothing was recorded: another stream that asks may be answered otherwise, and from then on
-    // everybody is.
+    // Nothing was recorded. Another stream that asks may get another answer, which then holds for
+    // all.
     assert!(ledger.claimed(claim, (1, Question::Offer(1)), &mut out));
     ledger.compared(claim, Ok(Comparison::InPlace), &mut out);
     let linked = result(1, Ok(Written::Linked));
