@@ -8,7 +8,7 @@ use crate::error::FailureKind;
 use crate::limits::Limits;
 use crate::send::source::{Source, SourceFile};
 
-/// So many directories.
+/// A source with this number of directories.
 struct Directories(u64);
 
 impl Source for Directories {
@@ -43,7 +43,7 @@ fn queue(count: u64, bookkeeping: usize) -> (Arc<Queue>, Arc<Account>) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_walk_waits_for_memory_and_leaves_enough_for_work() {
-    // A key may hold half of it: a tenth of what the entries take.
+    // One key may hold half of it: a tenth of what the entries take.
     let (queue, account) = queue(5000, 400_000);
     queue.add_stream(0);
     let walk = queue.clone();

@@ -1,4 +1,4 @@
-//! Reading from a source that does as it is told.
+//! Reading from a simulated source.
 
 use std::sync::Mutex;
 
@@ -9,7 +9,7 @@ use crate::send::schedule::Found;
 use crate::send::walk::WalkSink;
 use crate::wire::{Extent, Head};
 
-/// One file, of which `changed` is asked once it has been read.
+/// One file. `changed` is called once it has been read.
 #[derive(Clone)]
 struct Memory {
     data: Vec<u8>,
@@ -54,7 +54,7 @@ impl SourceFile for Memory {
     }
 }
 
-/// Receives reports of one file and writes them down.
+/// Records the reports on one file.
 #[derive(Default)]
 struct Received {
     open: Mutex<Option<Arc<OpenFile>>>,
@@ -153,12 +153,12 @@ fn open(file: Arc<Entry>) -> Work {
     }
 }
 
-/// What is framed and what is reported when `source` is read for `work`, batch by batch.
+/// Reads `source` for `work`, batch by batch. Returns the frames and the reports.
 fn read(source: &Memory, work: Vec<Vec<Work>>) -> (Vec<u8>, Vec<String>) {
     let received = Received::default();
     let (mut announced, mut framed) = (Announced::default(), Vec::new());
     for work in work {
-        // Whatever was in the buffer before must not show.
+        // Old content of the buffer must not show.
         let mut out = FrameBuffer::new(vec![0xEE; BUFFER_BYTES]);
         let mut reader = Reader {
             source,
@@ -282,7 +282,7 @@ fn a_file_that_is_shorter_or_changed_fails_and_none_of_its_data_goes_out() {
 
 #[test]
 fn files_that_grew_do_not_make_the_buffer_grow() {
-    // Nine files of 1,000 bytes when they were found.
+    // There were nine files of 1,000 bytes when they were found.
     let source = file(200_000);
     let (framed, said) = read(&source, vec![vec![Work::Entry(entry(1000)); 9]]);
     let whole = format!("whole 200000 {:?}", hash_of(&source.data));

@@ -1,4 +1,4 @@
-//! Single rules of the schedule.
+//! Individual rules of the schedule.
 
 use super::*;
 use crate::error::{Failure, FailureKind};
@@ -15,7 +15,7 @@ fn secs(n: u64) -> Duration {
     Duration::from_secs(n)
 }
 
-/// A schedule with two streams and files of these sizes.
+/// Returns a schedule with two streams and files of these sizes.
 fn with_files(sizes: &[u64]) -> Schedule {
     let mut schedule = Schedule::default();
     schedule.add_stream(1);
@@ -28,7 +28,7 @@ fn with_files(sizes: &[u64]) -> Schedule {
     schedule
 }
 
-/// What was handed out, in words; empty for nothing.
+/// Takes work, and returns it in words. Empty if there is none.
 fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String> {
     let next = schedule.next(stream, now, ROOM);
     schedule.check();
@@ -78,7 +78,7 @@ fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 4"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 5"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 6"]);
-    // Nobody waits for a file that is being opened.
+    // Other streams do not wait for a file that is being opened.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 7", "end of 8"]);
     assert!(schedule.opened(6, LARGE, 18, false));
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 6 262144"]);
@@ -132,7 +132,7 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
         assert_eq!(take(&mut schedule, 1, secs(0)), block(n));
     }
     assert_eq!(take(&mut schedule, 2, secs(0)), block(6));
-    // One delivers four in the time of the other's one.
+    // One stream delivers four blocks in the time of the other's one.
     for n in [0, 2, 3, 4, 1] {
         answer_block(&mut schedule, n << 18, size, secs(1));
     }
@@ -148,7 +148,7 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
     };
     assert_eq!(until, secs(1) + SHARE_PAUSE);
     assert_eq!(take(&mut schedule, 1, secs(1)), block(10));
-    // Not so when that one falls silent.
+    // This changes when that stream falls silent.
     answer_block(&mut schedule, 6 << 18, size, secs(9));
     assert_eq!(take(&mut schedule, 2, secs(9)), block(11));
 }
@@ -168,7 +168,7 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
         take(&mut schedule, 1, secs(1)),
         [format!("block 0 {}", 2 << 18)]
     );
-    // Stream 2 carries nothing and would finish sooner, but is not there to take it.
+    // Stream 2 carries nothing and would finish sooner, but does not ask for work.
     assert_eq!(
         take(&mut schedule, 1, secs(1)),
         [format!("block 0 {}", 3 << 18)]
@@ -263,7 +263,7 @@ fn one_stream_is_left_to_send_what_lets_files_be_closed() {
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
     assert!(schedule.opened(0, 1 << 18, 18, false));
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 2"]);
-    // The one that carries a block is lost while all others wait for a place to open a file.
+    // The stream that carries a block is lost while all others wait for a permit to open a file.
     assert!(take(&mut schedule, 3, secs(0)).is_empty());
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 3, secs(0)), ["block 0 0"]);
@@ -296,8 +296,8 @@ fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
     );
     schedule.add_stream(3);
     assert_eq!(take(&mut schedule, 3, secs(60)), ["block 1 0"]);
-    // Its own is not repeated; that of others is when it has waited again, and twice as long each
-    // time.
+    // A stream does not repeat its own work. Other streams' work is repeated after another wait,
+    // which doubles each time.
     assert_eq!(take(&mut schedule, 1, secs(60)), ["end of 2"]);
     assert_eq!(take(&mut schedule, 1, secs(60)), ["entry 0"]);
     assert!(take(&mut schedule, 1, secs(60)).is_empty());
@@ -316,8 +316,7 @@ fn what_all_streams_carry_over_a_slow_path_is_sent_once() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 16 << 18, 18, false));
     while [1, 2].map(|stream| take(&mut schedule, stream, secs(0)).len()) != [0, 0] {}
-    // The first answers come late, since the path is slow: nobody knows before them how long one
-    // takes.
+    // The first answers are late because the path is slow. Before them, the answer time is unknown.
     for stream in [1, 2] {
         assert_eq!(take(&mut schedule, stream, secs(10)), [""; 0]);
     }
@@ -373,7 +372,7 @@ fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
     assert_eq!(schedule.block_read(0, 0, block_hash(0, LARGE)), None);
     schedule.acknowledged(0, 0, secs(0));
     assert_eq!(schedule.bytes_done(), 1 << 18);
-    // The receiver gives it up.
+    // The receiver gives up the file.
     schedule.answered(0, Err(Failure::new(FailureKind::DiskFull)), secs(1));
     schedule.check();
     let actions = schedule.actions();
@@ -397,7 +396,7 @@ fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
     assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::File);
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 0", "end of 1"]);
-    // The receiver may have it as it was: two accounts of one entry would not agree.
+    // The receiver may have the earlier version. Two records of one entry would not agree.
     let changed = Failure::new(FailureKind::Changed);
     assert_eq!(schedule.grew(2, 0, secs(1)), Say::Failure(changed));
     schedule.answered(0, Ok(Written::New), secs(2));
@@ -414,7 +413,7 @@ fn a_file_that_grew_goes_in_blocks() {
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.grew(1, 0, secs(0)), Say::Nothing);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["open 0"]);
-    // Read before it grew, reported after.
+    // It was read before it grew, and reported after.
     assert_eq!(
         schedule.whole_read(1, 0, 10, [1; 32], secs(0)),
         Say::Nothing
@@ -488,16 +487,16 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
         );
     }
     assert_eq!(take(&mut schedule, 1, secs(0)), ["end of 1"]);
-    // What was in flight is answered as ever.
+    // Blocks in flight are answered as usual.
     schedule.acknowledged(0, 0, secs(0));
     schedule.acknowledged(0, 1 << 18, secs(0));
     assert_eq!(schedule.bytes_done(), 5 << 18);
-    // Reported again, on another stream.
+    // The same report arrives on another stream.
     assert!(schedule.have(0, &[part(0, 20)], false));
     assert!(schedule.actions().resumed.is_none());
     assert_eq!(schedule.bytes_done(), 5 << 18);
     schedule.check();
-    // The rest is read, and makes up the hash with what was reported.
+    // The rest is read, and gives the hash together with what was reported.
     assert_eq!(
         schedule.block_read(0, 4 << 18, block_hash(4 << 18, 2 * LARGE)),
         None
@@ -518,14 +517,14 @@ fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 2 * LARGE, 18, false));
-    // A block that came back from a lost stream need not be sent again, either.
+    // A block that returned from a lost stream need not be sent again either.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 0 262144"]);
     schedule.remove_stream(2);
     assert!(schedule.have(0, &[part(0, 20), part(LARGE, 20)], false));
     schedule.check();
     assert_eq!(schedule.bytes_done(), 7 << 18);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["complete 0", "end of 1"]);
-    // It is lost before its hash was said.
+    // The stream is lost before it has sent the hash.
     schedule.remove_stream(1);
     schedule.add_stream(3);
     assert_eq!(take(&mut schedule, 3, secs(0)), ["block 0 0"]);

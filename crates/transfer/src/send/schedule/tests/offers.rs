@@ -25,7 +25,7 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
         take(&mut schedule, 2, secs(0)).is_empty(),
         "a megabyte is on its way"
     );
-    // What came back is no more than was sent.
+    // Returned work is no more than was sent.
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["entry 0"]);
     for offset in [0, 1, 2, 3].map(|n| n << 18) {
@@ -38,7 +38,7 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
     schedule.actions();
     schedule.reported_presence(true, secs(0));
     assert_eq!(schedule.actions().wake, Wake::All);
-    // Nobody is asked any more: it goes on.
+    // No answer is awaited any more, so sending continues.
     assert_eq!(take(&mut schedule, 2, secs(0)), ["block 1 1048576"]);
     schedule.answered(1, Ok(Written::Unchanged), secs(1));
     assert_eq!(schedule.bytes_done(), 3 << 20);
@@ -71,11 +71,11 @@ fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
     schedule.wanted(2, secs(1));
     assert_eq!(take(&mut schedule, 2, secs(1)), ["entry 2"]);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["open 1"]);
-    // What was asked and not answered is asked again.
+    // Unanswered questions are asked again.
     schedule.remove_stream(1);
     assert_eq!(take(&mut schedule, 2, secs(1)), ["offer 3", "end of 4"]);
     assert_eq!(schedule.bytes_done(), 10);
-    // A word about what was never offered.
+    // An answer about something that was never offered.
     let mut plain = with_files(&[1]);
     assert_eq!(take(&mut plain, 1, secs(0)), ["entry 0", "end of 1"]);
     plain.wanted(0, secs(0));
