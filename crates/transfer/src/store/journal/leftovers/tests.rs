@@ -27,7 +27,7 @@ fn what_a_copy_left_is_reported_and_removed() {
     assert!(leftover.disk_bytes >= 12 * 1024);
     assert!(leftover.age < Duration::from_secs(3600));
     assert_eq!(leftover.usage, LeftoverUse::Idle);
-    // A copy goes on with it.
+    // A copy resumes it.
     let (journal, _) = open(tmp.path());
     assert_eq!(remove_leftover(&dir, leftover), Ok(false));
     assert_eq!(find(tmp.path()).1[0].usage, LeftoverUse::InUse);

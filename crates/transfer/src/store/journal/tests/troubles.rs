@@ -1,4 +1,4 @@
-//! A full disk, a disk that fails, and two copies of the same.
+//! A full disk, a failing disk, and two copies of the same file.
 
 use std::ffi::OsStr;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn a_full_disk_costs_what_was_not_recorded_and_is_tried_again() {
         flush(&journal, SECOND * 4),
         Ok(Flushed::Unrecorded(_))
     ));
-    // The file fails; what was recorded stays.
+    // The file fails, but recorded data stays.
     drop(journal);
     assert_eq!(open_after(&disk).ranges(), [0..bytes(3)]);
 }
@@ -92,7 +92,7 @@ fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
         flush(&journal, SECOND * 3).unwrap_err().kind,
         FailureKind::Io
     );
-    // The next sync may well succeed: the kernel reported the error once.
+    // The next sync may succeed, as the kernel reported the error once.
     disk.set_trouble(Trouble::None);
     write(&journal, SECOND * 3, 6..20);
     assert_eq!(journal.poll(SECOND * 5), Action::Nothing);
@@ -140,21 +140,21 @@ fn scattered_blocks_are_recorded_once_they_merge() {
 fn two_copies_of_the_same_never_share_a_file() {
     let disk = SimDisk::default();
     let (first, _) = open(&disk);
-    // Begun before the first has a journal: whoever is faster has it.
+    // Begun before the first has a journal. Whichever is faster gets it.
     let (second, _) = open(&disk);
     write(&first, SECOND, 0..3);
     write(&second, SECOND, 3..5);
     assert_eq!(flush(&first, SECOND * 2), Ok(Flushed::Recorded));
     assert_eq!(flush(&second, SECOND * 2), Ok(Flushed::Nothing));
     assert!(first.is_recording() && !second.is_recording());
-    // Begun while it has one.
+    // Begun while the first has one.
     let (third, resume) = open(&disk);
     assert_eq!((resume.bytes(), third.is_recording()), (0, false));
     write(&second, SECOND, (0..3).chain(5..20));
     second.finish(true).unwrap();
     assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
     drop(third);
-    // The file is there, and this copy has less of it.
+    // The file exists, and this copy has less of it.
     drop(first);
     assert_eq!(disk.names(), ["target"]);
 }
@@ -172,7 +172,7 @@ fn what_another_copy_left_goes_when_the_file_is_finished() {
     assert_eq!(disk.names().len(), 3);
     second.finish(true).unwrap();
     assert_eq!(disk.names(), ["target"]);
-    // It was synced before the other's went.
+    // It was synced before the other's was removed.
     drop(second);
     disk.fail_power(&mut Random(1));
     assert_eq!(disk.content("target"), Some(content(SIZE, 1)));
@@ -185,14 +185,14 @@ fn what_a_copy_left_stays_where_the_file_is_another_or_cannot_be_synced() {
     write(&older, SECOND, 0..20);
     older.finish(true).unwrap();
     drop(older);
-    // As long as the file that is to be replaced: it was there before.
+    // The existing file, which is to be replaced, has the same size.
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
     assert_eq!(flush(&journal, SECOND * 2), Ok(Flushed::Recorded));
     drop(journal);
     let (journal, resume) = open(&disk);
     assert_eq!(resume.ranges(), [0..bytes(3)]);
-    // Its target was replaced in the meantime by a copy that nothing has synced.
+    // Meanwhile, a copy that synced nothing has replaced its target.
     let (rival, _) = open(&disk);
     write(&rival, SECOND, 0..20);
     rival.finish(true).unwrap();
@@ -218,9 +218,9 @@ fn a_source_that_changed_is_not_gone_on_with() {
     };
     assert_eq!(open(b"another", BLOCK_LOG2, bytes(20)), 0);
     assert_eq!(open(b"the source", BLOCK_LOG2, bytes(20)), bytes(3));
-    // In other blocks: what makes whole ones counts.
+    // In other blocks, those that make up whole ones count.
     assert_eq!(open(b"the source", BLOCK_LOG2 + 1, bytes(20)), bytes(2));
-    // Of another size: begun anew, and what there was goes.
+    // With another size, the file is begun from scratch, and the old data is removed.
     assert_eq!(open(b"the source", BLOCK_LOG2, bytes(21)), 0);
     assert_eq!(disk.names(), Vec::<String>::new());
 }
