@@ -79,7 +79,7 @@ pub trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     }
 }
 
-/// Nothing in this pipe is protected, so plaintext needs no announcement.
+/// A pipe without protection, which carries plaintext without announcement.
 impl Transport for tokio::io::DuplexStream {
     fn clear(&self) -> Option<Arc<Clear>> {
         Some(Arc::default())
@@ -100,7 +100,7 @@ pub struct ConnectError {
 /// Kinds of [`ConnectError`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectFailure {
-    /// No route led to the server.
+    /// The server could not be reached over any route.
     NoRoute,
     /// A depot or the server knows this key and denies access.
     Unauthorised,

@@ -223,7 +223,8 @@ pub(crate) fn vanished(errno: rustix::io::Errno) -> Failure {
 /// Error that ended a whole copy early, or prevented it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No route led to the server. The text names the hop that failed and the reason.
+    /// The server could not be reached over any route. The text names the hop that failed and the
+    /// reason.
     #[error("{0}")]
     Connect(String),
     /// A depot or the server knows this key and denies access. The text names it.

@@ -58,7 +58,7 @@ pub enum GrantError {
     Form {
         /// The file.
         file: String,
-        /// What is wrong, and where.
+        /// Error and its position.
         detail: String,
     },
     /// The key or the directory of a grant is invalid.
@@ -68,7 +68,7 @@ pub enum GrantError {
     Grant {
         /// Grant as it was given.
         grant: String,
-        /// What is wrong.
+        /// Reason.
         detail: String,
     },
 }

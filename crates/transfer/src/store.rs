@@ -138,10 +138,10 @@ pub(crate) enum Comparison {
     Wanted,
 }
 
-/// What an earlier copy has left of a file.
+/// Remains of a file from an earlier copy.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Resumption<T> {
-    /// Nothing that this copy can use.
+    /// There are no remains that this copy can use.
     Nothing,
     Some(T),
     /// Another copy may be about to release it. Ask again after this time.

@@ -329,7 +329,7 @@ pub(crate) const FLOW_LIMITS: [Limit; 9] = [
     Limit::Sender,
 ];
 
-/// How an entry came to be in place.
+/// Manner in which an entry came to be in place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Written {
     /// Written by this copy.
@@ -343,7 +343,7 @@ pub(crate) enum Written {
 }
 
 impl Written {
-    /// Returns the byte that represents it in place of a failure code.
+    /// Returns the byte that represents it where a failure has its code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::New => 0,

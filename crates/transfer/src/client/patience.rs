@@ -53,11 +53,11 @@ pub(super) struct PatienceView {
 /// Assessment of a copy's connection to its server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outlook {
-    /// No stream has ever been established.
+    /// Before the first stream was established.
     Opening,
     /// The copy is carried.
     Carried,
-    /// Nothing has arrived for this time, which is worth showing.
+    /// Time for which nothing has arrived, once it is worth showing.
     Waiting(Duration),
     /// The outage, of this duration, has exhausted the user's patience.
     Lost(Duration),
@@ -73,7 +73,7 @@ pub(super) struct Patience {
     arrivals: u64,
     /// Time since the last arrival.
     silence: Duration,
-    /// Time since the outage began, or zero if there is none.
+    /// Time since the outage began. Zero outside an outage.
     outage: Duration,
     /// Time for which the copy has been carried without interruption.
     carried: Duration,

@@ -18,7 +18,7 @@ use crate::error::Error;
 /// instead.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
-    /// No session could be opened.
+    /// The session could not be opened.
     #[error(transparent)]
     Connect(Error),
     /// The server refuses this client.

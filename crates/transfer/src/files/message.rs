@@ -46,7 +46,7 @@ pub enum FilesAsk {
     /// Continue the last listing of a directory. Answered by [`FilesAnswer::Entries`], which is
     /// empty after the end (LH-FILES-12).
     More {
-        /// As in [`FilesAsk::Look`].
+        /// Maximum number of entries, as in [`FilesAsk::Look`].
         #[serde(default)]
         limit: Option<u32>,
     },
@@ -110,7 +110,7 @@ pub enum FilesAnswer {
         /// If set, there are more entries behind this name.
         next: Option<PathBytes>,
     },
-    /// What copies left in the directory.
+    /// Leftovers of copies in the directory.
     Leftovers {
         /// Leftovers in the order of their first names.
         leftovers: Vec<FoundLeftover>,
@@ -181,7 +181,7 @@ pub struct FoundLeftover {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LeftoverUsage {
-    /// No copy is writing it.
+    /// It is not being written by any copy.
     Idle,
     /// A copy is writing it.
     InUse,

@@ -29,7 +29,7 @@ pub enum Event {
         /// copy ends by this and its report gives the reason.
         is_silent: bool,
     },
-    /// Nothing has arrived for a while, and the copy waits for its server.
+    /// The copy waits for its server, as nothing has arrived for a while.
     Waiting {
         /// Time since the last arrival.
         silence: Duration,
@@ -89,9 +89,10 @@ pub enum Event {
 /// was chosen for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standstill {
-    /// No stream has ever been open.
+    /// The first stream has not opened yet.
     Unopened,
-    /// No stream has been open, and an attempt over the direct route has failed permanently.
+    /// The first stream has not opened yet, and an attempt over the direct route has failed
+    /// permanently.
     Failed,
     /// A stream has been open, and nothing moves.
     Silent,
@@ -142,7 +143,7 @@ pub enum RouteStanding {
     Late,
     /// It moved nothing. Other routes take over what its streams carried.
     Stalled,
-    /// No attempt can succeed.
+    /// All attempts are bound to fail.
     Gone,
 }
 

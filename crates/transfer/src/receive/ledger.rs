@@ -124,7 +124,7 @@ pub(crate) struct Directory {
 pub(crate) enum Rejected {
     /// It violates the protocol.
     Protocol(&'static str),
-    /// No memory is left for it.
+    /// Its memory exceeds the limit.
     Limit(Exhausted),
     /// It was not requested.
     NotAsked(Head, &'static str),

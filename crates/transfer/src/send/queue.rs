@@ -94,9 +94,9 @@ impl State {
 /// Result of a stream's request for work.
 pub(crate) enum Taken {
     Work(Vec<Work>),
-    /// Nothing now. Ask again when woken, or after this time.
+    /// There is no work now. Ask again when woken, or after this time.
     Nothing(Duration),
-    /// Nothing any more.
+    /// The queue is over.
     Over,
 }
 

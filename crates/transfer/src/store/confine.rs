@@ -53,9 +53,9 @@ impl From<&Stat> for DirIdentity {
 pub struct Dir {
     fd: OwnedFd,
     resolver: Resolver,
-    /// How files can be renamed in this directory without replacing others, as far as known.
+    /// Method of renaming without replacing in this directory, once known.
     naming: FoundNaming,
-    /// Whether names of different spelling stand for one file in this directory, as far as known.
+    /// Result of the test whether names of different spelling stand for one file here.
     folding: FoundFolding,
 }
 

@@ -26,7 +26,7 @@ const CONTEST_POLL_INTERVAL: Duration = Duration::from_millis(50);
 pub(crate) enum Rival {
     /// It is over, and has not released its files yet.
     LettingGo,
-    /// Nothing of it has been received since this copy first looked, so its client may be gone.
+    /// It has been silent since this copy first looked, so its client may be gone.
     Silent,
     /// It was begun before this copy, and its client is connected.
     Older,
@@ -37,7 +37,7 @@ pub(crate) enum Rival {
 /// Knowledge about a file that another copy may hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Contest {
-    /// Nothing shows that another copy holds a part of it.
+    /// Another copy may hold it, without any sign of that.
     Possible,
     /// Another copy has locked its journal.
     Held,

@@ -68,7 +68,7 @@ pub(super) fn is_temp_name(name: &[u8]) -> bool {
     hex(token) && entry.strip_prefix(b"-").is_some_and(hex)
 }
 
-/// How existing files are treated, and how durably files are written.
+/// Treatment of existing files, and durability of written ones.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WriteOptions {
     /// If true, existing files and links are replaced.
@@ -108,7 +108,7 @@ pub struct Destination {
     into: bool,
     names: Vec<Vec<u8>>,
     options: WriteOptions,
-    /// Nothing is created outside this directory, including temporary files.
+    /// Directory outside which nothing is created, including temporary files.
     within: RelPath,
     /// If true, the writer may learn what exists: identical existing content counts as written.
     may_compare: bool,

@@ -1,4 +1,4 @@
-//! How written files become durable, and how a file system reports that they did not.
+//! Makes written files durable, and detects failures that the file system reports late.
 //!
 //! Errors of writing may be delayed until fsync(2), and on network and FUSE file systems until
 //! close(2). [`flush`] succeeds only if both did.
@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, IntoRawFd, OwnedFd};
 use rustix::fs;
 use rustix::io::Errno;
 
-/// How the files of a file system become durable.
+/// Method by which the files of a file system become durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Durability {
     /// The file system is in memory. Nothing survives a power failure, so nothing is flushed.

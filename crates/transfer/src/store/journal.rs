@@ -119,9 +119,9 @@ pub struct ResumePoint {
 /// Action that [`Journal::poll`] requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Nothing until more is written, or the current flush has ended.
+    /// Wait until more is written, or the current flush has ended.
     Nothing,
-    /// Nothing until this time.
+    /// Wait until this time.
     WaitUntil(Duration),
     /// Call [`Journal::flush`] now, on a thread that may block.
     Flush,
@@ -343,8 +343,8 @@ impl<S: Storage> Journal<S> {
     /// Releases the files. Recorded data stays, anything else is removed.
     fn close(&self, disk: &mut Disk<S::File>) {
         if matches!(disk.log, Log::Open(_)) {
-            // Release the lock before the check. Whoever has finished the file checks the lock
-            // afterwards.
+            // Release the lock before the check. Another copy that has finished the file checks the
+            // lock afterwards.
             disk.log = Log::Off;
             disk.data_gone = true;
             if self.is_superseded() {

@@ -45,7 +45,7 @@ impl fmt::Debug for Token {
 pub struct Hello {
     /// Copy that this stream belongs to.
     pub token: Token,
-    /// What to copy.
+    /// Sources and destination of the copy, and its options.
     pub request: Request,
     /// If true, unfinished files are kept, and resumed by the next copy of the same request.
     pub resume: bool,

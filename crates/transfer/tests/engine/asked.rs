@@ -1,4 +1,4 @@
-//! A server that sends something else than what was asked for.
+//! A server that sends something other than what was requested.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ impl Observer for Failures {
     }
 }
 
-/// Everything in the directory of the client.
+/// Returns everything in the directory of the client.
 fn here(bench: &Bench) -> Vec<(Vec<u8>, String)> {
     describe(&bench.local(""))
 }
@@ -43,7 +43,7 @@ async fn without_recursion_a_server_writes_one_file_and_nothing_beside_it() {
             wire::file_end(0, good),
         ]
         .concat(),
-        // First a file that is in order, then more of it.
+        // A valid file comes first, then further data of it.
         [
             wire::file(0, b"", 1 << 20),
             wire::honest_small(1, b"", b"twice"),
@@ -143,7 +143,7 @@ async fn any_number_a_server_reports_is_borne() {
     let bench = Bench::new();
     let bytes = [
         wire::totals(u64::MAX, u64::MAX),
-        // FLOW with every number at its greatest.
+        // FLOW with the maximum of every number.
         wire::frame(17, &[0xff; 9 * 4 + 8 + 8 + 8 + 8 + 2]),
         wire::honest_small(0, b"", b"abc"),
         wire::frame(11, &[1u64.to_le_bytes(), u64::MAX.to_le_bytes()].concat()),

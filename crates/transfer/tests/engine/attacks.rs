@@ -1,5 +1,5 @@
-//! Hostile peers, from both sides: nothing leaves the root or the destination, nothing takes the
-//! other side down.
+//! Hostile peers on both sides. Nothing outside the root or the destination is changed, and the
+//! other side keeps running.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,17 +11,17 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::harness::*;
 use crate::wire;
 
-/// Sends `bytes` to the server as key 1 and receives what it answers until it closes.
+/// Sends `bytes` to the server as key 1, and returns its answers until it closes.
 async fn attack(bench: &Bench, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     attack_as(bench, 1, bytes).await
 }
 
-/// The same as another key.
+/// Sends `bytes` as another key.
 pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Error>, Vec<u8>) {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(who)).await });
-    // A server that has received enough may have closed.
+    // The server may close once it has received enough.
     let _ = ours.write_all(bytes).await;
     let mut answer = Vec::new();
     let _ = ours.read_to_end(&mut answer).await;
@@ -29,8 +29,8 @@ pub async fn attack_as(bench: &Bench, who: u8, bytes: &[u8]) -> (Result<(), Erro
     (served.await.unwrap(), answer)
 }
 
-/// The files, directories and links outside of the directories of the copy: none may come or
-/// change.
+/// Returns the files, directories and links outside the directories of the copy. None may be added
+/// or changed.
 fn surroundings(bench: &Bench) -> Vec<(Vec<u8>, String)> {
     describe(&bench.tmp.path().join("outside"))
 }
@@ -71,7 +71,7 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
             Err(error) => error.to_string(),
             Ok(_) => format!("{:?}", run.failures()),
         };
-        // `/out` itself may be replaced, being a link in the root; what it points to may not be
+        // `/out` itself may be replaced, as it is a link in the root. Its target must not be
         // touched.
         assert!(
             to == "/out" || reported.contains("refused") || reported.contains("in the way"),
@@ -90,7 +90,7 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
         );
         let _ = std::fs::remove_file(bench.local("got"));
     }
-    // Links are sent as links, whatever they point to.
+    // Links are sent as links, whatever their target.
     let run = bench.pull(bench.pipes(), &["file"], "got", overwrite).await;
     run.ok();
     assert_eq!(
@@ -167,7 +167,7 @@ async fn names_that_climb_are_refused_before_anything_happens() {
         }
     }
     assert_eq!(surroundings(&bench), before);
-    // Forgotten as soon as they had broken the protocol.
+    // They are forgotten as soon as they have violated the protocol.
     assert_eq!(bench.server.copies(), 0);
 }
 
@@ -289,8 +289,8 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
         "{:?}",
         run.result
     );
-    // A stream of key 1 with token 9 is open; key 2 says the same token, for a place it may write
-    // to.
+    // A stream of key 1 with token 9 is open. Key 2 uses the same token, for a directory that it
+    // may write to.
     let (mut ours, theirs) = tokio::io::duplex(1 << 16);
     let server = bench.server.clone();
     let served = tokio::spawn(async move { server.serve(theirs, key(1)).await });
@@ -314,7 +314,7 @@ async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
     let _ = (served.await, refused.await);
 }
 
-/// A connector to a hostile server: it reads HELLO, says its bytes, and keeps listening.
+/// A connector to a hostile server, which reads HELLO, sends its bytes, and keeps listening.
 pub struct Hostile(Arc<Vec<u8>>, Mutex<Vec<tokio::task::JoinHandle<()>>>);
 
 impl Connector for Hostile {
@@ -341,7 +341,7 @@ async fn pull_from_hostile(_: &Bench, to: &Path, bytes: Vec<u8>) -> Result<Outco
     pull_hostile(to, true, bytes, Arc::new(())).await
 }
 
-/// Pulls `s` from a server that says `bytes`.
+/// Pulls `s` from a server that sends `bytes`.
 pub async fn pull_hostile(
     to: &Path,
     recursive: bool,
@@ -389,7 +389,7 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
     let before = surroundings(&bench);
     let outside = bench.tmp.path().join("outside");
     let target = outside.to_str().unwrap().as_bytes();
-    // A link of its own making, one that was there, and the root of the destination.
+    // A link that the server creates, an existing one, and the root of the destination.
     std::fs::create_dir(bench.local("d")).unwrap();
     symlink(&outside, bench.local("d/there")).unwrap();
     let bytes = [

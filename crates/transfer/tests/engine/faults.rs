@@ -1,5 +1,5 @@
-//! Whatever dies, changes or fills up in mid-copy: the rest arrives whole, or the copy ends with an
-//! error that says why.
+//! Faults during a copy: something dies, changes or fills up. The rest arrives completely, or the
+//! copy ends with an error that gives the reason.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::harness::*;
 use crate::wire;
 
-/// A little of everything that can be cut in the middle: 1.2 MB in 8 blocks and 40 small entries.
+/// Creates a small tree of everything that can be cut in the middle: 1.2 MB in 8 blocks and 40
+/// small entries.
 fn small_tree(at: &Path) {
     std::fs::create_dir_all(at.join("d/e")).unwrap();
     std::fs::write(at.join("d/blocks"), noise(700_000, 1)).unwrap();
@@ -25,8 +26,8 @@ fn small_tree(at: &Path) {
     std::os::unix::fs::symlink("more", at.join("link")).unwrap();
 }
 
-/// Byte counts at which to cut: each of the first frames, then ever wider apart, through to the
-/// end.
+/// Returns byte counts at which to cut: each of the first frames, then with growing distance
+/// through to the end.
 fn cuts() -> Vec<u64> {
     let mut list: Vec<u64> = (1..40).step_by(3).collect();
     let mut at = 40u64;
@@ -45,7 +46,7 @@ async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
     let whole = describe(&bench.local("s"));
     for (n, cut) in cuts().into_iter().enumerate() {
         let pipes = bench.pipes();
-        // The second is cut as well, a little further on.
+        // The second stream is cut as well, a little later.
         *pipes.cuts.lock().unwrap() = vec![cut, cut / 2 + 1000];
         let run = bench
             .push(
@@ -176,7 +177,8 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
             "{:?}",
             started.elapsed()
         );
-        // Nothing half-written stays: here at once, on the server when nobody has come back.
+        // No partial file stays: neither here at once, nor on the server when no client has come
+        // back.
         tokio::time::sleep(Limits::default().grace * 2).await;
         assert_eq!(bench.server.copies(), 0);
         assert_no_temps(bench.tmp.path());
@@ -238,7 +240,7 @@ async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
                     .unwrap(),
             }
         };
-        // Long before its end can have been read: at most a few blocks of 256 KiB are under way.
+        // Long before its end can have been read: at most a few blocks of 256 KiB are in flight.
         *pipes.hook.lock().unwrap() = Some((1_000_000, Box::new(hook)));
         let run = bench
             .push(pipes, &[bench.local("s/.")], "/", WriteOptions::default())
@@ -274,7 +276,7 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
         .await;
     assert!(run.result.is_ok());
     let vanished = |name: &str| (name.to_owned(), FailureKind::Vanished);
-    // The walk of four names was over long before a million bytes had passed.
+    // The walk of four names had ended long before a million bytes had passed.
     assert_eq!(run.failures(), [vanished("b"), vanished("d")]);
     assert_eq!(
         std::fs::read(bench.local("s/c")).unwrap(),
@@ -283,8 +285,8 @@ async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
     assert!(!bench.local("s/b").exists());
 }
 
-/// Over one stream after the other: what is received until each of the entries from `first` on has
-/// been answered, in whatever order.
+/// Asks over consecutive streams. Returns the received bytes once each entry from `first` on has
+/// been answered, in any order.
 async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
     let (mut ours, theirs) = tokio::io::duplex(1 << 20);
     let server = bench.server.clone();
@@ -302,7 +304,7 @@ async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
             );
         }
     }
-    // Cut in the middle of a frame: the copy waits for a stream to come back.
+    // Cut in the middle of a frame, so that the copy waits for a stream to return.
     ours.write_all(&[1, 0]).await.unwrap();
     received
 }
@@ -313,14 +315,14 @@ async fn lh_copy_19_however_many_entries_failed_each_is_reported_so_again() {
     std::fs::create_dir(bench.root("d")).unwrap();
     let verification = Some(FailureKind::Verification as u8);
     ask_wrongly(&bench, 0, 1500).await;
-    // The stream has died, and with it, for all its sender knows, every answer.
+    // The stream has died, and possibly every answer with it.
     let again = ask_wrongly(&bench, 1000, 500).await;
     for id in 1000..1500 {
         assert_eq!(wire::result_of(&again, id), verification, "entry {id}");
     }
 }
 
-/// A tmpfs of one MiB that nobody else sees; none without the right to mount.
+/// Returns a private tmpfs of one MiB, or `None` without permission to mount.
 fn tiny_disk() -> Option<Dir> {
     use rustix::mount::*;
     let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC).ok()?;
@@ -339,7 +341,7 @@ fn tiny_disk() -> Option<Dir> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
     let Some(disk) = tiny_disk() else {
-        // An ordinary user may mount in a user namespace of their own: the test runs itself there.
+        // An ordinary user may mount in a user namespace, in which the test runs itself.
         assert!(
             std::env::var_os("LONGHAUL_TEST_IN_NAMESPACE").is_none(),
             "no mount even in a namespace"
@@ -371,8 +373,8 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
         .push(pipes, &[bench.local("s")], "/s", WriteOptions::default())
         .await;
     assert!(run.result.is_ok(), "{:?}", run.result);
-    // While the huge one fills the disk there may be no room for the others either: each is
-    // reported, and what is not reported is there.
+    // While the huge file fills the disk, there may be no space for the others either. Each is
+    // reported or in place.
     let failures = run.failures();
     assert!(
         failures
@@ -390,7 +392,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
         .map(|(_, bytes)| bytes)
         .sum::<u64>();
     assert_eq!(run.progress.bytes_done.load(Ordering::Relaxed), arrived);
-    // The space of the file that failed is free again.
+    // The space of the failed file is free again.
     let mut pipes = bench.pipes();
     pipes.server = server.clone();
     std::fs::write(bench.local("half"), noise(800_000, 3)).unwrap();

@@ -1,4 +1,4 @@
-//! The service `files`: sessions between a client and a server, and peers that break its rules.
+//! The service `files`: sessions between a client and a server, and peers that violate its rules.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -62,7 +62,7 @@ fn look(path: &str) -> FilesAsk {
     }
 }
 
-/// Says `lines`; the first `count` lines that are answered, and whether the server then closes.
+/// Sends `lines`. Returns the first `count` response lines, and whether the server then closes.
 async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json::Value>, bool) {
     let (reader, mut writer) = tokio::io::split(stream);
     writer.write_all(lines.as_bytes()).await.unwrap();
@@ -78,7 +78,7 @@ async fn say(stream: DuplexStream, lines: &str, count: usize) -> (Vec<serde_json
     (received, matches!(more, Ok(Ok(None) | Err(_))))
 }
 
-/// A path to the server that takes half of [`ROUND_TRIP`] each way, and any rate.
+/// A path to the server with half of [`ROUND_TRIP`] in each direction, and unlimited rate.
 struct Far(Sessions);
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
@@ -100,7 +100,7 @@ impl Connector for Far {
     }
 }
 
-/// Moves bytes, each of which arrives half a round trip after it left.
+/// Forwards bytes, each of which arrives half a round trip after it was sent.
 async fn delayed(
     mut from: impl AsyncRead + Unpin + Send + 'static,
     mut to: impl AsyncWrite + Unpin + Send + 'static,
@@ -123,8 +123,8 @@ async fn delayed(
     }
 }
 
-/// All names of a directory in pages of `limit`, and the round trips that they took, opened session
-/// and all.
+/// Returns all names of a directory in pages of `limit`, and the number of round trips, including
+/// opening the session.
 async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
     let mut client = FilesClient::new(Arc::new(Far(sessions(bench, 1))));
     let (begun, mut names, mut after) = (tokio::time::Instant::now(), Vec::new(), None);
@@ -147,7 +147,7 @@ async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
     }
 }
 
-/// As many pages as a directory of a hundred thousand entries has, in virtual time.
+/// The number of pages is that of a directory with a hundred thousand entries, in virtual time.
 #[tokio::test(start_paused = true)]
 async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
     let bench = Bench::new();
@@ -181,7 +181,7 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
     }
     let more = "{\"files\":\"more\",\"limit\":1}\n";
     let look = "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":1}\n";
-    // Nothing has been told that anything could follow.
+    // No page has been requested that another could follow.
     let lines = format!("{HELLO}{more}{look}{more}{more}{more}");
     let (received, _) = say(open(&bench.server, 4), &lines, 6).await;
     let names: Vec<_> = received[1..]
@@ -196,7 +196,7 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
         (&received[2]["next"], received[4]["next"].as_str()),
         (&"YQ==".into(), None)
     );
-    // LH-FILES-8: each page is a question.
+    // LH-FILES-8: each page is a request.
     let (reader, mut writer) = tokio::io::split(open(&bench.server, 4));
     let mut answers = BufReader::new(reader).lines();
     writer
@@ -224,8 +224,8 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
     );
 }
 
-/// It asks for more than it takes: the server reads no question before it has said the answer to
-/// the one before, and does not wait for ever.
+/// The client requests more than it reads. The server reads no request before it has sent the
+/// previous answer, and does not wait forever.
 #[tokio::test(start_paused = true)]
 async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
     let bench = Bench::new();
@@ -343,17 +343,17 @@ async fn lh_files_4_sessions_are_shared_and_idle_ones_are_closed() {
         let line = answers.next_line().await.unwrap().unwrap();
         held.push((line.contains("ready"), answers, writer));
     }
-    // Half of what there is for one key; another still gets its own.
+    // One key gets half of the limit, and another still gets its own share.
     assert_eq!(held.iter().filter(|(ready, ..)| *ready).count(), 2);
     let (received, _) = say(open(&bench.server, 4), HELLO, 1).await;
     assert_eq!(received[0]["files"], "ready");
-    // Nothing is asked for: it closes.
+    // Without a request, the session closes.
     let (_, answers, _writer) = &mut held[0];
     let last = tokio::time::timeout(Duration::from_secs(700), answers.next_line()).await;
     assert!(last.unwrap().unwrap().unwrap().contains("refused"));
 }
 
-/// A server that answers with these lines, after so long each.
+/// A server that answers with these lines, each after a delay.
 struct Script(Vec<(u64, &'static str)>);
 
 impl Connector for Script {

@@ -1,4 +1,4 @@
-//! One key takes all it can get; another one still gets what it needs.
+//! One key takes everything that it can get, and another key still gets what it needs.
 
 use std::path::Path;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::harness::*;
 use crate::wire;
 
-/// A stream of key `who` to the server.
+/// Opens a stream of key `who` to the server.
 fn open(bench: &Bench, who: u8) -> DuplexStream {
     let (ours, theirs) = tokio::io::duplex(64 * 1024);
     let server = bench.server.clone();
@@ -17,7 +17,7 @@ fn open(bench: &Bench, who: u8) -> DuplexStream {
     ours
 }
 
-/// The type of the first frame that the server answers `bytes` with: 2 is ACCEPT, 3 REFUSE.
+/// Returns the type of the server's first frame in answer to `bytes`: 2 is ACCEPT, 3 REFUSE.
 async fn answer(stream: &mut DuplexStream, bytes: &[u8]) -> u8 {
     stream.write_all(bytes).await.unwrap();
     let mut head = [0; 5];
@@ -25,7 +25,7 @@ async fn answer(stream: &mut DuplexStream, bytes: &[u8]) -> u8 {
     head[4]
 }
 
-/// Copies as key `who`, there and back where it may read: must work.
+/// Copies as key `who`, to the server and back if it may read. The copies must succeed.
 async fn honest(bench: &Bench, who: u8, to: &str) {
     let data = noise(3 << 20, who.into());
     std::fs::write(bench.local("honest"), &data).unwrap();
@@ -166,8 +166,8 @@ async fn memory_of_copies_is_shared() {
     });
     std::fs::create_dir(bench.root("in")).unwrap();
     let name = |id: u64| [b"n".repeat(200), id.to_string().into_bytes()].concat();
-    // Files that are described and never come; numbers with gaps; directories; blocks with gaps
-    // between them.
+    // Files that are described and never arrive, numbers with gaps, directories, and blocks with
+    // gaps between them.
     let described: Vec<u8> = (0..4000)
         .flat_map(|id| wire::file(id, &name(id), 1 << 40))
         .collect();
@@ -189,7 +189,7 @@ async fn memory_of_copies_is_shared() {
         let (mut reader, mut writer) = tokio::io::split(&mut stream);
         let say = async {
             let _ = writer.write_all(&wire::push_hello(b"d", &[b"s"])).await;
-            // A server that has received enough may have closed.
+            // The server may close once it has received enough.
             let _ = writer.write_all(&bytes).await;
             std::future::pending().await
         };
@@ -228,7 +228,7 @@ async fn failures_that_are_only_reported_take_no_memory() {
     let (said, all) = tokio::join!(writer.write_all(&bytes), reader.read_to_end(&mut received));
     said.unwrap();
     all.unwrap();
-    // LH-COPY-21: DONE, 33 bytes with its type, ends it.
+    // LH-COPY-21: the end is DONE, 33 bytes with its type.
     assert_eq!(received[received.len() - 33], 15);
 }
 
@@ -236,7 +236,7 @@ async fn failures_that_are_only_reported_take_no_memory() {
 async fn a_flood_of_holes_holds_up_nobody_else() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
-    // More than can be hashed while this test runs, in 27 bytes for each MiB.
+    // More holes than can be hashed during this test, in 27 bytes for each MiB.
     let holes: Vec<u8> = (0..50_000u64)
         .flat_map(|n| wire::block(0, n << 20, 1 << 20, b""))
         .collect();
@@ -326,7 +326,7 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
         .push_with(bench.pipes(), &sources, "/g", options, Some(32))
         .await;
     run.ok();
-    // One that is refused would have been opened, and lost.
+    // A refused stream would have been opened and lost.
     assert!(run.streams_opened() <= 20, "{}", run.streams_opened());
     assert_eq!(run.streams_lost(), 0);
     assert_eq!(std::fs::read(bench.root("g")).unwrap(), data);
@@ -348,10 +348,10 @@ async fn closed_stream_counts_no_longer_and_surplus_is_passing() {
         assert_eq!(answer(&mut closes, &hello).await, 2);
         let mut surplus = open(&bench, 1);
         assert_eq!(answer(&mut surplus, &hello).await, 3);
-        // A question of *when*.
+        // The refusal is one of *when*.
         assert_eq!(surplus.read_u8().await.unwrap(), 2);
         closes.shutdown().await.unwrap();
-        // The server has closed it too: another one may take its place.
+        // The server has closed it too, so another stream may replace it.
         closes.read_to_end(&mut Vec::new()).await.unwrap();
     }
 }

@@ -33,7 +33,7 @@ pub(super) enum Dropped {
     /// A queue that other flows may have filled, or that begins to overflow. It is no reason for
     /// more streams.
     Queue,
-    /// A queue that has overflowed for so long that streams must be retired.
+    /// A queue that has overflowed long enough for streams to be retired.
     StandingQueue,
 }
 

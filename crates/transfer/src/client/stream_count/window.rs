@@ -213,7 +213,7 @@ impl Window {
                 Some(Limit::Growing)
             }
             // A single flow mistakes late acknowledgements for a queue. The other flows of the path
-            // show that there is none.
+            // disprove it.
             Some(Limit::Path) if self.has_lost(view) && !self.had_queue => Some(Limit::Loss),
             // Losses while the round-trip time moves may come from an overflowing queue, including
             // losses of other flows.

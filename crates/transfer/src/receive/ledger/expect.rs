@@ -12,7 +12,7 @@ use crate::part::PartFilter;
 use crate::path::RelPath;
 use crate::wire::{Frame, HardLink, Head, Offer};
 
-/// What a receiver requested.
+/// Request of a receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     /// Whatever the sender wants to put there.
@@ -324,7 +324,7 @@ mod tests {
             }
         }
 
-        /// What an honest sender sends is admitted in any order, and repeatedly.
+        /// An honest sender's entries are admitted in any order, and repeatedly.
         #[test]
         fn an_honest_tree_is_admitted_in_any_order(mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle()) {
             let tree = [("", Sent::Directory), ("a", Sent::File), ("l", Sent::Symlink), ("d", Sent::Directory), ("d/x", Sent::Failed), ("", Sent::Failed)];

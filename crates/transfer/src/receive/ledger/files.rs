@@ -66,7 +66,7 @@ enum Writer<P: Parts> {
     Unopened,
     /// The file was refused a permit.
     Refused(Failure),
-    /// No write is in progress.
+    /// Open, without a write in progress.
     Idle(P::File),
     /// A write is in progress.
     Writing,

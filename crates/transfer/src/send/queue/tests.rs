@@ -1,4 +1,4 @@
-//! What the queue adds to its schedule.
+//! Tests of the queue's additions to its schedule.
 
 use longhaul_proto::PublicKey;
 

@@ -22,7 +22,7 @@ const _: () = assert!(
 /// Size of OFFER without the path, in bytes.
 const OFFER_BYTES: u64 = 80;
 
-/// What the walk found at a path.
+/// Entry at a path, as the walk found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Found {
     /// A file of `size` bytes. Its size may differ when it is opened.
@@ -54,7 +54,7 @@ pub(crate) struct Entry {
     pub head: Head,
     pub meta: Meta,
     pub found: Found,
-    /// Name in place of the same file, if this entry must be announced as another name of it.
+    /// Name of the same file that is in place, if this entry must be announced as a link to it.
     pub first: Option<Arc<Name>>,
 }
 
@@ -116,7 +116,7 @@ pub(super) struct Tracked {
     pub acknowledged: u64,
 }
 
-/// How a file was offered.
+/// Form in which a file was offered.
 pub(super) enum Offered {
     /// Not offered.
     Not,
@@ -128,7 +128,7 @@ pub(super) enum Offered {
     Content(Box<(u64, Hash)>),
 }
 
-/// How an entry is being sent.
+/// Form in which an entry is being sent.
 pub(super) enum Stage {
     /// Not yet. The receiver is asked whether it has the file, or links it to another name.
     Offered,

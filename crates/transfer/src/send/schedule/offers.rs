@@ -15,10 +15,11 @@ use crate::tree_hash::Hash;
 use crate::wire::{Compare, Written};
 
 /// Maximum number of bytes of files sent before the receiver has reported whether it may have any.
-/// It exceeds the initial windows of a connection, unless they are a hundred times those of RFC 6928.
+/// It exceeds the initial windows of a connection, unless they are a hundred times as large as RFC
+/// 6928 sets them.
 pub(super) const MAX_BYTES_BEFORE_ANSWER: u64 = 1 << 20;
 
-/// What the receiver may have of what is to be sent.
+/// The receiver's state before the copy, as far as it is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Presence {
     /// The receiver has not reported.

@@ -28,7 +28,7 @@ fn with_files(sizes: &[u64]) -> Schedule {
     schedule
 }
 
-/// Takes work, and returns it in words. Empty if there is none.
+/// Takes work, and returns it in words. Empty without work.
 fn take(schedule: &mut Schedule, stream: StreamId, now: Duration) -> Vec<String> {
     let next = schedule.next(stream, now, ROOM);
     schedule.check();

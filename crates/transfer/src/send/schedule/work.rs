@@ -106,18 +106,18 @@ pub(crate) enum Next {
     Send(Vec<Work>),
     /// Wait. Ask again when woken, and at this time at the latest.
     Wait { until: Duration },
-    /// Nothing any more.
+    /// The schedule is over.
     Over,
 }
 
-/// What to send for a file that has been read in one piece.
+/// Message to send for a file that has been read in one piece.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Say {
     /// The file as it was read.
     File,
     /// Its failure.
     Failure(Failure),
-    /// Nothing, as it is now sent in blocks or has its result.
+    /// None, as the file is now sent in blocks or has its result.
     Nothing,
 }
 
@@ -140,11 +140,11 @@ pub(crate) struct Actions {
     pub close: Option<u64>,
     /// Result of an entry, for the observer.
     pub result: Option<EntryResult>,
-    /// What the receiver had of a file, for the observer.
+    /// Parts of a file that the receiver had, for the observer.
     pub resumed: Option<Resumed>,
 }
 
-/// What an earlier copy had left of a file.
+/// Parts of a file that an earlier copy had left.
 #[derive(Debug)]
 pub(crate) struct Resumed {
     pub entry: Arc<Entry>,

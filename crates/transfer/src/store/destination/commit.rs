@@ -187,7 +187,7 @@ struct QueueState {
 }
 
 impl Queue {
-    /// Adds a file, and starts a worker if there is none. If a whole group waits, commits that
+    /// Adds a file, and starts a worker unless one is running. If a whole group waits, commits that
     /// group here, so that a fast sender waits for the disk.
     fn push(self: Arc<Self>, queued: Queued) {
         let mut state = self.state.locked();

@@ -250,7 +250,7 @@ impl Destination {
     }
 }
 
-/// Whether a finished directory gets a record.
+/// Selects whether a finished directory gets a record.
 #[derive(PartialEq)]
 enum Record {
     Write,

@@ -37,8 +37,8 @@ struct Grain(i128);
 
 impl Grain {
     /// Returns the smallest granularity at which a file system turns `asked` into `stored`. Returns
-    /// `None` if there is none, so that the time was not accepted. One observation may show less
-    /// than the true granularity, but never more.
+    /// `None` if the time was not accepted at any granularity. One observation may show less than
+    /// the true granularity, but never more.
     fn shown_by(asked: Time, stored: Time) -> Option<Self> {
         GRAINS
             .map(Self)

@@ -24,7 +24,7 @@ const STAT_BLOCK_BYTES: u64 = 512;
 /// Use of a leftover. Of several files, the last of these variants that applies to any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftoverUse {
-    /// No copy is writing it.
+    /// It is not being written by any copy.
     Idle,
     /// The use is unknown, as files that are written without a journal are not locked. Only the age
     /// is an indication.

@@ -18,7 +18,7 @@ const MAX_SUPERSEDED: u64 = 4;
 pub(super) enum Log<F> {
     /// This copy has no journal, and will have none.
     Off,
-    /// No journal existed when the copy began.
+    /// The journal did not exist when the copy began.
     Absent,
     /// A journal exists that does not describe this data file. It is locked, so this copy may
     /// replace it.
@@ -217,7 +217,7 @@ fn replace<S: Storage>(
     subtrees: impl Iterator<Item = Subtree>,
 ) -> Result<OpenLog<S::File>, Errno> {
     let name = names.new_journal();
-    // Whoever left a file there held the lock that this copy holds now.
+    // An earlier holder of the lock, which this copy holds now, may have left a file there.
     let _ = storage.remove(&name);
     let file = storage.create_new(&name)?;
     let written = storage

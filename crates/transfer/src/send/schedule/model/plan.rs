@@ -24,7 +24,7 @@ pub(super) enum Plan {
         kept: u8,
         /// The file that it is a name of, if that has others.
         inode: Option<u8>,
-        /// Whether the receiver can link it, for each request.
+        /// For each request, true if the receiver can link it.
         can_link: Vec<bool>,
         /// Sizes and contents of the receiver's file at each comparison, if it has one.
         there: Option<Vec<(u64, u8)>>,

@@ -15,7 +15,7 @@ use crate::store::journal::{Action, Flushed, Journal};
 
 const TARGET: &str = "target";
 
-/// How a life of the copy ends.
+/// End of a life of the copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     /// By `kill -9`: written data is there.
