@@ -98,7 +98,8 @@ impl FailureKind {
             Self::Limit => "a limit was met; copy in smaller parts",
             Self::Metadata => "copied, but its permissions or times could not be set",
             Self::IsLink => {
-                "is a symbolic link at the server, which is not followed; give -r to copy the link itself"
+                "is a symbolic link at the server, which is not followed; \
+                 give -r to copy the link itself"
             }
         }
     }
@@ -202,7 +203,8 @@ impl From<rustix::io::Errno> for Failure {
         };
         let detail = match kind {
             FailureKind::Io if errno == Errno::FBIG => {
-                "larger than the target's file system, or the limit on file sizes (ulimit -f), allows"
+                "larger than the target's file system, or the limit on file sizes (ulimit -f), \
+                 allows"
                     .to_owned()
             }
             FailureKind::Io | FailureKind::DiskFull => io::Error::from(errno).to_string(),

@@ -66,12 +66,14 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
     match limit {
         Limit::SendingApplication => {
             format!(
-                "limited by {sender}: its disk or processor gives {rate}, less than the network would carry"
+                "limited by {sender}: its disk or processor gives {rate}, \
+                 less than the network would carry"
             )
         }
         Limit::ReceivingApplication => {
             format!(
-                "limited by {receiver}: its disk or processor takes {rate}, less than the network brings"
+                "limited by {receiver}: its disk or processor takes {rate}, \
+                 less than the network brings"
             )
         }
         Limit::SendBuffer => format!(
@@ -86,7 +88,8 @@ fn sentence(picture: &Picture<'_>, limit: Limit, evidence: &Evidence) -> String 
         ),
         Limit::Pacing => format!("limited by a pacing rate set on {sender}: {rate}"),
         Limit::Growing => format!(
-            "the copy was still gaining speed{to} when it ended: too short for this round trip of {}",
+            "the copy was still gaining speed{to} when it ended: \
+             too short for this round trip of {}",
             time(evidence.rtt)
         ),
         Limit::Loss => format!(
@@ -133,7 +136,8 @@ fn behind(picture: &Picture<'_>, depot: &str, share: f64) -> String {
         _ => "; its log says how each of its hops does",
     };
     format!(
-        "limited behind depot {depot}, which passes on {} and holds back the rest ({:.0} % of the time){far}",
+        "limited behind depot {depot}, which passes on {} \
+         and holds back the rest ({:.0} % of the time){far}",
         rate(picture.goodput_bps),
         100.0 * share
     )

@@ -105,7 +105,10 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
     /// Returns true if [`Self::next`] would return a frame other than a block without waiting.
     pub(crate) fn has_small_frame(&self) -> bool {
         let is_block = |t| matches!(t, FrameType::Block | FrameType::ClearBlock);
-        matches!(head(&self.buf), Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD + len)
+        matches!(
+            head(&self.buf),
+            Ok((len, t)) if !is_block(t) && self.buf.len() >= FRAME_HEAD + len
+        )
     }
 
     async fn block(&mut self, frame_type: FrameType, len: usize) -> Result<Incoming, Error> {

@@ -63,7 +63,8 @@ pub enum GrantError {
     },
     /// The key or the directory of a grant is invalid.
     #[error(
-        "grant {grant:?}: {detail}; write KEY or KEY=DIRECTORY, the directory being beneath the root"
+        "grant {grant:?}: {detail}; \
+         write KEY or KEY=DIRECTORY, the directory being beneath the root"
     )]
     Grant {
         /// Grant as it was given.

@@ -151,7 +151,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_file_is_of_exactly_one_part(source: u32, name in "[a-z]{1,9}(/[a-z]{1,9}){0,3}", inode: u64, of in 1..=MAX_PARTS) {
+        fn every_file_is_of_exactly_one_part(
+            source: u32,
+            name in "[a-z]{1,9}(/[a-z]{1,9}){0,3}",
+            inode: u64,
+            of in 1..=MAX_PARTS,
+        ) {
             let path = RelPath::from_bytes(name.as_bytes()).unwrap();
             let parts = || (1..=of).map(|number| Part::new(number, of).unwrap());
             prop_assert_eq!(parts().filter(|part| part.takes(source, &path)).count(), 1);
@@ -162,7 +167,10 @@ mod tests {
         fn what_is_written_is_read_back(number in 0..=MAX_PARTS + 1, of in 0..=MAX_PARTS + 1) {
             let text = format!("{number}/{of}");
             match Part::new(number, of) {
-                Ok(part) => prop_assert_eq!((part.to_string(), text.parse()), (text.clone(), Ok(part))),
+                Ok(part) => prop_assert_eq!(
+                    (part.to_string(), text.parse()),
+                    (text.clone(), Ok(part))
+                ),
                 Err(_) => prop_assert_eq!(text.parse::<Part>(), Err(PartError)),
             }
         }

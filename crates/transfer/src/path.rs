@@ -37,7 +37,8 @@ pub enum PathError {
     Nul,
     /// A name longer than [`MAX_NAME`] or a path longer than [`MAX_PATH`].
     #[error(
-        "a name is longer than 255 bytes or a path longer than 4095: shorten it, or copy from a directory further in"
+        "a name is longer than 255 bytes or a path longer than 4095: \
+         shorten it, or copy from a directory further in"
     )]
     TooLong,
 }

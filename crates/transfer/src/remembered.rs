@@ -344,7 +344,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_comes_back_as_it_was_and_is_bounded(sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600)) {
+        fn it_comes_back_as_it_was_and_is_bounded(
+            sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600),
+        ) {
             let mut remembered = Numbers::default();
             for (at, (n, streams)) in sets.iter().enumerate() {
                 let notes = vec![u64::MAX; STREAMS.notes];
@@ -358,9 +360,13 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics_or_gives_a_number_out_of_bounds(lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}") {
+        fn no_text_panics_or_gives_a_number_out_of_bounds(
+            lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}",
+        ) {
             let remembered = Numbers::parse(&lines, STREAMS);
-            prop_assert!(remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number)));
+            prop_assert!(
+                remembered.0.iter().all(|entry| (1..=MAX_STREAMS).contains(&entry.number))
+            );
         }
     }
 }

@@ -270,8 +270,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_in_any_order_give_the_plain_blake3_hash(size in 0usize..40_000, log2 in 10u32..13, seed in any::<u64>()) {
-            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[3]).collect();
+        fn blocks_in_any_order_give_the_plain_blake3_hash(
+            size in 0usize..40_000,
+            log2 in 10u32..13,
+            seed in any::<u64>(),
+        ) {
+            let data: Vec<u8> = (0..size)
+                .map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[3])
+                .collect();
             let block = 1usize << log2;
             let mut offsets: Vec<usize> = (0..size).step_by(block).collect();
             offsets.sort_by_key(|&o| (o as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15));
@@ -293,24 +299,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn subtrees_of_one_tree_make_up_another(size in 5_000usize..60_000, seed in any::<u64>(), parts in 1usize..5) {
-            let data: Vec<u8> = (0..size).map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[4]).collect();
+        fn subtrees_of_one_tree_make_up_another(
+            size in 5_000usize..60_000,
+            seed in any::<u64>(),
+            parts in 1usize..5,
+        ) {
+            let data: Vec<u8> = (0..size)
+                .map(|i| (i as u64).wrapping_mul(seed | 1).to_le_bytes()[4])
+                .collect();
             let mut whole = TreeHash::new(size as u64, 10);
             for part in 0..parts {
                 let mut tree = TreeHash::new(size as u64, 10);
                 for (n, offset) in (0..size).step_by(1024).enumerate() {
                     // Every other part overlaps what came before it.
                     let mixed = (n as u64 ^ seed).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 40;
-                    if mixed as usize % parts == part || (part % 2 == 1 && mixed.is_multiple_of(3)) {
+                    if mixed as usize % parts == part
+                        || (part % 2 == 1 && mixed.is_multiple_of(3))
+                    {
                         tree.insert(offset as u64, block_hash(&data, offset, 1024));
                     }
                 }
                 for subtree in tree.subtrees() {
                     prop_assert!(whole.insert_subtree(subtree));
-                    prop_assert!(whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1));
+                prop_assert!(
+                    whole.covers(subtree.offset) && whole.covers(subtree.end(size as u64) - 1)
+                );
                 }
                 let blocks = (0..size as u64).step_by(1024).filter(|&offset| whole.covers(offset));
-                prop_assert_eq!(whole.covered(), blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>());
+                prop_assert_eq!(
+                    whole.covered(),
+                    blocks.map(|offset| 1024.min(size as u64 - offset)).sum::<u64>()
+                );
                 let mut end = 0;
                 for subtree in whole.subtrees() {
                     prop_assert!(subtree.offset >= end);

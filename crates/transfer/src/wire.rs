@@ -381,7 +381,8 @@ pub enum WireError {
     Value(&'static str),
     /// A mandatory option is not understood (LH-COPY-8).
     #[error(
-        "the peer asks for option {0} of the copy protocol, which this release does not know: use a newer one"
+        "the peer asks for option {0} of the copy protocol, which this release does not know: \
+         use a newer one"
     )]
     UnknownOption(u16),
     /// A path is not plain.
@@ -389,7 +390,8 @@ pub enum WireError {
     Path(#[from] PathError),
     /// The two sides have no version in common.
     #[error(
-        "the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: use a release that fits"
+        "the peer speaks versions {0} to {1} of the copy protocol, this one {VERSION}: \
+         use a release that fits"
     )]
     Version(u16, u16),
 }

@@ -39,7 +39,11 @@ impl Resource {
 pub(crate) enum Exhausted {
     #[error("the server has no more {} to give; try again later", .0.name())]
     All(Resource),
-    #[error("this key has its whole share of the server's {} in use; try again when its other copies are done", .0.name())]
+    #[error(
+        "this key has its whole share of the server's {} in use; \
+         try again when its other copies are done",
+        .0.name()
+    )]
     Share(Resource),
 }
 
@@ -110,8 +114,17 @@ mod tests {
         /// Whatever the keys take, no ceiling is exceeded, no key holds more than half, and a new
         /// key gets its first unit.
         #[test]
-        fn ceilings_hold_and_nobody_takes_all(takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400)) {
-            let limits = Limits { copies: 16, streams: 64, open_files: 40, buffers: 32, bookkeeping: 400, ..Limits::default() };
+        fn ceilings_hold_and_nobody_takes_all(
+            takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400),
+        ) {
+            let limits = Limits {
+                copies: 16,
+                streams: 64,
+                open_files: 40,
+                buffers: 32,
+                bookkeeping: 400,
+                ..Limits::default()
+            };
             let bounds = [16u64, 64, 40, 32, 400];
             let mut ledger = Ledger::new(&limits);
             for (who, what, units) in takes {

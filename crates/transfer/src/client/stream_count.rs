@@ -278,7 +278,15 @@ impl StreamCount {
             return;
         };
         self.window = Some(Window::open(view));
-        tracing::trace!(?seen, streams = self.wanted, rtt = ?view.rtt, min_rtt = ?view.min_rtt, queue = ?view.queue, least_share = ?view.least_share, "a window");
+        tracing::trace!(
+            ?seen,
+            streams = self.wanted,
+            rtt = ?view.rtt,
+            min_rtt = ?view.min_rtt,
+            queue = ?view.queue,
+            least_share = ?view.least_share,
+            "a window"
+        );
         self.losses.add(&seen);
         self.doubt_memory(view, &seen);
         self.decide(view, &seen);

@@ -166,7 +166,10 @@ impl<'a, C: Connector> Supervisor<'a, C> {
                         Ok(ended) => ended,
                         // The stream was given up.
                         Err(error) if error.is_cancelled() => continue,
-                        Err(_) => return Err(Error::StreamsLost("a stream's task failed on this side".into())),
+                        Err(_) => {
+                            let why = "a stream's task failed on this side";
+                            return Err(Error::StreamsLost(why.into()));
+                        }
                     };
                     self.ended(ended)?;
                 }

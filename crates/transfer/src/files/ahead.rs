@@ -124,7 +124,10 @@ impl Ahead {
     /// Returns true if the request must be repeated, because a server of an earlier release did not
     /// know the prefetch request (LH-FILES-1).
     fn is_to_be_asked_anew(&mut self, step: &Step, answer: &FilesAnswer) -> bool {
-        let is_unknown = matches!(answer, FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood);
+        let is_unknown = matches!(
+            answer,
+            FilesAnswer::Failed(failure) if failure.kind == FilesFailureKind::NotUnderstood
+        );
         if step.is_ahead && is_unknown {
             self.is_unknown = true;
             self.listing = None;
@@ -277,7 +280,11 @@ mod tests {
                     0 => (path, after) = ("a", None),
                     1 => (path, after) = ("b", None),
                     2 => prop_assert_eq!(
-                        ask(&mut ahead, &mut server, &FilesAsk::Remove { path: PathBytes::default(), recursive: false }),
+                        ask(
+                            &mut ahead,
+                            &mut server,
+                            &FilesAsk::Remove { path: PathBytes::default(), recursive: false },
+                        ),
                         FilesAnswer::Changed
                     ),
                     _ => {}

@@ -72,13 +72,15 @@ impl FilesFailureKind {
             Self::PermissionDenied => "permission denied",
             Self::NotGranted => "not granted",
             Self::RefusedPath => {
-                "refused: the path is the directory that is served, leads out of it, or leads through a symbolic link"
+                "refused: the path is the directory that is served, leads out of it, \
+                 or leads through a symbolic link"
             }
             Self::NotADirectory => "is not a directory, or something above it is none",
             Self::IsDirectory => "is a directory; give -r to remove it with all it holds",
             Self::NotEmpty => "is a directory that is not empty",
             Self::ReservedName => {
-                "names beginning with .longhaul- belong to copies; see longhaul leftovers for those that nobody needs"
+                "names beginning with .longhaul- belong to copies; \
+                 see longhaul leftovers for those that nobody needs"
             }
             Self::OtherFileSystem => "is in another file system: copy it there and remove it here",
             Self::IntoItself => "a directory cannot be moved into itself",

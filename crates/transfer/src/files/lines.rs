@@ -145,7 +145,10 @@ mod tests {
         fn lines_come_as_they_were_said(said in prop::collection::vec("[a-z]{0,20}", 0..20)) {
             let bytes: String = said.iter().map(|line| format!("{line}\n")).collect();
             let (received, whole) = lines(bytes.as_bytes(), 20);
-            let received: Vec<String> = received.into_iter().map(|line| String::from_utf8(line).unwrap()).collect();
+            let received: Vec<String> = received
+                .into_iter()
+                .map(|line| String::from_utf8(line).unwrap())
+                .collect();
             prop_assert!(whole);
             prop_assert_eq!(received, said);
         }

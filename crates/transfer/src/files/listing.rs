@@ -202,7 +202,8 @@ mod tests {
                     break;
                 }
             }
-            let expected: Vec<Vec<u8>> = names.iter().map(|name| name.clone().into_bytes()).collect();
+            let expected: Vec<Vec<u8>> =
+                names.iter().map(|name| name.clone().into_bytes()).collect();
             prop_assert_eq!(reported, expected);
         }
     }

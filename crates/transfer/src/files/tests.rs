@@ -347,7 +347,9 @@ proptest! {
 
     /// Whatever is requested, nothing outside the root changes, and nothing outside the grants.
     #[test]
-    fn whatever_is_asked_only_what_is_granted_changes(asks in prop::collection::vec(any_ask(), 1..12)) {
+    fn whatever_is_asked_only_what_is_granted_changes(
+        asks in prop::collection::vec(any_ask(), 1..12),
+    ) {
         let world = World::new();
         let granted = Granted(&[(Access::Read, "in"), (Access::Write, "in")]);
         let outside = tree(&world.0.path().join("outside"));
@@ -357,7 +359,10 @@ proptest! {
         }
         prop_assert_eq!(tree(&world.0.path().join("outside")), outside);
         prop_assert_eq!(tree(&world.root("out")), others);
-        let names: BTreeSet<_> = std::fs::read_dir(world.root("")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        let names: BTreeSet<_> = std::fs::read_dir(world.root(""))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name())
+            .collect();
         prop_assert_eq!(names, BTreeSet::from(["in".into(), "out".into()]));
     }
 }

@@ -276,7 +276,8 @@ impl Files {
             && let Ok(there) = dir.stat_name(name)
             && kind_of(&there) == Kind::Other
         {
-            let what = "a device, FIFO or socket, which is never replaced: remove it, or choose another name";
+            let what = "a device, FIFO or socket, which is never replaced: \
+                        remove it, or choose another name";
             return Err(FilesFailure::with(FilesFailureKind::Exists, to, what));
         }
         source_dir

@@ -112,7 +112,8 @@ pub(super) fn asks() -> Vec<Seed> {
         ("deep", &"[".repeat(4000)),
         (
             "large-limit",
-            "{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null,\"limit\":4294967296}\n",
+            "{\"files\":\"look\",\"path\":\"\",\"list\":true,\
+             \"after\":null,\"limit\":4294967296}\n",
         ),
         ("no-end", "{\"files\":\"look\""),
     ])
@@ -124,9 +125,11 @@ pub(super) fn answers() -> Vec<Seed> {
         FilesAnswer::Working,
         FilesAnswer::Changed,
     ]);
-    let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\"modified\":-1,\"target\":\"Zw==\"}";
+    let entry = "{\"name\":\"Zg==\",\"kind\":\"symlink\",\"size\":3,\"mode\":511,\
+                 \"modified\":-1,\"target\":\"Zw==\"}";
     let entries = format!("{{\"files\":\"entries\",\"entries\":[{entry}],\"next\":\"Zg==\"}}\n");
-    let leftover = "{\"names\":[\"Zg==\"],\"target\":null,\"size\":null,\"durable_bytes\":0,\"disk_bytes\":1,\"age_seconds\":2,\"usage\":\"idle\",\"outcome\":\"kept\"}";
+    let leftover = "{\"names\":[\"Zg==\"],\"target\":null,\"size\":null,\"durable_bytes\":0,\
+                    \"disk_bytes\":1,\"age_seconds\":2,\"usage\":\"idle\",\"outcome\":\"kept\"}";
     let leftovers =
         format!("{{\"files\":\"leftovers\",\"leftovers\":[{leftover}],\"next\":null}}\n");
     let steering =

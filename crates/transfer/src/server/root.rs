@@ -24,8 +24,9 @@ use crate::workers::blocking;
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Detail of the refusal while the path leads elsewhere.
-pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted over; its operator has to \
-                                       restore it, or confirm the new one (SIGHUP)";
+pub(super) const ROOT_DISPLACED: &str = "the server's directory was moved, replaced or mounted \
+                                         over; its operator has to restore it, or confirm the new \
+                                         one (SIGHUP)";
 
 /// A directory to be served.
 pub struct ServedRoot {
@@ -153,7 +154,11 @@ impl Server {
         let was_displaced = !self.root.is_current(&self.root.dir());
         match self.root.reopen() {
             Ok(true) => {
-                tracing::info!(%path, "the directory at the root's path is another one than before, and is served now");
+                tracing::info!(
+                    %path,
+                    "the directory at the root's path is another one than before, \
+                     and is served now"
+                );
                 self.end_copies(EarlyEnd::RootDisplaced, |_| true);
             }
             Ok(false) if was_displaced => {
@@ -177,12 +182,13 @@ impl Server {
             }
             Some(PathLeads::Elsewhere) => tracing::error!(
                 path = path(),
-                "the root was replaced or mounted over: nothing is served until the former directory is back, or SIGHUP \
-                 confirms what is there now"
+                "the root was replaced or mounted over: nothing is served until the former \
+                 directory is back, or SIGHUP confirms what is there now"
             ),
             Some(PathLeads::Nowhere) => tracing::error!(
                 path = path(),
-                "the root is gone: nothing is served until it is back, or SIGHUP confirms one that was made anew"
+                "the root is gone: nothing is served until it is back, \
+                 or SIGHUP confirms one that was made anew"
             ),
         }
         self.end_copies(EarlyEnd::RootDisplaced, |_| true);

@@ -284,7 +284,10 @@ proptest! {
     }
 
     #[test]
-    fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(frame in frame(), cut in any::<prop::sample::Index>()) {
+    fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(
+        frame in frame(),
+        cut in any::<prop::sample::Index>(),
+    ) {
         // The data of SMALL extends to the frame's end, so only a cut before the data is certain to
         // be detected.
         let mut bytes = Vec::new();
@@ -297,7 +300,10 @@ proptest! {
             // An option without a value takes 4 bytes; one with a value takes 1 or 8 more.
             Frame::Hello(hello) => {
                 body.len()
-                    - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single].map(usize::from).iter().sum::<usize>()
+                    - 4 * [hello.resume, hello.clear, hello.hard_links, hello.single]
+                        .map(usize::from)
+                        .iter()
+                        .sum::<usize>()
                     - 5 * usize::from(hello.offer.is_some())
                     - 5 * usize::from(hello.placement.is_some())
                     - match hello.portion {
@@ -308,7 +314,10 @@ proptest! {
             }
             Frame::Accept { instance, clear, present, hard_links, placement, .. } => {
                 let flags: usize = [*clear, *present, *hard_links].map(usize::from).iter().sum();
-                body.len() - 12 * usize::from(instance.is_some()) - 4 * flags - 5 * usize::from(placement.is_some())
+                body.len()
+                    - 12 * usize::from(instance.is_some())
+                    - 4 * flags
+                    - 5 * usize::from(placement.is_some())
             }
             _ => body.len(),
         };
@@ -323,12 +332,19 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_decode_or_are_refused(kind in 1u8..=22, body in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_decode_or_are_refused(
+        kind in 1u8..=22,
+        body in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
         let _ = decode(FrameType::from_byte(kind).unwrap(), Bytes::from(body));
     }
 
     #[test]
-    fn a_frame_with_one_bit_flipped_never_panics(frame in frame(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+    fn a_frame_with_one_bit_flipped_never_panics(
+        frame in frame(),
+        at in any::<prop::sample::Index>(),
+        bit in 0u8..8,
+    ) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let frame_type = FrameType::from_byte(bytes[4]).unwrap();

@@ -310,7 +310,8 @@ async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
 async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_one_too() {
     let bench = Bench::new();
     let lines = format!(
-        "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n{{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}}\n"
+        "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n\
+         {{\"files\":\"look\",\"path\":\"\",\"list\":true,\"after\":null}}\n"
     );
     let (received, _) = say(open(&bench.server, 1), &lines, 4).await;
     let kinds: Vec<_> = received.iter().map(|line| line["kind"].as_str()).collect();

@@ -600,7 +600,15 @@ proptest! {
         routes in 1usize..=8,
         remembered in prop::option::of(0u32..200),
         steps in prop::collection::vec(
-            (0u64..3_000, any::<u32>(), any::<u64>(), 0usize..80, 0usize..9, (0u64..2_000, 0u64..2_000), any::<u64>()),
+            (
+                0u64..3_000,
+                any::<u32>(),
+                any::<u64>(),
+                0usize..80,
+                0usize..9,
+                (0u64..2_000, 0u64..2_000),
+                any::<u64>(),
+            ),
             1..200,
         ),
     ) {

@@ -304,30 +304,50 @@ mod tests {
         /// Without recursion, at most one file or link per source is admitted, at the source
         /// itself. With it, nothing is admitted beneath an entry that is not a directory.
         #[test]
-        fn nothing_is_admitted_that_was_not_asked_for(entries in entries(), recursive in any::<bool>()) {
+        fn nothing_is_admitted_that_was_not_asked_for(
+            entries in entries(),
+            recursive in any::<bool>(),
+        ) {
             let asked = if recursive { Asked::Trees } else { Asked::Files };
             let mut expectation = Expectation::new(asked, 3);
             let mut admitted: Vec<(u64, u32, &str, Sent)> = Vec::new();
             for (id, source, path, sent) in entries {
                 if expectation.admit(&head(id, source, path), sent).is_ok() {
                     prop_assert!(source < 3);
-                    prop_assert!(recursive || (path.is_empty() && matches!(sent, Sent::File | Sent::Failed)));
+                    prop_assert!(
+                        recursive
+                            || (path.is_empty() && matches!(sent, Sent::File | Sent::Failed))
+                    );
                     admitted.push((id, source, path, sent));
                 }
             }
             for source in 0..3 {
                 let of: Vec<_> = admitted.iter().filter(|e| e.1 == source).collect();
                 let leaves: std::collections::HashSet<u64> = of.iter()
-                    .filter(|e| e.2.is_empty() && matches!(e.3, Sent::File | Sent::Symlink)).map(|e| e.0).collect();
+                    .filter(|e| e.2.is_empty() && matches!(e.3, Sent::File | Sent::Symlink))
+                    .map(|e| e.0)
+                    .collect();
                 prop_assert!(leaves.len() <= 1);
-                prop_assert!(leaves.is_empty() || of.iter().all(|e| e.2.is_empty() && e.3 != Sent::Directory));
+                prop_assert!(
+                    leaves.is_empty()
+                        || of.iter().all(|e| e.2.is_empty() && e.3 != Sent::Directory)
+                );
             }
         }
 
         /// An honest sender's entries are admitted in any order, and repeatedly.
         #[test]
-        fn an_honest_tree_is_admitted_in_any_order(mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle()) {
-            let tree = [("", Sent::Directory), ("a", Sent::File), ("l", Sent::Symlink), ("d", Sent::Directory), ("d/x", Sent::Failed), ("", Sent::Failed)];
+        fn an_honest_tree_is_admitted_in_any_order(
+            mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle(),
+        ) {
+            let tree = [
+                ("", Sent::Directory),
+                ("a", Sent::File),
+                ("l", Sent::Symlink),
+                ("d", Sent::Directory),
+                ("d/x", Sent::Failed),
+                ("", Sent::Failed),
+            ];
             let mut expectation = Expectation::new(Asked::Trees, 1);
             order.extend(order.clone());
             for id in order {

@@ -122,7 +122,9 @@ mod tests {
     proptest! {
         /// Outcomes are returned as they were inserted, with details as long as there are few.
         #[test]
-        fn every_outcome_is_remembered(list in prop::collection::hash_map(0u64..2000, outcome(), 0..600)) {
+        fn every_outcome_is_remembered(
+            list in prop::collection::hash_map(0u64..2000, outcome(), 0..600),
+        ) {
             let mut outcomes = Outcomes::default();
             for (id, outcome) in &list {
                 outcomes.insert(*id, outcome);

@@ -355,9 +355,11 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
     let refused = ledger.announce(announced(0, BLOCK), &[], &mut out);
     assert_eq!(refused, Err(Rejected::Limit(refusal)));
     assert!(!ledger.entry(&head(0), true, (0, Question::Entry(0)), &mut out));
-    assert!(
-        matches!(&out[0], Action::Report(report) if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit)
-    );
+    assert!(matches!(
+        &out[0],
+        Action::Report(report)
+            if report.outcome.as_ref().unwrap_err().kind == FailureKind::Limit
+    ));
     // The failure is remembered nevertheless, and the copy ends.
     assert_eq!(
         ledger.admit(&head(1), Sent::File),
@@ -432,9 +434,10 @@ fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
     assert!(ledger.closing_frames().is_empty() && ledger.conclusion().is_none());
     ledger.finished(vec![(head(1), Failure::new(FailureKind::Metadata))]);
     let frames = ledger.closing_frames();
-    assert!(
-        matches!(&frames[..], [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY)
-    );
+    assert!(matches!(
+        &frames[..],
+        [Frame::Failed { head, .. }, Frame::Done { .. }] if head.id == NO_ENTRY
+    ));
 }
 
 fn offer(id: u64, hash: Option<Hash>) -> Offer {
@@ -468,7 +471,12 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
         &mut out,
     );
     let unchanged = result(0, Ok(Written::Unchanged));
-    let reported = |action: &&Action<Numbers>| matches!(action, Action::Answer(_, (frame, None)) if *frame == unchanged);
+    let reported = |action: &&Action<Numbers>| {
+        matches!(
+            action,
+            Action::Answer(_, (frame, None)) if *frame == unchanged
+        )
+    };
     assert_eq!(out.iter().filter(reported).count(), 2);
     let dropped = |action: &Action<Numbers>| {
         matches!(
@@ -541,10 +549,11 @@ fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
     assert!(ledger.claimed(claim, (1, Question::Offer(1)), &mut out));
     ledger.compared(claim, Ok(Comparison::InPlace), &mut out);
     let linked = result(1, Ok(Written::Linked));
-    assert!(
-        matches!(&out[..], [Action::Count(_), Action::Report(report), Action::Answer(_, (frame, None))]
-        if *frame == linked && report.content == Some((BLOCK, None)))
-    );
+    assert!(matches!(
+        &out[..],
+        [Action::Count(_), Action::Report(report), Action::Answer(_, (frame, None))]
+            if *frame == linked && report.content == Some((BLOCK, None))
+    ));
     out.clear();
     assert!(!ledger.entry(&head(1), false, (0, Question::Entry(1)), &mut out));
     assert!(matches!(&out[..], [Action::Answer(_, (frame, None))] if *frame == linked));

@@ -174,7 +174,9 @@ impl World {
                 let names = self
                     .plans
                     .iter()
-                    .filter(|plan| matches!(plan, Plan::File { inode: Some(other), .. } if *other == number));
+                    .filter(|plan| {
+                        matches!(plan, Plan::File { inode: Some(other), .. } if *other == number)
+                    });
                 // One of the names is elsewhere.
                 let linked = (inode, names.count() as u64 + u64::from(number));
                 self.schedule
@@ -400,9 +402,16 @@ proptest! {
     #[test]
     fn whatever_happens_every_entry_gets_one_result_and_nothing_stays(
         plans in prop::collection::vec(plan(), 0..12),
-        steps in prop::collection::vec((prop_oneof![4 => 0u8..19, 1 => Just(18)], any::<u8>(), any::<u8>()), 0..400),
+        steps in prop::collection::vec(
+            (prop_oneof![4 => 0u8..19, 1 => Just(18)], any::<u8>(), any::<u8>()),
+            0..400,
+        ),
         stalled in 0usize..3,
-        presence in prop_oneof![Just(Presence::Unknown), Just(Presence::Nothing), Just(Presence::Something)],
+        presence in prop_oneof![
+            Just(Presence::Unknown),
+            Just(Presence::Nothing),
+            Just(Presence::Something),
+        ],
         compare in prop_oneof![Just(Compare::SizeAndTime), Just(Compare::Content)],
         has_some in any::<bool>(),
         links in any::<(bool, bool)>(),

@@ -160,7 +160,10 @@ mod tests {
             streams in prop::collection::vec((0u64..1 << 24, 0.0f64..1e9), 1..64),
             unsent in 1u64 << 16..1 << 34,
         ) {
-            let all: Vec<StreamLoad> = streams.iter().map(|(in_flight, rate)| load(*in_flight, *rate)).collect();
+            let all: Vec<StreamLoad> = streams
+                .iter()
+                .map(|(in_flight, rate)| load(*in_flight, *rate))
+                .collect();
             let shares: Vec<u64> = (0..all.len())
                 .map(|own| {
                     let others = all.iter().enumerate().filter(|(other, _)| *other != own);
@@ -171,7 +174,9 @@ mod tests {
             let rounding = all.len() as u64 + unsent / 1_000_000;
             prop_assert!(sum <= unsent + rounding && sum + rounding >= unsent, "{sum} of {unsent}");
             for (one, share) in all.iter().zip(&shares) {
-                prop_assert!(one.in_flight > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6));
+                prop_assert!(
+                    one.in_flight > 0 || *share > 0 || one.rate.is_some_and(|rate| rate < 1e6)
+                );
             }
         }
     }

@@ -117,7 +117,7 @@ pub(crate) enum Say {
     File,
     /// Its failure.
     Failure(Failure),
-    /// None, as the file is now sent in blocks or has its result.
+    /// The file needs no message, as it is now sent in blocks or has its result.
     Nothing,
 }
 

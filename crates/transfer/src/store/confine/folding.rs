@@ -158,7 +158,8 @@ pub(crate) fn folded(name: &OsStr) -> String {
 /// (`Default_Ignorable_Code_Point`).
 fn is_ignorable(letter: char) -> bool {
     matches!(letter, '\u{ad}' | '\u{34f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]

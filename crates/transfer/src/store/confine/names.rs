@@ -61,7 +61,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_come_out_sorted_by_their_bytes(mut names in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..256), 0..50)) {
+        fn names_come_out_sorted_by_their_bytes(
+            mut names in prop::collection::vec(
+                prop::collection::vec(any::<u8>(), 0..256),
+                0..50,
+            ),
+        ) {
             let mut packed = Names::default();
             for name in &names {
                 packed.push(name, Some(Kind::Other));

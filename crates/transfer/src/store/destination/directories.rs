@@ -7,8 +7,8 @@
 //! | state | shown by |
 //! |---|---|
 //! | marked | permissions 0700 and the sticky bit: created by a copy and not finished |
-//! | finished | the attribute [`RECORD_NAME`] names the permissions and time that the directory still has |
-//! | reopened | the attribute names its permissions, and the sticky bit and 0700 were added to them |
+//! | finished | the attribute [`RECORD_NAME`] names the directory's present permissions and time |
+//! | reopened | the attribute names its permissions, to which sticky bit and 0700 were added |
 //! | the user's | anything else |
 //!
 //! A copy reopens a finished directory before it puts the first name into it, and finishes it again
@@ -319,7 +319,8 @@ fn explain(parent: &Parent, denied: Failure) -> Failure {
     let is_own = |stat: &Stat| stat.st_uid == rustix::process::geteuid().as_raw();
     match fs::fstat(&*parent.dir) {
         Ok(stat) if is_own(&stat) && stat.st_mode & WRITE_BITS != WRITE_BITS => {
-            let what = "its directory at the destination is read-only and was not made by a copy; run chmod u+wx on it";
+            let what = "its directory at the destination is read-only and was not made by a copy; \
+                        run chmod u+wx on it";
             Failure::with(denied.kind, what)
         }
         _ => denied,

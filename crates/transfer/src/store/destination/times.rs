@@ -168,7 +168,9 @@ mod tests {
     proptest! {
         #[test]
         fn one_look_shows_at_most_the_true_grain(
-            seconds in -10_000_000_000i64..10_000_000_000, nanoseconds in 0u32..1_000_000_000, at in 0..GRAINS.len()
+            seconds in -10_000_000_000i64..10_000_000_000,
+            nanoseconds in 0u32..1_000_000_000,
+            at in 0..GRAINS.len()
         ) {
             let (asked, grain) = ((seconds, nanoseconds), GRAINS[at]);
             let shown = Grain::shown_by(asked, rounded_down(asked, grain)).unwrap();

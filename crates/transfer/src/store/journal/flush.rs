@@ -198,7 +198,10 @@ mod tests {
         }
 
         #[test]
-        fn when_nothing_more_comes_all_becomes_durable(costs in prop::collection::vec(0u32..2000, 1..9), until in 1u32..3000) {
+        fn when_nothing_more_comes_all_becomes_durable(
+            costs in prop::collection::vec(0u32..2000, 1..9),
+            until in 1u32..3000,
+        ) {
             prop_assert_eq!(run(|at| at < until, &costs, 20_000).unwritten, 0);
         }
     }

@@ -338,7 +338,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_beginning_of_a_journal_says_what_its_whole_records_say(batches in batches(), cut in any::<prop::sample::Index>()) {
+        fn any_beginning_of_a_journal_says_what_its_whole_records_say(
+            batches in batches(),
+            cut in any::<prop::sample::Index>(),
+        ) {
             let (bytes, states) = journal(&batches);
             let cut = cut.index(bytes.len() + 1);
             match read(&bytes[..cut]) {
@@ -353,9 +356,15 @@ mod tests {
         }
 
         #[test]
-        fn what_was_noted_is_distinguished_from_what_is_durable(batches in prop::collection::vec((prop::collection::vec(0u64..100, 1..20), any::<bool>()), 0..12)) {
+        fn what_was_noted_is_distinguished_from_what_is_durable(
+            batches in prop::collection::vec(
+                (prop::collection::vec(0u64..100, 1..20), any::<bool>()),
+                0..12,
+            ),
+        ) {
             let header = header(100 << 10);
-            let (mut bytes, mut encoder, mut tree) = (header.encode(), Encoder::new(&header), header.tree());
+            let (mut bytes, mut encoder, mut tree) =
+                (header.encode(), Encoder::new(&header), header.tree());
             let mut noted = Vec::new();
             for (batch, is_durable) in batches {
                 let blocks: Vec<Subtree> = batch.into_iter().map(block).collect();
@@ -369,7 +378,10 @@ mod tests {
             let contents = read(&bytes).unwrap();
             prop_assert_eq!(contents.valid_bytes, bytes.len());
             prop_assert_eq!(contents.noted, noted);
-            prop_assert_eq!(contents.tree.subtrees().collect::<Vec<_>>(), tree.subtrees().collect::<Vec<_>>());
+            prop_assert_eq!(
+                contents.tree.subtrees().collect::<Vec<_>>(),
+                tree.subtrees().collect::<Vec<_>>()
+            );
         }
 
         #[test]
@@ -392,7 +404,10 @@ mod tests {
         }
 
         #[test]
-        fn a_record_is_believed_nowhere_else(batches in batches(), junk in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn a_record_is_believed_nowhere_else(
+            batches in batches(),
+            junk in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let (bytes, states) = journal(&batches);
             // Records of this journal without one before them, and arbitrary bytes behind the last.
             for pair in states.windows(3) {

@@ -2,9 +2,9 @@
 //!
 //! | name | content |
 //! |---|---|
-//! | `.longhaul-STEM.journal` | the journal: found again, since STEM follows from the target's name and the source's identity |
+//! | `.longhaul-STEM.journal` | the journal: STEM follows from the target and the source |
 //! | `.longhaul-STEM.journal.new` | the journal being rewritten, until it takes the first name |
-//! | `.longhaul-STEM.DATA.part` | the file being copied: DATA is random, and in the journal's header |
+//! | `.longhaul-STEM.DATA.part` | the file being copied: DATA is random, and in the header |
 //!
 //! STEM and DATA are 16 bytes in hexadecimal. A journal can only ever describe the one file that
 //! was created together with it.
