@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_fills_it_goes_without_and_others_do_not() {
+    async fn exhausted_key_fails_and_other_keys_do_not() {
         let accounts = accounts();
         let (greedy, honest) = (accounts.of(key(1)), accounts.of(key(2)));
         let mut held = Vec::new();
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_waiter_gets_what_is_given_back_by_whomever() {
+    async fn waiter_gets_units_that_any_key_returns() {
         let accounts = accounts();
         let (one, other) = (accounts.of(key(1)), accounts.of(key(2)));
         let mut held: Vec<Held> = Vec::new();
@@ -353,7 +353,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn lines_of_the_log_are_bounded_and_what_is_left_out_is_reported() {
+    async fn log_rate_is_limited_and_omissions_are_reported() {
         let account = accounts().of(key(1));
         let mut lines = 0;
         for _ in 0..100_000 {
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_can_grow_and_shrink() {
+    fn held_units_can_grow_and_shrink() {
         let accounts = Accounts::new(&Limits {
             bookkeeping: 100,
             ..Limits::default()

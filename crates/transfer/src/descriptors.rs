@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shortage_of_descriptors_is_waited_out() {
+    fn open_waits_for_a_descriptor() {
         let mut attempts = [Err(Errno::MFILE), Err(Errno::NFILE), Ok(7)].into_iter();
         assert_eq!(with_descriptor(|| attempts.next().unwrap()), Ok(7));
         let mut attempts = [Err(Errno::NOENT), Ok(7)].into_iter();
@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_that_lasts_is_an_error() {
+    fn lasting_descriptor_shortage_is_an_error() {
         assert_eq!(
             next_pause(FIRST_PAUSE, Duration::ZERO),
             Some(2 * FIRST_PAUSE)

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_too_large_is_no_full_disk() {
+    fn too_large_a_file_is_not_a_full_disk() {
         let failure = Failure::from(Errno::FBIG);
         assert_eq!(failure.kind, FailureKind::Io);
         assert!(
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_name_is_in_the_message() {
+    fn refused_name_is_in_the_message() {
         for errno in [Errno::INVAL, Errno::ILSEQ, Errno::NAMETOOLONG] {
             let message = Failure::for_name(errno, b"a:b\xff").to_string();
             assert!(

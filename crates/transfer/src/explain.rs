@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_gives_one_line_that_names_the_culprit() {
+    fn every_limit_is_explained_in_one_line_with_its_cause() {
         let unknown = Tally::default();
         for limit in Limit::ALL {
             let line = line(true, None, &tally(limit), &unknown);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_depot_that_waits_is_not_blamed() {
+    fn waiting_depot_is_not_blamed() {
         let line = line(
             true,
             Some("gw1"),
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_receiving_end_speaks_where_the_sending_end_said_nothing() {
+    fn receiving_end_explains_if_the_sending_end_reported_nothing() {
         assert!(line(false, None, &Tally::default(), &tally(Limit::Loss)).contains("lost packets"));
     }
 }

@@ -96,7 +96,7 @@ mod tests {
     use drs::Limit;
 
     #[test]
-    fn reports_come_soon_and_then_twice_a_second() {
+    fn first_report_is_early_and_later_ones_twice_a_second() {
         let (mut schedule, begun) = (ReportSchedule::default(), Instant::now());
         let due: Vec<u64> = (0..3_000)
             .filter(|&ms| schedule.is_due(begun + Duration::from_millis(ms)))
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_reported_is_what_was_seen() {
+    fn report_equals_the_observation() {
         let mut seen = Seen::default();
         let evidence = Evidence {
             interval: Duration::from_millis(250),

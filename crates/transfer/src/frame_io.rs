@@ -275,7 +275,7 @@ mod tests {
     use crate::wire::Extent;
 
     #[tokio::test]
-    async fn frames_and_blocks_come_through_however_they_are_cut() {
+    async fn frames_and_blocks_are_read_however_they_are_split() {
         let block = Block {
             id: 1,
             offset: 0,
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lh_copy_1_a_length_over_its_bound_is_refused_before_it_is_believed() {
+    async fn lh_copy_1_excessive_length_is_refused_before_use() {
         for kind in 1..=16u8 {
             let bytes = [0xff, 0xff, 0xff, 0x7f, kind];
             assert!(matches!(
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn lh_copy_43_data_in_the_clear_is_taken_only_where_it_was_agreed_on() {
+    async fn lh_copy_43_plaintext_is_accepted_only_if_agreed() {
         let block = Block {
             id: 1,
             offset: 0,

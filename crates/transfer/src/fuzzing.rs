@@ -256,12 +256,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_receiver_bears_whatever_a_sender_says(data in mutated(seeds::senders())) {
+        fn receiver_survives_any_sender(data in mutated(seeds::senders())) {
             reactions::receiver(&data);
         }
 
         #[test]
-        fn a_sender_bears_whatever_a_receiver_answers(data in mutated(seeds::receivers())) {
+        fn sender_survives_any_receiver(data in mutated(seeds::receivers())) {
             reactions::sender(&data);
         }
     }

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_allowed_that_is_not_granted() {
+    fn access_without_a_grant_is_denied() {
         let mut grants = Grants::default();
         assert!(!grants.allow(&key(1), Access::Read, &path("/")));
         grants.add(Access::Read, &key(1).to_string()).unwrap();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_grants_is_read_and_its_errors_have_a_line() {
+    fn grants_file_is_parsed_and_errors_have_a_line() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join("grants.toml");
         std::fs::write(
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_may_create_may_not_replace_and_who_may_write_may_both() {
+    fn create_access_cannot_replace_and_write_access_can() {
         let mut grants = Grants::default();
         grants
             .add(Access::Create, &format!("{}=in", key(1)))
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn grants_are_replaced_at_one_stroke() {
+    fn grants_are_replaced_atomically() {
         let in_force = GrantsInForce::new(Grants::default());
         let before = in_force.now();
         let mut grants = Grants::default();

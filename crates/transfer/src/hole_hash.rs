@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hole_hashes_as_the_zeros_it_reads_as() {
+    async fn hole_hashes_like_zeros() {
         let hasher = HoleHasher::default();
         let data = vec![7; 3000];
         let sparse = block(&[(5000, 1000), (700_000, 2000)]);
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_at_one_place_do_not_hash_like_zeros_at_another() {
+    fn zeros_at_different_offsets_hash_differently() {
         let at = |offset| {
             let mut block = block(&[]);
             block.offset = offset;

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn open_files_follow_from_the_limit_on_descriptors() {
+    fn open_files_follow_from_the_descriptor_limit() {
         let limits = Limits::default();
         let others = 600;
         let plenty = limits.clone().within_descriptors(1 << 20, others).unwrap();

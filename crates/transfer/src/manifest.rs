@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lh_copy_47_another_name_is_one_of_the_first_and_of_its_size() {
+    fn lh_copy_47_link_record_has_first_name_and_size() {
         let path = |name: &str| RelPath::from_bytes(name.as_bytes()).unwrap();
         let hash = |size, source, first: &str| {
             let (mut manifest, first) = (Manifest::default(), path(first));
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_12_order_of_arrival_does_not_matter_and_content_does() {
+    fn lh_copy_12_manifest_depends_on_content_and_not_on_order() {
         let path = |n: u64| RelPath::from_bytes(format!("f{n}").as_bytes()).unwrap();
         let make = |order: &[u64], size: u64| {
             let mut manifest = Manifest::default();

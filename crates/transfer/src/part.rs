@@ -151,7 +151,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_file_is_of_exactly_one_part(
+        fn every_file_belongs_to_exactly_one_part(
             source: u32,
             name in "[a-z]{1,9}(/[a-z]{1,9}){0,3}",
             inode: u64,
@@ -164,7 +164,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_back(number in 0..=MAX_PARTS + 1, of in 0..=MAX_PARTS + 1) {
+        fn parts_round_trip_through_text(number in 0..=MAX_PARTS + 1, of in 0..=MAX_PARTS + 1) {
             let text = format!("{number}/{of}");
             match Part::new(number, of) {
                 Ok(part) => prop_assert_eq!(
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_of_about_one_size() {
+    fn parts_have_about_equal_sizes() {
         let mut counts = [0u32; 7];
         for n in 0..7000 {
             let path = RelPath::from_bytes(format!("run/{n:05}.dat").as_bytes()).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn portions_are_words() {
+    fn portions_parse_from_words() {
         assert_eq!("rest".parse(), Ok(Portion::Rest));
         assert_eq!("2/3".parse(), Ok(Portion::Part(Part::new(2, 3).unwrap())));
         for bad in [

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_plain_paths_are_taken_from_the_wire() {
+    fn only_plain_paths_are_accepted_from_the_wire() {
         for good in [&b""[..], b"a", b"a/b", b"a b/\xff\xfe", &[b'x'; 255]] {
             assert_eq!(RelPath::from_bytes(good).unwrap().as_bytes(), good);
         }
@@ -190,14 +190,14 @@ mod tests {
     }
 
     #[test]
-    fn typed_paths_are_tidied_but_never_climb() {
+    fn typed_paths_are_normalised_and_parents_refused() {
         assert_eq!(RelPath::from_typed(b"/a//./b/").unwrap().as_bytes(), b"a/b");
         assert!(RelPath::from_typed(b"/").unwrap().is_root());
         assert_eq!(RelPath::from_typed(b"/a/../b"), Err(PathError::NotPlain));
     }
 
     #[test]
-    fn within_goes_by_names_not_by_letters() {
+    fn is_within_compares_names_not_letters() {
         let path = |s: &str| RelPath::from_bytes(s.as_bytes()).unwrap();
         assert!(path("in/a").is_within(&path("in")));
         assert!(path("in").is_within(&path("in")));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_are_not_obeyed() {
+    fn displayed_paths_have_no_terminal_controls() {
         let path = RelPath::from_bytes(b"a\x1b[31m\n\xff\xe2\x80\xae").unwrap();
         assert_eq!(path.to_string(), "a\\u{1b}[31m\\u{a}\\xff\\u{202e}");
     }

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_client_holds_fits_its_descriptors() {
+    fn client_limits_fit_its_descriptors() {
         for descriptors in (0..200).chain([256, 1024, 4096, 1 << 20]) {
             let process = ProcessLimits {
                 descriptors: Some(descriptors),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_copies_hold_fits_the_address_space() {
+    fn copy_limits_fit_the_address_space() {
         let limits = Limits::default();
         assert_eq!(limits.clone().within_memory(None).buffers, limits.buffers);
         assert_eq!(

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
+    fn old_entries_are_forgotten() {
         let mut remembered = Numbers::default();
         remembered.set(key(1), 16, vec![], 1_000);
         let month = MAX_AGE.as_secs();
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_made_used_and_ignored_when_broken() {
+    async fn memory_file_is_created_used_and_ignored_if_broken() {
         let folder = tempfile::tempdir().unwrap();
         let memory = StreamMemory {
             file: folder.path().join("state/streams"),
@@ -344,7 +344,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_comes_back_as_it_was_and_is_bounded(
+        fn entries_are_recalled_unchanged_and_bounded(
             sets in prop::collection::vec((0u32..400, 1..=MAX_STREAMS), 0..600),
         ) {
             let mut remembered = Numbers::default();
@@ -360,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics_or_gives_a_number_out_of_bounds(
+        fn any_text_parses_to_numbers_within_bounds(
             lines in "(longhaul streams 2\n)?([0-9a-f \n-]{0,60}\n){0,20}",
         ) {
             let remembered = Numbers::parse(&lines, STREAMS);

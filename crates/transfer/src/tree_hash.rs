@@ -270,7 +270,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_in_any_order_give_the_plain_blake3_hash(
+        fn blocks_in_any_order_give_the_blake3_hash(
             size in 0usize..40_000,
             log2 in 10u32..13,
             seed in any::<u64>(),
@@ -299,7 +299,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn subtrees_of_one_tree_make_up_another(
+        fn subtrees_of_one_tree_build_another(
             size in 5_000usize..60_000,
             seed in any::<u64>(),
             parts in 1usize..5,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subtree_that_the_file_does_not_have_is_refused() {
+    fn subtree_outside_the_file_is_refused() {
         let subtree = |offset, level| Subtree {
             offset,
             level,
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_disorder_not_size() {
+    fn memory_depends_on_disorder_not_size() {
         let mut tree = TreeHash::new(1 << 40, 20);
         for n in 0..10_000u64 {
             tree.insert(n << 20, BlockHash([1; 32]));

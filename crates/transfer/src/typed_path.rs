@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_form_of_a_path_has_one_meaning() {
+    fn each_path_form_has_one_meaning() {
         for (typed, name, directory) in [
             ("dir", "dir", false),
             ("dir/", "dir", true),

@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_panic_ends_the_stream() {
+    async fn panic_ends_the_stream() {
         let workers = Workers::default();
         workers.spawn(|| ());
         workers.spawn(|| panic!("as a defect does"));

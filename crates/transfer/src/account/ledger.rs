@@ -114,7 +114,7 @@ mod tests {
         /// Whatever the keys take, no ceiling is exceeded, no key holds more than half, and a new
         /// key gets its first unit.
         #[test]
-        fn ceilings_hold_and_nobody_takes_all(
+        fn ceilings_hold_and_no_key_takes_everything(
             takes in prop::collection::vec((0u8..4, 0usize..RESOURCES, 1u64..20), 0..400),
         ) {
             let limits = Limits {

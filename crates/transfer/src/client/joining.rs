@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_are_over_in_slow_start_get_no_other_route() {
+    fn copies_within_slow_start_get_no_other_route() {
         // 100 Mbit/s carry a megabyte in 80 ms.
         for bytes in [64 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20] {
             assert_eq!(joins(bytes, 8, slow_start(8, 1_000_000)), None, "{bytes}");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_a_path_holds_back_get_one_soon_however_small_they_are() {
+    fn small_copies_limited_by_the_path_get_a_route_soon() {
         // A window of 64 KiB.
         let left = joins(2 << 20, 1, slow_start(1, 65_536)).unwrap();
         assert!(left > 1 << 20, "{left}");
@@ -159,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn large_copies_get_one_while_most_is_left() {
+    fn large_copies_get_a_route_while_most_is_left() {
         let left = joins(15 << 20, 8, slow_start(8, 1_000_000)).unwrap();
         assert!(left > 8 << 20, "{left}");
     }
 
     #[test]
-    fn nothing_is_opened_before_anything_is_known_of_the_path() {
+    fn no_route_is_opened_before_the_path_is_measured() {
         let mut joining = Joining::default();
         let view = JoiningView {
             now: Duration::from_secs(3),
@@ -182,7 +182,7 @@ mod tests {
         /// When another route is opened, the direct one still has work at its current rate until
         /// the other one brings something.
         #[test]
-        fn who_gets_another_route_has_round_trips_left(
+        fn copies_with_another_route_have_round_trips_left(
             bytes in 1u64 << 10..1 << 26,
             streams in 1usize..32,
             most in 3_000u64..5_000_000,

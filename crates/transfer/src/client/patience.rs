@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_that_break_at_once_end_no_outage() {
+    fn streams_that_break_immediately_do_not_end_an_outage() {
         let mut trial = Trial::carried();
         let mut waited = 0;
         loop {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn copy_that_never_stood_is_not_waited_for() {
+    fn copy_that_was_never_established_is_not_waited_for() {
         let mut patience = Patience::new(LIMIT);
         let now = Instant::now();
         for n in 0..1000 {
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_that_get_no_further_are_bounded() {
+    fn number_of_copies_without_progress_is_bounded() {
         let mut trial = Trial::carried();
         let pauses: Vec<_> = std::iter::from_fn(|| trial.patience.next_copy()).collect();
         assert_eq!(pauses.len(), MAX_FRUITLESS_COPIES as usize);

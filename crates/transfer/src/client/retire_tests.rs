@@ -85,7 +85,7 @@ impl Bench {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
+async fn retired_push_stream_ends_and_others_continue() {
     let bench = Bench::new();
     let file = bench.tmp.path().join("f");
     std::fs::write(&file, &bench.content).unwrap();
@@ -156,7 +156,7 @@ async fn a_stream_of_a_push_that_is_retired_ends_and_the_others_go_on() {
 
 // LH-COPY-32.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_of_a_pull_that_is_retired_ends_and_the_others_go_on() {
+async fn retired_pull_stream_ends_and_others_continue() {
     let bench = Bench::new();
     std::fs::write(bench.tmp.path().join("root/f"), &bench.content).unwrap();
     let request = Request::Pull {

@@ -265,7 +265,7 @@ mod tests {
         /// The responses are those of a server that receives one request after the other, whatever
         /// is requested in between.
         #[test]
-        fn lh_files_12_answers_are_those_to_the_questions(
+        fn lh_files_12_responses_match_the_requests(
             names in prop::array::uniform2(0u16..60),
             knows_more: bool,
             // Each step continues the directory or requests something else first, with pages of
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_12_what_is_under_way_grows_with_what_is_taken_and_has_a_bound() {
+    fn lh_files_12_prefetch_grows_with_use_and_is_bounded() {
         let (mut ahead, mut server) = (Ahead::default(), Server::new([500, 0], true));
         let (mut after, mut under_way) = (None, Vec::new());
         for _ in 0..12 {
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_1_a_server_of_an_earlier_release_is_asked_page_by_page() {
+    fn lh_files_1_older_server_is_asked_page_by_page() {
         let (mut ahead, mut server) = (Ahead::default(), Server::new([23, 0], false));
         let (mut after, mut reported) = (None, 0);
         loop {

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_11_only_what_is_old_and_unused_goes() {
+    fn lh_files_11_only_old_and_unused_leftovers_are_removed() {
         let tmp = tempfile::tempdir().unwrap();
         let file = tmp.path().join(".longhaul-01020304-5");
         std::fs::write(&file, "begun").unwrap();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn many_come_in_pages_each_once() {
+    fn many_leftovers_are_paged_each_once() {
         let tmp = tempfile::tempdir().unwrap();
         let count = 2 * MAX_LEFTOVERS_PER_PAGE + 3;
         for n in 0..count {

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_go_on_where_the_last_one_ended_whatever_is_asked_between() {
+    fn pages_continue_whatever_is_requested_in_between() {
         let tmp = tempfile::tempdir().unwrap();
         for n in 0..250 {
             std::fs::write(tmp.path().join(format!("f{n:03}")), "x").unwrap();

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lh_files_1_questions_and_answers_keep_their_form() {
+    fn lh_files_1_requests_and_responses_keep_their_form() {
         let ask = FilesAsk::Look {
             path: PathBytes(b"a\xff".to_vec()),
             list: true,

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_goes_and_what_its_links_lead_to_stays() {
+    fn tree_is_removed_and_link_targets_stay() {
         let tmp = tempfile::tempdir().unwrap();
         let at = tmp.path();
         std::fs::create_dir_all(at.join("kept/deep")).unwrap();
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn with_room_for_hardly_a_name_it_still_ends() {
+    fn removal_ends_with_memory_for_hardly_a_name() {
         let tmp = tempfile::tempdir().unwrap();
         for n in 0..20 {
             std::fs::create_dir_all(tmp.path().join(format!("tree/d{n}/e/f"))).unwrap();
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_files_10_what_is_stopped_stops_and_what_is_too_deep_is_reported() {
+    fn lh_files_10_removal_stops_and_reports_excessive_depth() {
         let tmp = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(tmp.path().join("tree/d")).unwrap();
         std::fs::write(tmp.path().join("tree/f"), "f").unwrap();

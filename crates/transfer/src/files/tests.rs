@@ -156,7 +156,7 @@ fn lh_files_6_no_path_leads_out_and_the_root_stays() {
 }
 
 #[test]
-fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
+fn lh_files_8_nothing_without_a_grant_is_reported_or_done() {
     use FilesFailureKind::*;
     let world = World::new();
     let reader = Granted(&[(Access::Read, "in")]);
@@ -221,7 +221,7 @@ fn lh_files_8_nothing_is_reported_or_done_that_is_not_granted() {
 }
 
 #[test]
-fn lh_files_9_what_belongs_to_copies_is_left_to_them() {
+fn lh_files_9_names_of_copies_are_reserved() {
     use FilesFailureKind::*;
     let world = World::new();
     let name = ".longhaul-01020304-5";
@@ -250,7 +250,7 @@ fn lh_files_9_what_belongs_to_copies_is_left_to_them() {
 }
 
 #[test]
-fn names_change_as_they_do_on_this_machine() {
+fn names_change_as_on_a_local_file_system() {
     use FilesFailureKind::*;
     let world = World::new();
     let failure = |ask: FilesAsk| world.failure(&ask, &Anything);
@@ -347,7 +347,7 @@ proptest! {
 
     /// Whatever is requested, nothing outside the root changes, and nothing outside the grants.
     #[test]
-    fn whatever_is_asked_only_what_is_granted_changes(
+    fn only_granted_paths_change_for_any_request(
         asks in prop::collection::vec(any_ask(), 1..12),
     ) {
         let world = World::new();

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_run_brought_is_not_reported_as_there_before() {
+    fn files_of_the_same_run_are_not_reported_as_unchanged() {
         let mut earlier = Earlier::default();
         assert_eq!(earlier.take_unchanged(5), (1, 5));
         // Two files of 10 bytes, and 7 bytes of a third.

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_kept_is_counted_and_said_in_one_line() {
+    fn properties_not_kept_are_counted_in_one_line() {
         let not_kept = NotKept::default();
         assert_eq!(not_kept.counts().line(), None);
         for (owner, mode) in [

@@ -294,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_comes_back_goes_on_with_its_counters() {
+    fn reopened_stream_continues_its_counters() {
         let progress = Progress::default();
         let counters = progress.add_stream("direct", None, false);
         for reconnect in 1..=10u64 {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_connections_counted_stays_and_the_moment_is_the_latest() {
+    fn totals_include_ended_connections_and_state_is_the_latest() {
         let mut ends = Ends::default();
         for (moved, millis) in [(10, 50), (5, 40), (0, 0)] {
             ends.go_on(Ends {

@@ -158,7 +158,7 @@ impl Store for Keeper {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_lies_behind_four_tebibytes_arrives_where_it_belongs() {
+async fn data_beyond_four_tebibytes_arrives_at_its_offset() {
     let kept = Arc::new(Kept::default());
     let labels = || Sources::labels(vec!["huge".into()]);
     let progress = Arc::new(Progress::default());

@@ -168,7 +168,7 @@ async fn receive(receiver: &Arc<Receiver<Keeper>>, far: DuplexStream) -> Result<
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_copy_30_a_hole_waits_for_the_stream_that_is_behind() {
+async fn lh_copy_30_hole_waits_for_the_delayed_stream() {
     let kept = Arc::new(Kept::default());
     let labels = || Sources::labels(vec!["hole".into()]);
     let (sender, account) = (Account::alone(), Account::alone());

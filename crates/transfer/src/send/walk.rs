@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn one_order_and_links_not_followed() {
+    fn walk_has_one_order_and_follows_no_links() {
         let tmp = tempfile::tempdir().unwrap();
         let at = |p: &str| tmp.path().join(p);
         std::fs::create_dir_all(at("s/b/c")).unwrap();
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_needs_recursion_and_a_missing_source_says_so() {
+    fn walk_reports_directories_and_missing_sources() {
         let tmp = tempfile::tempdir().unwrap();
         let base = Arc::new(Dir::open(tmp.path()).unwrap());
         let list = List::default();

@@ -138,7 +138,7 @@ mod tests {
     const LOOKING: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_rival_is_gone_without_streams_or_after_a_long_silence() {
+    fn rival_is_gone_without_streams_or_after_long_silence() {
         let signs = |streams, silence| Signs {
             streams,
             silence,
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn another_key_ends_no_copy_that_is_carried() {
+    fn other_key_does_not_end_a_carried_copy() {
         let silent = Signs {
             silence: RIVAL_SILENCE,
             has_same_key: false,
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_was_begun_later_is_no_earlier_attempt() {
+    fn later_copy_is_not_an_earlier_attempt() {
         let younger = Signs {
             is_older: false,
             silence: LOOKING,

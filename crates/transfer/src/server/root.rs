@@ -227,7 +227,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_that_leave_the_destination_open_change_nothing() {
+    fn ambiguous_errors_do_not_change_the_state() {
         use PathLeads::{Elsewhere, Nowhere, ToServed};
         let [served, other] = [1, 2].map(|inode| DirIdentity { device: 1, inode });
         for before in [ToServed, Elsewhere, Nowhere] {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn replaced_directory_is_noticed_and_confirmed() {
+    fn replaced_root_is_detected_and_confirmed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("root");
         std::fs::create_dir(&path).unwrap();

@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn no_link_leads_out_or_even_elsewhere_inside() {
+    fn links_are_refused_even_within_the_directory() {
         no_link_leads_out(Resolver::Openat2);
         no_link_leads_out(Resolver::Steps);
     }
@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_turns_into_a_link_leads_nowhere() {
+    fn directory_replaced_by_a_link_is_refused() {
         for resolver in [Resolver::Openat2, Resolver::Steps] {
             let tmp = tempfile::tempdir().unwrap();
             let (root, outside) = (tmp.path().join("root"), tmp.path().join("outside"));

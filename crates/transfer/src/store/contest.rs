@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_waits_once_and_not_for_each_file() {
+    fn copy_waits_once_and_not_for_each_file() {
         for (rivals, limit) in [
             (vec![], CONTEST_TIMEOUT),
             (vec![Rival::Older], RIVAL_TIMEOUT),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn files_that_nobody_holds_cost_one_short_wait() {
+    fn uncontested_files_cost_one_short_wait() {
         let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
         let mut wait = |rivals: &[Rival]| wait(&mut patience, Contest::Possible, rivals, &mut now);
         assert_eq!(wait(&[]), Duration::ZERO);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_older_of_two_copies_does_not_wait() {
+    fn older_of_two_copies_does_not_wait() {
         let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
         for contest in [Contest::Possible, Contest::Held] {
             let waited = wait(&mut patience, contest, &[Rival::Younger], &mut now);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_is_ending_is_waited_for() {
+    fn ending_copy_is_waited_for() {
         let (mut patience, mut now) = (Patience::default(), Duration::ZERO);
         wait(&mut patience, Contest::Held, &[Rival::Older], &mut now);
         // Its client turns out to be gone, or is silent.

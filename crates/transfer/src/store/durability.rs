@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_systems_that_flush_in_groups_are_named() {
+    fn known_file_systems_flush_in_groups() {
         assert_eq!(Durability::from_type(EXT), Durability::Grouped);
         assert_eq!(Durability::from_type(BTRFS), Durability::Grouped);
         assert_eq!(Durability::from_type(RAMFS), Durability::Volatile);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_of_writing_come_out() {
+    fn write_errors_are_reported() {
         let full = std::fs::File::options()
             .write(true)
             .open("/dev/full")

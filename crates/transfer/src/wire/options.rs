@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_8_unknown_options_are_passed_over_unless_critical() {
+    fn lh_copy_8_unknown_options_are_ignored_unless_critical() {
         let mut bytes = Vec::new();
         put(&mut bytes, 0x8001, &[7, 0]);
         put(&mut bytes, 2, b"what this release knows nothing of");

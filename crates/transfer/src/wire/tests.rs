@@ -272,7 +272,7 @@ fn split(bytes: &[u8], data_len: usize) -> (FrameType, Bytes) {
 
 proptest! {
     #[test]
-    fn frames_come_back_as_they_went(frame in frame()) {
+    fn frames_round_trip(frame in frame()) {
         let mut bytes = Vec::new();
         frame.encode(&mut bytes);
         let data_len = match &frame {
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn lh_copy_2_a_frame_cut_short_or_drawn_out_is_refused(
+    fn lh_copy_2_truncated_or_extended_frame_is_refused(
         frame in frame(),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -340,7 +340,7 @@ proptest! {
     }
 
     #[test]
-    fn a_frame_with_one_bit_flipped_never_panics(
+    fn frame_with_one_flipped_bit_never_panics(
         frame in frame(),
         at in any::<prop::sample::Index>(),
         bit in 0u8..8,
@@ -358,7 +358,7 @@ proptest! {
 }
 
 #[test]
-fn a_small_frame_filled_in_place_is_the_same_frame() {
+fn small_frame_built_in_place_is_the_same_frame() {
     let head = Head {
         id: 7,
         source: 1,
@@ -404,7 +404,7 @@ fn plain_hello() -> Hello {
 }
 
 #[test]
-fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
+fn lh_copy_6_common_version_is_required() {
     let hello = plain_hello();
     let mut bytes = Vec::new();
     Frame::Hello(hello.clone()).encode(&mut bytes);
@@ -444,7 +444,7 @@ fn lh_copy_6_a_version_in_common_is_needed_and_options_may_follow() {
 }
 
 #[test]
-fn lh_copy_3_values_that_mean_nothing_are_refused() {
+fn lh_copy_3_meaningless_values_are_refused() {
     let mut flag = Vec::new();
     Frame::Totals {
         entries: 1,
@@ -521,7 +521,7 @@ fn hostile_names_are_refused() {
 }
 
 #[test]
-fn lh_copy_36_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
+fn lh_copy_36_existing_parts_ascend_and_are_whole_subtrees() {
     let have = |count: u16, parts: &[(u64, u8)]| {
         let mut body = [0; 9].to_vec();
         body.extend_from_slice(&count.to_le_bytes());
@@ -558,7 +558,7 @@ fn lh_copy_36_parts_that_are_in_place_ascend_and_are_whole_subtrees() {
 }
 
 #[test]
-fn lh_copy_33_an_identity_is_32_bytes_or_none() {
+fn lh_copy_33_identity_has_32_bytes_or_none() {
     let mut bytes = Vec::new();
     Frame::File {
         head: Head {
@@ -585,7 +585,7 @@ fn lh_copy_33_an_identity_is_32_bytes_or_none() {
 }
 
 #[test]
-fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
+fn lh_copy_40_offered_hash_has_32_bytes_or_none() {
     let mut bytes = Vec::new();
     Frame::Offer(Offer {
         head: Head {
@@ -613,7 +613,7 @@ fn lh_copy_40_a_hash_that_is_offered_is_32_bytes_or_none() {
 }
 
 #[test]
-fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
+fn lh_copy_39_unknown_comparison_is_refused() {
     let hello = |value: &[u8]| {
         let mut bytes = Vec::new();
         Frame::Hello(plain_hello()).encode(&mut bytes);
@@ -629,7 +629,7 @@ fn lh_copy_39_a_way_to_compare_is_one_that_is_known() {
 }
 
 #[test]
-fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
+fn lh_copy_48_single_stream_option_ends_hello() {
     let hello = |single| {
         let mut bytes = Vec::new();
         let hello = Hello {
@@ -644,7 +644,7 @@ fn lh_copy_48_a_copy_of_one_stream_says_so_at_the_end_of_hello() {
 }
 
 #[test]
-fn lh_copy_49_who_does_not_know_parts_refuses_one_and_passes_over_the_rest() {
+fn lh_copy_49_part_option_is_critical_and_rest_is_not() {
     let hello = |portion| {
         let mut bytes = Vec::new();
         let hello = Hello {

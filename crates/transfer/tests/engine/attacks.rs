@@ -44,7 +44,7 @@ fn with_surroundings() -> Bench {
 }
 
 #[tokio::test]
-async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
+async fn client_cannot_use_links_that_leave_the_root() {
     let bench = with_surroundings();
     let outside = bench.tmp.path().join("outside");
     symlink(&outside, bench.root("out")).unwrap();
@@ -100,7 +100,7 @@ async fn a_client_can_neither_write_nor_read_through_links_out_of_the_root() {
 }
 
 #[tokio::test]
-async fn a_client_that_makes_a_link_and_writes_through_it_writes_nowhere() {
+async fn client_cannot_write_through_its_own_link() {
     let bench = with_surroundings();
     let before = surroundings(&bench);
     let target = bench.tmp.path().join("outside");
@@ -128,7 +128,7 @@ async fn a_client_that_makes_a_link_and_writes_through_it_writes_nowhere() {
 
 // LH-COPY-3.
 #[tokio::test]
-async fn names_that_climb_are_refused_before_anything_happens() {
+async fn names_with_parent_components_are_refused_first() {
     let bench = with_surroundings();
     let before = surroundings(&bench);
     let absolute = bench.tmp.path().join("outside/evil");
@@ -173,7 +173,7 @@ async fn names_that_climb_are_refused_before_anything_happens() {
 
 // LH-COPY-5, LH-COPY-14, LH-COPY-30.
 #[tokio::test]
-async fn frames_out_of_place_end_that_stream_and_no_other() {
+async fn misplaced_frames_end_only_their_stream() {
     let bench = with_surroundings();
     let hello = || wire::push_hello(b"d", &[b"s"]);
     let good = *blake3::hash(b"abc").as_bytes();
@@ -231,7 +231,7 @@ async fn frames_out_of_place_end_that_stream_and_no_other() {
 
 // LH-COPY-22.
 #[tokio::test]
-async fn what_does_not_hash_to_what_was_said_is_not_kept() {
+async fn content_with_another_hash_is_not_kept() {
     let bench = with_surroundings();
     let bytes = [
         wire::push_hello(b"d", &[b"s"]),
@@ -260,7 +260,7 @@ async fn what_does_not_hash_to_what_was_said_is_not_kept() {
 
 // LH-COPY-10, LH-COPY-11.
 #[tokio::test]
-async fn grants_hold_for_paths_and_tokens_belong_to_their_principal() {
+async fn grants_hold_for_paths_and_tokens_for_principals() {
     let bench = with_surroundings();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.local("f"), "x").unwrap();
@@ -384,7 +384,7 @@ pub async fn pull_hostile(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
+async fn hostile_server_writes_only_to_the_destination() {
     let bench = with_surroundings();
     let before = surroundings(&bench);
     let outside = bench.tmp.path().join("outside");
@@ -425,7 +425,7 @@ async fn a_hostile_server_writes_nowhere_but_in_the_destination() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_lies_about_content_or_talks_nonsense_is_caught() {
+async fn false_content_or_invalid_frames_are_detected() {
     let bench = with_surroundings();
     let bytes = [wire::small(0, 0, b"", b"abc", [1; 32]), wire::end(1)].concat();
     pull_from_hostile(&bench, &bench.local("x"), bytes)

@@ -153,7 +153,7 @@ async fn copied(bench: &Bench, pull: bool) -> u64 {
 
 /// LH-COPY-43.
 #[tokio::test(start_paused = true)]
-async fn data_goes_in_the_clear_where_both_ends_want_that() {
+async fn data_travels_in_plaintext_if_both_ends_agree() {
     let bench = Bench::new();
     assert_eq!(
         copied(&bench, true).await,
@@ -175,7 +175,7 @@ async fn data_goes_in_the_clear_where_both_ends_want_that() {
 /// LH-COPY-43: ACCEPT applies to its stream. On a stream that replaces a lost one, it applies from
 /// the first block.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
+async fn replacement_stream_sends_plaintext_too() {
     let bench = Bench::new();
     bench.server.allow_clear();
     let pipes = bench.pipes();
@@ -211,7 +211,7 @@ async fn a_stream_that_takes_a_lost_ones_place_sends_in_the_clear_too() {
 /// LH-COPY-44: a block that was changed in transit is not written. Its file fails, and nothing of
 /// it is kept to be resumed.
 #[tokio::test(start_paused = true)]
-async fn a_block_that_was_changed_on_the_way_fails_its_file() {
+async fn block_changed_in_transit_fails_its_file() {
     let bench = Bench::new();
     bench.server.allow_clear();
     std::fs::write(bench.root("f"), noise(3_000_000, 1)).unwrap();

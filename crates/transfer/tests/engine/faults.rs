@@ -40,7 +40,7 @@ fn cuts() -> Vec<u64> {
 
 // LH-COPY-27.
 #[tokio::test(start_paused = true)]
-async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
+async fn push_cut_anywhere_is_finished_by_the_next_stream() {
     let bench = Bench::new();
     small_tree(&bench.local("s"));
     let whole = describe(&bench.local("s"));
@@ -65,7 +65,7 @@ async fn a_push_cut_anywhere_is_finished_by_the_next_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
+async fn pull_cut_anywhere_is_finished_by_the_next_stream() {
     let bench = Bench::new();
     small_tree(&bench.root("s"));
     let whole = describe(&bench.root("s"));
@@ -88,7 +88,7 @@ async fn a_pull_cut_anywhere_is_finished_by_the_next_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_streams_that_die_one_after_the_other_lose_nothing() {
+async fn streams_that_die_one_by_one_lose_nothing() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(6_000_000, 7)).unwrap();
     for seed in 0..12u64 {
@@ -117,7 +117,7 @@ async fn several_streams_that_die_one_after_the_other_lose_nothing() {
 
 // LH-COPY-28.
 #[tokio::test(start_paused = true)]
-async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
+async fn silent_path_does_not_delay_the_end() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(8_000_000, 7)).unwrap();
     let mut pipes = bench.pipes();
@@ -143,7 +143,7 @@ async fn a_path_that_falls_silent_does_not_hold_up_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
+async fn copy_without_streams_ends_and_names_the_failure() {
     for push in [true, false] {
         let bench = Bench::new();
         std::fs::write(bench.local("f"), noise(3_000_000, 7)).unwrap();
@@ -187,7 +187,7 @@ async fn with_no_stream_left_the_copy_ends_in_time_and_names_what_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
+async fn unusable_route_is_reported_or_replaced() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), "x").unwrap();
     let pipes = bench.pipes();
@@ -211,7 +211,7 @@ async fn a_route_that_never_worked_is_reported_or_another_one_taken() {
 
 // LH-COPY-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
+async fn file_changed_during_reading_is_not_kept() {
     for change in ["append", "rewrite", "truncate"] {
         let bench = Bench::new();
         std::fs::create_dir(bench.local("s")).unwrap();
@@ -258,7 +258,7 @@ async fn a_file_that_changes_while_it_is_read_is_reported_and_not_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn files_that_vanish_after_the_walk_are_reported_and_the_rest_arrives() {
+async fn vanished_files_are_reported_and_the_rest_arrives() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("s")).unwrap();
     std::fs::write(bench.root("s/a"), noise(12_000_000, 1)).unwrap();
@@ -310,7 +310,7 @@ async fn ask_wrongly(bench: &Bench, first: u64, count: u64) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn lh_copy_19_however_many_entries_failed_each_is_reported_so_again() {
+async fn lh_copy_19_many_failures_are_each_reported_again() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("d")).unwrap();
     let verification = Some(FailureKind::Verification as u8);
@@ -339,7 +339,7 @@ fn tiny_disk() -> Option<Dir> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
+async fn full_disk_is_reported_per_file_and_the_rest_arrives() {
     let Some(disk) = tiny_disk() else {
         // An ordinary user may mount in a user namespace, in which the test runs itself.
         assert!(
@@ -351,7 +351,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
             .arg(std::env::current_exe().unwrap())
             .args([
                 "--exact",
-                "faults::a_full_disk_is_reported_for_each_file_and_what_fits_arrives",
+                "faults::full_disk_is_reported_per_file_and_the_rest_arrives",
             ])
             .env("LONGHAUL_TEST_IN_NAMESPACE", "1")
             .status();
@@ -419,7 +419,7 @@ async fn a_full_disk_is_reported_for_each_file_and_what_fits_arrives() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_goes_on() {
+async fn surplus_streams_are_refused_and_the_copy_continues() {
     let bench = Bench::with(Limits {
         streams_per_copy: 2,
         ..Limits::default()
@@ -456,7 +456,7 @@ async fn more_streams_or_copies_than_the_server_bears_are_refused_and_the_copy_g
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_within_the_machine_works_the_same() {
+async fn local_copy_works_the_same() {
     let bench = Bench::new();
     crate::trees::make_tree(&bench.local("s"));
     let (sources, names) = Sources::local(&[bench.local("s")], true).unwrap();

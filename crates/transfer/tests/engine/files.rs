@@ -149,7 +149,7 @@ async fn listed(bench: &Bench, limit: u32) -> (Vec<PathBytes>, f64) {
 
 /// The number of pages is that of a directory with a hundred thousand entries, in virtual time.
 #[tokio::test(start_paused = true)]
-async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
+async fn lh_files_12_twenty_pages_take_five_round_trips() {
     let bench = Bench::new();
     let expected: Vec<PathBytes> = (0..1000)
         .map(|n| {
@@ -173,8 +173,7 @@ async fn lh_files_12_twenty_pages_take_five_round_trips_and_not_twenty() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long_as_it_is_granted()
-{
+async fn lh_files_12_next_page_ends_with_the_listing_or_the_grant() {
     let bench = Bench::new();
     for name in ["a", "b", "c"] {
         std::fs::write(bench.root(name), name).unwrap();
@@ -227,7 +226,7 @@ async fn lh_files_12_what_follows_is_reported_until_there_is_nothing_and_as_long
 /// The client requests more than it reads. The server reads no request before it has sent the
 /// previous answer, and does not wait forever.
 #[tokio::test(start_paused = true)]
-async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
+async fn lh_files_4_client_that_reads_nothing_is_dropped() {
     let bench = Bench::new();
     for n in 0..400 {
         std::fs::write(bench.root(&format!("{n:0200}")), "").unwrap();
@@ -251,7 +250,7 @@ async fn lh_files_4_a_client_that_asks_ahead_and_takes_nothing_is_left() {
 const HELLO: &str = "{\"lowest\":1,\"highest\":1}\n";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_session_answers_question_after_question() {
+async fn session_answers_requests_in_order() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.root("in/f"), "f").unwrap();
@@ -271,7 +270,7 @@ async fn a_session_answers_question_after_question() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_files_8_grants_hold_from_the_next_question_on() {
+async fn lh_files_8_new_grants_apply_to_the_next_request() {
     let bench = Bench::new();
     let (mut client, _) = client(&bench, 4);
     assert!(matches!(
@@ -290,7 +289,7 @@ async fn lh_files_8_grants_hold_from_the_next_question_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
+async fn lh_files_2_unsupported_version_is_refused() {
     let bench = Bench::new();
     let (received, closed) = say(open(&bench.server, 1), "{\"lowest\":2,\"highest\":9}\n", 1).await;
     assert_eq!((&received[0]["files"], closed), (&"refused".into(), true));
@@ -307,7 +306,7 @@ async fn lh_files_2_a_version_that_is_not_spoken_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_one_too() {
+async fn lh_files_1_unknown_request_keeps_the_session_usable() {
     let bench = Bench::new();
     let lines = format!(
         "{HELLO}{{\"files\":\"chmod\"}}\n[[[\n\
@@ -322,7 +321,7 @@ async fn lh_files_1_a_question_that_is_not_understood_is_answered_and_the_next_o
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_3_a_line_that_is_too_long_ends_the_session() {
+async fn lh_files_3_too_long_a_line_ends_the_session() {
     let bench = Bench::new();
     let line = format!("{HELLO}{{\"files\":\"{}\"}}\n", "x".repeat(40_000));
     let (received, closed) = say(open(&bench.server, 1), &line, 2).await;
@@ -387,7 +386,7 @@ async fn scripted(lines: &[(u64, &'static str)]) -> Result<FilesAnswer, FilesErr
 const READY: &str = "{\"files\":\"ready\",\"version\":1}\n";
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_5_a_server_that_works_is_waited_for_and_a_silent_one_is_not() {
+async fn lh_files_5_working_server_is_awaited_and_silent_is_not() {
     let working = "{\"files\":\"working\"}\n";
     let long = [
         (0, READY),
@@ -403,7 +402,7 @@ async fn lh_files_5_a_server_that_works_is_waited_for_and_a_silent_one_is_not() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn lh_files_2_a_server_that_breaks_the_rules_is_left() {
+async fn lh_files_2_server_that_breaks_the_rules_is_dropped() {
     for lines in [
         &[(0, "{\"files\":\"changed\"}\n")][..],
         &[(0, "{\"files\":\"ready\",\"version\":2}\n")],

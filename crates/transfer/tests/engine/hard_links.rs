@@ -92,7 +92,7 @@ fn bench() -> Bench {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_of_one_file_stay_that_and_it_travels_once() {
+async fn hard_links_are_kept_and_the_file_travels_once() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench();
         let (from, to) = way.places(&bench);
@@ -116,7 +116,7 @@ async fn names_of_one_file_stay_that_and_it_travels_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unless_asked_each_name_is_a_file() {
+async fn without_the_option_each_name_is_a_file() {
     let bench = Bench::new();
     let (from, to) = Way::Push.places(&bench);
     tree(&from);
@@ -128,7 +128,7 @@ async fn unless_asked_each_name_is_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_are_lost_lose_no_name() {
+async fn lost_streams_lose_no_link() {
     for way in [Way::Push, Way::Pull] {
         for cut in [20_000, 500_000, 1_500_000, 3_200_000, 4_000_000] {
             let bench = bench();
@@ -145,7 +145,7 @@ async fn streams_that_are_lost_lose_no_name() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
+async fn link_replaces_existing_entries_like_a_file() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench();
         let (from, to) = way.places(&bench);
@@ -176,7 +176,7 @@ async fn what_is_at_another_name_is_replaced_as_a_file_would_be() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_learns_nothing_by_it() {
+async fn write_only_key_learns_nothing_from_links() {
     let bench = bench();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::create_dir(bench.local("s")).unwrap();
@@ -192,7 +192,7 @@ async fn who_may_not_read_learns_nothing_by_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn within_one_machine_too() {
+async fn local_copy_keeps_hard_links() {
     let bench = bench();
     tree(&bench.local("s"));
     let (sources, names_of) = Sources::local(&[bench.local("s")], true).unwrap();

@@ -131,7 +131,7 @@ async fn outage_is_waited_out_and_reported_once() {
 
 /// The server is restarted, and numbers the entries of its tree differently.
 #[tokio::test(start_paused = true)]
-async fn pull_notices_what_changed_while_its_server_was_away() {
+async fn pull_detects_changes_during_an_outage() {
     let bench = Bench::new();
     tree(&bench.root("s"));
     let mut grants = Grants::default();
@@ -168,7 +168,7 @@ async fn pull_notices_what_changed_while_its_server_was_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_loses_each_copy_is_given_up() {
+async fn server_that_loses_every_copy_is_given_up() {
     let bench = impatient_server();
     std::fs::write(bench.local("f"), noise(LARGE, 7)).unwrap();
     let pipes = bench.pipes();

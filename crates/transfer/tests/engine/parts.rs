@@ -130,8 +130,7 @@ fn marked(root: &Path) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_49_and_lh_copy_52_parts_at_once_and_the_rest_are_the_tree_and_nothing_travels_twice()
- {
+async fn lh_copy_49_and_lh_copy_52_parallel_parts_make_up_the_tree() {
     for way in [Way::Push, Way::Pull] {
         for hard_links in [false, true] {
             let bench = bench(hard_links);
@@ -192,7 +191,7 @@ async fn all_of<F: Future<Output = Run>>(runs: impl Iterator<Item = F>) -> Vec<R
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_51_whatever_breaks_off_the_rest_mends_it_and_directories_come_out_right() {
+async fn lh_copy_51_rest_repairs_interrupted_parts() {
     for way in [Way::Push, Way::Pull] {
         for cut in [100, 30_000, 60_000] {
             let bench = bench(true);
@@ -217,7 +216,7 @@ async fn lh_copy_51_whatever_breaks_off_the_rest_mends_it_and_directories_come_o
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_51_a_directory_that_was_there_keeps_its_permissions_and_time() {
+async fn lh_copy_51_existing_directory_keeps_mode_and_time() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench(false);
         let (from, to) = way.places(&bench);
@@ -233,7 +232,7 @@ async fn lh_copy_51_a_directory_that_was_there_keeps_its_permissions_and_time() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_part_without_files_and_one_of_a_single_file_are_parts_too() {
+async fn empty_and_single_file_parts_work() {
     for way in [Way::Push, Way::Pull] {
         let bench = bench(false);
         let (from, to) = way.places(&bench);

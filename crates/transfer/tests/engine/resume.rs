@@ -103,7 +103,7 @@ fn cut_for_good(bench: &Bench, at: u64) -> Pipes {
 
 // LH-COPY-35, LH-COPY-36.
 #[tokio::test(start_paused = true)]
-async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
+async fn push_cut_anywhere_is_resumed_by_the_next_copy() {
     let bench = Bench::new();
     tree(&bench.local("s"));
     let whole = content(&bench.local("s"));
@@ -136,7 +136,7 @@ async fn a_push_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_was_cut_anywhere_is_gone_on_with_by_the_next_copy() {
+async fn pull_cut_anywhere_is_resumed_by_the_next_copy() {
     let bench = Bench::new();
     tree(&bench.root("s"));
     let whole = content(&bench.root("s"));
@@ -174,7 +174,7 @@ fn once_carried(pipes: &Pipes, bytes: u64) -> oneshot::Receiver<()> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_push_whose_client_is_dropped_in_mid_flight_is_gone_on_with() {
+async fn push_of_a_dropped_client_is_resumed() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     for part in 1..12 {
@@ -224,7 +224,7 @@ fn assert_whole(bench: &Bench) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_client_has_begun_another_key_goes_on_with_at_once() {
+async fn another_key_resumes_a_killed_clients_file_at_once() {
     let bench = Bench::new();
     let (from, options) = of_two_keys(&bench);
     let pipes = bench.pipes_of(2);
@@ -240,7 +240,7 @@ async fn what_a_killed_client_has_begun_another_key_goes_on_with_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_is_carried_is_not_ended_by_what_another_key_asks_for() {
+async fn request_of_another_key_does_not_end_a_carried_copy() {
     let bench = Bench::new();
     let (from, options) = of_two_keys(&bench);
     let pipes = Pipes {
@@ -261,7 +261,7 @@ async fn a_copy_that_is_carried_is_not_ended_by_what_another_key_asks_for() {
 
 // LH-COPY-33.
 #[tokio::test(start_paused = true)]
-async fn another_state_of_the_source_is_copied_from_its_start() {
+async fn changed_source_is_copied_from_the_start() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     let from = [bench.local("f")];
@@ -278,7 +278,7 @@ async fn another_state_of_the_source_is_copied_from_its_start() {
 
 // LH-COPY-34.
 #[tokio::test(start_paused = true)]
-async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
+async fn without_resume_nothing_is_kept_or_resumed() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     let from = [bench.local("f")];
@@ -308,7 +308,7 @@ async fn without_resume_nothing_is_kept_and_nothing_gone_on_with() {
 
 // LH-COPY-38.
 #[tokio::test(start_paused = true)]
-async fn push_whose_server_is_started_again_resumes_in_the_same_run() {
+async fn push_to_a_restarted_server_resumes_in_the_same_run() {
     let bench = Bench::new();
     tree(&bench.local("s"));
     let whole = content(&bench.local("s"));
@@ -347,7 +347,7 @@ async fn push_whose_server_is_started_again_resumes_in_the_same_run() {
 
 // LH-COPY-38.
 #[tokio::test(start_paused = true)]
-async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice() {
+async fn pull_from_a_restarted_server_repeats_little() {
     let bench = Bench::new();
     tree(&bench.root("s"));
     let whole = content(&bench.root("s"));
@@ -376,7 +376,7 @@ async fn a_pull_whose_server_is_started_again_goes_on_and_little_travels_twice()
 
 // LH-COPY-37.
 #[tokio::test(start_paused = true)]
-async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
+async fn temporary_names_are_neither_accepted_nor_sent() {
     let bench = Bench::new();
     std::fs::create_dir(bench.local("s")).unwrap();
     let stem = "0".repeat(32);
@@ -401,7 +401,7 @@ async fn names_of_temporary_files_are_not_taken_from_a_peer_and_not_sent() {
 
 /// The client's host vanished: its connection stays open, and nothing arrives any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_copy_whose_client_fell_silent_lets_go_of_its_files() {
+async fn copy_of_a_silent_client_releases_its_files() {
     let bench = Bench::new();
     std::fs::write(bench.local("f"), noise(SIZE as usize, 7)).unwrap();
     let from = [bench.local("f")];

@@ -23,7 +23,7 @@ fn tree(at: &Path) {
 
 // LH-COPY-9: the client does not wait for ACCEPT. LH-COPY-31: nor for the server to close.
 #[tokio::test(start_paused = true)]
-async fn a_copy_costs_one_round_trip_beyond_the_session() {
+async fn copy_costs_one_round_trip_beyond_the_session() {
     let bench = Bench::new();
     tree(&bench.local("s"));
     tree(&bench.root("s"));
@@ -60,7 +60,7 @@ async fn a_copy_costs_one_round_trip_beyond_the_session() {
 // LH-COPY-31: the last message of a pull is sent on several streams, so the copy does not wait for
 // a stream that ends late.
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_ends_late_costs_a_pull_no_round_trip() {
+async fn late_stream_costs_a_pull_no_round_trip() {
     let bench = Bench::new();
     std::fs::write(bench.root("large"), noise(3 << 20, 3)).unwrap();
     // Nothing passes over the last of three pipes.

@@ -41,7 +41,7 @@ fn read(
 }
 
 #[test]
-fn every_rule_is_kept_somewhere_and_tested_somewhere() {
+fn every_rule_is_implemented_and_tested() {
     check("LH-COPY-", "docs/copy-protocol.md");
     check("LH-FILES-", "docs/files-protocol.md");
 }

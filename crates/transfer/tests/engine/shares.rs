@@ -52,7 +52,7 @@ fn temporaries(dir: &Path) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_key_that_only_reads_does_not_hold_all_copies() {
+async fn read_only_key_does_not_hold_all_copies() {
     let bench = Bench::with(Limits {
         copies: 8,
         ..Limits::default()
@@ -69,7 +69,7 @@ async fn a_key_that_only_reads_does_not_hold_all_copies() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_has_lost_its_streams_counts_until_it_is_dropped() {
+async fn copy_without_streams_counts_until_it_is_dropped() {
     let bench = Bench::with(Limits {
         copies: 4,
         ..Limits::default()
@@ -101,7 +101,7 @@ async fn a_copy_that_has_lost_its_streams_counts_until_it_is_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_say_nothing_are_those_of_their_key() {
+async fn silent_streams_count_for_their_key() {
     let bench = Bench::with(Limits {
         streams: 8,
         ..Limits::default()
@@ -123,7 +123,7 @@ async fn streams_that_say_nothing_are_those_of_their_key() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn open_files_are_shared_and_who_has_none_left_is_reported_so() {
+async fn open_files_are_shared_and_exhaustion_is_reported() {
     let bench = Bench::with(Limits {
         open_files: 16,
         file_wait: Duration::from_millis(20),
@@ -211,7 +211,7 @@ async fn memory_of_copies_is_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn failures_that_are_only_reported_take_no_memory() {
+async fn reported_failures_take_no_memory() {
     let bench = Bench::with(Limits {
         bookkeeping: 5 << 18,
         ..Limits::default()
@@ -233,7 +233,7 @@ async fn failures_that_are_only_reported_take_no_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_flood_of_holes_holds_up_nobody_else() {
+async fn flood_of_holes_delays_no_other_key() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     // More holes than can be hashed during this test, in 27 bytes for each MiB.
@@ -265,7 +265,7 @@ async fn a_flood_of_holes_holds_up_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_that_does_not_listen_holds_its_own_buffers() {
+async fn client_that_does_not_read_holds_only_its_own_buffers() {
     let bench = Bench::with(Limits {
         buffers: 8,
         ..Limits::default()
@@ -285,7 +285,7 @@ async fn a_client_that_does_not_listen_holds_its_own_buffers() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
+async fn withdrawn_grant_ends_only_its_copies() {
     let bench = Bench::new();
     std::fs::write(bench.root("f"), noise(2 << 20, 1)).unwrap();
     let (ours, theirs) = tokio::io::duplex(1024);
@@ -313,7 +313,7 @@ async fn a_grant_that_is_withdrawn_ends_its_copies_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
+async fn lh_copy_9_client_respects_the_servers_stream_limit() {
     let bench = Bench::with(Limits {
         streams_per_copy: 20,
         ..Limits::default()
@@ -334,7 +334,7 @@ async fn lh_copy_9_a_client_opens_no_more_streams_than_the_server_allows() {
 
 // LH-COPY-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closed_stream_counts_no_longer_and_surplus_is_passing() {
+async fn closed_stream_frees_its_slot_and_surplus_is_temporary() {
     let bench = Bench::with(Limits {
         streams_per_copy: 2,
         ..Limits::default()

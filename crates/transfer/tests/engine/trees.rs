@@ -66,7 +66,7 @@ pub fn make_tree(at: &Path) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tree_of_everything_goes_there_and_back_the_same() {
+async fn tree_of_all_kinds_round_trips() {
     let bench = Bench::new();
     make_tree(&bench.local("src"));
     let pushed = bench
@@ -207,7 +207,7 @@ async fn names_follow_cp() {
 
 // LH-COPY-24.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
+async fn existing_files_stay_and_identical_ones_are_no_error() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.local("s")).unwrap();
     let big = noise(600_000, 1);
@@ -275,7 +275,7 @@ async fn nothing_is_replaced_unless_asked_and_the_same_again_is_no_error() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn kinds_in_each_others_way_are_reported() {
+async fn conflicting_kinds_are_reported() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.local("s/dir")).unwrap();
     std::fs::write(bench.local("s/dir/in"), "x").unwrap();
@@ -312,7 +312,7 @@ async fn kinds_in_each_others_way_are_reported() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
+async fn streams_and_routes_share_the_work_of_large_copies() {
     let bench = Bench::new();
     std::fs::write(bench.local("big"), noise(24 << 20, 1)).unwrap();
     std::fs::write(bench.local("tiny"), "t").unwrap();
@@ -362,7 +362,7 @@ async fn several_streams_and_routes_share_the_work_and_small_copies_use_one() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_source_that_is_missing_is_reported_and_the_others_arrive() {
+async fn missing_source_is_reported_and_the_others_arrive() {
     let bench = Bench::new();
     std::fs::write(bench.local("a"), "a").unwrap();
     std::fs::write(bench.local("c"), "c").unwrap();

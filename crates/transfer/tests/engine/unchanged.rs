@@ -82,7 +82,7 @@ fn bound(way: Way) -> u64 {
 
 // LH-COPY-39, LH-COPY-41.
 #[tokio::test(start_paused = true)]
-async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
+async fn existing_tree_costs_round_trips_and_no_data() {
     let one_way = Duration::from_millis(60);
     for way in [Push, Pull] {
         let bench = Bench::new();
@@ -129,7 +129,7 @@ async fn a_tree_that_is_there_costs_round_trips_and_no_data() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_large_file_that_is_there_stops_travelling_with_the_first_answer() {
+async fn existing_large_file_stops_at_the_first_answer() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -149,7 +149,7 @@ async fn one_large_file_that_is_there_stops_travelling_with_the_first_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
+async fn files_that_differ_in_size_or_time_travel() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -192,7 +192,7 @@ async fn what_differs_in_size_or_time_travels_and_permissions_end_right() {
 
 // LH-COPY-42: here both ends know the content, so the record is that of a copy that moved it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn content_is_compared_where_that_is_asked_for() {
+async fn content_is_compared_on_request() {
     for way in [Push, Pull] {
         let mut bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -233,7 +233,7 @@ async fn content_is_compared_where_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_not_be_replaced_is_reported_without_its_data() {
+async fn irreplaceable_entries_are_reported_without_data() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);
@@ -264,7 +264,7 @@ async fn what_can_not_be_replaced_is_reported_without_its_data() {
 
 // LH-COPY-39: a key without read access is told that nothing exists.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_does_not_learn_what_is_there() {
+async fn write_only_key_does_not_learn_what_exists() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.local("s"), noise(LARGE as usize, 1)).unwrap();
@@ -278,7 +278,7 @@ async fn who_may_not_read_does_not_learn_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
+async fn stream_lost_between_offer_and_answer_loses_nothing() {
     for (way, compare) in [
         (Push, Compare::SizeAndTime),
         (Pull, Compare::SizeAndTime),
@@ -314,7 +314,7 @@ async fn a_stream_that_is_lost_between_offer_and_answer_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_copy_that_was_cut_in_mid_tree_skips_what_it_did() {
+async fn interrupted_copy_skips_what_it_completed() {
     for way in [Push, Pull] {
         let bench = Bench::new();
         let (from, to) = way.places(&bench);

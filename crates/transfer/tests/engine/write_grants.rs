@@ -50,7 +50,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment() {
+async fn nothing_is_ever_created_outside_the_granted_directory() {
     let bench = Bench::new();
     for exists in [true, false] {
         if exists {
@@ -80,7 +80,7 @@ async fn nothing_is_made_outside_of_the_granted_directory_not_even_for_a_moment(
 }
 
 #[tokio::test]
-async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_senders() {
+async fn existing_directories_keep_modes_and_new_ones_get_them() {
     let bench = Bench::new();
     std::fs::create_dir_all(bench.root("in/d/old")).unwrap();
     for dir in ["in", "in/d", "in/d/old"] {
@@ -126,7 +126,7 @@ async fn directories_that_are_there_keep_their_modes_and_new_ones_take_the_sende
 }
 
 #[tokio::test]
-async fn what_a_broken_off_copy_made_is_marked() {
+async fn directories_of_an_interrupted_copy_are_marked() {
     let bench = Bench::new();
     let bytes = [
         wire::push_hello(b"d", &[b"s"]),
@@ -147,7 +147,7 @@ async fn what_a_broken_off_copy_made_is_marked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_create_replaces_nothing() {
+async fn create_only_key_replaces_nothing() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::write(bench.root("in/there"), "old").unwrap();
@@ -185,7 +185,7 @@ async fn who_may_create_replaces_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_may_not_read_learns_only_that_something_exists() {
+async fn write_only_key_learns_only_that_something_exists() {
     let bench = Bench::new();
     std::fs::create_dir(bench.root("in")).unwrap();
     std::fs::create_dir(bench.local("s")).unwrap();

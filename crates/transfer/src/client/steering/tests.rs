@@ -155,7 +155,7 @@ fn stands(went: &Went) -> Option<RouteStanding> {
 }
 
 #[test]
-fn a_route_that_is_better_gets_nearly_all() {
+fn better_route_gets_nearly_all_streams() {
     let (ratio, went) = beside(Road::new(|_| 5e6));
     assert_eq!(stands(&went), Some(RouteStanding::Better));
     // 1 + 9 * 5 MB/s instead of 10.
@@ -167,7 +167,7 @@ fn a_route_that_is_better_gets_nearly_all() {
 }
 
 #[test]
-fn a_route_that_does_nothing_costs_nothing() {
+fn idle_route_costs_nothing() {
     let refuses = Road {
         refuses: true,
         ..Road::new(|_| 0.0)
@@ -194,7 +194,7 @@ fn a_route_that_does_nothing_costs_nothing() {
 }
 
 #[test]
-fn a_route_that_stalls_is_given_up() {
+fn stalled_route_is_given_up() {
     let (ratio, went) = beside(Road::new(|_| 0.0));
     assert_eq!(stands(&went), Some(RouteStanding::Stalled));
     assert!(ratio < 1.002, "{ratio}");
@@ -205,7 +205,7 @@ fn a_route_that_stalls_is_given_up() {
 }
 
 #[test]
-fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
+fn degraded_route_is_left_and_improved_route_is_used_again() {
     let (_, went) = beside(Road::new(|at| if at.as_secs() < 2 { 4e6 } else { 0.2e6 }));
     assert_eq!(
         stands(&went),
@@ -224,7 +224,7 @@ fn a_route_that_gets_worse_is_left_and_one_that_gets_better_is_taken_again() {
 }
 
 #[test]
-fn a_fast_route_that_many_streams_share_is_not_left_for_one_lucky_direct_stream() {
+fn shared_fast_route_is_kept_despite_one_fast_direct_stream() {
     // Ten streams share 10 MB/s. Each direct stream has 3 MB/s, but all together have no more than
     // 3 MB/s.
     let direct = Road {
@@ -246,7 +246,7 @@ fn a_fast_route_that_many_streams_share_is_not_left_for_one_lucky_direct_stream(
 }
 
 #[test]
-fn without_a_direct_route_the_others_carry_all() {
+fn other_routes_carry_everything_without_a_direct_one() {
     for direct in [
         Road {
             opens_after: None,
@@ -280,7 +280,7 @@ fn routes_join_and_leave() {
 }
 
 #[test]
-fn a_reserved_way_is_no_measure_for_others_and_has_streams_of_its_own() {
+fn reserved_path_has_own_streams_and_does_not_affect_others() {
     let mut steering = Steering::default();
     steering.set_used(&[], &[1]);
     assert!(steering.is_reserved(1) && !steering.is_reserved(DIRECT));

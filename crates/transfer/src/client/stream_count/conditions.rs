@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn path_is_the_same_only_while_what_is_measured_agrees() {
+    fn path_is_the_same_only_while_measurements_agree() {
         let learned = PathConditions {
             rtt: Duration::from_millis(100),
             window: 65_536,

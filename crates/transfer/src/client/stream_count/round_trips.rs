@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_whose_acknowledgements_come_late_is_no_queue() {
+    fn late_acknowledgements_of_one_stream_are_not_a_queue() {
         let mut route = RouteRtt::default();
         for rtt in [91, 61, 70] {
             route.add(ms(rtt), ms(60));
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn each_route_is_held_against_its_own() {
+    fn each_route_is_compared_with_its_own_minimum() {
         let (mut short, mut long) = (RouteRtt::default(), RouteRtt::default());
         short.add(ms(10), ms(10));
         long.add(ms(200), ms(200));

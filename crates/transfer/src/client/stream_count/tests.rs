@@ -104,7 +104,7 @@ fn needed(count: &StreamCount) -> Option<u32> {
 const LARGE: u64 = 1_000_000 * MB;
 
 #[test]
-fn a_copy_that_is_worth_it_begins_with_several() {
+fn large_copy_begins_with_several_streams() {
     let growing = |_| Limit::Path;
     let carried = |_| 50 * MB;
     let small = Copy::new(16 * MB, 100, growing, carried).run(&mut auto(), 1);
@@ -136,7 +136,7 @@ fn unopened(ms: u64) -> View {
 }
 
 #[test]
-fn over_a_long_path_streams_open_beside_the_first() {
+fn streams_open_alongside_the_first_on_a_long_path() {
     let looks = |views: &[View]| {
         let mut count = auto();
         views.iter().for_each(|view| count.observe(view));
@@ -166,7 +166,7 @@ fn over_a_long_path_streams_open_beside_the_first() {
 }
 
 #[test]
-fn windows_that_hardly_grow_without_a_queue_are_tried_with_twice_as_many() {
+fn steady_windows_without_a_queue_double_the_streams() {
     let mut copy = Copy::new(
         LARGE,
         100,
@@ -181,7 +181,7 @@ fn windows_that_hardly_grow_without_a_queue_are_tried_with_twice_as_many() {
 }
 
 #[test]
-fn small_windows_are_answered_at_the_start() {
+fn small_windows_increase_the_number_at_the_start() {
     // 64 KiB over 150 ms are 3.5 Mbit/s.
     let mut copy = Copy::new(
         LARGE,
@@ -206,7 +206,7 @@ fn small_windows_are_answered_at_the_start() {
 }
 
 #[test]
-fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
+fn random_losses_add_streams_while_that_pays() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n.min(16) as u64 * 10 * MB);
     copy.loss = 100;
     let mut count = auto();
@@ -220,13 +220,13 @@ fn losses_without_a_queue_are_met_in_big_steps_until_they_pay_no_more() {
 }
 
 #[test]
-fn the_first_answer_to_losses_comes_within_a_second() {
+fn losses_are_answered_within_a_second() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * 10 * MB);
     assert_eq!(copy.run(&mut auto(), 1), [1, 16, 64]);
 }
 
 #[test]
-fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
+fn early_losses_without_a_queue_are_answered_at_once() {
     let mut copy = Copy::new(16 * MB, 60, |_| Limit::Growing, |n| n as u64 * MB / 8);
     copy.loss = 1_000;
     copy.sees_losses = true;
@@ -239,7 +239,7 @@ fn losses_in_slow_start_before_any_queue_are_answered_at_once() {
 }
 
 #[test]
-fn a_window_that_binds_while_it_grows_is_no_limit() {
+fn growing_window_is_not_a_limit() {
     let mut copy = Copy::new(LARGE, 100, |_| Limit::ReceiveWindow, |_| MB);
     let mut count = auto();
     // The rate doubles in every window of four round trips.
@@ -262,7 +262,7 @@ fn a_window_that_binds_while_it_grows_is_no_limit() {
 }
 
 #[test]
-fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
+fn losses_while_the_round_trip_moves_add_no_streams() {
     // A queue that stood when the copy began looks like a part of the path.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB);
     copy.rtt_percent = |_| 108;
@@ -273,7 +273,7 @@ fn losses_while_the_round_trip_moves_may_be_a_queues_and_others() {
 }
 
 #[test]
-fn what_a_full_path_carries_and_the_loss_give_the_number() {
+fn path_capacity_and_loss_rate_give_the_number() {
     // The streams fill the path at first, and a queue stands. Then losses limit each to a twelfth
     // of it: CUBIC carries 122 segments a round trip at 1e-4, 122 * 1448 bytes / 60 ms = 2.95 MB/s.
     let full = |_| Limit::Path;
@@ -294,7 +294,7 @@ fn what_a_full_path_carries_and_the_loss_give_the_number() {
 }
 
 #[test]
-fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
+fn late_acknowledgements_are_no_queue_on_an_unfilled_path() {
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Path, |_| 100 * MB);
     let mut count = auto();
     copy.run(&mut count, 1);
@@ -312,7 +312,7 @@ fn late_acknowledgements_are_no_queue_on_a_path_that_carried_more() {
 }
 
 #[test]
-fn a_path_carries_what_it_has_carried_before_its_queue_was_seen() {
+fn peak_rate_before_a_queue_counts_as_path_capacity() {
     let mut count = auto();
     // Slow start fills the path, and its queue shows after losses have slowed the streams down.
     let mut copy = Copy::new(LARGE, 60, |_| Limit::Sender, |_| 120 * MB);
@@ -328,7 +328,7 @@ fn a_path_carries_what_it_has_carried_before_its_queue_was_seen() {
 }
 
 #[test]
-fn a_queue_that_others_empty_at_times_stands() {
+fn queue_that_others_sometimes_empty_is_standing() {
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     let mut count = auto();
     for third in 0..60 {
@@ -345,7 +345,7 @@ fn a_queue_that_others_empty_at_times_stands() {
 }
 
 #[test]
-fn at_a_standing_queue_streams_are_retired_down_to_two() {
+fn standing_queue_retires_streams_down_to_two() {
     // The queue is as long as the path's round trip, so half as many streams still fill the path.
     let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
@@ -361,7 +361,7 @@ fn at_a_standing_queue_streams_are_retired_down_to_two() {
 }
 
 #[test]
-fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
+fn stream_smaller_than_the_queue_is_retired_sooner() {
     // Returns when the third of four streams is left, over 200 ms with a queue of 34 ms.
     let retired_after = |least_share| {
         let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
@@ -385,7 +385,7 @@ fn a_stream_that_has_less_in_flight_than_the_queue_holds_goes_sooner() {
 }
 
 #[test]
-fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_not_hold() {
+fn overflowing_queue_retires_streams_not_limited_by_losses() {
     // BBR's streams carry as much, whatever the loss and their number.
     let mut copy = Copy::new(LARGE, 80, |_| Limit::Loss, |_| 50 * MB);
     (copy.loss, copy.sees_losses) = (110_000, true);
@@ -399,7 +399,7 @@ fn a_queue_that_is_seen_by_what_it_drops_alone_retires_streams_that_losses_do_no
 }
 
 #[test]
-fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
+fn drops_of_a_visible_queue_retire_no_stream_sooner() {
     let wanted = |loss| {
         let mut copy = Copy::new(LARGE, 40, |_| Limit::Path, |_| 50 * MB);
         (copy.loss, copy.sees_losses) = (loss, true);
@@ -410,7 +410,7 @@ fn what_a_queue_that_is_seen_drops_retires_no_stream_sooner() {
 }
 
 #[test]
-fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
+fn streams_limited_by_losses_are_not_retired_for_them() {
     // At 5 %, a CUBIC stream has about five segments in flight.
     let mut copy = Copy::new(
         LARGE,
@@ -423,7 +423,7 @@ fn streams_that_losses_hold_are_not_retired_for_them_however_many_are_lost() {
 }
 
 #[test]
-fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
+fn losses_after_a_queue_is_gone_restore_the_streams() {
     let limit = |streams| {
         if streams < 16 {
             Limit::Loss
@@ -441,7 +441,7 @@ fn losses_that_show_when_a_queue_is_gone_get_their_streams_back() {
 }
 
 #[test]
-fn losses_are_answered_with_fewer_streams_than_a_step_began_with_that_did_not_pay() {
+fn losses_add_streams_below_an_unpaid_step() {
     let mut copy = Copy::new(LARGE, 30, |_| Limit::Path, |_| 130 * MB);
     (copy.loss, copy.sees_losses) = (100, true);
     copy.rtt_percent = |_| 120;
@@ -486,7 +486,7 @@ fn learned(streams: u32, rtt_ms: u64, window: u64, loss_ppm: u64) -> Option<Lear
 }
 
 #[test]
-fn remembered_number_is_begun_with_and_given_up_if_it_does_not_pay() {
+fn remembered_number_is_used_and_dropped_if_it_does_not_pay() {
     let mut count = StreamCount::new(None, learned(40, 100, 0, 0), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Path, |_| 50 * MB);
     copy.rtt_percent = |_| 200;
@@ -496,7 +496,7 @@ fn remembered_number_is_begun_with_and_given_up_if_it_does_not_pay() {
 }
 
 #[test]
-fn few_streams_of_a_better_path_slow_no_copy() {
+fn memory_of_a_better_path_does_not_slow_a_copy() {
     for remembered in [learned(2, 20, 8 << 20, 0), learned(2, 100, 65_536, 0), None] {
         let mut count = StreamCount::new(None, remembered, 64);
         // 16 MiB between hosts with windows of 64 KiB.
@@ -522,7 +522,7 @@ fn few_streams_of_a_better_path_slow_no_copy() {
 }
 
 #[test]
-fn number_of_another_path_is_not_begun_with() {
+fn memory_of_another_path_is_not_used() {
     for remembered in [
         learned(64, 20, 0, 0),
         learned(64, 300, 0, 0),
@@ -536,7 +536,7 @@ fn number_of_another_path_is_not_begun_with() {
 }
 
 #[test]
-fn number_learned_under_losses_is_left_when_none_show() {
+fn memory_from_a_lossy_path_is_dropped_without_losses() {
     let mut count = StreamCount::new(None, learned(64, 100, 0, 1000), 64);
     let mut copy = Copy::new(LARGE, 100, |_| Limit::Growing, |n| n as u64 * MB);
     let seen = copy.run(&mut count, 1);
@@ -549,14 +549,14 @@ fn number_learned_under_losses_is_left_when_none_show() {
 }
 
 #[test]
-fn nothing_is_remembered_where_nothing_showed() {
+fn nothing_is_remembered_without_evidence() {
     let mut count = auto();
     Copy::new(LARGE, 100, |_| Limit::Sender, |_| 50 * MB).run(&mut count, 3);
     assert_eq!(count.needed(), None);
 }
 
 #[test]
-fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay() {
+fn processor_limit_tries_twice_the_streams_and_reverts() {
     let mut copy = Copy::new(
         LARGE,
         1,
@@ -567,13 +567,13 @@ fn a_processor_is_tried_with_twice_as_many_and_left_again_where_that_did_not_pay
 }
 
 #[test]
-fn what_is_soon_over_is_left_alone() {
+fn copy_that_is_nearly_over_is_left_alone() {
     let mut copy = Copy::new(15 * MB, 60, |_| Limit::Loss, |_| 24 * MB);
     assert_eq!(copy.run(&mut auto(), 10), [1, 8]);
 }
 
 #[test]
-fn the_users_number_stands() {
+fn number_of_the_user_is_never_changed() {
     let mut count = StreamCount::new(Some(3), learned(9, 60, 0, 0), 64);
     count.at_least(7);
     let seen = Copy::new(LARGE, 60, |_| Limit::Loss, |n| n as u64 * MB).run(&mut count, 10);
@@ -595,7 +595,7 @@ proptest! {
     /// Whatever the supervisor observes, the number stays between one per route and the maximum,
     /// and no input panics.
     #[test]
-    fn the_number_stays_within_its_bounds(
+    fn number_of_streams_stays_within_its_bounds(
         most in 1usize..=64,
         routes in 1usize..=8,
         remembered in prop::option::of(0u32..200),
@@ -635,7 +635,7 @@ proptest! {
 
     /// A queue that always stands never adds streams after the start, and ends at two.
     #[test]
-    fn a_queue_never_adds_streams(remembered in prop::option::of(1u32..64), rtt_ms in 5u64..300) {
+    fn standing_queue_never_adds_streams(remembered in prop::option::of(1u32..64), rtt_ms in 5u64..300) {
         let noted = remembered.and_then(|n| learned(n, rtt_ms, 0, 0));
         let mut count = StreamCount::new(None, noted, 64);
         let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
@@ -648,7 +648,7 @@ proptest! {
 }
 
 #[test]
-fn receiving_ends_speak_where_nothing_is_known_of_the_sending_ones() {
+fn receiving_ends_count_without_reports_of_sending_ends() {
     let mut view = View {
         open: 1,
         rtt: Duration::from_millis(100),

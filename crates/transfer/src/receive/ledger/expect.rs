@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_of_which_nothing_came_is_missed() {
+    fn source_without_entries_is_missing() {
         let mut both = Expectation::new(Asked::Files, 2);
         assert_eq!(both.missing(), Some(0));
         both.admit(&head(0, 0, ""), Sent::File).unwrap();
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_50_of_a_part_nothing_else_is_taken() {
+    fn lh_copy_50_part_accepts_only_its_files() {
         let filter = |number| PartFilter {
             part: Part::new(number, 2).unwrap(),
             links_together: false,
@@ -304,7 +304,7 @@ mod tests {
         /// Without recursion, at most one file or link per source is admitted, at the source
         /// itself. With it, nothing is admitted beneath an entry that is not a directory.
         #[test]
-        fn nothing_is_admitted_that_was_not_asked_for(
+        fn only_requested_entries_are_admitted(
             entries in entries(),
             recursive in any::<bool>(),
         ) {
@@ -337,7 +337,7 @@ mod tests {
 
         /// An honest sender's entries are admitted in any order, and repeatedly.
         #[test]
-        fn an_honest_tree_is_admitted_in_any_order(
+        fn honest_tree_is_admitted_in_any_order(
             mut order in Just((0u64..6).collect::<Vec<_>>()).prop_shuffle(),
         ) {
             let tree = [

@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_follows_the_number_of_entries_and_not_of_failures() {
+    fn memory_depends_on_entries_and_not_on_failures() {
         let mut outcomes = Outcomes::default();
         let failure = |id: u64| Failure::with(FailureKind::Exists, format!("no {id}"));
         for id in 0..1_000_000 {

@@ -122,7 +122,7 @@ proptest! {
 
     /// The manifest depends on the outcomes, not on their order.
     #[test]
-    fn the_same_tree_gives_the_same_manifest(
+    fn same_tree_gives_the_same_manifest(
         fates in prop::collection::vec(fate(), 1..9),
         steps in prop::collection::vec(step(), 0..80),
     ) {
@@ -157,7 +157,7 @@ fn ledger() -> Ledger<Numbers> {
 }
 
 #[test]
-fn lh_copy_19_a_failure_beyond_any_number_is_reported_again_as_it_was() {
+fn lh_copy_19_late_failures_are_reported_again_unchanged() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..5000 {
         let asker = (0, Question::Entry(id));
@@ -183,7 +183,7 @@ fn lh_copy_19_a_failure_beyond_any_number_is_reported_again_as_it_was() {
 }
 
 #[test]
-fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_reported() {
+fn lh_copy_36_existing_parts_count_and_are_reported() {
     let size = 5 * BLOCK + 7;
     let (mut ledger, mut out) = (ledger(), Vec::new());
     // Blocks 0 and 1 together, and block 4.
@@ -236,7 +236,7 @@ fn lh_copy_36_a_file_begins_with_what_is_in_place_and_that_is_reported() {
 }
 
 #[test]
-fn a_file_that_is_all_in_place_is_placed_with_its_end() {
+fn complete_existing_file_is_committed_at_its_end() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let mut tree = TreeHash::new(2 * BLOCK, BLOCK_LOG2);
     for offset in [0, BLOCK] {
@@ -256,7 +256,7 @@ fn a_file_that_is_all_in_place_is_placed_with_its_end() {
 }
 
 #[test]
-fn what_a_journal_says_of_another_file_is_no_beginning() {
+fn journal_of_another_file_is_ignored() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let beyond = Subtree {
         offset: 4 * BLOCK,
@@ -277,7 +277,7 @@ fn what_a_journal_says_of_another_file_is_no_beginning() {
 }
 
 #[test]
-fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
+fn lh_copy_15_two_hashes_of_one_file_fail_it() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, BLOCK), &[], &mut out).unwrap();
     for hash in [[1; 32], [2; 32]] {
@@ -293,7 +293,7 @@ fn lh_copy_15_two_hashes_of_one_file_are_no_hash() {
 }
 
 #[test]
-fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
+fn lh_copy_14_block_that_does_not_fit_is_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger
         .announce(announced(0, BLOCK + 5), &[], &mut out)
@@ -329,7 +329,7 @@ fn lh_copy_14_what_does_not_fit_its_description_is_refused() {
 }
 
 #[test]
-fn lh_copy_17_entries_are_counted_in_one_way() {
+fn lh_copy_17_conflicting_entry_counts_are_refused() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     assert!(ledger.entry(&head(0), false, (0, Question::Entry(0)), &mut out));
     ledger.entry_written(&head(0), Record::Failed, Ok(Written::New), &mut out);
@@ -348,7 +348,7 @@ fn lh_copy_17_entries_are_counted_in_one_way() {
 }
 
 #[test]
-fn without_memory_nothing_is_taken_that_was_not_there() {
+fn without_memory_no_new_entry_is_accepted() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let refusal = Exhausted::All(Resource::Bookkeeping);
     ledger.give_room(BEGUN_WITH, Some(refusal));
@@ -368,7 +368,7 @@ fn without_memory_nothing_is_taken_that_was_not_there() {
 }
 
 #[test]
-fn lh_copy_20_a_block_of_a_file_that_failed_reports_it_again() {
+fn lh_copy_20_block_of_a_failed_file_repeats_the_failure() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger
         .announce(announced(0, 2 * BLOCK), &[], &mut out)
@@ -390,7 +390,7 @@ fn lh_copy_20_a_block_of_a_file_that_failed_reports_it_again() {
 }
 
 #[test]
-fn lh_copy_23_second_thoughts_do_not_reach_a_file_that_takes_its_name() {
+fn lh_copy_23_failure_during_a_commit_is_ignored() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     ledger.announce(announced(0, 0), &[], &mut out).unwrap();
     let end = (0, Question::FileEnd(0));
@@ -416,7 +416,7 @@ fn lh_copy_23_second_thoughts_do_not_reach_a_file_that_takes_its_name() {
 }
 
 #[test]
-fn lh_copy_25_what_could_not_be_finished_is_said_before_done() {
+fn lh_copy_25_unfinished_directories_are_sent_before_done() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     for id in 0..2 {
         assert!(ledger.entry(&head(id), true, (0, Question::Entry(id)), &mut out));
@@ -450,7 +450,7 @@ fn offer(id: u64, hash: Option<Hash>) -> Offer {
 }
 
 #[test]
-fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_dropped() {
+fn lh_copy_41_existing_file_drops_its_arrived_data() {
     let (mut ledger, mut out) = (ledger(), Vec::new());
     let asker = |stream| (stream, Question::Offer(0));
     assert!(ledger.claimed(Claim::Offer(&offer(0, None)), asker(0), &mut out));
@@ -499,7 +499,7 @@ fn lh_copy_41_what_is_there_is_answered_for_and_what_has_arrived_of_it_is_droppe
 }
 
 #[test]
-fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
+fn lh_copy_42_record_of_an_unchanged_file_is_what_was_compared() {
     let conclusion = |offer: &Offer| {
         let (mut ledger, mut out) = (ledger(), Vec::new());
         assert!(ledger.claimed(Claim::Offer(offer), (0, Question::Offer(0)), &mut out));
@@ -529,7 +529,7 @@ fn lh_copy_42_the_record_of_a_file_that_is_there_is_of_what_was_compared() {
 }
 
 #[test]
-fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
+fn lh_copy_46_link_is_recorded_or_wanted_as_a_file() {
     let link = HardLink {
         head: head(1),
         size: BLOCK,
@@ -560,7 +560,7 @@ fn lh_copy_46_another_name_is_recorded_as_one_or_wanted_as_a_file() {
 }
 
 #[test]
-fn lh_copy_45_a_name_is_one_of_what_was_asked_for() {
+fn lh_copy_45_first_name_of_a_link_must_be_requested() {
     let link = |source, path: &str| HardLink {
         head: head(1),
         size: 1,

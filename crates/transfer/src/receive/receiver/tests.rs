@@ -81,7 +81,7 @@ impl Store for Held {
 const BLOCK: u64 = 1 << 16;
 
 #[tokio::test]
-async fn one_thread_writes_a_file_and_no_other_waits_for_it() {
+async fn one_thread_writes_a_file_and_no_other_waits() {
     let ((begun, writes), (go, may_go)) = (mpsc::channel(), mpsc::channel());
     let store = Held {
         begun,

@@ -170,7 +170,7 @@ mod tests {
     use crate::wire::{Block, Extent};
 
     #[test]
-    fn what_is_read_into_is_not_set_to_zero_first() {
+    fn buffer_is_not_zeroed_before_reading() {
         let mut buffer = FrameBuffer::new(vec![7; BUFFER_BYTES]);
         buffer.put(&Frame::KeepAlive);
         assert_eq!(buffer.len(), 5);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_several_blocks_in_one_buffer_the_data_of_each_goes_in_the_clear() {
+    fn all_blocks_of_a_buffer_travel_in_plaintext() {
         let mut buffer = FrameBuffer::new(Vec::new());
         let mut put = |id: u64, len: u32| {
             let block = Block {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_as_they_would_be_in_a_vector() {
+    fn frames_equal_those_encoded_into_a_vector() {
         let head = Head {
             id: 3,
             source: 1,

@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn until_the_receiver_has_answered_blocks_come_from_the_end() {
+    fn blocks_come_from_the_end_until_the_receiver_answers() {
         let mut blocks = Blocks::new(5 * 65536 + 1, 16, true);
         let take = |blocks: &mut Blocks| {
             let len = blocks.next_len();

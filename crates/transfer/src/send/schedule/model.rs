@@ -400,7 +400,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(512))]
     #[test]
-    fn whatever_happens_every_entry_gets_one_result_and_nothing_stays(
+    fn every_entry_gets_one_result_and_nothing_remains(
         plans in prop::collection::vec(plan(), 0..12),
         steps in prop::collection::vec(
             (prop_oneof![4 => 0u8..19, 1 => Just(18)], any::<u8>(), any::<u8>()),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_what_was_answered_of_late() {
+    fn rate_is_that_of_recent_answers() {
         let mut rate = DeliveryRate::default();
         assert_eq!(rate.at(millis(0)), None);
         rate.resume(millis(100));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_carries_more_than_it_delivers_by_the_end_takes_no_more() {
+    fn overloaded_stream_takes_no_more() {
         let (fast, slow) = (load(1_000, 1_000.0), load(1_000, 100.0));
         // The fast stream alone delivers all of it within 6 s.
         assert_eq!(share(slow, [fast].into_iter(), 5_000), 0);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_new_takes_as_much_as_the_mean_and_where_nothing_is_known_all_take_alike() {
+    fn new_stream_takes_the_mean_share() {
         let (new, other) = (load(0, 0.0), load(0, 500.0));
         assert_eq!(share(new, [other].into_iter(), 1_000), 500);
         assert_eq!(share(load(9_000, 0.0), [new].into_iter(), 1_000), 500);
@@ -156,7 +156,7 @@ mod tests {
     proptest! {
         /// Everything is dealt out, and a stream that carries nothing always gets some.
         #[test]
-        fn the_shares_make_up_what_is_left(
+        fn shares_add_up_to_what_is_left(
             streams in prop::collection::vec((0u64..1 << 24, 0.0f64..1e9), 1..64),
             unsent in 1u64 << 16..1 << 34,
         ) {

@@ -67,7 +67,7 @@ fn block_hash(offset: u64, size: u64) -> BlockHash {
 }
 
 #[test]
-fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
+fn small_entries_are_batched_and_opened_files_go_alone() {
     let mut schedule = with_files(&[1, 2, 60_000, 60_000, 60_000, 3, LARGE, 4]);
     assert_eq!(
         take(&mut schedule, 1, secs(0)),
@@ -88,7 +88,7 @@ fn small_entries_go_in_batches_and_what_is_opened_goes_alone() {
 }
 
 #[test]
-fn blocks_go_together_while_much_is_left_and_alone_at_the_end() {
+fn blocks_are_batched_while_much_is_left() {
     const BLOCKS: u64 = 400;
     let size = BLOCKS << 18;
     let mut schedule = with_files(&[size]);
@@ -121,7 +121,7 @@ fn answer_block(schedule: &mut Schedule, offset: u64, size: u64, now: Duration) 
 }
 
 #[test]
-fn a_slow_stream_takes_none_of_the_last_blocks() {
+fn slow_stream_takes_none_of_the_last_blocks() {
     let size = 12 << 18;
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
@@ -154,7 +154,7 @@ fn a_slow_stream_takes_none_of_the_last_blocks() {
 }
 
 #[test]
-fn nobody_waits_for_a_stream_that_does_not_ask() {
+fn streams_do_not_wait_for_one_that_does_not_ask() {
     let size = 4 << 18;
     let mut schedule = with_files(&[size]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
@@ -176,7 +176,7 @@ fn nobody_waits_for_a_stream_that_does_not_ask() {
 }
 
 #[test]
-fn without_memory_nothing_is_handed_out_and_one_block_if_there_is_room_for_one() {
+fn memory_limits_the_blocks_handed_out() {
     let mut schedule = with_files(&[1, 1]);
     let Next::Wait { until } = schedule.next(1, secs(5), 0) else {
         panic!("no room")
@@ -186,7 +186,7 @@ fn without_memory_nothing_is_handed_out_and_one_block_if_there_is_room_for_one()
 }
 
 #[test]
-fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_room() {
+fn full_stream_is_woken_when_there_is_room() {
     let mut schedule = with_files(&vec![1; MAX_IN_FLIGHT_PER_STREAM + 10]);
     schedule.remove_stream(2);
     let mut taken = 0;
@@ -203,7 +203,7 @@ fn a_stream_takes_no_more_than_it_may_have_in_flight_and_is_woken_when_there_is_
 }
 
 #[test]
-fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
+fn work_of_a_lost_stream_is_taken_first_and_in_order() {
     let mut schedule = with_files(&[LARGE, 1, 2, 3]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(
@@ -222,7 +222,7 @@ fn what_a_lost_stream_carried_is_taken_first_and_in_order() {
 }
 
 #[test]
-fn what_came_back_and_is_answered_late_is_not_sent_again() {
+fn returned_work_is_not_resent_after_a_late_answer() {
     let mut schedule = with_files(&[LARGE, 1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 1", "end of 2"]);
@@ -238,7 +238,7 @@ fn what_came_back_and_is_answered_late_is_not_sent_again() {
 }
 
 #[test]
-fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_nothing() {
+fn file_of_a_lost_opener_is_opened_by_the_next_stream() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     schedule.remove_stream(1);
@@ -252,7 +252,7 @@ fn a_file_whose_opener_is_lost_is_opened_by_the_next_and_a_late_opener_changes_n
 }
 
 #[test]
-fn one_stream_is_left_to_send_what_lets_files_be_closed() {
+fn one_stream_is_left_to_complete_open_files() {
     let mut schedule = with_files(&[LARGE, LARGE, LARGE, LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(take(&mut schedule, 2, secs(0)).is_empty());
@@ -275,7 +275,7 @@ fn one_stream_is_left_to_send_what_lets_files_be_closed() {
 }
 
 #[test]
-fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
+fn idle_stream_repeats_the_oldest_work_of_others() {
     let mut schedule = with_files(&[1, LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
     assert_eq!(take(&mut schedule, 1, secs(1)), ["open 1"]);
@@ -311,7 +311,7 @@ fn an_idle_stream_repeats_the_oldest_of_others_once_it_is_old_enough() {
 }
 
 #[test]
-fn what_all_streams_carry_over_a_slow_path_is_sent_once() {
+fn work_on_a_slow_path_is_sent_once() {
     let mut schedule = with_files(&[16 << 18]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 16 << 18, 18, false));
@@ -323,7 +323,7 @@ fn what_all_streams_carry_over_a_slow_path_is_sent_once() {
 }
 
 #[test]
-fn what_comes_late_on_another_stream_is_repeated_by_one_that_knows_how_long_answers_take() {
+fn late_work_is_repeated_by_a_stream_with_known_answer_time() {
     let mut schedule = with_files(&[1, 1]);
     let ms = Duration::from_millis;
     assert!(matches!(schedule.next(1, ms(0), 1), Next::Send(_)));
@@ -338,7 +338,7 @@ fn what_comes_late_on_another_stream_is_repeated_by_one_that_knows_how_long_answ
 }
 
 #[test]
-fn a_stream_whose_own_answers_take_long_repeats_later() {
+fn stream_with_slow_answers_repeats_later() {
     let mut schedule = with_files(&[1, 1]);
     assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
     assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
@@ -352,7 +352,7 @@ fn a_stream_whose_own_answers_take_long_repeats_later() {
 }
 
 #[test]
-fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
+fn repeated_work_does_not_update_the_answer_time() {
     let mut schedule = with_files(&[1, 1]);
     assert!(matches!(schedule.next(1, secs(0), 1), Next::Send(_)));
     assert!(matches!(schedule.next(1, secs(60), 1), Next::Send(_)));
@@ -364,7 +364,7 @@ fn how_long_a_repeated_one_took_says_nothing_of_the_stream() {
 }
 
 #[test]
-fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
+fn blocks_of_a_failed_file_leave_flight() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, LARGE, 18, false));
@@ -390,7 +390,7 @@ fn blocks_of_a_file_that_failed_do_not_stay_in_flight() {
 }
 
 #[test]
-fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
+fn file_that_grew_after_it_was_sent_has_changed() {
     let mut schedule = with_files(&[10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.whole_read(1, 0, 10, [1; 32], secs(0)), Say::File);
@@ -408,7 +408,7 @@ fn a_file_that_grew_after_it_was_sent_whole_has_changed() {
 }
 
 #[test]
-fn a_file_that_grew_goes_in_blocks() {
+fn file_that_grew_is_sent_in_blocks() {
     let mut schedule = with_files(&[10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.grew(1, 0, secs(0)), Say::Nothing);
@@ -421,7 +421,7 @@ fn a_file_that_grew_goes_in_blocks() {
 }
 
 #[test]
-fn an_answer_about_what_was_not_sent_is_ignored() {
+fn answer_about_unsent_work_is_ignored() {
     let mut schedule = with_files(&[1, LARGE]);
     schedule.answered(0, Ok(Written::New), secs(0));
     schedule.answered(u64::MAX, Err(Failure::new(FailureKind::Io)), secs(0));
@@ -440,7 +440,7 @@ fn an_answer_about_what_was_not_sent_is_ignored() {
 }
 
 #[test]
-fn two_accounts_that_differ_are_distinguished() {
+fn different_manifests_disagree() {
     let mut schedule = with_files(&[1]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0", "end of 1"]);
     assert_eq!(schedule.whole_read(1, 0, 1, [0; 32], secs(0)), Say::File);
@@ -464,7 +464,7 @@ fn part(offset: u64, level: u32) -> Subtree {
 }
 
 #[test]
-fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
+fn lh_copy_36_parts_at_the_receiver_are_not_sent() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 2 * LARGE, 18, false));
@@ -513,7 +513,7 @@ fn lh_copy_36_what_the_receiver_has_is_not_handed_out() {
 }
 
 #[test]
-fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
+fn file_complete_at_the_receiver_needs_no_block() {
     let mut schedule = with_files(&[2 * LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert!(schedule.opened(0, 2 * LARGE, 18, false));
@@ -542,7 +542,7 @@ fn a_file_that_is_all_at_the_receiver_is_concluded_without_another_block() {
 }
 
 #[test]
-fn parts_that_a_file_does_not_have_are_distinguished() {
+fn parts_outside_the_file_are_refused() {
     for bad in [
         part(0, 21),
         part(2 * LARGE, 18),
@@ -560,7 +560,7 @@ fn parts_that_a_file_does_not_have_are_distinguished() {
 
 // LH-COPY-32.
 #[test]
-fn a_stream_that_retires_hands_the_end_of_the_walk_to_another() {
+fn retiring_stream_passes_end_to_another() {
     let mut schedule = with_files(&[LARGE]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["open 0"]);
     assert_eq!(take(&mut schedule, 2, secs(0)), ["end of 1"]);

@@ -97,7 +97,7 @@ fn over_ideal(mut lines: Vec<Line>, size: u64) -> f64 {
 }
 
 #[test]
-fn streams_of_unlike_speed_end_together() {
+fn streams_of_different_speeds_end_together() {
     // 0.5 to 20 MB/s: a block takes the slowest stream half a second, and the file takes all of
     // them nine.
     let lines = (1..=8u32).map(|n| Line::new(n, move |_| 20e6 / f64::from(n * n).min(40.0)));
@@ -106,7 +106,7 @@ fn streams_of_unlike_speed_end_together() {
 }
 
 #[test]
-fn streams_that_become_slow_hold_the_others_up_little() {
+fn slowing_streams_hardly_delay_the_others() {
     let slow_from = |n: u32| Duration::from_millis(200 * u64::from(n));
     let rate = move |n: u32, now| if now < slow_from(n) { 8e6 } else { 1e6 };
     let lines = (1..=8u32).map(|n| Line::new(n, move |now| rate(n, now)));

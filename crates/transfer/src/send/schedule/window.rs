@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn lh_copy_30_a_stuck_block_bounds_the_runs_of_a_receiver() {
+    fn lh_copy_30_stuck_block_bounds_the_receivers_runs() {
         let mut schedule = open_files(1, 2);
         let mut received = TreeHash::new(TIB, BLOCK_LOG2);
         let now = Duration::from_secs(1);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_outside_the_window_asks_again_soon() {
+    fn stream_outside_the_window_asks_again_soon() {
         let mut schedule = open_files(1, 2);
         schedule.block_limits.ahead = 3;
         let now = Duration::from_secs(1);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_idle_stream_repeats_what_holds_the_window() {
+    fn idle_stream_repeats_the_block_that_holds_the_window() {
         let mut schedule = open_files(1, 2);
         schedule.block_limits.ahead = 2;
         schedule.block_read(0, 0, BlockHash::from_bytes([1; 32]));

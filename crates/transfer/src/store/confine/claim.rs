@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn each_way_names_a_file_and_replaces_none() {
+    fn each_naming_method_commits_without_replacing() {
         for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
             let (tmp, dir) = directory(naming);
             give_name(&dir).unwrap();
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_takes_a_free_name_and_no_other() {
+    fn directory_takes_only_a_free_name() {
         for naming in [Naming::Unknown, Naming::Rename, Naming::Link, Naming::Claim] {
             let (tmp, dir) = directory(naming);
             std::fs::create_dir(tmp.path().join("d")).unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_claim_is_taken_over() {
+    fn abandoned_claim_is_taken_over() {
         let (tmp, dir) = directory(Naming::Claim);
         drop(Claim::take(&dir, TO.as_ref()).unwrap());
         assert!(tmp.path().join(TO).exists());
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_in_use_is_left_alone() {
+    fn claim_in_use_is_left_alone() {
         let (tmp, dir) = directory(Naming::Claim);
         let claim = Claim::take(&dir, TO.as_ref()).unwrap();
         assert_eq!(give_name(&dir), Err(Errno::EXIST));
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_was_replaced_or_written_to_stands_no_more() {
+    fn replaced_or_written_claim_is_void() {
         let (tmp, dir) = directory(Naming::Claim);
         let claim = Claim::take(&dir, TO.as_ref()).unwrap();
         std::fs::write(tmp.path().join(TO), "written to").unwrap();
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_cannot_be_given_leaves_no_claim() {
+    fn failed_commit_leaves_no_claim() {
         let (tmp, dir) = directory(Naming::Claim);
         let missing = dir.rename("missing".as_ref(), TO.as_ref(), false);
         assert_eq!(missing, Err(Errno::NOENT));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_known_by_their_time_in_any_zone() {
+    fn claims_are_recognised_in_any_time_zone() {
         for shift in [0, 3600, -3600, 45 * 60, 14 * 3600, -12 * 3600] {
             assert!(is_claim_time(CLAIM_SECONDS + shift), "{shift}");
         }
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn what_works_is_tried_once_and_leaves_nothing() {
+    fn naming_method_is_tried_once_and_leaves_nothing() {
         let (tmp, dir) = directory(Naming::Unknown);
         dir.try_naming("first".as_ref(), "second".as_ref()).unwrap();
         assert_eq!(dir.naming.get(), Naming::Rename);
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_tried_without_being_seen() {
+    fn name_is_tried_invisibly() {
         let (tmp, dir) = directory(Naming::Unknown);
         let long = "x".repeat(300);
         for (name, tried) in [

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_call_is_told_from_other_errors() {
+    fn missing_call_is_distinguished_from_other_errors() {
         for missing in [Errno::NOSYS, Errno::PERM] {
             assert_eq!(Resolver::for_answer(Err(missing)), Ok(Resolver::Steps));
         }

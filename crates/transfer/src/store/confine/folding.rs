@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn other_spellings_differ_and_are_found_only_where_there_are_any() {
+    fn other_spellings_exist_only_for_names_with_variants() {
         assert_eq!(other_case("aB1".as_ref()), Some("Ab1".into()));
         assert_eq!(other_case("\u{e4}1".as_ref()), Some("\u{c4}1".into()));
         assert_eq!(other_case("12_3".as_ref()), None);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_tells_names_apart_is_recognised() {
+    fn directory_that_distinguishes_names_is_recognised() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
         // Two names of one file are no sign of folding.

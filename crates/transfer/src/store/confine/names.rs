@@ -61,7 +61,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_come_out_sorted_by_their_bytes(
+        fn names_are_sorted_by_their_bytes(
             mut names in prop::collection::vec(
                 prop::collection::vec(any::<u8>(), 0..256),
                 0..50,
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_million_names_take_little_beside_their_own_bytes() {
+    fn million_names_have_little_overhead() {
         let mut names = Names::default();
         let own: usize = (0..1_000_000u32)
             .map(|n| {

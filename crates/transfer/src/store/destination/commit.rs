@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn file_system_busy_with_others_is_avoided_for_a_while() {
+    fn busy_file_system_flush_is_avoided_for_a_while() {
         let mut costs = FlushCosts::default();
         costs.note_whole(Duration::from_secs(20));
         assert!(costs.prefers_each(100), "10 s of others' data, or 0.4 s");

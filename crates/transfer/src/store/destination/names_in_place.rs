@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_spelling_is_refused_with_both_names() {
+    fn second_spelling_is_refused_with_both_names() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &[]));
         directory.put(&names, "A.txt", 0).unwrap();
         assert!(names.has_folding());
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_is_taken_by_one_spelling_only() {
+    fn existing_entry_is_taken_by_one_spelling_only() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &["A.txt"]));
         directory.put(&names, "a.txt", 0).unwrap();
         // It still has its first spelling.
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_was_opened_again_is_asked_again() {
+    fn reopened_directory_is_tested_again() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &[]));
         directory.put(&names, "A.txt", 0).unwrap();
         directory.folds.set(None);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn where_names_are_told_apart_nothing_is_remembered() {
+    fn nothing_is_remembered_if_names_are_distinguished() {
         let (names, directory) = (one_source(), TestDirectory::new(false, &[]));
         for name in ["A.txt", "a.txt", "A.txt"] {
             directory.put(&names, name, 0).unwrap();
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_only_look_alike_are_two_files() {
+    fn similar_names_are_two_files() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &[]));
         // Some file systems equate these names, but this one does not.
         for _ in 0..2 {
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_overlap_share_directories_and_no_file() {
+    fn overlapping_sources_share_directories_and_no_file() {
         let names = NamesInPlace::new(&[vec![], b"other".to_vec()]);
         let directory = TestDirectory::new(false, &[]);
         directory.put(&names, "f", 0).unwrap();
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn past_the_bound_another_spelling_counts_as_the_copys_own() {
+    fn beyond_the_bound_other_spellings_count_as_own() {
         let (names, directory) = (one_source(), TestDirectory::new(true, &["OLD", "same"]));
         for number in 0..2 * MAX_NAMES {
             directory.put(&names, &format!("n{number}"), 0).unwrap();

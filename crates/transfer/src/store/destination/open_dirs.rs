@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_system_that_cannot_sync_directories_is_said_to() {
+    fn unsupported_directory_sync_is_reported() {
         for errno in [Errno::INVAL, Errno::OPNOTSUPP, Errno::BADF, Errno::NOSYS] {
             assert!(
                 sync_failure(errno).detail.ends_with("leave out --fsync"),

@@ -72,7 +72,7 @@ fn copy_into(dir: &Path, fsync: bool) -> Copy {
 }
 
 #[test]
-fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
+fn fsync_keeps_names_in_existing_directories() {
     let tmp = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(tmp.path().join("there/deep")).unwrap();
     let mut copy = copy_into(tmp.path(), true);
@@ -97,7 +97,7 @@ fn with_fsync_no_name_is_lost_in_a_directory_that_was_there() {
 }
 
 #[test]
-fn with_fsync_no_name_is_lost_in_more_directories_than_are_kept_open() {
+fn fsync_keeps_names_beyond_the_open_directories() {
     let tmp = tempfile::tempdir().unwrap();
     for n in 0..60 {
         std::fs::create_dir(tmp.path().join(n.to_string())).unwrap();
@@ -200,7 +200,7 @@ fn resume(
 
 // LH-COPY-35.
 #[test]
-fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
+fn partial_file_is_kept_for_the_next_copy() {
     let tmp = tempfile::tempdir().unwrap();
     let first = resuming(tmp.path());
     assert_eq!(first.may_resume(&kept(7)), Resumption::Nothing);
@@ -233,7 +233,7 @@ fn what_was_written_of_a_file_is_there_for_the_next_copy_of_the_same() {
 }
 
 #[test]
-fn a_file_whose_content_is_wrong_is_not_kept() {
+fn file_with_wrong_content_is_not_kept() {
     let tmp = tempfile::tempdir().unwrap();
     let first = resuming(tmp.path());
     let file = first.create(&kept(7)).unwrap();
@@ -245,7 +245,7 @@ fn a_file_whose_content_is_wrong_is_not_kept() {
 }
 
 #[test]
-fn a_directory_that_may_be_passed_and_not_read_is_passed() {
+fn unreadable_directory_can_be_entered() {
     let tmp = tempfile::tempdir().unwrap();
     let passed = tmp.path().join("passed");
     std::fs::create_dir_all(passed.join("deep")).unwrap();
@@ -271,7 +271,7 @@ fn a_directory_that_may_be_passed_and_not_read_is_passed() {
 }
 
 #[test]
-fn a_held_file_is_waited_for_or_written_without_a_journal() {
+fn contested_file_is_awaited_or_written_without_journal() {
     let tmp = tempfile::tempdir().unwrap();
     let holder = resuming(tmp.path());
     drop({

@@ -167,7 +167,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn one_look_shows_at_most_the_true_grain(
+        fn one_observation_shows_at_most_the_true_granularity(
             seconds in -10_000_000_000i64..10_000_000_000,
             nanoseconds in 0u32..1_000_000_000,
             at in 0..GRAINS.len()
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_probes_show_every_grain() {
+    fn probes_show_every_granularity() {
         for grain in GRAINS {
             let shown =
                 PROBES.map(|asked| Grain::shown_by(asked, rounded_down(asked, grain)).unwrap());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_was_not_taken_shows_no_grain() {
+    fn rejected_time_shows_no_granularity() {
         let asked = (1_600_000_001, 234_567_891);
         for stored in [
             (1_700_000_000, 0),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_at_the_grain_is_equal_and_nothing_else() {
+    fn times_are_equal_only_at_the_granularity() {
         let fat = Grain(2 * SECOND);
         assert!(fat.rounds((1_600_000_001, 5), (1_600_000_000, 0)));
         assert!(
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn nanoseconds_decide_where_they_are_kept() {
+    fn nanoseconds_count_if_they_are_kept() {
         let tmp = tempfile::tempdir().unwrap();
         let dir = Dir::open(tmp.path()).unwrap();
         let file = dir.create_new(OsStr::new("file")).unwrap();
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn setting_keeps_the_time_of_access() {
+    fn setting_keeps_the_access_time() {
         let tmp = tempfile::tempfile().unwrap();
         fs::futimens(&tmp, &timestamps((7, 8), (9, 10))).unwrap();
         let meta = Meta {

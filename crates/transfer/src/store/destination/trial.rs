@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_some_file_system_refuses_are_unusual() {
+    fn names_refused_by_some_file_system_are_unusual() {
         let long = "x".repeat(200);
         for name in [
             "a:b",

@@ -181,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_is_at_risk_for_longer_than_a_second_on_a_quick_disk(
+        fn quick_disk_leaves_nothing_at_risk_beyond_a_second(
             costs in prop::collection::vec(0u32..=250, 1..20),
             gap in 1u32..3000,
         ) {
@@ -190,7 +190,7 @@ mod tests {
         }
 
         #[test]
-        fn a_slow_disk_rests_half_of_the_time(costs in prop::collection::vec(251u32..5000, 1..20)) {
+        fn slow_disk_rests_half_of_the_time(costs in prop::collection::vec(251u32..5000, 1..20)) {
             let run = run(|_| true, &costs, 60_000);
             let longest = MS * *costs.iter().max().unwrap();
             prop_assert!(run.flushing <= MS * 30_000 + longest, "{:?}", run.flushing);
@@ -198,7 +198,7 @@ mod tests {
         }
 
         #[test]
-        fn when_nothing_more_comes_all_becomes_durable(
+        fn everything_becomes_durable_after_the_last_write(
             costs in prop::collection::vec(0u32..2000, 1..9),
             until in 1u32..3000,
         ) {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slower_a_disk_is_the_less_often_it_is_asked() {
+    fn slower_disk_is_flushed_less_often() {
         let flushes = |cost| run(|_| true, &[cost], 60_000).flushes;
         assert!((470..=480).contains(&flushes(5)), "{}", flushes(5));
         assert!((295..=300).contains(&flushes(50)), "{}", flushes(50));
@@ -215,13 +215,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_written_within_a_quarter_of_a_second_is_never_flushed() {
+    fn file_written_within_250_ms_is_never_flushed() {
         assert_eq!(run(|_| true, &[5], 250).flushes, 0);
         assert_eq!(run(|_| true, &[5], 251).flushes, 1);
     }
 
     #[test]
-    fn what_could_not_be_made_durable_stays_at_risk_and_is_tried_again() {
+    fn failed_flush_stays_at_risk_and_is_retried() {
         let mut policy = FlushPolicy::default();
         policy.written(MS, 10);
         assert!(policy.begin(MS * 500));

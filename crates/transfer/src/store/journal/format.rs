@@ -338,7 +338,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_beginning_of_a_journal_says_what_its_whole_records_say(
+        fn truncated_journal_has_its_complete_records(
             batches in batches(),
             cut in any::<prop::sample::Index>(),
         ) {
@@ -356,7 +356,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_noted_is_distinguished_from_what_is_durable(
+        fn noted_and_durable_blocks_are_distinguished(
             batches in prop::collection::vec(
                 (prop::collection::vec(0u64..100, 1..20), any::<bool>()),
                 0..12,
@@ -385,7 +385,7 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_byte_ends_the_journal_before_its_record(
+        fn damaged_byte_ends_the_journal_before_its_record(
             batches in batches(),
             at in any::<prop::sample::Index>(),
             change in 1u8..=255,
@@ -404,7 +404,7 @@ mod tests {
         }
 
         #[test]
-        fn a_record_is_believed_nowhere_else(
+        fn record_is_valid_only_at_its_position(
             batches in batches(),
             junk in prop::collection::vec(any::<u8>(), 0..200),
         ) {
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_read_can_be_gone_on_with() {
+    fn journal_can_be_appended_to_after_reading() {
         let (bytes, _) = journal(&[vec![1, 2], vec![3]]);
         let mut contents = read(&bytes).unwrap();
         let mut longer = bytes.clone();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn many_subtrees_are_several_records_of_a_known_length() {
+    fn many_subtrees_take_several_records_of_known_length() {
         let (size, mut bytes) = (1 << 40, Vec::new());
         let subtrees: Vec<Subtree> = (0..3000).map(|n| block(2 * n)).collect();
         let header = header(size);
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_leads_elsewhere_is_no_name() {
+    fn target_in_another_directory_is_refused() {
         for target in [&b""[..], b".", b"..", b"a/b", b"a\0", &[b'x'; 256]] {
             let mut header = header(5000);
             header.target = target.to_vec();

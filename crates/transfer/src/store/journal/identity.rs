@@ -60,7 +60,7 @@ mod tests {
     use rustix::fs;
 
     #[test]
-    fn content_written_with_its_time_put_back_is_another_identity() {
+    fn changed_content_with_its_old_time_has_a_new_identity() {
         let tmp = tempfile::NamedTempFile::new().unwrap();
         let file = tmp.as_file();
         fs::ftruncate(file, 10).unwrap();
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identity_is_neither_empty_nor_long() {
+    fn identity_is_neither_empty_nor_too_long() {
         assert!(Identity::opaque(b"").is_none());
         assert!(Identity::opaque(&[0; 257]).is_none());
         assert_eq!(

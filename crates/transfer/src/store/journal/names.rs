@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_copy_finds_its_names_and_another_has_others() {
+    fn same_copy_finds_its_names_and_another_has_others() {
         assert_eq!(names("a", "1"), names("a", "1"));
         assert_ne!(names("a", "1"), names("b", "1"));
         assert_ne!(names("a", "1"), names("a", "2"));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn names_say_what_they_are() {
+    fn names_are_parsed_by_role() {
         let names = names("a", "1");
         let data = [0xab; 16];
         for (name, role) in [

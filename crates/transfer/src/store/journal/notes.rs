@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_time_when_the_last_note_is_old_and_nothing_waits_without_end() {
+    fn notes_are_due_by_age_and_waiting_blocks_are_bounded() {
         let mut notes = Notes::default();
         assert!(!notes.written(NOTE_INTERVAL - Duration::from_millis(1), block(0)));
         assert!(notes.written(NOTE_INTERVAL, block(1)));

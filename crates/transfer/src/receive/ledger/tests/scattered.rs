@@ -45,7 +45,7 @@ fn lh_copy_30_scattered_blocks_do_not_fail_a_file() {
 }
 
 #[test]
-fn lh_copy_30_scattered_blocks_end_with_the_share_of_memory() {
+fn lh_copy_30_memory_share_bounds_scattered_blocks() {
     const ROOM: u64 = 1 << 20;
     let mut ledger = ledger();
     let refusal = Exhausted::Share(Resource::Bookkeeping);

@@ -41,7 +41,7 @@ fn write(schedule: &mut Schedule, id: u64, size: u64) {
 }
 
 #[test]
-fn other_names_wait_until_the_first_is_in_place() {
+fn links_wait_until_the_first_name_is_in_place() {
     let mut schedule = keeping(true);
     for _ in 0..3 {
         find(&mut schedule, 7, 4, 9);
@@ -66,7 +66,7 @@ fn other_names_wait_until_the_first_is_in_place() {
 }
 
 #[test]
-fn where_the_first_fails_the_next_takes_its_place() {
+fn next_name_replaces_a_failed_first_one() {
     let mut schedule = keeping(true);
     for _ in 0..3 {
         find(&mut schedule, 7, 3, 9);
@@ -80,7 +80,7 @@ fn where_the_first_fails_the_next_takes_its_place() {
 }
 
 #[test]
-fn a_name_that_is_wanted_goes_as_a_file_and_what_was_asked_before_may_still_be_answered() {
+fn wanted_link_is_sent_as_a_file_unless_answered_earlier() {
     let mut schedule = keeping(true);
     find(&mut schedule, 7, 3, 9);
     find(&mut schedule, 7, 3, LARGE);
@@ -97,7 +97,7 @@ fn a_name_that_is_wanted_goes_as_a_file_and_what_was_asked_before_may_still_be_a
 }
 
 #[test]
-fn a_receiver_that_does_not_understand_gets_files() {
+fn receiver_without_hard_links_gets_files() {
     let mut schedule = keeping(false);
     for _ in 0..2 {
         find(&mut schedule, 7, 4, 9);
@@ -116,7 +116,7 @@ fn a_receiver_that_does_not_understand_gets_files() {
 }
 
 #[test]
-fn what_is_remembered_is_bounded_and_past_that_names_are_files() {
+fn link_memory_is_bounded_and_excess_names_are_files() {
     let mut schedule = keeping(true);
     let mut inode = 0;
     let full = loop {

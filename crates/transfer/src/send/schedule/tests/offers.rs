@@ -9,7 +9,7 @@ fn offering(presence: Presence, compare: Compare, sizes: &[u64]) -> Schedule {
 }
 
 #[test]
-fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_is_large() {
+fn lh_copy_39_little_is_sent_before_the_report() {
     let presence = Presence::Unknown;
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, 3 << 20, 200_000, 10]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["entry 0"]);
@@ -51,7 +51,7 @@ fn lh_copy_39_before_it_is_reported_a_sender_begins_with_little_and_offers_what_
 }
 
 #[test]
-fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
+fn lh_copy_41_wanted_files_are_sent_first() {
     let presence = Presence::Something;
     let mut schedule = offering(presence, Compare::SizeAndTime, &[10, LARGE, 20, 30]);
     let offers = ["offer 0", "offer 1", "offer 2", "offer 3", "end of 4"];
@@ -85,7 +85,7 @@ fn lh_copy_41_what_is_wanted_is_sent_first_and_what_is_there_is_not() {
 }
 
 #[test]
-fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
+fn lh_copy_40_offer_is_read_once_and_repeated_unchanged() {
     let presence = Presence::Unknown;
     let mut schedule = offering(presence, Compare::Content, &[10, LARGE]);
     assert!(
@@ -118,7 +118,7 @@ fn lh_copy_40_a_file_is_read_once_for_its_offer_and_always_offered_the_same() {
 }
 
 #[test]
-fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_there() {
+fn file_offered_with_data_waits_if_it_may_exist() {
     let begun = || {
         let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20, 10]);
         assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
@@ -144,7 +144,7 @@ fn a_file_that_was_offered_along_with_data_waits_for_the_answer_once_it_may_be_t
 }
 
 #[test]
-fn an_answer_that_does_not_come_is_not_waited_for_for_ever() {
+fn missing_answer_is_not_awaited_forever() {
     let mut schedule = offering(Presence::Unknown, Compare::SizeAndTime, &[3 << 20]);
     assert_eq!(take(&mut schedule, 1, secs(0)), ["offer and open 0"]);
     assert!(schedule.opened(0, 3 << 20, 18, false));

@@ -92,7 +92,7 @@ fn directory_of_an_ended_copy_is_finished_by_the_next() {
 }
 
 #[test]
-fn finished_directory_takes_what_was_missing_and_is_restored() {
+fn finished_directory_accepts_missing_files_and_is_restored() {
     let bench = Bench::new();
     bench.complete(&bench.copy(false), &meta(0o555, 7), &["one"]);
     let second = bench.copy(false);
@@ -134,7 +134,7 @@ fn users_directory_keeps_its_permissions() {
 }
 
 #[test]
-fn overwriting_gives_every_directory_its_source_bits_and_time() {
+fn overwriting_sets_mode_and_time_of_every_directory() {
     let bench = Bench::new();
     std::fs::create_dir(bench.path("d")).unwrap();
     set(&bench.path("d"), 0o1777);
@@ -152,7 +152,7 @@ fn overwriting_gives_every_directory_its_source_bits_and_time() {
 }
 
 #[test]
-fn target_that_an_ended_copy_made_is_finished() {
+fn target_created_by_an_ended_copy_is_finished() {
     let bench = Bench::new();
     let copy = || {
         let target = bench.path("new/");

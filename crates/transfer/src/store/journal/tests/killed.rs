@@ -99,7 +99,7 @@ fn start(dir: &Path) -> Child {
 }
 
 #[test]
-fn a_process_that_is_killed_at_random_moments_goes_on() {
+fn process_killed_at_random_moments_resumes() {
     let tmp = tempfile::tempdir().unwrap();
     let mut random = Random(u64::from(std::process::id()));
     let (mut kills, mut recorded, mut wrote) = (0, 0, 0);

@@ -212,7 +212,7 @@ fn end() -> impl Strategy<Value = End> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn a_copy_that_ends_at_any_moments_goes_on(
+    fn copy_that_ends_at_any_moment_resumes(
         size in BLOCK + 1..40 * BLOCK,
         seed in any::<u64>(),
         blocks_per_flush in 1usize..8,
@@ -223,7 +223,7 @@ proptest! {
 }
 
 #[test]
-fn a_copy_goes_on_after_every_single_step() {
+fn copy_resumes_after_every_single_step() {
     for end in [End::Kill, End::PowerLoss] {
         for seed in 0..6 {
             let mut whole = Copy::new(12 * BLOCK + 5, seed, 3);
@@ -273,7 +273,7 @@ fn until_compacted(copy: &mut Copy) -> Result<(u32, u32), Failure> {
 }
 
 #[test]
-fn a_journal_that_is_written_anew_is_there_at_every_step() {
+fn rewritten_journal_exists_at_every_step() {
     let copy = || Copy::new(1500 * BLOCK, 1, 4);
     let (first, last) = until_compacted(&mut copy()).unwrap();
     for end in [End::Kill, End::PowerLoss] {

@@ -56,7 +56,7 @@ fn journal_in(dir: &Path) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_copy_goes_on_where_it_was_left() {
+fn copy_resumes_where_it_was_left() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 20);
     // Of a life that ended differently: written, and not recorded.
@@ -98,7 +98,7 @@ fn a_copy_goes_on_where_it_was_left() {
 }
 
 #[test]
-fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
+fn copy_with_other_block_size_resumes_complete_blocks() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 22);
     let content = content(SIZE, 1);
@@ -140,7 +140,7 @@ fn a_copy_in_other_blocks_goes_on_with_what_makes_whole_ones() {
 }
 
 #[test]
-fn a_data_file_that_was_cut_off_or_is_gone_is_begun_anew() {
+fn truncated_or_missing_data_file_restarts() {
     for cut in [true, false] {
         let tmp = tempfile::tempdir().unwrap();
         leave(tmp.path(), 20);
@@ -162,7 +162,7 @@ fn a_data_file_that_was_cut_off_or_is_gone_is_begun_anew() {
 }
 
 #[test]
-fn what_others_put_under_the_journals_name_is_never_opened() {
+fn foreign_file_under_the_journal_name_is_never_opened() {
     let tmp = tempfile::tempdir().unwrap();
     leave(tmp.path(), 20);
     let saved = tmp.path().join("saved");
@@ -226,7 +226,7 @@ fn what_others_put_under_the_journals_name_is_never_opened() {
 }
 
 #[test]
-fn a_huge_file_of_the_journals_name_is_not_read_whole() {
+fn huge_journal_file_is_not_read_completely() {
     let tmp = tempfile::tempdir().unwrap();
     let huge = std::fs::File::create(journal_in(tmp.path())).unwrap();
     huge.set_len(1 << 40).unwrap();

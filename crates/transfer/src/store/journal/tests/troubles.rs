@@ -44,7 +44,7 @@ fn bytes(blocks: usize) -> u64 {
 }
 
 #[test]
-fn a_full_disk_costs_what_was_not_recorded_and_is_tried_again() {
+fn full_disk_costs_unrecorded_data_and_is_retried() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
@@ -81,7 +81,7 @@ fn open_after(disk: &SimDisk) -> ResumePoint {
 }
 
 #[test]
-fn after_a_sync_that_failed_nothing_is_believed_that_came_since() {
+fn nothing_after_a_failed_sync_is_trusted() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
@@ -137,7 +137,7 @@ fn scattered_blocks_are_recorded_once_they_merge() {
 }
 
 #[test]
-fn two_copies_of_the_same_never_share_a_file() {
+fn two_copies_of_one_file_never_share_data() {
     let disk = SimDisk::default();
     let (first, _) = open(&disk);
     // Begun before the first has a journal. Whichever is faster gets it.
@@ -160,7 +160,7 @@ fn two_copies_of_the_same_never_share_a_file() {
 }
 
 #[test]
-fn what_another_copy_left_goes_when_the_file_is_finished() {
+fn finished_file_removes_leftovers_of_another_copy() {
     let disk = SimDisk::default();
     let (first, _) = open(&disk);
     write(&first, SECOND, 0..3);
@@ -179,7 +179,7 @@ fn what_another_copy_left_goes_when_the_file_is_finished() {
 }
 
 #[test]
-fn what_a_copy_left_stays_where_the_file_is_another_or_cannot_be_synced() {
+fn leftovers_stay_if_the_file_differs_or_cannot_sync() {
     let disk = SimDisk::default();
     let (older, _) = open(&disk);
     write(&older, SECOND, 0..20);
@@ -203,7 +203,7 @@ fn what_a_copy_left_stays_where_the_file_is_another_or_cannot_be_synced() {
 }
 
 #[test]
-fn a_source_that_changed_is_not_gone_on_with() {
+fn changed_source_is_not_resumed() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..3);
@@ -226,7 +226,7 @@ fn a_source_that_changed_is_not_gone_on_with() {
 }
 
 #[test]
-fn what_has_its_name_is_replaced_only_when_asked_and_what_is_given_up_goes() {
+fn existing_file_is_replaced_only_on_request() {
     let disk = SimDisk::default();
     for replace in [false, true] {
         let (journal, _) = open(&disk);
@@ -243,7 +243,7 @@ fn what_has_its_name_is_replaced_only_when_asked_and_what_is_given_up_goes() {
 }
 
 #[test]
-fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
+fn single_block_or_unflushed_file_has_no_journal() {
     let disk = SimDisk::default();
     let (journal, _) = Journal::open_or_create(
         disk.clone(),
@@ -278,7 +278,7 @@ fn a_file_of_one_block_and_one_that_is_never_flushed_have_no_journal() {
 }
 
 #[test]
-fn a_flush_behind_the_end_leaves_no_journal() {
+fn flush_after_the_end_leaves_no_journal() {
     let disk = SimDisk::default();
     let (journal, _) = open(&disk);
     write(&journal, SECOND, 0..20);
