@@ -142,7 +142,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lines_are_read_as_they_were_written(said in prop::collection::vec("[a-z]{0,20}", 0..20)) {
+        fn lines_are_read_as_they_were_written(
+            said in prop::collection::vec("[a-z]{0,20}", 0..20),
+        ) {
             let bytes: String = said.iter().map(|line| format!("{line}\n")).collect();
             let (received, whole) = lines(bytes.as_bytes(), 20);
             let received: Vec<String> = received

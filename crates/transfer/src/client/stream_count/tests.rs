@@ -635,7 +635,10 @@ proptest! {
 
     /// A queue that always stands never adds streams after the start, and ends at two.
     #[test]
-    fn standing_queue_never_adds_streams(remembered in prop::option::of(1u32..64), rtt_ms in 5u64..300) {
+    fn standing_queue_never_adds_streams(
+        remembered in prop::option::of(1u32..64),
+        rtt_ms in 5u64..300,
+    ) {
         let noted = remembered.and_then(|n| learned(n, rtt_ms, 0, 0));
         let mut count = StreamCount::new(None, noted, 64);
         let mut copy = Copy::new(LARGE, rtt_ms, |_| Limit::Path, |_| 50 * MB);
