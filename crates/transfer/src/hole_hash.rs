@@ -21,7 +21,7 @@ use crate::wire::Block;
 
 /// A block is mostly hole if less than one part in this many is data.
 const DATA_PART: usize = 16;
-/// Maximum number of threads. Fewer run if half of the processors are fewer.
+/// Maximum number of threads. At most half of the processors are used.
 const MAX_THREADS: usize = 4;
 /// Lowest priority (`setpriority(2)`). Next to a thread of ordinary priority, it receives about 1.5
 /// % of a processor.

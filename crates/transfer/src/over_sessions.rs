@@ -217,7 +217,7 @@ impl SessionConnector {
 
     /// Uses these routes in addition to the direct one from now on, and no others. In a running
     /// copy, they join and others leave. Has no effect if the routes were fixed at the start, or on
-    /// routes beyond [`MAX_ROUTES`].
+    /// routes beyond the maximum number of paths.
     pub fn use_beside(&self, routes: &[Route]) {
         self.use_ways(|paths, source| {
             let routes = routes.iter().filter(|route| !route.is_direct());

@@ -204,7 +204,7 @@ impl Block {
 /// A frame of any type. The data of BLOCK is left on the stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// Client: its identity in this copy, and what is to be copied.
+    /// Client: its identity in this copy, and the request.
     Hello(Hello),
     /// Server: accepts, with at most `max_streams` streams in this copy (LH-COPY-9).
     Accept {

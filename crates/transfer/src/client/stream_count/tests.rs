@@ -362,7 +362,7 @@ fn standing_queue_retires_streams_down_to_two() {
 
 #[test]
 fn stream_smaller_than_the_queue_is_retired_sooner() {
-    // Returns when the third of four streams is left, over 200 ms with a queue of 34 ms.
+    // Returns when one of four streams is retired, over 200 ms with a queue of 34 ms.
     let retired_after = |least_share| {
         let mut copy = Copy::new(LARGE, 200, |_| Limit::Path, |_| 50 * MB);
         copy.rtt_percent = |_| 117;

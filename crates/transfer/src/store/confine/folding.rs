@@ -68,7 +68,7 @@ impl Dir {
                 continue;
             };
             match self.stat_name(&spelling) {
-                // Also if no file can have that name.
+                // This includes names that no file can have.
                 Err(Errno::NOENT | Errno::INVAL | Errno::ILSEQ) => found.set(DISTINCT),
                 Err(_) => {}
                 // There are two entries, or one. Its listed spelling shows nothing: it may be in
