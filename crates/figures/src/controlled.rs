@@ -1,5 +1,5 @@
-//! A controller in a lab: what experiments with reservations have in common. It has keys of its
-//! own, and so has whoever copies: homes that other runs use must not come to know it.
+//! A controller in a lab, shared by the experiments with reservations. It has keys of its own, and
+//! so has the client: the homes of other runs must not learn of it.
 
 use std::path::PathBuf;
 use std::process::Command;

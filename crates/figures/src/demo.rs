@@ -28,13 +28,13 @@ use crate::tools::Tools;
 
 const MIB: u64 = 1 << 20;
 
-/// How long the stream over the record's path lasts, in seconds.
+/// Duration of the stream over the record's path, in seconds.
 const RECORD_SECONDS: u32 = 12;
 
-/// How long GridFTP sends, in seconds.
+/// Duration of GridFTP's transfers, in seconds.
 const GRIDFTP_SECONDS: [u32; 1] = [10];
-/// How often a run is repeated when the lab did not keep up, and until when: the demonstration
-/// takes ten minutes at most. What did not in the end says so.
+/// Number of repeats if the lab did not keep up, and the time until which they are made: the
+/// demonstration takes at most ten minutes. Runs that stay invalid are marked.
 const RETRIES: u32 = 1;
 const RETRIES_END: Duration = Duration::from_secs(360);
 /// Copies of the mesh, each way.
@@ -187,7 +187,7 @@ fn key<C>(factors: C, seed: u64) -> Key<C> {
     }
 }
 
-/// Where the acts are made.
+/// Setting in which the acts are made.
 struct Stage<'a> {
     tools: &'a Tools,
     started: Instant,
@@ -244,7 +244,7 @@ struct Crossings {
     slow: u64,
     /// The same between hosts with large buffers.
     fast: u64,
-    /// What is shown, and with how many seeds: one copy says little where losses decide.
+    /// Settings and their numbers of seeds: with random losses, one copy says little.
     settings: Vec<(Setting, u64)>,
 }
 
@@ -340,8 +340,8 @@ impl Crossings {
     }
 }
 
-/// Whether a setting's hosts are limited by neither a small window nor a loss rate fitted to a slow
-/// path.
+/// Returns true if a setting's hosts are limited neither by a small window nor by a loss rate
+/// fitted to a slow path.
 fn is_fast(setting: &Setting) -> bool {
     setting.hosts == "large buffers"
 }

@@ -24,7 +24,7 @@ pub struct Gateways<'a> {
     pub tools: &'a Tools,
     /// The network.
     pub lab: &'a Lab,
-    /// Where policies, tables and what the client remembers are kept.
+    /// Folder of policies, tables and the client's state.
     pub folder: &'a Path,
     /// Nodes with depots, in order from the client.
     pub depots: &'a [&'a str],

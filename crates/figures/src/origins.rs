@@ -1,4 +1,4 @@
-//! Which runs of a page are of which commit.
+//! Commits of the runs on a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 

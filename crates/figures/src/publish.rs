@@ -18,7 +18,7 @@ use crate::store::replace;
 /// Name under which documents quote what is counted over all experiments.
 const ALL: &str = "all";
 
-/// What files should hold.
+/// Contents that files should have.
 #[derive(Default)]
 struct Wanted {
     files: Vec<(PathBuf, String)>,
@@ -149,7 +149,7 @@ fn unmarked_figures(one: &Rendered) -> Vec<String> {
         .collect()
 }
 
-/// What is counted over all experiments.
+/// Totals over all experiments.
 struct Totals {
     first: Option<String>,
     extremes: Option<String>,

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Where the runs of one experiment are kept.
+/// Store of one experiment's runs.
 #[derive(Clone, Debug)]
 pub struct Store {
     path: PathBuf,
@@ -69,7 +69,7 @@ impl Store {
     }
 }
 
-/// Writes a file beside the old one and renames it, so that whoever is cut short has lost nothing.
+/// Writes a file next to the old one and renames it, so that an interruption loses nothing.
 ///
 /// # Errors
 /// The file cannot be written.

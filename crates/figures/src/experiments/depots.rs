@@ -1,4 +1,4 @@
-//! What depots gain: copies over the papers' paths, direct and through depots.
+//! Gain of depots: copies over the papers' paths, direct and through depots.
 
 use anyhow::Result;
 use plotters::style::RGBColor;
@@ -41,7 +41,7 @@ pub struct Cell {
     setting: String,
     /// Bytes of the file.
     bytes: u64,
-    /// Which way the bytes take.
+    /// Route of the bytes.
     way: Way,
 }
 
@@ -261,7 +261,7 @@ impl Both {
         })
     }
 
-    /// Of the medians.
+    /// Returns the ratio of the medians.
     fn gain(&self) -> f64 {
         self.depots.median / self.direct.median
     }

@@ -1,4 +1,4 @@
-//! What set-up costs: the smallest copy, direct and through depots.
+//! Cost of setup: the smallest copy, direct and through depots.
 
 use super::copies::{Copies, Planned};
 use crate::setting::{self, Mnemonic, Way};

@@ -58,7 +58,7 @@ pub struct Fetcher {
     name: &'static str,
     title: &'static str,
     needs: &'static [Need],
-    /// Whether it can be told of a SOCKS5 server.
+    /// If true, it can use a SOCKS5 server.
     socks: bool,
     serve: fn(&Place, &Path) -> Result<Serving>,
     fetch: fn(&Place, &Serving, &Item, &Path) -> Result<Command>,
@@ -312,7 +312,7 @@ fn git(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command>
     Ok(command)
 }
 
-/// Where Debian keeps PostgreSQL's server programs, which are in nobody's PATH.
+/// Returns PostgreSQL's server program in Debian's folder, which is not in PATH.
 fn postgres_program(name: &str) -> Result<PathBuf> {
     let mut versions: Vec<PathBuf> = std::fs::read_dir("/usr/lib/postgresql")?
         .filter_map(|entry| Some(entry.ok()?.path().join("bin").join(name)))
@@ -414,7 +414,7 @@ fn go(place: &Place, from: &Serving, item: &Item, to: &Path) -> Result<Command> 
     Ok(command)
 }
 
-/// Whether a program tunnels through an HTTP CONNECT entry, if told to.
+/// Returns true if a program can tunnel through an HTTP CONNECT entry.
 pub fn tunnels(name: &str) -> bool {
     matches!(name, "curl" | "chromium")
 }

@@ -12,8 +12,8 @@ use std::process::Command;
 /// The short name.
 pub const NAME: &str = "longhaul";
 
-/// `longhaul cp` by this project's own programs, which are built and not installed; so it is none
-/// of [`super::all`].
+/// `longhaul cp` by this project's own programs. They are built and not installed, so it is not in
+/// [`super::all`].
 pub struct Longhaul<'a> {
     /// The program and its keys.
     pub tools: &'a Tools,

@@ -36,7 +36,7 @@ const NETCAT: Need = Need {
     package: "netcat-openbsd",
 };
 
-/// What every peer over SSH is able to do: one connection, to one port.
+/// Abilities of every peer over SSH: one connection, to one port.
 pub const ABILITIES: Abilities = Abilities {
     send: true,
     trees: true,

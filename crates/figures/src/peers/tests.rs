@@ -30,7 +30,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Nothing where labs are impossible.
+    /// Returns `None` if labs are impossible.
     fn new(test: &str) -> Option<Self> {
         if let Err(reason) = Lab::possible() {
             println!("{test} skipped: {reason}");
@@ -190,7 +190,7 @@ fn iperf3_measures_both_directions() {
     }
 }
 
-/// Says that all is well whatever happens.
+/// A peer that always reports success.
 struct Liar;
 
 impl Program for Liar {

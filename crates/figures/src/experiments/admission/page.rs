@@ -32,7 +32,7 @@ fn of(
     runs.spread(&wanted, |seen| value(&granted(seen)))
 }
 
-/// What is booked by that of OSCARS' rule, seed by seed.
+/// Returns the booked share relative to that of OSCARS' rule, for each seed.
 fn by_oscars(runs: &All<'_>, network: &str, rule: Rule) -> Option<Spread> {
     let cell = |rule| Cell {
         network: network.to_owned(),
@@ -162,7 +162,7 @@ pub fn page(runs: &All<'_>) -> Page {
     .table(&load(runs))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let mut all = Vec::new();
     for network in NAMES {

@@ -143,7 +143,7 @@ pub fn of(runs: &Runs<'_, Cell, Seen>) -> Page {
     Page::new(HEAD).table(&table).paragraph(&judge(&measured))
 }
 
-/// What holds over all attacks.
+/// Returns the figures over all attacks.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let measured = measured(runs);
     let of = |value: fn(&Figures) -> Option<f64>| {
@@ -186,10 +186,10 @@ fn measured(runs: &Runs<'_, Cell, Seen>) -> Vec<(Attack, Figures)> {
         .collect()
 }
 
-/// Whether a claim holds.
+/// Test of a claim.
 type Holds = fn(&Figures) -> bool;
 
-/// What holds, and what does not.
+/// Lists the claims that hold, and those that do not.
 fn judge(measured: &[(Attack, Figures)]) -> String {
     let claims: [(&str, Holds); 3] = [
         (

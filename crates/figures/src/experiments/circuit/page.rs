@@ -11,8 +11,8 @@ fn median(runs: &All<'_>, cell: Cell, value: fn(&Seen) -> Option<f64>) -> Option
     Some(spread.median).filter(|median| median.is_finite())
 }
 
-/// What others have beside a circuit of what they have without, less what is reserved: more than 1
-/// is more than their due.
+/// Returns the others' rate next to a circuit, relative to their rate without it minus the
+/// reservation. More than 1 is more than their due.
 fn of_due(runs: &All<'_>, path: Path, flow: Flow) -> Option<f64> {
     let of = |flow| {
         median(
@@ -144,7 +144,7 @@ pub fn page(runs: &All<'_>) -> Page {
     })
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let mut figures = Vec::new();
     for path in Path::ALL {

@@ -13,9 +13,9 @@ use crate::experiment::Here;
 
 const PERF_PORT: u16 = 7511;
 const IPERF_PORT: u16 = 5201;
-/// How often counters are read.
+/// Interval at which counters are read.
 const SAMPLE: Duration = Duration::from_millis(100);
-/// How long the circuit may take to be set up.
+/// Maximum time for setting up the circuit.
 const SET_UP_TIMEOUT: Duration = Duration::from_secs(30);
 const SET_UP_POLL: Duration = Duration::from_millis(200);
 /// The flows last longer than they are measured, by so many seconds.
@@ -93,7 +93,7 @@ pub fn run(here: &Here<'_, ()>, cell: Cell) -> Result<Seen> {
     })
 }
 
-/// What the flow is started with.
+/// Prepared state with which the flow is started.
 struct Prepared {
     /// The process of the server that it goes to.
     server: u32,

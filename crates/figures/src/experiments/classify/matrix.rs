@@ -12,10 +12,10 @@ use crate::plot;
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// How many intervals got which verdict.
+/// Number of intervals for each verdict.
 pub type Judgements = BTreeMap<String, u32>;
 
-/// What the receiving side can say at best of a flow that `class` limits.
+/// Returns the best possible verdict of the receiver on a flow that `class` limits.
 pub fn seen_by_receiver(class: Limit) -> Limit {
     match class {
         Limit::SendingApplication | Limit::SendBuffer | Limit::Pacing | Limit::Growing => {
@@ -112,7 +112,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Result<Page> {
         .table(&table(&receiving, &Limit::ALL, seen_by_receiver)))
 }
 
-/// How often the verdict is right, class by class.
+/// Returns the share of correct verdicts for each class.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let of_side = |side: &'static str, rows: Vec<Row>, expected: fn(Limit) -> Limit| {
         let all = rows

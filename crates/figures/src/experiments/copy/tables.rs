@@ -35,7 +35,7 @@ pub fn page(runs: &CopyRuns<'_>) -> Page {
     })
 }
 
-/// How `longhaul cp` stands in each case.
+/// Returns the table that compares `longhaul cp` in each case.
 fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
     let mut table = Table::new([
         "case",
@@ -82,7 +82,7 @@ fn summary(runs: &CopyRuns<'_>, cases: &[Case]) -> Table {
     table
 }
 
-/// What each way is, and what it protects.
+/// Returns the table of the programs, and what they protect.
 fn ways() -> Table {
     let mut table = Table::new(["way", "program", "options", "encrypts", "verifies"]);
     for way in &WAYS {
@@ -102,7 +102,7 @@ fn verifies(way: &Way) -> &'static str {
     way.verifies.unwrap_or("no")
 }
 
-/// What is said above a case's table.
+/// Returns the text above a case's table.
 fn head(case: &Case) -> String {
     let (files, bytes) = case.data.extent();
     let what = match files {
@@ -167,7 +167,7 @@ fn bounded(
     }
 }
 
-/// What else there is to say of a way's runs.
+/// Returns further remarks on a program's runs.
 fn remarks(runs: &CopyRuns<'_>, one: &Cell, way: &Way) -> String {
     let all = runs.cell(one);
     let stopped = all.iter().filter(|run| run.seen.stopped).count();
@@ -196,7 +196,8 @@ fn shown(share: Option<Spread>) -> String {
     percent(share.map(|share| share.times(100.0)))
 }
 
-/// What documents quote: in how many cases it is first, and for each case the ratio.
+/// Returns the figures that documents quote: the number of cases in which it is first, and the
+/// ratio for each case.
 pub fn figures(runs: &CopyRuns<'_>) -> Vec<Figure> {
     let standings: Vec<(Case, Standing)> = cases::all()
         .into_iter()
@@ -266,7 +267,7 @@ fn beside(rival: &Rival, own: Spread) -> String {
     )
 }
 
-/// How it was measured, and how the tables are read.
+/// Returns the text that explains the measurement and the tables.
 fn how_it_was_measured() -> String {
     format!(
         "Each case is measured with every way in turn, seed by seed: the same data from the same host to the same other host of an emulated network, in a network of its own for each \

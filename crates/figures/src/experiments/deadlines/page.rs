@@ -20,8 +20,8 @@ fn copies<'a>(runs: &All<'a>, way: Way) -> Vec<(u64, usize, &'a Made)> {
     numbered.collect()
 }
 
-/// Whether a copy is shown to have been out of reach: the whole link would take longer, or it was
-/// made by every way, and each missed it.
+/// Returns true if a copy could not meet its deadline: the whole link would take longer, or each
+/// kind of reservation was tried and missed it.
 fn is_out_of_reach(runs: &All<'_>, of: (u64, usize, &Made)) -> bool {
     let (seed, number, copy) = of;
     least_seconds(copy.bytes) > copy.deadline_s
@@ -108,7 +108,7 @@ pub fn page(runs: &All<'_>) -> Page {
     .table(&table(runs))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let met = |way: Way| {
         let all = copies(runs, way);

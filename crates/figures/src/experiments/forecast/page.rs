@@ -16,7 +16,7 @@ use crate::stats::Spread;
 
 /// The share of values that the band is to hold, in per cent.
 const ASKED: (f64, f64) = (75.0, 85.0);
-/// How many values a plot of a series shows.
+/// Number of values in a plot of a series.
 const SHOWN: usize = 240;
 
 type All<'a> = Runs<'a, Cell, Seen>;
@@ -204,7 +204,7 @@ pub fn page(runs: &All<'_>) -> Result<Page> {
         .paragraph(&sources))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &All<'_>) -> Vec<Figure> {
     let groups: [(&str, &str, Vec<Origin>); 2] = [
         (

@@ -6,16 +6,16 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
-/// How many values a series has.
+/// Number of values of a series.
 pub const LENGTH: usize = 3000;
 
 /// A kind of series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Family {
-    /// What on/off sources with heavy tails leave of a link.
+    /// Rate that on/off sources with heavy tails leave of a link.
     HeavyTails,
-    /// What the load of a day leaves of it.
+    /// Rate that the load of a day leaves of a link.
     Diurnal,
     /// The DRS paper's bottleneck.
     Wandering,
@@ -38,7 +38,7 @@ impl Family {
         Self::Losses,
     ];
 
-    /// What it is, in a row's head.
+    /// Returns its title, as the head of a row.
     pub const fn title(self) -> &'static str {
         match self {
             Self::HeavyTails => "rate left by heavy-tailed on/off sources",
@@ -50,7 +50,7 @@ impl Family {
         }
     }
 
-    /// How it is made, and from what.
+    /// Returns a description of how it is made, with its source.
     pub const fn source(self) -> &'static str {
         match self {
             Self::HeavyTails => {
@@ -81,7 +81,7 @@ impl Family {
         }
     }
 
-    /// What is forecast.
+    /// Returns the quantity that is forecast.
     pub const fn quantity(self) -> Quantity {
         match self {
             Self::HeavyTails | Self::Diurnal | Self::Wandering | Self::Regimes => Quantity::Rate,

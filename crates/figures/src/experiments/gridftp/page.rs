@@ -25,7 +25,7 @@ const FIGURES: [(Hosts, &str, &str); 4] = [
     (Hosts::Bbr, "gridftp-bbr", "Tuned hosts, BBR"),
 ];
 
-/// Which length the tables and the ratios are of, in seconds.
+/// Duration to which the tables and the ratios refer, in seconds.
 const SHOWN: u32 = 60;
 
 const PATHS: [(Mnemonic, &str); 2] = [
@@ -102,7 +102,7 @@ fn pairs(hosts: Hosts) -> impl Iterator<Item = [Cell; 2]> {
     })
 }
 
-/// Of the medians.
+/// Returns the ratio of the medians.
 fn gain(runs: &Runs<'_, Cell, Seen>, [direct, through]: [Cell; 2]) -> Option<f64> {
     let median = |one| Some(runs.spread(&one, |seen| seen.mbps(SHOWN))?.median);
     Some(median(through)? / median(direct)?)

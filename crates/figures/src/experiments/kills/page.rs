@@ -8,7 +8,7 @@ use crate::runs::Runs;
 use crate::single::Basis;
 use crate::stats::Spread;
 
-/// What some copies came to, taken together.
+/// Combined results of several copies.
 #[derive(Default)]
 struct Sum {
     copies: usize,
@@ -16,9 +16,9 @@ struct Sum {
     wrong_bytes: u64,
     lost_files: u64,
     leftovers: u64,
-    /// What each kill made the path carry again, in seconds of its rate.
+    /// Data that each kill made the path carry again, in seconds of its rate.
     again: Vec<f64>,
-    /// How much longer each copy took for each of its kills, in seconds.
+    /// Additional time of each copy per kill, in seconds.
     longer: Vec<f64>,
 }
 
@@ -101,7 +101,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     Page::new(HEAD).table(&table).paragraph(FOOT)
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let all = sum(runs, |_, _| true);
     let Some(again) = Spread::of(&all.again) else {

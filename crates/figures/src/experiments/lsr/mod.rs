@@ -15,19 +15,19 @@ use crate::tools::{Tools, installed};
 
 /// The bottleneck of the scenario, of IP bytes, in bit/s.
 const BOTTLENECK: f64 = 2.4e9;
-/// What of it is payload: 8948 bytes of a segment of 9000.
+/// Maximum goodput: 8948 bytes of payload in a segment of 9000.
 const GOODPUT: f64 = BOTTLENECK * 8948.0 / 9000.0;
 /// The bandwidth-delay product and the segments that the scenario's buffers hold: what a person
 /// works out for this path.
 const FITTED: &str = "54 MB";
 /// A ceiling of the kernel's autotuning that fits no path in particular.
 const ROOMY: &str = "256 MB";
-/// How long each sends, in seconds.
+/// Duration of each transfer, in seconds.
 pub const SECONDS: u32 = 30;
 
 /// The experiment.
 pub struct Lsr {
-    /// How long each sends, in seconds.
+    /// Duration of each transfer, in seconds.
     pub seconds: u32,
 }
 
@@ -44,7 +44,7 @@ impl Cell {
     };
 }
 
-/// Who sends, and what was done for it.
+/// Sender and its tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sender {
@@ -98,7 +98,7 @@ impl Sender {
     }
 }
 
-/// What a measurement came to.
+/// Result of a measurement.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     seconds: f64,

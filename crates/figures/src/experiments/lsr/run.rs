@@ -96,7 +96,7 @@ pub(super) fn once(tools: &Tools, lab: &Lab, sender: Sender, seconds: u32) -> Re
     })
 }
 
-/// What was sent a second in the intervals after slow start, in bit/s.
+/// Returns the sending rate in the intervals after slow start, in bit/s.
 fn sustained(intervals: &[Interval]) -> f64 {
     let late = intervals
         .iter()

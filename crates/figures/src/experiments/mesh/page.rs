@@ -1,4 +1,4 @@
-//! What the passes come to, beside each other.
+//! Comparison of the passes.
 
 use anyhow::Result;
 
@@ -185,7 +185,7 @@ pub(super) fn class_of(bytes: u64) -> usize {
         .unwrap_or(CLASSES.len() - 1)
 }
 
-/// How the promises of finishing times did.
+/// Returns the text on the accuracy of promised finishing times.
 fn promises(runs: &Runs<'_, Cell, Seen>) -> String {
     let routed = runs.cell(&Cell { way: Way::Routed });
     let copies = || routed.iter().flat_map(|record| &record.seen.copies);

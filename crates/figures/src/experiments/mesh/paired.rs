@@ -1,6 +1,6 @@
-//! What a controller's routes are worth to copies of each size: the same copy directly and as the
-//! controller has it, one right after the other, in one lab; and directly in another one, in which
-//! nobody measures anything.
+//! Value of a controller's routes for copies of each size. The same copy is made directly and on
+//! the controller's route, one right after the other, in one lab. It is also made directly in
+//! another lab in which nothing is measured.
 
 use std::time::Instant;
 
@@ -348,7 +348,7 @@ fn all<'a>(runs: &Runs<'a, Cell, Seen>) -> Vec<Beside<'a>> {
     all
 }
 
-/// What is compared of each pair of a class that has it.
+/// Returns the compared values of each pair of a class that has them.
 fn of_class(all: &[Beside<'_>], class: usize, compared: Compared) -> Vec<(f64, f64)> {
     all.iter()
         .filter(|one| class_of(one.pair.bytes) == class)

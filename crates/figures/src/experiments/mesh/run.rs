@@ -18,7 +18,7 @@ use crate::experiment::Here;
 use crate::identities::new_key;
 use crate::tools::Tools;
 
-/// How long services have to start and depots to register themselves, in seconds.
+/// Time for services to start and for depots to register, in seconds.
 pub(super) const STARTING_SECONDS: f64 = 20.0;
 
 /// A command of preparation takes less.
@@ -57,7 +57,7 @@ impl Files {
 /// Everyone's keys, and what runs.
 pub(super) struct World<'a, 'h> {
     here: &'a Here<'h, Files>,
-    /// Whether there is a controller, with which the depots register.
+    /// If true, there is a controller, with which the depots register.
     is_routed: bool,
     /// The sites' own keys, which serve and copy with them.
     keys: Vec<String>,

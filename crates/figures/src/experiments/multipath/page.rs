@@ -8,7 +8,7 @@ use crate::page::{Figure, Page, Table, cell, number};
 use crate::runs::Runs;
 use crate::single::Basis;
 
-/// How long a link carries less, or nothing.
+/// Time for which a link has a lower rate, or none.
 const CHANGED_SECONDS: f64 = CHANGED_BACK_AT - CHANGED_AT;
 
 /// The page.
@@ -89,7 +89,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
         .table(&tables::reserved(runs))
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let figures = together().filter_map(|paths| {
         let share = share(runs, paths)?;
@@ -128,7 +128,7 @@ fn words(change: Change) -> String {
     }
 }
 
-/// What the paths come to one at a time, added up, in Mbit/s.
+/// Returns the sum of the paths' individual rates, in Mbit/s.
 fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
     paths
         .iter()
@@ -136,7 +136,7 @@ fn sum_alone(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
         .sum()
 }
 
-/// What they come to together, of that.
+/// Returns their joint rate as a share of that sum.
 fn share(runs: &Runs<'_, Cell, Seen>, paths: &[Path]) -> Option<f64> {
     Some(runs.spread(&Cell::of(paths), Seen::mbps)?.median / sum_alone(runs, paths)?)
 }

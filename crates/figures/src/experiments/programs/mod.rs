@@ -50,7 +50,7 @@ pub struct Cell {
     entry: Entry,
 }
 
-/// What it came to.
+/// Result of the program.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Why it did not work; none if every byte arrived.
@@ -89,7 +89,7 @@ struct Case {
 }
 
 impl Case {
-    /// Whether its server connects to the client.
+    /// Returns true if its server connects to the client.
     fn is_connected_to(&self) -> bool {
         self.direction == Direction::Fetch && self.streams.is_some_and(|streams| streams > 1)
     }
@@ -125,10 +125,10 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// A program by its name.
+/// Returns a program by its name.
 ///
 /// # Errors
-/// There is none.
+/// There is no such program.
 pub fn peer(name: &str) -> Result<Box<dyn Peer>> {
     let others = peers::all().into_iter().find(|peer| peer.name() == name);
     let fetchers = || {

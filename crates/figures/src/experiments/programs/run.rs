@@ -32,7 +32,7 @@ const REDIRECT_PORT: u16 = 7523;
 /// A program that has not ended by then does not work this way.
 const PROGRAM_TIMEOUT: Duration = Duration::from_secs(45);
 
-/// What a program that does not work said is cut to so many characters.
+/// Maximum number of characters of a failed program's output that are kept.
 const MAX_REASON: usize = 240;
 
 /// Serves, brings up depots, off-ramp and on-ramp, has the program move the file, and compares what

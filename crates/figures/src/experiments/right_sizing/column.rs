@@ -28,7 +28,7 @@ pub enum Column {
     Classic,
     /// The same with its open questions answered, from 64 KB.
     PaperPlus,
-    /// Nothing set: the kernel's autotuning.
+    /// The kernel's autotuning, without any setting.
     Kernel,
     /// `Mode::Auto`, in a program that sets nothing.
     Auto,
@@ -69,7 +69,7 @@ impl Column {
         }
     }
 
-    /// What is set, for the reader.
+    /// Returns a description of the settings for the reader.
     pub const fn how(self) -> &'static str {
         match self {
             Self::Stock => "hosts without window scaling, nothing set: no window is over 64 KB",
@@ -105,7 +105,7 @@ impl Column {
         }
     }
 
-    /// What right-sizes the flow.
+    /// Returns the mode that right-sizes the flow.
     pub const fn mode(self) -> Mode {
         match self {
             Self::Classic => Mode::Classic,
@@ -136,9 +136,9 @@ impl Column {
         }
     }
 
-    /// Whether the receiver sets its buffer before it listens. A small buffer set that early also
-    /// fixes the connection's window scaling, and nothing lets the window grow past it: who means
-    /// to grow sets it on the connection.
+    /// Returns true if the receiver sets its buffer before it listens. A small buffer that is set
+    /// so early also fixes the connection's window scaling, and the window cannot grow past it. A
+    /// mode that grows sets it on the connection.
     const fn before_listening(self) -> bool {
         !matches!(self, Self::Classic | Self::PaperPlus | Self::AutoFixed)
     }

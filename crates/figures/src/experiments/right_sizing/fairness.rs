@@ -66,7 +66,7 @@ const SENDERS: [(&str, u32); 4] = [
 /// The experiment.
 pub struct Fairness;
 
-/// How the receiver's memory is shared.
+/// Sharing of the receiver's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Sharing {
@@ -83,7 +83,7 @@ pub struct Cell {
     budget_mb: u64,
 }
 
-/// What a crowd came to.
+/// Result of a crowd.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Goodput of each connection, Mbit/s.

@@ -30,7 +30,7 @@ const SHARE: f64 = 1.0 / 14.0;
 /// Minutes of a made-up path's series.
 const TRACE_MINUTES: usize = 180;
 
-/// What right-sizes, and what it is measured against: compared under noise as well.
+/// Modes of right-sizing and their baselines, which are also compared under noise.
 const COMPARED: [Column; 5] = [
     Column::Kernel,
     Column::Auto,
@@ -69,7 +69,7 @@ impl DrsPath {
         }
     }
 
-    /// What the paper printed.
+    /// Returns the figures that the paper printed.
     fn in_the_paper(self) -> &'static str {
         match self {
             Self::Constant => {
@@ -113,7 +113,7 @@ impl Cell {
     }
 }
 
-/// What a transfer came to.
+/// Result of a transfer.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// Megabytes and the goodput of a transfer that long, Mbit/s.
@@ -284,7 +284,7 @@ impl Experiment for Figure4 {
     }
 }
 
-/// What documents say of a path.
+/// Returns the figures of a path that documents quote.
 fn quoted(path: DrsPath, runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let median = |column, size| Some(rate(runs, &Cell { path, column }, size)?.median);
     let last = |column| Some(runs.spread(&Cell { path, column }, Seen::last)?.median);

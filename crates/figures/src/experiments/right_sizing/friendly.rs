@@ -18,9 +18,9 @@ use crate::tools::Tools;
 
 /// Flows of each kind.
 const FLOWS_OF_A_KIND: usize = 4;
-/// How long they last, in seconds.
+/// Duration of the flows, in seconds.
 const SECONDS: u32 = 60;
-/// What is put beside stock flows; the first is the same twice, and shows the noise.
+/// Flows that run next to stock flows; the first is the same twice, and shows the noise.
 const COLUMNS: [Column; 4] = [
     Column::Kernel,
     Column::Auto,

@@ -59,7 +59,7 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     }
 }
 
-/// What documents quote.
+/// Returns the figures that documents quote.
 pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     let peaks: Vec<f64> = runs
         .pick(|_| true)
@@ -124,7 +124,7 @@ pub fn comparisons(runs: &Runs<'_, Cell, Seen>) -> Vec<Comparison> {
     compared.into_iter().collect()
 }
 
-/// How long a hole of 4 TiB would take at the slower one of the rates that were measured.
+/// Returns the time of a hole of 4 TiB at the slower of the measured rates, in hours.
 fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
     let rates = [Way::Push, Way::Pull].map(|way| {
         let one = Cell {

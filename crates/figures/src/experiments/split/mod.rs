@@ -18,16 +18,16 @@ use crate::tools::Tools;
 /// The experiment.
 pub struct Split;
 
-/// How many agents work, and whether the job is split.
+/// Number of agents, and the splitting of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cell {
     /// Agents, each at a node of its own.
     agents: usize,
-    /// Whether it is in parts.
+    /// If true, the job is split.
     split: bool,
 }
 
-/// What it came to.
+/// Result of the job.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Seen {
     /// From the start of `longhaul submit` until the job is done.
@@ -171,7 +171,7 @@ impl Experiment for Split {
     }
 }
 
-/// Of the tree, in Mbit/s.
+/// Returns the rate of the tree, in Mbit/s.
 fn rate(seen: &Seen) -> f64 {
     run::BYTES as f64 * 8.0 / seen.seconds / 1e6
 }
