@@ -71,7 +71,8 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
 
     if !small {
         println!(
-            "\nA file of 256 MiB where one can log in, 60 ms and one packet in ten thousand lost, without a server and by scp:"
+            "\nA file of 256 MiB where one can log in, 60 ms and one packet in ten thousand lost, \
+             without a server and by scp:"
         );
         let cells: Vec<_> = OVER_SSH
             .demonstrated()
@@ -80,29 +81,34 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
             .collect();
         stage.act(&OVER_SSH, &cells)?;
         println!(
-            "\nA folder over 20 ms and 100 Mbit/s, left alone, and with client and server killed in mid-copy and the same command typed again:"
+            "\nA folder over 20 ms and 100 Mbit/s, left alone, and with client and server killed \
+             in mid-copy and the same command typed again:"
         );
         let cells = kills::Cell::demonstrated().map(|cell| key(cell, first_seed));
         stage.act(&kills::Kills, &cells)?;
         println!(
-            "\nA file of 512 MiB over 100 ms and 1 Gbit/s as a job in the background, and with its agent killed at half of it and started again:"
+            "\nA file of 512 MiB over 100 ms and 1 Gbit/s as a job in the background, and with \
+             its agent killed at half of it and started again:"
         );
         let cells = jobs::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&jobs::Jobs, &cells)?;
         println!(
-            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which the first goes and comes back in mid-copy:"
+            "\nFive files of 250 MB over three paths at once (400, 100 and 400 Mbit/s), of which \
+             the first goes and comes back in mid-copy:"
         );
         let cells = [key(multipath::Cell::demonstrated(), first_seed)];
         stage.act(&multipath::Multipath, &cells)?;
         println!(
-            "\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 Gbit/s:"
+            "\nOne stream that nobody tuned over the Land Speed Record's path, 180 ms and 2.4 \
+             Gbit/s:"
         );
         let record = lsr::Lsr {
             seconds: RECORD_SECONDS,
         };
         stage.act(&record, &[key(lsr::Cell::LONGHAUL, first_seed)])?;
         println!(
-            "\nGridFTP between hosts that nobody tuned, as it is, and started by `longhaul run`, through two gateways:"
+            "\nGridFTP between hosts that nobody tuned, as it is, and started by `longhaul run`, \
+             through two gateways:"
         );
         let timed = gridftp::GridFtp {
             seconds: &GRIDFTP_SECONDS,
@@ -110,7 +116,8 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         let cells = gridftp::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&timed, &cells)?;
         println!(
-            "\nSix copies of 64 KiB to 256 MiB over a mesh of six sites whose links change, directly, and by routes that a controller picks:"
+            "\nSix copies of 64 KiB to 256 MiB over a mesh of six sites whose links change, \
+             directly, and by routes that a controller picks:"
         );
         let mesh = mesh::Mesh {
             copies: MESH_COPIES,
@@ -119,12 +126,14 @@ pub fn run(scenarios: &Path, out: &Path, small: bool, first_seed: u64) -> Result
         let cells = mesh::Cell::DEMONSTRATED.map(|cell| key(cell, first_seed));
         stage.act(&mesh, &cells)?;
         println!(
-            "\nTen thousand requests for bandwidth on ESnet, by OSCARS' rule, and by Longhaul's over one path and over up to four, every answer checked:"
+            "\nTen thousand requests for bandwidth on ESnet, by OSCARS' rule, and by Longhaul's \
+             over one path and over up to four, every answer checked:"
         );
         let cells = admission::Cell::demonstrated().map(|cell| key(cell, first_seed));
         stage.act(&admission::Admission, &cells)?;
         println!(
-            "\nTwo copies with deadlines over a link of 200 Mbit/s that others fill, by best effort alone, and with what they reserve for themselves:"
+            "\nTwo copies with deadlines over a link of 200 Mbit/s that others fill, by best \
+             effort alone, and with what they reserve for themselves:"
         );
         let deadlines = deadlines::Deadlines {
             copies: DEADLINE_COPIES,

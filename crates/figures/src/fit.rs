@@ -89,7 +89,8 @@ pub fn fit(tools: &Tools, fit: &Fit, start: f64, seeds: u64, steps: u32) -> Resu
     for step in 1..=steps {
         let mean = average(tools, fit, loss, seeds)?;
         println!(
-            "{} {} step {step}: loss {:.5}% gives a mean of {:.3} Mbit/s ({:.3}..{:.3}, {} runs), wanted {:.3}",
+            "{} {} step {step}: loss {:.5}% gives a mean of {:.3} Mbit/s ({:.3}..{:.3}, {} runs), \
+             wanted {:.3}",
             fit.setting.id,
             fit.way.word(),
             loss * 100.0,

@@ -73,7 +73,8 @@ impl Gateways<'_> {
             .collect::<Result<Vec<_>>>()?
             .join(",");
         let table = format!(
-            "[[route]]\nto = [\"{}\"]\nvia = \"{via}\"\nofframp = \"{}@{}:{OFFRAMP_PORT}\"\nalways = true\n{more}",
+            "[[route]]\nto = [\"{}\"]\nvia = \"{via}\"\nofframp = \"{}@{}:{OFFRAMP_PORT}\"\n\
+             always = true\n{more}",
             self.lab.address(SERVER)?,
             self.tools.identities.server_key,
             self.lab.address(self.offramp)?

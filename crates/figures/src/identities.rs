@@ -83,6 +83,7 @@ pub fn new_key(longhaul: &Path, home: &Path) -> Result<String> {
 /// server the client.
 fn policy(client_key: &str, server_key: &str) -> String {
     format!(
-        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\nnext_hops = [\"direct\", \"{LAB}\"]\n"
+        "[[allow]]\nprincipals = [\"{client_key}\", \"{server_key}\"]\nto = [\"{LAB}\"]\n\
+         next_hops = [\"direct\", \"{LAB}\"]\n"
     )
 }

@@ -120,7 +120,8 @@ impl<E: Experiment> Listed for E {
         let figures = self.figures(&clean);
         let inner = self.page(&clean)?;
         let mut page = Page::new(&format!(
-            "# {title}\n\nWritten by `longhaul-figures figures {name}`; every run is in [{name}.json]({name}.json)."
+            "# {title}\n\nWritten by `longhaul-figures figures {name}`; every run is in \
+             [{name}.json]({name}.json)."
         ));
         page.text.push_str(&inner.text);
         page.plots = inner.plots;
@@ -159,7 +160,8 @@ impl<E: Experiment> Listed for E {
     }
 }
 
-const UNDER_NOISE: &str = "The same figures where the links are not as steady as the scenario has them (`docs/wanbed.md` says how each is made).";
+const UNDER_NOISE: &str = "The same figures where the links are not as steady as the scenario has \
+    them (`docs/wanbed.md` says how each is made).";
 
 fn noise_table(clean: &[Figure], noisy: &[(Noise, Vec<Figure>)]) -> Table {
     let heads = noisy.iter().map(|(noise, _)| noise.title());
@@ -203,8 +205,10 @@ fn validity<C: PartialEq, S>(records: &[Record<C, S>]) -> String {
     let cells = cells(records);
     let single = cells.iter().filter(|(.., runs)| *runs == 1).count();
     format!(
-        "{counted} {discarded} were thrown away and repeated because the lab did not keep up: late deliveries, drops of its own, or over 1 % of the \
-         processors' time taken by other guests of the host. The worst lag (99th percentile of a link) was {:.1} ms. \
+        "{counted} {discarded} were thrown away and repeated because the lab did not keep up: \
+         late deliveries, drops of its own, or over 1 % of the \
+         processors' time taken by other guests of the host. The worst lag (99th percentile of a \
+         link) was {:.1} ms. \
          {} cells have runs that count, \
          {single} of them a single one.",
         worst as f64 / 1e3,
@@ -258,7 +262,8 @@ fn kept_awake(awake: usize, all: usize) -> String {
         some => format!("{some} of the runs"),
     };
     format!(
-        " The machine is a guest; in {runs} its processors were kept from halting (`docs/wanbed.md`)."
+        " The machine is a guest; in {runs} its processors were kept from halting \
+         (`docs/wanbed.md`)."
     )
 }
 

@@ -89,12 +89,14 @@ mod tests {
 
     #[test]
     fn what_stands_between_marks_is_replaced_and_nothing_else() {
-        let text = "It carries <!-- figure lsr share -->7 %<!-- /figure --> there, twice <!-- figure lsr share --><!-- /figure -->.";
+        let text = "It carries <!-- figure lsr share -->7 %<!-- /figure --> there, twice <!-- \
+            figure lsr share --><!-- /figure -->.";
         let (filled, missing) = fill(text, quote).unwrap();
         assert!(missing.is_empty());
         assert_eq!(
             filled,
-            "It carries <!-- figure lsr share -->99 %<!-- /figure --> there, twice <!-- figure lsr share -->99 %<!-- /figure -->."
+            "It carries <!-- figure lsr share -->99 %<!-- /figure --> there, twice <!-- figure \
+             lsr share -->99 %<!-- /figure -->."
         );
         assert_eq!(fill(&filled, quote).unwrap().0, filled);
     }

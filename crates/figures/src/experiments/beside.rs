@@ -202,8 +202,11 @@ impl Experiment for Beside {
             ]);
         }
         Ok(Page::new(&format!(
-            "Stock flows (iperf3) have had 500 Mbit/s and 40 ms for {BEFORE_SECONDS} s when a `longhaul cp` with nothing set comes to them, or one more of their kind, which shows \
-             what the path's congestion control does by itself. The newcomer's share of what all carry: in its first {BEGINNING_SECONDS} s, and then until {} s; and that as a multiple of a \
+            "Stock flows (iperf3) have had 500 Mbit/s and 40 ms for {BEFORE_SECONDS} s when a \
+             `longhaul cp` with nothing set comes to them, or one more of their kind, which shows \
+             what the path's congestion control does by itself. The newcomer's share of what all \
+             carry: in its first {BEGINNING_SECONDS} s, and then until {} s; and that as a \
+             multiple of a \
              fair share, which is one part for each stock flow and one for the newcomer.",
             BESIDE_SECONDS - 1
         ))

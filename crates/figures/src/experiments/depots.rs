@@ -410,9 +410,12 @@ fn curves(setting: &Setting, runs: &Runs<'_, Cell, Copied>) -> Vec<Curve> {
     curves
 }
 
-const HEAD: &str = "Rates are goodput of `longhaul cp` with one stream, set-up, TLS and verification included. Both ways of a seed draw their losses from the same \
-     stream where they cross the same links (MNEMONIC, the clean path, part of LSL path 2); on LSL path 1 they share no wide-area link, and a ratio \
-     seed by seed says no more there than the ratio of the medians. Losses and where they come from are in each scenario file.";
+const HEAD: &str = "Rates are goodput of `longhaul cp` with one stream, set-up, TLS and \
+    verification included. Both ways of a seed draw their losses from the same \
+     stream where they cross the same links (MNEMONIC, the clean path, part of LSL path 2); on \
+     LSL path 1 they share no wide-area link, and a ratio \
+     seed by seed says no more there than the ratio of the medians. Losses and where they come \
+     from are in each scenario file.";
 
 #[cfg(test)]
 mod tests {

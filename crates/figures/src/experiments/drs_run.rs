@@ -355,5 +355,6 @@ fn last_lines(log: &Path) -> Vec<serde_json::Value> {
         .collect()
 }
 
-const HEAD: &str = "Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, one stream, set-up included; median (least to most). Both programs run \
+const HEAD: &str = "Debian's busybox (`httpd`) sends a file to curl over 102.1 ms and 36 Mbit/s, \
+    one stream, set-up included; median (least to most). Both programs run \
                     as they are, or both under `drs run` (mode auto).";

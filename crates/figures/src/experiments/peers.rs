@@ -315,9 +315,12 @@ fn memory_to_memory(here: &Here<'_, Source>, cell: &Cell) -> Result<f64> {
     Iperf3.goodput_bps(&place("client"), &serving, BYTES, Direction::Fetch, streams)
 }
 
-const HEAD: &str = "A file of 128 MiB between client and server over the clean path of `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, CUBIC), from the start of the client's \
-                    command to its end: logging in counts. What arrived was compared with the source. Options are those that each program's documentation recommends, and \
-                    what each encrypts and checks differs (`docs/peers.md`). iperf3 moves as much from memory to memory, and its set-up does not count.";
+const HEAD: &str = "A file of 128 MiB between client and server over the clean path of \
+    `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, CUBIC), from the start of the client's \
+                    command to its end: logging in counts. What arrived was compared with the \
+                    source. Options are those that each program's documentation recommends, and \
+                    what each encrypts and checks differs (`docs/peers.md`). iperf3 moves as much \
+                    from memory to memory, and its set-up does not count.";
 
 #[cfg(test)]
 mod tests {

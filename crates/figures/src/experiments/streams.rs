@@ -261,8 +261,11 @@ fn limits(runs: &Runs<'_, Cell, Copied>, setting: &Setting) -> String {
     words.join(", ")
 }
 
-const HEAD: &str = "`longhaul cp` without depots, told how many streams to use, and not told: then it finds the number by itself (`docs/copying.md`), knowing nothing of the path from earlier copies. \
-     Goodput in Mbit/s, from the start of the copy to its verified end; the median of the seeds, with the least and the greatest. The share is of the best \
+const HEAD: &str = "`longhaul cp` without depots, told how many streams to use, and not told: \
+    then it finds the number by itself (`docs/copying.md`), knowing nothing of the path from \
+    earlier copies. \
+     Goodput in Mbit/s, from the start of the copy to its verified end; the median of the seeds, \
+     with the least and the greatest. The share is of the best \
      fixed number; the last column is what a copy with one stream says of itself.";
 
 #[cfg(test)]

@@ -156,7 +156,8 @@ mod tests {
     fn the_streams_are_those_of_the_last_line_and_only_of_a_copy_that_verified() {
         let report = |verified| {
             format!(
-                "{{\"event\":\"progress\"}}\n{{\"streams\":[{{}},{{}}],\"verification\":{{\"verified\":{verified}}}}}\n\n"
+                "{{\"event\":\"progress\"}}\n\
+                 {{\"streams\":[{{}},{{}}],\"verification\":{{\"verified\":{verified}}}}}\n\n"
             )
         };
         assert_eq!(streams_of(&report(true)).unwrap(), 2);

@@ -109,7 +109,8 @@ impl Experiment for Admission {
     }
 
     fn title(&self) -> &'static str {
-        "Admission: what is granted of the same requests, beside OSCARS' rule, and how long an answer takes"
+        "Admission: what is granted of the same requests, beside OSCARS' rule, and how long an \
+         answer takes"
     }
 
     fn cells(&self) -> Vec<Cell> {

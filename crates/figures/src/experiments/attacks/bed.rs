@@ -51,7 +51,8 @@ impl Bed {
         let policy_file = folder.join("policy.toml");
         let honest = fs::read_to_string(&tools.identities.depot_policy)?;
         let attacker = format!(
-            "[[allow]]\nprincipals = [\"{attacker_key}\"]\nto = [\"198.51.100.0/24\", \"*.example.net\"]\n"
+            "[[allow]]\nprincipals = [\"{attacker_key}\"]\n\
+             to = [\"198.51.100.0/24\", \"*.example.net\"]\n"
         );
         fs::write(&policy_file, honest + &attacker).context("cannot write the policy")?;
         Ok(Self {

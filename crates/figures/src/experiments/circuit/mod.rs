@@ -189,7 +189,8 @@ impl Experiment for Circuit {
         };
         let [depot, sender] = seen.resent.unwrap_or_default();
         format!(
-            "{} Mbit/s of {} reserved, deviation {deviation:.1} %, sent again {depot} + {sender}; others {others} Mbit/s",
+            "{} Mbit/s of {} reserved, deviation {deviation:.1} %, sent again {depot} + {sender}; \
+             others {others} Mbit/s",
             mbps(seen.flow_bps),
             mbps(seen.reserved_bps),
         )

@@ -127,10 +127,20 @@ fn table(runs: &All<'_>, path: Path) -> Table {
 /// The page.
 pub fn page(runs: &All<'_>) -> Page {
     let head = format!(
-        "`longhaul perf` from a host through two depots to another one. The hop between the depots goes over a link that it shares with {CROSS_FLOWS} CUBIC flows of others (iperf3), which enter before it and leave behind it. {:.0} % of that link is reserved. \
-         A *circuit* has both: the grant, to which the sender and each depot pace their hops from the first byte on, and before the shared link a Linux router (HTB, by `longhaul router`) that keeps the rate free for packets between the two depots. A *grant alone* is paced and not isolated: on a link \
-         with one queue for all, whoever fills the queue also takes packets from the paced hop, which no end can prevent. *Best effort* is the same route without a grant. The router gives out {:.0} % of what the link carries.\n\n\
-         Rates are those of packets with their headers, counted at the receiving machines every tenth of a second for {MEASURED_SECONDS:.0} s after slow start; what is reserved counts the same. The others' *due* is what they have alone, less what is reserved. Reno at hosts and depots, as in the papers; the paths are those of `scenarios/`, the \
+        "`longhaul perf` from a host through two depots to another one. The hop between the \
+         depots goes over a link that it shares with {CROSS_FLOWS} CUBIC flows of others \
+         (iperf3), which enter before it and leave behind it. {:.0} % of that link is reserved. \
+         A *circuit* has both: the grant, to which the sender and each depot pace their hops from \
+         the first byte on, and before the shared link a Linux router (HTB, by `longhaul router`) \
+         that keeps the rate free for packets between the two depots. A *grant alone* is paced \
+         and not isolated: on a link \
+         with one queue for all, whoever fills the queue also takes packets from the paced hop, \
+         which no end can prevent. *Best effort* is the same route without a grant. The router \
+         gives out {:.0} % of what the link carries.\n\n\
+         Rates are those of packets with their headers, counted at the receiving machines every \
+         tenth of a second for {MEASURED_SECONDS:.0} s after slow start; what is reserved counts \
+         the same. The others' *due* is what they have alone, less what is reserved. Reno at \
+         hosts and depots, as in the papers; the paths are those of `scenarios/`, the \
          record's at a tenth in rate and queues, MNEMONIC's at a quarter.",
         100.0 * RESERVED,
         100.0 * ROUTED,
@@ -164,7 +174,8 @@ pub fn figures(runs: &All<'_>) -> Vec<Figure> {
             figures.push(Figure::new(
                 format!("{path:?}"),
                 format!(
-                    "a circuit beside others: of what is reserved, and what others have of their due, {}",
+                    "a circuit beside others: of what is reserved, and what others have of their \
+                     due, {}",
                     path.title()
                 ),
                 format!("{share:.1} %, {:.1} %", 100.0 * due),

@@ -142,7 +142,8 @@ fn prepared(
             host("east-depot", "east", world.address("east")?),
         ],
         "depots": depots,
-        "links": [{"name": "shared", "from": "west", "to": "east", "forward": direction, "backward": direction}],
+        "links": [{"name": "shared", "from": "west", "to": "east", "forward": direction,
+            "backward": direction}],
     });
     world.controller("east", "client", &map, &setup)?;
     let rate = cell.path.reserved_bps();

@@ -159,15 +159,20 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
 }
 
 const HEAD: &str = "Each flow was built so that one thing limits it
-(`scenarios/classify.toml` and `crates/figures/src/experiments/classify/truth.rs` say how), its numbers drawn by its seed: round trip, rate, queue, and the rate, buffer or
-loss that makes the limit. A row counts verdicts on the intervals of the flows' steady part: from 3 s or ten round trips on,
-whichever is later; for growing flows from the second round trip until doubling the window every round trip would have filled half of
+(`scenarios/classify.toml` and `crates/figures/src/experiments/classify/truth.rs` say how), its \
+numbers drawn by its seed: round trip, rate, queue, and the rate, buffer or
+loss that makes the limit. A row counts verdicts on the intervals of the flows' steady part: from \
+3 s or ten round trips on,
+whichever is later; for growing flows from the second round trip until doubling the window every \
+round trip would have filled half of
 the path.
 
 ";
 
-const RECEIVING: &str = "The receiving side cannot tell the sending program, its send buffer, its pacing and a growing window apart: `sender` is right for all four.
-BBR keeps next to no queue, so a full path under BBR looks to the receiver like a sender that sends no faster.
+const RECEIVING: &str = "The receiving side cannot tell the sending program, its send buffer, its \
+    pacing and a growing window apart: `sender` is right for all four.
+BBR keeps next to no queue, so a full path under BBR looks to the receiver like a sender that \
+sends no faster.
 
 ";
 

@@ -291,7 +291,8 @@ fn drs() -> Case {
     Case {
         name: "drs-trace-128mib".into(),
         title:
-            "One file of 128 MiB over the DRS trace: 0.026 to 28.5 Mbit/s, mean 17.2, and 119 to 475 ms; Reno"
+            "One file of 128 MiB over the DRS trace: 0.026 to 28.5 Mbit/s, mean 17.2, and 119 to \
+             475 ms; Reno"
                 .into(),
         data: Data::File(128 * MIB),
         scenario: "drs-trace.toml",
@@ -312,7 +313,8 @@ fn lsr(gib: u64) -> Case {
     Case {
         name: format!("lsr-{gib}gib"),
         title: format!(
-            "One file of {gib} GiB over the LSR path: 2.4 Gbit/s, 180 ms, MTU 9000, Reno, 54 MB hosts"
+            "One file of {gib} GiB over the LSR path: 2.4 Gbit/s, 180 ms, MTU 9000, Reno, 54 MB \
+             hosts"
         ),
         data: Data::File(gib * GIB),
         scenario: "lsr.toml",
@@ -339,7 +341,8 @@ fn lsr_tenth() -> Case {
     Case {
         name: "lsr-tenth-4gib".into(),
         title:
-            "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, 5.4 MB hosts"
+            "One file of 4 GiB over the LSR path at a tenth: 240 Mbit/s, 180 ms, MTU 9000, Reno, \
+             5.4 MB hosts"
                 .into(),
         set: vec![
             set("links.stm16.rate", "240 Mbit/s"),
@@ -358,7 +361,8 @@ fn lsr_tenth() -> Case {
 fn unlimited() -> Case {
     Case {
         name: "unlimited-2gib".into(),
-        title: "One file of 2 GiB, no link with a limit: one machine's processors for both hosts and the link between"
+        title: "One file of 2 GiB, no link with a limit: one machine's processors for both hosts \
+            and the link between"
             .into(),
         scenario: "copy-unlimited.toml",
         set: vec![],
@@ -387,7 +391,8 @@ fn shapes() -> Vec<Case> {
         Case::over_a_gigabit(
             "source-tree-100ms",
             &format!(
-                "A tree of {} files with the sizes of source files, {:.0} MB, 1 Gbit/s, 100 ms, no loss, CUBIC",
+                "A tree of {} files with the sizes of source files, {:.0} MB, 1 Gbit/s, 100 ms, \
+                 no loss, CUBIC",
                 Data::SourceTree.extent().0,
                 Data::SourceTree.extent().1 as f64 / 1e6
             ),
@@ -396,7 +401,8 @@ fn shapes() -> Vec<Case> {
         ),
         Case::over_a_gigabit(
             "mix-100ms",
-            "A mix: a file of 256 MiB, 16 of 8 MiB, 1,000 of 16 KiB; 1 Gbit/s, 100 ms, no loss, CUBIC",
+            "A mix: a file of 256 MiB, 16 of 8 MiB, 1,000 of 16 KiB; 1 Gbit/s, 100 ms, no loss, \
+             CUBIC",
             100,
             Data::Mix,
         ),

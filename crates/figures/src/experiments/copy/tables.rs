@@ -270,19 +270,31 @@ fn beside(rival: &Rival, own: Spread) -> String {
 /// Returns the text that explains the measurement and the tables.
 fn how_it_was_measured() -> String {
     format!(
-        "Each case is measured with every way in turn, seed by seed: the same data from the same host to the same other host of an emulated network, in a network of its own for each \
-         copy. The server runs already; the time is from the start of the client's command to its end, for all alike, so starting, logging in and verifying count. What arrived was compared with the source, file by file, by \
-         BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a window, losses or waiting is expected to hold below {:.0} Mbit/s go up to {MAX_SIDE_BY_SIDE} at a time, as many as are \
-         expected to carry {:.0} Mbit/s together (half as many of those that encrypt), each in its own network; a run in which the machine did not keep up does not count. Nothing is told to `longhaul cp` but the server's key; options of the others are those that their \
+        "Each case is measured with every way in turn, seed by seed: the same data from the same \
+         host to the same other host of an emulated network, in a network of its own for each \
+         copy. The server runs already; the time is from the start of the client's command to its \
+         end, for all alike, so starting, logging in and verifying count. What arrived was \
+         compared with the source, file by file, by \
+         BLAKE3. Hosts hold their files in memory. One copy is made at a time, but those that a \
+         window, losses or waiting is expected to hold below {:.0} Mbit/s go up to \
+         {MAX_SIDE_BY_SIDE} at a time, as many as are \
+         expected to carry {:.0} Mbit/s together (half as many of those that encrypt), each in \
+         its own network; a run in which the machine did not keep up does not count. Nothing is \
+         told to `longhaul cp` but the server's key; options of the others are those that their \
          documentation recommends.\n\n\
-         Goodput in Mbit/s: the median of the seeds, with the least and the greatest; of one run its value. A ratio pairs runs of the same seed. The share is of the payload that the narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
-         path). A copy that takes longer than its case's limit is stopped and counts as slower than that: in ratios the others then at the rate that they did not reach, `longhaul cp` at nothing.",
+         Goodput in Mbit/s: the median of the seeds, with the least and the greatest; of one run \
+         its value. A ratio pairs runs of the same seed. The share is of the payload that the \
+         narrowest link carries (1448 of 1500 bytes; 8948 of 9000 on the LSR \
+         path). A copy that takes longer than its case's limit is stopped and counts as slower \
+         than that: in ratios the others then at the rate that they did not reach, `longhaul cp` \
+         at nothing.",
         LIGHT_BPS / 1e6,
         SIDE_BY_SIDE_BPS / 1e6,
     )
 }
 
-const WAYS_HEAD: &str = "What a way verifies is what the program itself compares between source and copy, beyond TCP's checksum and its cipher's. `N` is the number of streams.";
+const WAYS_HEAD: &str = "What a way verifies is what the program itself compares between source \
+    and copy, beyond TCP's checksum and its cipher's. `N` is the number of streams.";
 
 #[cfg(test)]
 mod tests {
@@ -309,7 +321,13 @@ mod tests {
             .lines()
             .find(|line| line.starts_with("| One file"))
             .unwrap();
-        assert!(summary.contains("| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 (single) | 2.00 (single) | 1 of 1 |"), "{summary}");
+        assert!(
+            summary.contains(
+                "| longhaul cp | globus-url-copy (GridFTP), 16 streams: 400.0 \
+            (single) | 2.00 (single) | 1 of 1 |"
+            ),
+            "{summary}"
+        );
         let row = |start: &str| text.lines().rfind(|line| line.starts_with(start)).unwrap();
         assert!(
             row("| scp").contains("| over 60.0 | under 143.2 | - | 1 | 1 of 1 stopped |"),

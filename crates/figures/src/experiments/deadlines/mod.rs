@@ -210,7 +210,8 @@ impl Experiment for Deadlines {
         let of =
             |what: &dyn Fn(&Made) -> bool| seen.copies.iter().filter(|copy| what(copy)).count();
         format!(
-            "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, of which {} were met; not to be met {}, of which {} were; {} not whole",
+            "{} copies, {} met their deadlines; said to be met {}, of which {} were; at risk {}, \
+             of which {} were met; not to be met {}, of which {} were; {} not whole",
             seen.copies.len(),
             of(&|copy| copy.met),
             of(&|copy| copy.said.is_met()),

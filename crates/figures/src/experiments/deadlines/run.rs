@@ -150,7 +150,8 @@ impl<'a, 'h> World<'a, 'h> {
                 {"name": "client", "site": "west", "addresses": [self.address("client")?]},
                 {"name": "server", "site": "east", "addresses": [self.address("server")?]},
             ],
-            "links": [{"name": "shared", "from": "west", "to": "east", "forward": capacity, "backward": capacity}],
+            "links": [{"name": "shared", "from": "west", "to": "east", "forward": capacity,
+                "backward": capacity}],
         });
         let file = self.here.folder.join("map.json");
         std::fs::write(&file, map.to_string()).context("cannot write the map")?;

@@ -65,11 +65,14 @@ impl Recording {
     pub const fn source(self) -> &'static str {
         match self {
             Self::CrossTraffic => {
-                "what arrives of one stream of `longhaul perf`, each half second for 200 s, over 100 Mbit/s and a round trip of 40 ms, beside bursts of 60 Mbit/s that last 4 s \
+                "what arrives of one stream of `longhaul perf`, each half second for 200 s, over \
+                 100 Mbit/s and a round trip of 40 ms, beside bursts of 60 Mbit/s that last 4 s \
                  and pause 8 s on average, exponentially distributed."
             }
             Self::VaryingPath => {
-                "the same over a bottleneck and a round trip that change every 20 s, with the statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 Mbit/s of the same lengths."
+                "the same over a bottleneck and a round trip that change every 20 s, with the \
+                 statistics of the DRS paper (`scenarios/drs-trace.toml`), beside bursts of 5 \
+                 Mbit/s of the same lengths."
             }
             Self::RoundTrips => {
                 "the sending kernel's smoothed round trip, over the link of the first."

@@ -195,10 +195,16 @@ fn ratios(runs: &Runs<'_, Cell, Seen>, cell: Cell) -> Vec<f64> {
         .collect()
 }
 
-const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` until it says that the job is done; \
-    and with the agent killed (SIGKILL) when half of the bytes are there, and started again at once. Then the file is compared with its source. The time is from the start of the first command to the end of the last.";
+const HEAD: &str = "A file of 512 MiB from a server over 100 ms and 1 Gbit/s, with nothing set: \
+    by `longhaul cp`; by `longhaul submit` to an agent that runs, and `longhaul job --follow` \
+    until it says that the job is done; \
+    and with the agent killed (SIGKILL) when half of the bytes are there, and started again at \
+    once. Then the file is compared with its source. The time is from the start of the first \
+    command to the end of the last.";
 
-const FOOT: &str = "An idle agent is one that was started and asked nothing. *Resident* is what the kernel counts for its process (`VmRSS`), the pages of its program included; *wake-ups* are the voluntary context switches of all of \
+const FOOT: &str = "An idle agent is one that was started and asked nothing. *Resident* is what \
+    the kernel counts for its process (`VmRSS`), the pages of its program included; *wake-ups* \
+    are the voluntary context switches of all of \
     its threads over 20 s.";
 
 #[cfg(test)]

@@ -178,7 +178,8 @@ impl Experiment for Kills {
 
     fn outcome(&self, seen: &Seen) -> String {
         format!(
-            "{} kills, {} commands, {:.1} s, {:.1} MB carried, {} bytes wrong, {} files lost, {} left over",
+            "{} kills, {} commands, {:.1} s, {:.1} MB carried, {} bytes wrong, {} files lost, {} \
+             left over",
             seen.kills,
             seen.commands,
             seen.seconds,

@@ -126,12 +126,19 @@ pub fn figures(runs: &Runs<'_, Cell, Seen>) -> Vec<Figure> {
     ]
 }
 
-const HEAD: &str = "A folder of 300 files of 4 KiB, one of 28 MiB and 8 of 1.3 MiB over 20 ms and 100 Mbit/s, pushed and pulled by `longhaul cp -r` with nothing set. The client, the server or \
-     both are killed with SIGKILL when the client's `--json` events report that the copy has come to a state, or at a moment that the seed draws. A killed server is started again at once, \
-     and the same command is typed until it says that everything was copied. Then every file is compared with its source.";
+const HEAD: &str = "A folder of 300 files of 4 KiB, one of 28 MiB and 8 of 1.3 MiB over 20 ms and \
+    100 Mbit/s, pushed and pulled by `longhaul cp -r` with nothing set. The client, the server or \
+     both are killed with SIGKILL when the client's `--json` events report that the copy has come \
+     to a state, or at a moment that the seed draws. A killed server is started again at once, \
+     and the same command is typed until it says that everything was copied. Then every file is \
+     compared with its source.";
 
-const FOOT: &str = "*Carried again* is what the path delivered in the direction of the files, over all commands, beyond the median of the copies that nobody killed, for each kill, in seconds of the path's rate: what was lost on \
-     the way, what had arrived and was sent again, and what setting up another session takes; median, least and greatest. A kill counts where somebody was there to be killed. *Left over* counts the \
+const FOOT: &str = "*Carried again* is what the path delivered in the direction of the files, \
+    over all commands, beyond the median of the copies that nobody killed, for each kill, in \
+    seconds of the path's rate: what was lost on \
+     the way, what had arrived and was sent again, and what setting up another session takes; \
+     median, least and greatest. A kill counts where somebody was there to be killed. *Left over* \
+     counts the \
      names of unfinished files that are still there when the copy is complete.";
 
 #[cfg(test)]

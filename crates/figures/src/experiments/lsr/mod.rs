@@ -251,11 +251,18 @@ impl Experiment for Lsr {
 
 fn head(seconds: u32) -> String {
     format!(
-        "One TCP stream for {seconds} s, Geneva - Chicago - Sunnyvale as in `scenarios/lsr.toml`: 2.4 Gbit/s at the bottleneck, a round trip of 180 ms, MTU 9000, Reno, a \
-         queue of 4 MB at the bottleneck, no loss but that of a full queue.\n\n\"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits no path in \
-         particular. \"Fitted by hand\" are 54 MB, the bandwidth-delay product, as the record's hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is \
-         of the payload that the bottleneck carries, {:.0} Mbit/s; TLS takes 0.13 % of it. *Whole* counts from the first byte on: a sender that doubles its window each \
-         round trip from ten segments on has lost 1.5 s by the time that it is as wide as the path, so {:.1} % is the most that {seconds} s can show. *Sustained* counts from the fifth second on.",
+        "One TCP stream for {seconds} s, Geneva - Chicago - Sunnyvale as in `scenarios/lsr.toml`: \
+         2.4 Gbit/s at the bottleneck, a round trip of 180 ms, MTU 9000, Reno, a \
+         queue of 4 MB at the bottleneck, no loss but that of a full queue.\n\n\
+         \"Nothing tuned\" are hosts whose kernel may give a connection up to 256 MB, which fits \
+         no path in \
+         particular. \"Fitted by hand\" are 54 MB, the bandwidth-delay product, as the record's \
+         hosts had it; \"paced\" adds `--fq-rate`, just below the bottleneck's rate. The share is \
+         of the payload that the bottleneck carries, {:.0} Mbit/s; TLS takes 0.13 % of it. \
+         *Whole* counts from the first byte on: a sender that doubles its window each \
+         round trip from ten segments on has lost 1.5 s by the time that it is as wide as the \
+         path, so {:.1} % is the most that {seconds} s can show. *Sustained* counts from the \
+         fifth second on.",
         GOODPUT / 1e6,
         100.0 * (1.0 - 1.5 / f64::from(seconds))
     )

@@ -217,7 +217,8 @@ impl Experiment for Mesh {
             let state = link.at(begins_at_s);
             let _ = write!(
                 text,
-                "[links.{name}]\nends = [\"{from}\", \"{to}\"]\ndelay = \"{:.2} ms\"\nrate = \"{:.2} Mbit/s\"\nqueue = \"1 bdp, at least 256 KB\"\n\
+                "[links.{name}]\nends = [\"{from}\", \"{to}\"]\ndelay = \"{:.2} ms\"\n\
+                 rate = \"{:.2} Mbit/s\"\nqueue = \"1 bdp, at least 256 KB\"\n\
                  trace = {{ file = {:?}, repeat_after = \"{} s\" }}\n",
                 link.delay_ms,
                 state.rate_mbps,
@@ -227,7 +228,8 @@ impl Experiment for Mesh {
             for (from, to) in [(from, to), (to, from)] {
                 let _ = write!(
                     routes,
-                    "[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nvia = [\"{name}\"]\none_way = true\n"
+                    "[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nvia = [\"{name}\"]\n\
+                     one_way = true\n"
                 );
             }
         }

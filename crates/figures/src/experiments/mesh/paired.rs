@@ -301,7 +301,8 @@ impl Experiment for Paired {
         vec![
             Figure::new(
                 "classes",
-                "time of routed copies by that of direct ones right beside them, of each class of sizes",
+                "time of routed copies by that of direct ones right beside them, of each class of \
+                 sizes",
                 of(of_pair),
                 Basis::Counted,
             ),
@@ -410,11 +411,19 @@ fn row(name: String, pairs: &[&Pair]) -> Vec<String> {
     ]
 }
 
-const HEAD: &str = "The six sites, links, servers, depots and the controller of [mesh](mesh.md), whose links change. Each copy is made twice, one right after the other, by \
-    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the controller, at a site that has none and at one that has; every other time the other way round. So both meet the same links, the same measurements of the depots, and the same machine. \
-    What those measurements cost, and all else that a controller and its depots do, is seen beside a second lab with the same links, servers and depots, in which nobody knows a controller and nothing is measured: there each copy is made twice directly, at the same moments of the links' trace. Times are of the whole command.";
+const HEAD: &str = "The six sites, links, servers, depots and the controller of [mesh](mesh.md), \
+    whose links change. Each copy is made twice, one right after the other, by \
+    `longhaul cp --route direct` and by `longhaul cp` with nothing said, which asks the \
+    controller, at a site that has none and at one that has; every other time the other way \
+    round. So both meet the same links, the same measurements of the depots, and the same machine. \
+    What those measurements cost, and all else that a controller and its depots do, is seen \
+    beside a second lab with the same links, servers and depots, in which nobody knows a \
+    controller and nothing is measured: there each copy is made twice directly, at the same \
+    moments of the links' trace. Times are of the whole command.";
 
-const OF_CLASSES: &str = "Sums of times by sums of times; of two direct copies where nobody measures, the mean. In brackets, between which values that lies in 95 of 100 samples drawn from the pairs. Of the largest class there are copies of 32 MiB only.";
+const OF_CLASSES: &str = "Sums of times by sums of times; of two direct copies where nobody \
+    measures, the mean. In brackets, between which values that lies in 95 of 100 samples drawn \
+    from the pairs. Of the largest class there are copies of 32 MiB only.";
 
 #[cfg(test)]
 mod tests {

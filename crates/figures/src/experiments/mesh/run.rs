@@ -139,7 +139,8 @@ impl<'a, 'h> World<'a, 'h> {
         };
         let policy = here.folder.join("policy.toml");
         let rules = format!(
-            "probes = [{}]\n[[allow]]\nprincipals = [{}]\nto = [\"10.77.0.0/16\"]\nnext_hops = [\"direct\", \"10.77.0.0/16\"]\n",
+            "probes = [{}]\n[[allow]]\nprincipals = [{}]\nto = [\"10.77.0.0/16\"]\n\
+             next_hops = [\"direct\", \"10.77.0.0/16\"]\n",
             quoted(&world.depot_keys),
             quoted(&world.keys)
         );
@@ -226,7 +227,8 @@ impl<'a, 'h> World<'a, 'h> {
             map += &format!(
                 "[[site]]\nname = \"{name}\"\nlatitude = {latitude}\nlongitude = {longitude}\n\
                  [[host]]\nname = \"host-{name}\"\nsite = \"{name}\"\naddresses = [\"{address}\"]\n\
-                 [[depot]]\nname = \"depot-{name}\"\nkey = \"{}\"\nsite = \"{name}\"\naddresses = [\"{address}:{DEPOT_PORT}\"]\n",
+                 [[depot]]\nname = \"depot-{name}\"\nkey = \"{}\"\nsite = \"{name}\"\n\
+                 addresses = [\"{address}:{DEPOT_PORT}\"]\n",
                 self.depot_keys[site]
             );
         }
@@ -359,7 +361,8 @@ impl<'a, 'h> World<'a, 'h> {
             .map_or(0, |since| since.as_millis() as u64);
         let one = |number: u64, from: usize, to: usize| {
             serde_json::json!({
-                "from": end(from), "to": end(to), "quantity": "rate", "at_ms": now - MISREPORTS + number, "value": MISREPORTED_BPS, "source": "archive",
+                "from": end(from), "to": end(to), "quantity": "rate",
+                "at_ms": now - MISREPORTS + number, "value": MISREPORTED_BPS, "source": "archive",
             })
         };
         let (from, to) = MISREPORTED;

@@ -209,7 +209,8 @@ impl Cell {
             _ => return None,
         };
         Some(format!(
-            "at, rate, delay, loss\n0 s, 400 Mbit/s, 14.25 ms,\n{CHANGED_AT} s, {changed},,\n{CHANGED_BACK_AT} s, 400 Mbit/s,,\n"
+            "at, rate, delay, loss\n0 s, 400 Mbit/s, 14.25 ms,\n{CHANGED_AT} s, {changed},,\n\
+             {CHANGED_BACK_AT} s, 400 Mbit/s,,\n"
         ))
     }
 
@@ -370,7 +371,8 @@ impl Experiment for Multipath {
         let reserved = seen.reserved.as_ref().map_or(String::new(), |reserved| {
             let mbps = |of: [f64; 3]| of.map(|bps| format!("{:.0}", bps / 1e6)).join(" + ");
             format!(
-                ", of {} Mbit/s reserved {} were carried, beside {:.0}; met: {:?}, returned {:.0} of {:.0} MB",
+                ", of {} Mbit/s reserved {} were carried, beside {:.0}; met: {:?}, returned {:.0} \
+                 of {:.0} MB",
                 mbps(reserved.reserved_bps),
                 mbps(reserved.carried_bps),
                 reserved.best_effort_bps / 1e6,

@@ -147,12 +147,16 @@ pub fn run(here: &Here<'_, PathBuf>, cell: &Cell, reserve: Reserve) -> Result<Se
 fn map(world: &Controlled<'_, '_, PathBuf>, depots: Vec<Value>) -> Result<Value> {
     let mut links = Vec::new();
     for path in Path::ALL {
-        let direction = json!({"capacity": {"rate_bps": path.mbps() * 1e6}, "reservable": {"share": RESERVABLE}});
+        let direction = json!({"capacity": {"rate_bps": path.mbps() * 1e6},
+            "reservable": {"share": RESERVABLE}});
         for (name, from, to) in [
             ("near", "client", path.node()),
             ("far", path.node(), "server"),
         ] {
-            links.push(json!({"name": format!("{}-{name}", path.node()), "from": from, "to": to, "forward": direction, "backward": direction}));
+            links.push(
+                json!({"name": format!("{}-{name}", path.node()), "from": from, "to": to,
+                "forward": direction, "backward": direction}),
+            );
         }
     }
     let host = |node: &str| {
@@ -242,8 +246,10 @@ mod tests {
             "direct",
         ];
         let report = json!({
-            "routes": [{"route": a, "bytes": 300}, {"route": b, "bytes": 100}, {"route": direct, "bytes": 50}],
-            "deadline": {"met": true, "reserved_bytes": 500, "returned_bytes": 100, "returned": true,
+            "routes": [{"route": a, "bytes": 300}, {"route": b, "bytes": 100},
+                {"route": direct, "bytes": 50}],
+            "deadline": {"met": true, "reserved_bytes": 500, "returned_bytes": 100,
+                "returned": true,
                 "ways": [{"route": a, "rate_bps": 40.0}, {"route": b, "rate_bps": 10.0}]},
         });
         let events = [

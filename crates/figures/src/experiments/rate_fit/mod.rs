@@ -239,8 +239,11 @@ impl Experiment for RateFit {
 
 fn head() -> String {
     format!(
-        "Flows of one process over the clean path of `scenarios/clean-long.toml` (120 ms, 155 Mbit/s, of which {PAYLOAD_MBPS:.1} are payload, Reno) for {SECONDS} s; rates are what was \
-         acknowledged in the last {COUNTED_SECONDS}. *Fitted* flows are handed to `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as the socket takes.",
+        "Flows of one process over the clean path of `scenarios/clean-long.toml` (120 ms, 155 \
+         Mbit/s, of which {PAYLOAD_MBPS:.1} are payload, Reno) for {SECONDS} s; rates are what was \
+         acknowledged in the last {COUNTED_SECONDS}. *Fitted* flows are handed to \
+         `drs::RateFitter`. A slow program gives {:.0} MB a second for {} s, and then as much as \
+         the socket takes.",
         f64::from(SLOW_PROGRAM.0) / 1e6,
         SLOW_PROGRAM.1
     )

@@ -74,14 +74,17 @@ impl Column {
         match self {
             Self::Stock => "hosts without window scaling, nothing set: no window is over 64 KB",
             Self::Fixed => {
-                "large hosts; both programs set their buffers to 64 KB (`SO_RCVBUF`, `SO_SNDBUF`), the receiver holds its window to 64 KB"
+                "large hosts; both programs set their buffers to 64 KB (`SO_RCVBUF`, \
+                 `SO_SNDBUF`), the receiver holds its window to 64 KB"
             }
             Self::Unlucky2004 => {
-                "large hosts; buffers set, the receiver holds its window to 159.4 KB, which is what a 212.5 KB buffer offered on Linux 2.4 (a quarter was kept for bookkeeping)"
+                "large hosts; buffers set, the receiver holds its window to 159.4 KB, which is \
+                 what a 212.5 KB buffer offered on Linux 2.4 (a quarter was kept for bookkeeping)"
             }
             Self::Unlucky => "large hosts; buffers set, the receiver holds its window to 212.5 KB",
             Self::Over => {
-                "large hosts; both programs set 4 MB, which the kernel doubles: more than ten times the bandwidth-delay product"
+                "large hosts; both programs set 4 MB, which the kernel doubles: more than ten \
+                 times the bandwidth-delay product"
             }
             Self::Kernel => "large hosts (autotuning up to 16 MB), nothing set",
             Self::Classic => {

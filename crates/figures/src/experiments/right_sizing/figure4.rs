@@ -73,7 +73,9 @@ impl DrsPath {
     fn in_the_paper(self) -> &'static str {
         match self {
             Self::Constant => {
-                "The paper printed beside it: stock 64 KB about 5 Mbit/s from 8 MB up; drsFTP 30 beyond 64 MB, 78.7 % of the over-provisioned rate on average; over-provisioned 34.5 at best; drsFTP 2.4 times the static 212.5 KB."
+                "The paper printed beside it: stock 64 KB about 5 Mbit/s from 8 MB up; drsFTP 30 \
+                 beyond 64 MB, 78.7 % of the over-provisioned rate on average; over-provisioned \
+                 34.5 at best; drsFTP 2.4 times the static 212.5 KB."
             }
             Self::Varying => "The paper printed no transfers over its varying path.",
         }
@@ -248,9 +250,16 @@ impl Experiment for Figure4 {
             }
             page = page
                 .heading(&format!("Figure 4: {}", path.title()))
-                .paragraph("Goodput, Mbit/s: the median of the runs, and of one run its value. Buffers are as the kernel accounts them: payload and bookkeeping.")
+                .paragraph(
+                    "Goodput, Mbit/s: the median of the runs, and of one run its value. \
+                    Buffers are as the kernel accounts them: payload and bookkeeping.",
+                )
                 .table(&table)
-                .paragraph(&format!("{}{}", against_the_best(path, runs), path.in_the_paper()));
+                .paragraph(&format!(
+                    "{}{}",
+                    against_the_best(path, runs),
+                    path.in_the_paper()
+                ));
             page = plots(page, path, runs)?;
         }
         let how: Vec<String> = Column::ALL

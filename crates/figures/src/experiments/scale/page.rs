@@ -52,7 +52,9 @@ pub fn page(runs: &Runs<'_, Cell, Seen>) -> Page {
     let page = Page::new(HEAD).table(&table);
     match hours_of_terabytes(runs) {
         Some(hours) => page.paragraph(&format!(
-            "Holes do not travel, but both ends hash them, because the hash of a file is that of all its bytes, the zeros of its holes included. At the rate of the file of 64 GiB, one of 4 TiB that is all a hole takes {hours:.1} hours: \
+            "Holes do not travel, but both ends hash them, because the hash of a file is that of \
+             all its bytes, the zeros of its holes included. At the rate of the file of 64 GiB, \
+             one of 4 TiB that is all a hole takes {hours:.1} hours: \
              extrapolated, not measured."
         )),
         None => page,
@@ -140,8 +142,11 @@ fn hours_of_terabytes(runs: &Runs<'_, Cell, Seen>) -> Option<f64> {
     Some(TERABYTES / slower / 3600.0)
 }
 
-const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but what the table names; sources in memory, and what arrives too where the memory file system has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
-     client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not encrypted) copies the same files from its daemon in the same node.";
+const HEAD: &str = "Copies within one machine, over its loopback interface, with nothing set but \
+    what the table names; sources in memory, and what arrives too where the memory file system \
+    has inodes for it, otherwise on disk. Peaks are the kernel's (`VmHWM`) of the \
+     client's and the server's process over the whole copy. rsync (`-rtW --inplace`, not \
+     encrypted) copies the same files from its daemon in the same node.";
 
 #[cfg(test)]
 mod tests {

@@ -176,10 +176,14 @@ fn rate(seen: &Seen) -> f64 {
     run::BYTES as f64 * 8.0 / seen.seconds / 1e6
 }
 
-const HEAD: &str = "A tree of 96 files of 4 MiB is pulled from a server at 1 Gbit/s by agents with one PostgreSQL, each at a node that 100 Mbit/s and 20 ms join to it; all of them write into one directory, as of a parallel file system. \
-    By `longhaul submit` at one of them, as one job or with `--split`; the time is from its start until the job is done, the last copy of the whole included. Then the trees are compared.";
+const HEAD: &str = "A tree of 96 files of 4 MiB is pulled from a server at 1 Gbit/s by agents \
+    with one PostgreSQL, each at a node that 100 Mbit/s and 20 ms join to it; all of them write \
+    into one directory, as of a parallel file system. \
+    By `longhaul submit` at one of them, as one job or with `--split`; the time is from its start \
+    until the job is done, the last copy of the whole included. Then the trees are compared.";
 
-const FOOT: &str = "Agents look once a second at what others have put into the queue: both the first part of each and the last copy may begin that much later.";
+const FOOT: &str = "Agents look once a second at what others have put into the queue: both the \
+    first part of each and the last copy may begin that much later.";
 
 #[cfg(test)]
 mod tests {
