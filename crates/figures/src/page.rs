@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_without_rows_is_not_there_and_cells_cannot_end_their_row() {
+    fn empty_tables_vanish_and_cells_cannot_end_their_row() {
         let mut table = Table::new(["a", "b"]);
         assert_eq!(Page::default().table(&table).text, "");
         table.row(["1", "x|y"]);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_come_back_as_they_were_and_no_file_is_no_run() {
+    fn stored_runs_are_restored_and_no_file_means_no_runs() {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::of(folder.path(), "some");
         assert!(store.read::<f64>().unwrap().is_empty());

@@ -327,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_peer_is_asked_for_what_it_is_not_able_to_do() {
+    fn peers_are_asked_only_for_their_abilities() {
         for one in Peers.cells() {
             let Some(peer) = peer(&one.program) else {
                 continue;

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_streams_are_those_of_the_last_line_and_only_of_a_copy_that_verified() {
+    fn streams_are_those_of_a_verified_copys_last_line() {
         let report = |verified| {
             format!(
                 "{{\"event\":\"progress\"}}\n\

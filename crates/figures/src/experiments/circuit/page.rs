@@ -192,7 +192,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn others_are_held_against_what_they_have_alone_less_what_is_reserved() {
+    fn others_are_compared_with_their_rate_minus_reservation() {
         let path = Path::Lsr;
         let run = |flow, flow_bps: Option<f64>, cross_bps: f64| {
             let seen = Seen {

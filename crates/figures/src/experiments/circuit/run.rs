@@ -132,7 +132,10 @@ fn prepared(
         false => String::new(),
     };
     let direction = json!({"capacity": {"rate_bps": routed}});
-    let host = |name: &str, site: &str, address: String| json!({"name": name, "site": site, "addresses": [address]});
+    let host = |name: &str, site: &str, address: String| {
+        json!({"name": name, "site": site,
+        "addresses": [address]})
+    };
     // The ends are the depots' machines: what the router is to know are the packets between these.
     let map = json!({
         "sites": [{"name": "west"}, {"name": "east"}],
@@ -285,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_reported_by_their_mean_their_deviation_and_their_extremes() {
+    fn rates_are_reported_by_mean_deviation_and_extremes() {
         let rates: Vec<f64> = (0..20)
             .map(|at| if at < 10 { 90.0 } else { 110.0 })
             .collect();

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn every_case_has_time_to_be_judged_in() {
+    fn every_case_has_enough_time_for_a_verdict() {
         for class in CLASSES {
             for seed in 1..=50 {
                 let case = case(class, "cubic", seed);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_loss_allows_the_window_that_was_asked() {
+    fn loss_allows_the_requested_window() {
         assert!((loss_for(1.5e4f64.sqrt(), 0.05, "reno") - 1e-4).abs() < 1e-12);
         assert!(loss_for(500.0, 0.1, "cubic") > loss_for(500.0, 0.1, "reno"));
     }

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_shape_are_unlike_each_other() {
+    fn names_within_a_shape_are_unique() {
         for data in [Data::SmallFiles(1000), Data::SourceTree, Data::Mix] {
             let files = data.files();
             let names: std::collections::BTreeSet<_> = files.iter().map(|(name, _)| name).collect();
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_has_the_extent() {
+    fn written_data_has_the_stated_extent() {
         let folder = tempfile::tempdir().unwrap();
         for data in [Data::File(70_000), Data::SmallFiles(45)] {
             data.write(folder.path()).unwrap();

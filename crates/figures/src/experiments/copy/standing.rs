@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_was_stopped_is_taken_at_its_worst_for_us() {
+    fn stopped_copies_count_at_their_worst_for_us() {
         let case = case();
         let records = [
             ran(&OWN, &case, 1, 800.0),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn without_own_runs_there_is_no_standing_and_without_others_it_is_first_of_none() {
+    fn standing_needs_own_runs_and_allows_no_rivals() {
         let case = case();
         let records = [ran(&way("scp"), &case, 1, 200.0)];
         assert!(Standing::of(&Runs::of(&records), &case).is_none());

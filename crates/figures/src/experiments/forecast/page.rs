@@ -362,7 +362,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn the_page_holds_what_was_seen_and_the_plots() {
+    fn page_shows_observations_and_plots() {
         let score = |origin| {
             let scored = |mae: f64| Scored {
                 mae,

@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_possible_and_their_seed_alone_decides_them() {
+    fn values_are_possible_and_depend_on_the_seed_alone() {
         for family in Family::ALL {
             let values = family.values(1);
             assert_eq!(values.len(), LENGTH, "{family:?}");
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_self_similar_is() {
+    fn self_similar_series_are_self_similar() {
         let mean = |of: &dyn Fn(u64) -> Vec<f64>| {
             (1..=20).map(|seed| hurst(&of(seed))).sum::<f64>() / 20.0
         };

@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_or_another_is_seen() {
+    fn missing_and_differing_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("sent");
         let arrived = folder.path().join("arrived");

@@ -147,7 +147,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn what_is_carried_again_is_beyond_a_copy_that_nobody_killed() {
+    fn carried_again_is_relative_to_an_undisturbed_copy() {
         let seen = |kills, carried: f64, seconds| Seen {
             kills,
             commands: kills + 1,

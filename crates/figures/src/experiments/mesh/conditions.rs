@@ -262,7 +262,7 @@ mod tests {
     const LINKS: usize = SITES.len() * (SITES.len() - 1) / 2;
 
     #[test]
-    fn a_seed_makes_the_same_again_and_another_something_else() {
+    fn same_seed_repeats_and_another_differs() {
         assert_eq!(links(7), links(7));
         assert_ne!(links(7), links(8));
         assert_eq!(transfers(7, 20), transfers(7, 20));

@@ -430,7 +430,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_makes_the_same_pairs_again_of_all_sizes_between_two_sites() {
+    fn same_seed_makes_same_pairs_of_all_sizes() {
         assert_eq!(pairs(7), pairs(7));
         assert_ne!(pairs(7), pairs(8));
         assert_eq!(pairs(7).len(), PAIRS * SIZES.len());

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_says_why_not() {
+    fn table_gives_reasons_for_failures() {
         let cell = |entry| Cell {
             program: "curl".into(),
             streams: None,

@@ -155,7 +155,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn the_greatest_peak_of_all_and_the_hours_of_a_hole_are_reported() {
+    fn greatest_peak_and_hours_of_a_hole_are_reported() {
         let run = |what, way, seconds, peak_mib| {
             let usage = Some(Usage {
                 peak_mib,

@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_takes_something() {
+    fn usage_of_this_process_is_measured() {
         let usage = usage(std::process::id()).unwrap();
         assert!(usage.peak_mib > 0.5 && usage.cpu_seconds >= 0.0);
     }

@@ -191,7 +191,7 @@ mod tests {
     use crate::runs::tests::record;
 
     #[test]
-    fn what_several_agents_come_to_is_compared_with_one() {
+    fn several_agents_are_compared_with_one() {
         let seen = |seconds, worked| Seen {
             seconds,
             worked,
